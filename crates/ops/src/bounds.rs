@@ -1,0 +1,35 @@
+//! The bounds within which a lane works on one call. They come from the profile, through the permit.
+
+/// Bounds of one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// Most bytes of content that `read` returns.
+    pub max_read_bytes: u64,
+    /// Most bytes that a file may have after `write` or `edit`.
+    pub max_write_bytes: u64,
+    /// Most bytes of rendered text, such as a diff or one stream of a command.
+    pub max_output_bytes: u64,
+    /// Most bytes of output that a command may write before it is ended.
+    pub max_spool_bytes: u64,
+    /// `.git/hooks` and `.git/config` may not be read.
+    pub hide_git_config: bool,
+    /// Name in commits.
+    pub author_name: String,
+    /// Address in commits.
+    pub author_email: String,
+}
+
+impl Default for Bounds {
+    /// The defaults of the shipped profiles.
+    fn default() -> Self {
+        Self {
+            max_read_bytes: 50_000,
+            max_write_bytes: 100_000,
+            max_output_bytes: 16 * 1024,
+            max_spool_bytes: 64 * 1024 * 1024,
+            hide_git_config: true,
+            author_name: "Cofferdam agent".to_owned(),
+            author_email: "agent@cofferdam.invalid".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The canonical operations and their outcomes, and the file operations as plain functions over a jail.
+//!
+//! Everything that an agent can ask for is an [`Operation`], whatever name it had in the agent's dialect; everything
+//! that a lane answers is an [`Outcome`]. Both are parsed once, at the border, and cannot be malformed afterwards.
+//! No policy and no Docker here: the functions do what they are told inside the jail that they are given.
+
+mod base64;
+mod bounds;
+mod operation;
+mod outcome;
+mod reason;
+
+pub use base64::{decode_base64, encode_base64};
+pub use bounds::Bounds;
+pub use operation::{
+    Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read, ReadPart,
+    Write,
+};
+pub use outcome::{
+    EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
+    ListResult, OpResult, Outcome, ReadResult, ToolFailure, WriteResult,
+};
+pub use reason::Reason;

@@ -1,0 +1,268 @@
+//! What a lane answers. Serialised, these types are also what JSON dialects render.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{Encoding, Reason};
+
+/// How a call ended in its lane: a tool that failed is an ordinary outcome, for the model to see.
+pub type Outcome = Result<OpResult, ToolFailure>;
+
+/// A tool that ran and failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFailure {
+    /// Stable reason.
+    pub reason: Reason,
+    /// What was attempted, what was wrong, what to try. Never a host path, never a secret.
+    pub message: String,
+    /// Facts to act on.
+    pub details: BTreeMap<String, String>,
+}
+
+impl ToolFailure {
+    /// A failure without details.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), details: BTreeMap::new() }
+    }
+
+    /// The same with one more fact.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// The result of an operation that did what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum OpResult {
+    /// Of `read`.
+    Read(ReadResult),
+    /// Of `list`.
+    List(ListResult),
+    /// Of `glob`.
+    Glob(GlobResult),
+    /// Of `grep`.
+    Grep(GrepResult),
+    /// Of `exec`.
+    Exec(ExecResult),
+    /// Of `write`.
+    Write(WriteResult),
+    /// Of `edit`.
+    Edit(EditResult),
+    /// Of `git`.
+    Git(GitResult),
+}
+
+/// A file, or the asked part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ReadResult {
+    /// Path in alias form.
+    pub path: String,
+    /// The content; its beginning when `truncated`; empty when `binary` and text was asked for.
+    pub content: String,
+    /// Encoding of `content`.
+    #[serde(serialize_with = "encoding_name")]
+    pub encoding: Encoding,
+    /// Size of the whole file, bytes.
+    pub size_bytes: u64,
+    /// SHA-256 of the whole file, lower-case hex.
+    pub sha256: String,
+    /// Lines of the whole file; a last line without newline counts.
+    pub total_lines: u64,
+    /// First line in `content`; 0 when there is none or bytes were asked for.
+    pub start_line: u64,
+    /// Last line in `content`, inclusive; 0 likewise.
+    pub end_line: u64,
+    /// There is more than `content`.
+    pub truncated: bool,
+    /// The file is not UTF-8 text.
+    pub binary: bool,
+    /// What to ask for next; empty when there is nothing to say.
+    pub hint: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn encoding_name<S: serde::Serializer>(encoding: &Encoding, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match encoding {
+        Encoding::Utf8 => "utf-8",
+        Encoding::Base64 => "base64",
+    })
+}
+
+/// Kinds of directory entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryType {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A FIFO, socket or device.
+    Other,
+}
+
+/// A directory entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Path in alias form.
+    pub path: String,
+    /// Last component.
+    pub name: String,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub entry_type: EntryType,
+    /// Size in bytes; 0 for anything but files.
+    pub size_bytes: u64,
+    /// Modification time, seconds since 1970-01-01 UTC.
+    pub modified_unix_seconds: i64,
+}
+
+/// Entries of a directory, sorted by path, byte by byte.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ListResult {
+    /// The directory, alias form.
+    pub path: String,
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// There are more.
+    pub truncated: bool,
+    /// Entries seen; at least so many when `truncated`.
+    pub total_entries: u64,
+    /// What to do when truncated.
+    pub hint: String,
+}
+
+/// Paths that matched a glob, sorted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct GlobResult {
+    /// In alias form.
+    pub paths: Vec<String>,
+    /// There are more, or the walk reached its bound.
+    pub truncated: bool,
+    /// What to do when truncated.
+    pub hint: String,
+}
+
+/// A matching line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GrepMatch {
+    /// Path in alias form.
+    pub path: String,
+    /// 1-based.
+    pub line: u64,
+    /// The line without newline, clipped at 400 characters.
+    pub text: String,
+    /// Lines before it, oldest first.
+    pub before: Vec<String>,
+    /// Lines after it.
+    pub after: Vec<String>,
+}
+
+/// Matches, by path and line.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct GrepResult {
+    /// The matches.
+    pub matches: Vec<GrepMatch>,
+    /// The search stopped early.
+    pub truncated: bool,
+    /// What to do when truncated.
+    pub hint: String,
+    /// Files looked into.
+    pub files_searched: u64,
+    /// Files with a match.
+    pub files_matched: u64,
+    /// Files left out: binary or unreadable.
+    pub files_skipped: u64,
+}
+
+/// Proof that nothing of a command is left.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct KillEvidence {
+    /// Processes that had to be ended.
+    pub ended: u32,
+    /// Processes still there at the last look.
+    pub left: u32,
+    /// `none-needed`, `cgroup-v2-kill`, `cgroup-v1-freezer` or `descendants`.
+    pub method: String,
+}
+
+/// How a command ended, and what it wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ExecResult {
+    /// Standard output, head and tail when it was too long.
+    pub stdout: String,
+    /// Standard error, likewise.
+    pub stderr: String,
+    /// Exit code; `None` when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// Signal that ended it.
+    pub signal: Option<i32>,
+    /// The timeout ended it.
+    pub timed_out: bool,
+    /// Bytes written to standard output.
+    pub stdout_bytes: u64,
+    /// Bytes written to standard error.
+    pub stderr_bytes: u64,
+    /// Bytes left out of `stdout`.
+    pub stdout_omitted_bytes: u64,
+    /// Bytes left out of `stderr`.
+    pub stderr_omitted_bytes: u64,
+    /// CPU time, microseconds.
+    pub cpu_time_us: u64,
+    /// Peak resident memory of its largest process, bytes.
+    pub peak_memory_bytes: u64,
+    /// Wall-clock time, microseconds.
+    pub wall_time_us: u64,
+    /// How it was made sure that nothing is left.
+    pub kill: KillEvidence,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct WriteResult {
+    /// Path in alias form.
+    pub path: String,
+    /// Bytes of the new content.
+    pub bytes_written: u64,
+    /// SHA-256 before; empty when there was no file.
+    pub sha256_before: String,
+    /// SHA-256 after.
+    pub sha256_after: String,
+    /// There was no file before.
+    pub created: bool,
+}
+
+/// What an edit did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct EditResult {
+    /// Path in alias form.
+    pub path: String,
+    /// Unified diff, bounded.
+    pub diff: String,
+    /// The diff was cut.
+    pub diff_truncated: bool,
+    /// SHA-256 before; empty when the file is new.
+    pub sha256_before: String,
+    /// SHA-256 after.
+    pub sha256_after: String,
+    /// Places changed.
+    pub replacements: u32,
+}
+
+/// What git said.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct GitResult {
+    /// In git's own format, bounded.
+    pub output: String,
+    /// `output` was cut.
+    pub truncated: bool,
+    /// Bytes left out.
+    pub omitted_bytes: u64,
+    /// The new commit, 40 hex digits; empty for other commands.
+    pub commit: String,
+}

@@ -1,0 +1,125 @@
+//! The stable reasons for which a call is refused or fails: a closed list, part of the public API.
+
+use std::fmt;
+
+/// Why a call was refused or failed. The upper-case name is stable and is what clients match on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A path or name that leaves what the run may touch.
+    SandboxViolation,
+    /// Policy, role or API role do not allow it.
+    PermissionDenied,
+    /// The command is on the deny list or not on the allow list.
+    CommandNotAllowed,
+    /// Too many calls; try again later.
+    RateLimited,
+    /// A reviewer said no.
+    ApprovalDenied,
+    /// Nobody decided in time.
+    ApprovalExpired,
+    /// More would have to be read than the profile allows.
+    ReadLimit,
+    /// More would have to be written than the profile allows.
+    WriteLimit,
+    /// The state is not what the call demands: a hash differs, a file exists, text is not unique.
+    PreconditionFailed,
+    /// The front matter of a document is not valid YAML.
+    InvalidFrontmatter,
+    /// The call itself is malformed.
+    InvalidArgument,
+    /// No such file, run, call, approval, profile or program.
+    NotFound,
+    /// It exists already, with other content.
+    AlreadyExists,
+    /// The deadline passed.
+    TimedOut,
+    /// Somebody cancelled it, or its run ended.
+    Cancelled,
+    /// The run does not take calls now.
+    RunNotReady,
+    /// Too much at once; try again.
+    Overloaded,
+    /// The audit log cannot be written, so nothing may happen.
+    AuditUnavailable,
+    /// The container engine does not answer or refused.
+    EngineUnavailable,
+    /// A fault of ours or of the machine.
+    Internal,
+}
+
+impl Reason {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 20] = [
+        Self::SandboxViolation,
+        Self::PermissionDenied,
+        Self::CommandNotAllowed,
+        Self::RateLimited,
+        Self::ApprovalDenied,
+        Self::ApprovalExpired,
+        Self::ReadLimit,
+        Self::WriteLimit,
+        Self::PreconditionFailed,
+        Self::InvalidFrontmatter,
+        Self::InvalidArgument,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::TimedOut,
+        Self::Cancelled,
+        Self::RunNotReady,
+        Self::Overloaded,
+        Self::AuditUnavailable,
+        Self::EngineUnavailable,
+        Self::Internal,
+    ];
+
+    /// The stable name, such as `SANDBOX_VIOLATION`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SandboxViolation => "SANDBOX_VIOLATION",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::CommandNotAllowed => "COMMAND_NOT_ALLOWED",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::ApprovalDenied => "APPROVAL_DENIED",
+            Self::ApprovalExpired => "APPROVAL_EXPIRED",
+            Self::ReadLimit => "READ_LIMIT",
+            Self::WriteLimit => "WRITE_LIMIT",
+            Self::PreconditionFailed => "PRECONDITION_FAILED",
+            Self::InvalidFrontmatter => "INVALID_FRONTMATTER",
+            Self::InvalidArgument => "INVALID_ARGUMENT",
+            Self::NotFound => "NOT_FOUND",
+            Self::AlreadyExists => "ALREADY_EXISTS",
+            Self::TimedOut => "TIMED_OUT",
+            Self::Cancelled => "CANCELLED",
+            Self::RunNotReady => "RUN_NOT_READY",
+            Self::Overloaded => "OVERLOADED",
+            Self::AuditUnavailable => "AUDIT_UNAVAILABLE",
+            Self::EngineUnavailable => "ENGINE_UNAVAILABLE",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// The reason with this stable name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+
+    #[test]
+    fn names_are_distinct_and_parse_back() {
+        for (i, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(Reason::parse(reason.as_str()), Some(reason));
+            assert_eq!(Reason::ALL.iter().position(|other| other.as_str() == reason.as_str()), Some(i));
+        }
+        assert_eq!(Reason::parse("no such"), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! Wire messages → [`Outcome`], in the daemon.
+//!
+//! Trust boundary: the container lane's worker lives beside an attacker. A message that is not a possible outcome is
+//! malformed, and the stream that carried it is closed. Sizes were capped with the frame.
+
+use ops::{
+    EditResult, Encoding, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult,
+    KillEvidence, ListResult, OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
+};
+use wire::v1::{self, result::Kind};
+use wire::worker::v1 as worker;
+
+use super::Malformed;
+
+const MAX_DETAILS: usize = 64;
+
+/// Parses and validates.
+pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Outcome, Malformed> {
+    use worker::outcome::Kind;
+    match outcome.kind {
+        Some(Kind::Result(result)) => {
+            let kind = result.kind.ok_or_else(|| Malformed::new("outcome.result", "is empty"))?;
+            Ok(Ok(result_from(kind)?))
+        }
+        Some(Kind::Failure(failure)) => Ok(Err(failure_from(failure)?)),
+        None => Err(Malformed::new("outcome", "is empty")),
+    }
+}
+
+fn failure_from(failure: v1::ToolFailure) -> Result<ToolFailure, Malformed> {
+    let reason = Reason::parse(&failure.reason)
+        .ok_or_else(|| Malformed::new("outcome.failure.reason", "is unknown"))?;
+    if failure.details.len() > MAX_DETAILS {
+        return Err(Malformed::new("outcome.failure.details", "are too many"));
+    }
+    Ok(ToolFailure { reason, message: failure.message, details: failure.details.into_iter().collect() })
+}
+
+fn result_from(kind: Kind) -> Result<OpResult, Malformed> {
+    Ok(match kind {
+        Kind::Read(result) => OpResult::Read(read(result)?),
+        Kind::List(result) => OpResult::List(list(result)?),
+        Kind::Glob(v1::GlobResult { paths, truncated, hint }) => {
+            OpResult::Glob(GlobResult { paths, truncated, hint })
+        }
+        Kind::Grep(result) => OpResult::Grep(grep(result)),
+        Kind::Exec(result) => OpResult::Exec(exec(result)),
+        Kind::Write(v1::WriteResult { path, bytes_written, sha256_before, sha256_after, created }) => {
+            OpResult::Write(WriteResult { path, bytes_written, sha256_before, sha256_after, created })
+        }
+        Kind::Edit(v1::EditResult {
+            path,
+            diff,
+            diff_truncated,
+            sha256_before,
+            sha256_after,
+            replacements,
+        }) => OpResult::Edit(EditResult {
+            path,
+            diff,
+            diff_truncated,
+            sha256_before,
+            sha256_after,
+            replacements,
+        }),
+        Kind::Git(v1::GitResult { output, truncated, omitted_bytes, commit }) => {
+            OpResult::Git(GitResult { output, truncated, omitted_bytes, commit })
+        }
+    })
+}
+
+fn read(result: v1::ReadResult) -> Result<ReadResult, Malformed> {
+    Ok(ReadResult {
+        encoding: match result.encoding() {
+            v1::ContentEncoding::Utf8 => Encoding::Utf8,
+            v1::ContentEncoding::Base64 => Encoding::Base64,
+            v1::ContentEncoding::Unspecified => return Err(Malformed::new("read.encoding", "is unknown")),
+        },
+        path: result.path,
+        content: result.content,
+        size_bytes: result.size_bytes,
+        sha256: result.sha256,
+        total_lines: result.total_lines,
+        start_line: result.start_line,
+        end_line: result.end_line,
+        truncated: result.truncated,
+        binary: result.binary,
+        hint: result.hint,
+    })
+}
+
+fn list(result: v1::ListResult) -> Result<ListResult, Malformed> {
+    let entries = result
+        .entries
+        .into_iter()
+        .map(|entry| {
+            Ok(Entry {
+                entry_type: match entry.r#type() {
+                    v1::entry::Type::File => EntryType::File,
+                    v1::entry::Type::Directory => EntryType::Directory,
+                    v1::entry::Type::Symlink => EntryType::Symlink,
+                    v1::entry::Type::Other => EntryType::Other,
+                    v1::entry::Type::Unspecified => {
+                        return Err(Malformed::new("list.entries.type", "is unknown"));
+                    }
+                },
+                path: entry.path,
+                name: entry.name,
+                size_bytes: entry.size_bytes,
+                modified_unix_seconds: entry.modified_unix_seconds,
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(ListResult {
+        path: result.path,
+        entries,
+        truncated: result.truncated,
+        total_entries: result.total_entries,
+        hint: result.hint,
+    })
+}
+
+fn grep(result: v1::GrepResult) -> GrepResult {
+    let matches = result
+        .matches
+        .into_iter()
+        .map(|found| GrepMatch {
+            path: found.path,
+            line: found.line,
+            text: found.text,
+            before: found.before,
+            after: found.after,
+        })
+        .collect();
+    GrepResult {
+        matches,
+        truncated: result.truncated,
+        hint: result.hint,
+        files_searched: result.files_searched,
+        files_matched: result.files_matched,
+        files_skipped: result.files_skipped,
+    }
+}
+
+fn exec(result: v1::ExecResult) -> ExecResult {
+    let kill = result.kill.unwrap_or_default();
+    ExecResult {
+        stdout: result.stdout,
+        stderr: result.stderr,
+        exit_code: result.exit_code,
+        signal: result.signal,
+        timed_out: result.timed_out,
+        stdout_bytes: result.stdout_bytes,
+        stderr_bytes: result.stderr_bytes,
+        stdout_omitted_bytes: result.stdout_omitted_bytes,
+        stderr_omitted_bytes: result.stderr_omitted_bytes,
+        cpu_time_us: result.cpu_time_us,
+        peak_memory_bytes: result.peak_memory_bytes,
+        wall_time_us: result.wall_time_us,
+        kill: KillEvidence { ended: kill.ended, left: kill.left, method: kill.method },
+    }
+}

@@ -1,0 +1,156 @@
+//! [`Outcome`] → wire messages, for the daemon and for the client.
+
+use ops::{
+    EditResult, Encoding, EntryType, ExecResult, GitResult, GlobResult, GrepResult, KillEvidence, ListResult,
+    OpResult, Outcome, ReadResult, ToolFailure, WriteResult,
+};
+use wire::v1::{self, result::Kind};
+use wire::worker::v1 as worker;
+
+/// As a worker sends it.
+pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
+    use worker::outcome::Kind;
+    let kind = match outcome {
+        Ok(result) => Kind::Result(v1::Result { kind: Some(result_to_wire(result)) }),
+        Err(failure) => Kind::Failure(failure_to_wire(failure)),
+    };
+    worker::Outcome { kind: Some(kind) }
+}
+
+/// A failure as clients see it.
+pub fn failure_to_wire(failure: ToolFailure) -> v1::ToolFailure {
+    v1::ToolFailure {
+        reason: failure.reason.as_str().to_owned(),
+        message: failure.message,
+        details: failure.details.into_iter().collect(),
+    }
+}
+
+/// A result as clients see it.
+pub fn result_to_wire(result: OpResult) -> Kind {
+    match result {
+        OpResult::Read(result) => Kind::Read(read(result)),
+        OpResult::List(result) => Kind::List(list(result)),
+        OpResult::Glob(GlobResult { paths, truncated, hint }) => {
+            Kind::Glob(v1::GlobResult { paths, truncated, hint })
+        }
+        OpResult::Grep(result) => Kind::Grep(grep(result)),
+        OpResult::Exec(result) => Kind::Exec(exec(result)),
+        OpResult::Write(WriteResult { path, bytes_written, sha256_before, sha256_after, created }) => {
+            Kind::Write(v1::WriteResult { path, bytes_written, sha256_before, sha256_after, created })
+        }
+        OpResult::Edit(EditResult {
+            path,
+            diff,
+            diff_truncated,
+            sha256_before,
+            sha256_after,
+            replacements,
+        }) => Kind::Edit(v1::EditResult {
+            path,
+            diff,
+            diff_truncated,
+            sha256_before,
+            sha256_after,
+            replacements,
+        }),
+        OpResult::Git(GitResult { output, truncated, omitted_bytes, commit }) => {
+            Kind::Git(v1::GitResult { output, truncated, omitted_bytes, commit })
+        }
+    }
+}
+
+pub(super) fn encoding(encoding: Encoding) -> i32 {
+    match encoding {
+        Encoding::Utf8 => v1::ContentEncoding::Utf8,
+        Encoding::Base64 => v1::ContentEncoding::Base64,
+    }
+    .into()
+}
+
+pub(super) fn kill_evidence(evidence: KillEvidence) -> v1::KillEvidence {
+    v1::KillEvidence { ended: evidence.ended, left: evidence.left, method: evidence.method }
+}
+
+fn read(result: ReadResult) -> v1::ReadResult {
+    v1::ReadResult {
+        content: result.content,
+        size_bytes: result.size_bytes,
+        sha256: result.sha256,
+        total_lines: result.total_lines,
+        truncated: result.truncated,
+        hint: result.hint,
+        binary: result.binary,
+        encoding: encoding(result.encoding),
+        path: result.path,
+        start_line: result.start_line,
+        end_line: result.end_line,
+    }
+}
+
+fn list(result: ListResult) -> v1::ListResult {
+    let entries = result
+        .entries
+        .into_iter()
+        .map(|entry| v1::Entry {
+            path: entry.path,
+            name: entry.name,
+            r#type: match entry.entry_type {
+                EntryType::File => v1::entry::Type::File,
+                EntryType::Directory => v1::entry::Type::Directory,
+                EntryType::Symlink => v1::entry::Type::Symlink,
+                EntryType::Other => v1::entry::Type::Other,
+            }
+            .into(),
+            size_bytes: entry.size_bytes,
+            modified_unix_seconds: entry.modified_unix_seconds,
+        })
+        .collect();
+    v1::ListResult {
+        path: result.path,
+        entries,
+        truncated: result.truncated,
+        hint: result.hint,
+        total_entries: result.total_entries,
+    }
+}
+
+fn grep(result: GrepResult) -> v1::GrepResult {
+    let matches = result
+        .matches
+        .into_iter()
+        .map(|found| v1::GrepMatch {
+            path: found.path,
+            line: found.line,
+            text: found.text,
+            before: found.before,
+            after: found.after,
+        })
+        .collect();
+    v1::GrepResult {
+        matches,
+        truncated: result.truncated,
+        hint: result.hint,
+        files_searched: result.files_searched,
+        files_matched: result.files_matched,
+        files_skipped: result.files_skipped,
+    }
+}
+
+fn exec(result: ExecResult) -> v1::ExecResult {
+    v1::ExecResult {
+        stdout: result.stdout,
+        stderr: result.stderr,
+        exit_code: result.exit_code,
+        signal: result.signal,
+        timed_out: result.timed_out,
+        stdout_bytes: result.stdout_bytes,
+        stderr_bytes: result.stderr_bytes,
+        stdout_omitted_bytes: result.stdout_omitted_bytes,
+        stderr_omitted_bytes: result.stderr_omitted_bytes,
+        cpu_time_us: result.cpu_time_us,
+        peak_memory_bytes: result.peak_memory_bytes,
+        wall_time_us: result.wall_time_us,
+        kill: Some(kill_evidence(result.kill)),
+    }
+}

@@ -1,0 +1,129 @@
+//! Frames: a 4-byte big-endian length, then one protobuf message of that many bytes.
+//!
+//! Trust boundary: whatever a worker sends is hostile. The length is checked before anything is allocated, and a frame
+//! that does not decode ends the stream: there is no resynchronising.
+
+use prost::Message;
+use thiserror::Error;
+
+/// Largest frame in either direction, bytes. A `write` of a whole profile limit fits many times.
+pub const MAX_FRAME: usize = 4 * 1024 * 1024;
+
+const LENGTH: usize = 4;
+
+/// A stream that cannot be believed any longer.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum FrameError {
+    /// Longer than [`MAX_FRAME`].
+    #[error("a frame of {0} bytes is over the limit of {MAX_FRAME} bytes")]
+    TooLong(usize),
+    /// Not a message of the protocol.
+    #[error("a frame that is not a message of the protocol")]
+    Malformed,
+}
+
+/// One message as a frame.
+pub fn encode<M: Message>(message: &M) -> Result<Vec<u8>, FrameError> {
+    let length = message.encoded_len();
+    let prefix =
+        u32::try_from(length).ok().filter(|_| length <= MAX_FRAME).ok_or(FrameError::TooLong(length))?;
+    let mut frame = Vec::with_capacity(LENGTH + length);
+    frame.extend_from_slice(&prefix.to_be_bytes());
+    // Encoding into a Vec grows it as needed and cannot fail.
+    message.encode_raw(&mut frame);
+    Ok(frame)
+}
+
+/// Bytes as they arrive, cut into frames. Holds at most one incomplete frame plus one read.
+#[derive(Debug, Default)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl FrameBuffer {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends what was read.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        // Frames that were handed out are dropped here, once a read, instead of once a frame.
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next complete message, `None` when more bytes are needed.
+    pub fn pop<M: Message + Default>(&mut self) -> Result<Option<M>, FrameError> {
+        let pending = &self.bytes[self.start..];
+        let Some((prefix, rest)) = pending.split_first_chunk::<LENGTH>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length > MAX_FRAME {
+            return Err(FrameError::TooLong(length));
+        }
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let message = M::decode(body).map_err(|_| FrameError::Malformed)?;
+        self.start += LENGTH + length;
+        Ok(Some(message))
+    }
+
+    /// Whether bytes of an incomplete frame are left: at the end of a stream, a cut frame.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::worker::v1::{Hello, ToWorker, to_worker};
+
+    use super::*;
+
+    fn hello(id: u64) -> ToWorker {
+        let body = to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![7; 32], pid: 0 });
+        ToWorker { id, body: Some(body) }
+    }
+
+    #[test]
+    fn frames_survive_a_split_at_every_byte() {
+        let mut stream = encode(&hello(1)).unwrap();
+        stream.extend(encode(&hello(2)).unwrap());
+        for cut in 0..=stream.len() {
+            let mut buffer = FrameBuffer::new();
+            let mut got = Vec::new();
+            for part in [&stream[..cut], &stream[cut..]] {
+                buffer.extend(part);
+                while let Some(message) = buffer.pop::<ToWorker>().unwrap() {
+                    got.push(message);
+                }
+            }
+            assert_eq!(got, [hello(1), hello(2)], "cut at {cut}");
+            assert!(buffer.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_oversize_length_is_refused_before_its_body_arrives() {
+        let mut buffer = FrameBuffer::new();
+        buffer.extend(&u32::MAX.to_be_bytes());
+        assert_eq!(buffer.pop::<ToWorker>(), Err(FrameError::TooLong(u32::MAX as usize)));
+    }
+
+    #[test]
+    fn garbage_is_malformed() {
+        let mut buffer = FrameBuffer::new();
+        buffer.extend(&3_u32.to_be_bytes());
+        buffer.extend(&[0xff, 0xff, 0xff]);
+        assert_eq!(buffer.pop::<ToWorker>(), Err(FrameError::Malformed));
+    }
+
+    #[test]
+    fn an_oversize_message_is_not_sent() {
+        let body = to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![0; MAX_FRAME], pid: 0 });
+        assert!(matches!(encode(&ToWorker { id: 1, body: Some(body) }), Err(FrameError::TooLong(_))));
+    }
+}
