@@ -1,0 +1,33 @@
+//! Compiles dash, the applet `sh`.
+
+use std::{io, path::PathBuf};
+
+fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed=dash");
+    let mut dash = cc::Build::new();
+    dash.files(c_files("dash")?)
+        .files(c_files("dash/bltin")?)
+        .include("dash")
+        .define("BSD", "1")
+        .define("SHELL", None)
+        // The entry takes another name, for this binary has a `main` already.
+        .define("main", "dash_main")
+        .flag("-include")
+        .flag("dash/config.h")
+        .std("gnu11")
+        .warnings(false);
+    if std::env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
+        for name in ["stat", "lstat", "fstat", "open", "readdir", "dirent"] {
+            dash.define(&format!("{name}64"), name);
+        }
+    }
+    dash.try_compile("dash").map_err(io::Error::other)
+}
+
+fn c_files(directory: &str) -> io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path()));
+    let mut files = entries.collect::<io::Result<Vec<_>>>()?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    files.sort();
+    Ok(files)
+}
