@@ -1,0 +1,119 @@
+//! An open directory. Everything is done relative to the handle, with single names and without following links, so
+//! that what happens to the directory's own path meanwhile does not matter.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, statat};
+use rustix::io::Errno;
+
+use crate::error::OpenError;
+use crate::excerpt::excerpt;
+use crate::meta::{FileKind, Metadata, RegularFile};
+use crate::name::EntryName;
+use crate::resolve;
+
+/// An open directory beneath a mount.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+    /// For messages only.
+    path: String,
+}
+
+impl Dir {
+    pub(crate) const fn new(fd: OwnedFd, path: String) -> Self {
+        Self { fd, path }
+    }
+
+    /// The entries in the file system's order, without `.` and `..`. A directory may be endless: callers bound it.
+    pub fn entries(&self) -> Result<Entries<'_>, OpenError> {
+        let stream = rustix::fs::Dir::read_from(&self.fd)
+            .map_err(|errno| OpenError::new(excerpt(&self.path), errno))?;
+        Ok(Entries { dir: self, stream })
+    }
+
+    /// The metadata of `name` itself, links included.
+    pub fn metadata(&self, name: &EntryName) -> Result<Metadata, OpenError> {
+        self.stat(name).map_err(|errno| self.fault(name, errno))
+    }
+
+    /// Opens the directory `name`; a link there is refused.
+    pub fn open_dir(&self, name: &EntryName) -> Result<Self, OpenError> {
+        let fd =
+            resolve::open_directory(&self.fd, name.as_bytes()).map_err(|errno| self.fault(name, errno))?;
+        Ok(Self { fd, path: self.child(name) })
+    }
+
+    /// Opens the regular file `name` for reading; a link there is refused.
+    pub fn open_file(&self, name: &EntryName) -> Result<RegularFile, OpenError> {
+        resolve::open_regular(&self.fd, name.as_bytes())
+            .map_err(|kind| OpenError::new(excerpt(&self.child(name)), kind))
+    }
+
+    pub(crate) fn stat(&self, name: &EntryName) -> Result<Metadata, Errno> {
+        statat(&self.fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW).map(|stat| Metadata::new(&stat))
+    }
+
+    pub(crate) fn fault(&self, name: &EntryName, errno: Errno) -> OpenError {
+        OpenError::new(excerpt(&self.child(name)), errno)
+    }
+
+    pub(crate) fn child(&self, name: &EntryName) -> String {
+        format!("{}/{}", self.path, name.shown())
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name.
+    pub name: EntryName,
+    /// What it was when the directory was read.
+    pub kind: FileKind,
+}
+
+/// Iterates over a directory.
+#[derive(Debug)]
+pub struct Entries<'d> {
+    dir: &'d Dir,
+    stream: rustix::fs::Dir,
+}
+
+impl Entries<'_> {
+    fn entry(&self, found: &rustix::fs::DirEntry) -> Result<Option<Entry>, OpenError> {
+        let Some(name) = EntryName::new(found.file_name().to_bytes()) else {
+            return Ok(None);
+        };
+        if found.file_type() != FileType::Unknown {
+            return Ok(Some(Entry { name, kind: found.file_type().into() }));
+        }
+        // Some file systems do not keep the type with the name.
+        match self.dir.stat(&name) {
+            Ok(meta) => Ok(Some(Entry { name, kind: meta.kind })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.dir.fault(&name, errno)),
+        }
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, OpenError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.stream.next()? {
+                Ok(found) => self.entry(&found),
+                Err(errno) => Err(OpenError::new(excerpt(&self.dir.path), errno)),
+            };
+            if let Some(entry) = entry.transpose() {
+                return Some(entry);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Following symlinks for reading, one by one.
+//!
+//! The kernel could follow them beneath the root by itself, but then nobody would know where the path went, and a
+//! link to `.git/config` would pass as `notes.txt`. So links are read here, every name on the way is checked, and
+//! what the kernel finally opens is a path without links. A link that changes meanwhile makes that open fail, and the
+//! walk starts again; confinement never depends on what is read here.
+
+use std::borrow::Cow;
+
+use rustix::fs::readlinkat;
+use rustix::io::Errno;
+
+use crate::error::{AccessError, OpenError, OpenErrorKind};
+use crate::meta::FileKind;
+use crate::name::EntryName;
+use crate::refusal::PathRefusal;
+use crate::rel::{MAX_PATH_BYTES, RelPath};
+use crate::root::Root;
+
+/// Links on one walk, as in the kernel.
+const MAX_LINKS: u32 = 40;
+/// Walks before giving up on directories that keep changing.
+const MAX_WALKS: u32 = 16;
+
+/// Opens `rel`, following links as long as `check` permits every name on the way. `open` must not follow any.
+pub(crate) fn follow<T>(
+    root: &Root,
+    rel: &RelPath,
+    check: impl Fn(&RelPath) -> Result<(), PathRefusal>,
+    open: impl Fn(&RelPath) -> Result<T, OpenErrorKind>,
+) -> Result<T, AccessError> {
+    check(rel)?;
+    let fault = |kind| OpenError::new(root.describe(rel), kind);
+    let mut target = Cow::Borrowed(rel);
+    for _ in 0..MAX_WALKS {
+        match open(&target) {
+            Ok(opened) => return Ok(opened),
+            Err(OpenErrorKind::Symlink) => match expand(root, rel, &check) {
+                Ok(expanded) => target = Cow::Owned(expanded),
+                Err(Stop::Raced) => {}
+                Err(Stop::Refused(refusal)) => return Err(refusal.into()),
+                Err(Stop::Failed(kind)) => return Err(fault(kind).into()),
+            },
+            Err(kind) => return Err(fault(kind).into()),
+        }
+    }
+    Err(fault(OpenErrorKind::TooManyRetries).into())
+}
+
+enum Stop {
+    Refused(PathRefusal),
+    Failed(OpenErrorKind),
+    /// A component that was a directory a moment ago is a link now, or a link is none.
+    Raced,
+}
+
+impl From<OpenErrorKind> for Stop {
+    fn from(kind: OpenErrorKind) -> Self {
+        match kind {
+            OpenErrorKind::Symlink => Self::Raced,
+            kind => Self::Failed(kind),
+        }
+    }
+}
+
+/// The path without links that `rel` stands for at this moment.
+fn expand(
+    root: &Root,
+    rel: &RelPath,
+    check: &impl Fn(&RelPath) -> Result<(), PathRefusal>,
+) -> Result<RelPath, Stop> {
+    let mut done = RelPath::root();
+    // The next component is at the end.
+    let mut todo: Vec<Vec<u8>> =
+        rel.components().rev().map(|component| component.as_bytes().to_vec()).collect();
+    let mut links = 0;
+    while let Some(component) = todo.pop() {
+        if component == b".." {
+            // `done` has no links, so its parent is the directory that `..` means.
+            done = done.parent().ok_or(OpenErrorKind::Escapes)?;
+            continue;
+        }
+        let next = EntryName::new(&component)
+            .and_then(|name| done.join(&name))
+            .ok_or(OpenErrorKind::Inexpressible)?;
+        check(&next).map_err(Stop::Refused)?;
+        let (handle, meta) = root.look(&next)?;
+        if meta.kind != FileKind::Symlink {
+            done = next;
+            continue;
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(OpenErrorKind::LinkLoop.into());
+        }
+        let text = match readlinkat(&handle, "", Vec::new()) {
+            Ok(text) => text.into_bytes(),
+            Err(Errno::NOENT | Errno::INVAL) => return Err(Stop::Raced),
+            Err(errno) => return Err(Stop::Failed(errno.into())),
+        };
+        if text.first() == Some(&b'/') {
+            return Err(OpenErrorKind::Escapes.into());
+        }
+        todo.extend(
+            text.rsplit(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec),
+        );
+        if todo.len() > MAX_PATH_BYTES {
+            return Err(OpenErrorKind::NameTooLong.into());
+        }
+    }
+    Ok(done)
+}

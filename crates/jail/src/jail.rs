@@ -1,0 +1,113 @@
+//! The mounts of one run with their rules: the only way from a path to a file.
+
+use crate::dir::Dir;
+use crate::error::{AccessError, OpenError, OpenErrorKind};
+use crate::follow::follow;
+use crate::meta::{FileKind, Metadata, RegularFile};
+use crate::mount::Mount;
+use crate::path::SandboxPath;
+use crate::protect::{Access, Protection};
+use crate::refusal::PathRefusal;
+use crate::rel::RelPath;
+use crate::root::Root;
+use crate::write::{Parents, Target};
+
+/// The mounts of one run. A mount that is not given does not exist for it.
+#[derive(Debug)]
+pub struct Jail {
+    roots: Vec<Root>,
+    protection: Protection,
+}
+
+impl Jail {
+    /// A jail of these mounts; of two handles for one mount the first counts.
+    pub fn new(roots: impl IntoIterator<Item = Root>, protection: Protection) -> Self {
+        Self { roots: roots.into_iter().collect(), protection }
+    }
+
+    /// The handle of a mount, for what needs the descriptor itself.
+    pub fn root(&self, mount: Mount) -> Result<&Root, PathRefusal> {
+        self.roots.iter().find(|root| root.mount() == mount).ok_or(PathRefusal::NotMounted { mount })
+    }
+
+    /// Whether the rules permit `access` to `path`, for walkers that reach it through a [`Dir`] and for paths among a
+    /// command's arguments. Opens nothing.
+    pub fn check(&self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
+        self.root(path.mount())?;
+        self.protection.check(path, access)
+    }
+
+    /// A place to read from.
+    pub fn readable<'j>(&'j self, path: &'j SandboxPath) -> Result<Readable<'j>, PathRefusal> {
+        self.place(path, Access::Read)
+    }
+
+    /// A place to run a program from or in.
+    pub fn executable<'j>(&'j self, path: &'j SandboxPath) -> Result<Readable<'j>, PathRefusal> {
+        self.place(path, Access::Execute)
+    }
+
+    /// A place to write to.
+    pub fn writable<'j>(&'j self, path: &'j SandboxPath) -> Result<Writable<'j>, PathRefusal> {
+        let root = self.root(path.mount())?;
+        self.protection.check(path, Access::Write)?;
+        Ok(Writable { root, rel: path.rel() })
+    }
+
+    fn place<'j>(&'j self, path: &'j SandboxPath, access: Access) -> Result<Readable<'j>, PathRefusal> {
+        let root = self.root(path.mount())?;
+        self.protection.check(path, access)?;
+        Ok(Readable { root, rel: path.rel(), protection: self.protection, access })
+    }
+}
+
+/// A permitted place to read or run. Symlinks are followed inside the mount, and every name on the way
+/// is under the same rules.
+#[derive(Debug, Clone, Copy)]
+pub struct Readable<'j> {
+    root: &'j Root,
+    rel: &'j RelPath,
+    protection: Protection,
+    access: Access,
+}
+
+impl Readable<'_> {
+    /// Opens a regular file; anything else is refused without waiting for it.
+    pub fn open_file(&self) -> Result<RegularFile, AccessError> {
+        self.follow(|rel| self.root.file(rel))
+    }
+
+    /// Opens a directory.
+    pub fn open_dir(&self) -> Result<Dir, AccessError> {
+        self.follow(|rel| self.root.dir(rel))
+    }
+
+    /// What is there, at the end of all links.
+    pub fn metadata(&self) -> Result<Metadata, AccessError> {
+        self.follow(|rel| match self.root.look(rel)?.1 {
+            meta if meta.kind == FileKind::Symlink => Err(OpenErrorKind::Symlink),
+            meta => Ok(meta),
+        })
+    }
+
+    fn follow<T>(&self, open: impl Fn(&RelPath) -> Result<T, OpenErrorKind>) -> Result<T, AccessError> {
+        let check = |rel: &RelPath| {
+            self.protection.check(&SandboxPath::new(self.root.mount(), rel.clone()), self.access)
+        };
+        follow(self.root, self.rel, check, open)
+    }
+}
+
+/// A permitted place to write. No symlink is followed, in no component.
+#[derive(Debug, Clone, Copy)]
+pub struct Writable<'j> {
+    root: &'j Root,
+    rel: &'j RelPath,
+}
+
+impl Writable<'_> {
+    /// Opens the directory in which the file is or will be, and looks at what is there.
+    pub fn target(&self, parents: Parents) -> Result<Target, OpenError> {
+        Target::open(self.root, self.rel, parents)
+    }
+}

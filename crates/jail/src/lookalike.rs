@@ -1,0 +1,94 @@
+//! Names that some file system takes for another name.
+//!
+//! A workspace may sit on HFS+, APFS, NTFS, vfat or a case-folding ext4 directory, today or after a copy. Each maps
+//! several spellings to one file; the rules here are the union of theirs, after git's `is_hfs_dotgit` and
+//! `is_ntfs_dotgit`, and widened to all code points that Unicode calls default-ignorable.
+
+/// Whether `component` is `.git` on any of those file systems.
+pub(crate) fn is_dot_git(component: &str) -> bool {
+    folded_parts(component).any(|part| matches!(part.as_str(), ".git" | "git~1"))
+}
+
+/// Whether `component` is `name` (lower-case ASCII) on any of those file systems.
+pub(crate) fn is_name(component: &str, name: &str) -> bool {
+    folded_parts(component).any(|part| part == name)
+}
+
+/// NTFS takes a backslash for a separator, so that one component may hold several names.
+fn folded_parts(component: &str) -> impl Iterator<Item = String> {
+    component.split('\\').map(fold)
+}
+
+/// Lower case, without ignorable characters, without an NTFS stream (`.git::$INDEX_ALLOCATION`) and without the
+/// dots and spaces that NTFS drops at the end.
+fn fold(part: &str) -> String {
+    let mut folded: String = part.chars().filter(|&c| !is_ignorable(c)).collect();
+    folded.make_ascii_lowercase();
+    folded.truncate(folded.find(':').unwrap_or(folded.len()));
+    folded.truncate(folded.trim_end_matches([' ', '.']).len());
+    folded
+}
+
+/// Unicode's `Default_Ignorable_Code_Point`, unassigned ones included, and HFS+'s own list, which it covers.
+const fn is_ignorable(c: char) -> bool {
+    matches!(c,
+        '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'
+        | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}'
+        | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFF8}'
+        | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_dot_git() {
+        for name in [
+            ".git",
+            ".GIT",
+            ".Git",
+            ".git ",
+            ".git.",
+            ".git . .",
+            "git~1",
+            "GIT~1",
+            "git~1.",
+            ".git::$INDEX_ALLOCATION",
+            ".git\\config",
+            "x\\.git",
+            ".g\u{200c}it",
+            "\u{feff}.git",
+            ".git\u{200d}",
+            ".gi\u{ad}t",
+            ".g\u{206f}i\u{fe0f}t",
+            ".git\u{200c} .",
+        ] {
+            assert!(is_dot_git(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn other_names_stay_usable() {
+        for name in [
+            ".gitignore",
+            ".github",
+            ".gitmodules",
+            "git",
+            "dot.git",
+            ".git2",
+            "git~2",
+            ".gitx ",
+            "a.git",
+            ". git",
+        ] {
+            assert!(!is_dot_git(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn folds_other_names_alike() {
+        assert!(is_name("Node_Modules.", "node_modules"));
+        assert!(!is_name("node_modules2", "node_modules"));
+    }
+}

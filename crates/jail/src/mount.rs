@@ -1,0 +1,53 @@
+//! The three mounts of a run: the only places that a path can begin.
+
+use std::fmt;
+
+/// A directory tree that a run can see, known by its alias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mount {
+    /// The workspace: read and write.
+    Project,
+    /// An unpacked package: read only, always.
+    Pkg,
+    /// The run's own scratch space: read and write.
+    State,
+}
+
+impl Mount {
+    /// Every mount, in the order of their names in messages.
+    pub const ALL: [Self; 3] = [Self::Project, Self::Pkg, Self::State];
+
+    /// The name that agents use, such as `@project`.
+    pub const fn alias(self) -> &'static str {
+        match self {
+            Self::Project => "@project",
+            Self::Pkg => "@pkg",
+            Self::State => "@state",
+        }
+    }
+
+    /// Where the mount is inside the container.
+    pub const fn container_path(self) -> &'static str {
+        match self {
+            Self::Project => "/workspace",
+            Self::Pkg => "/pkg",
+            Self::State => "/state",
+        }
+    }
+
+    /// Whether anything may be written there at all.
+    pub const fn is_writable(self) -> bool {
+        matches!(self, Self::Project | Self::State)
+    }
+
+    /// The mount with exactly this alias; case counts.
+    pub fn from_alias(alias: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mount| mount.alias() == alias)
+    }
+}
+
+impl fmt::Display for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.alias())
+    }
+}

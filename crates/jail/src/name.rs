@@ -1,0 +1,66 @@
+//! One name in a directory, as the file system has it: any bytes but `/` and NUL.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// A directory entry's name. Never empty, `.` or `..`, and never with a separator, so that using one with a
+/// directory handle cannot leave that directory.
+///
+/// Names that are not UTF-8 can be listed and walked, but not addressed: paths are UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryName(Vec<u8>);
+
+impl EntryName {
+    /// `None` if `bytes` is no single name.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let single =
+            !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|&byte| matches!(byte, 0 | b'/'));
+        single.then(|| Self(bytes.to_vec()))
+    }
+
+    /// The name as text, unless it is not UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        str::from_utf8(&self.0).ok()
+    }
+
+    /// The name's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name for a reader: itself when it is UTF-8, else with every stray byte as `\xNN`. The second form does
+    /// not parse back; callers that show it say so ([`Self::as_str`] is then `None`).
+    pub fn shown(&self) -> Cow<'_, str> {
+        if let Some(text) = self.as_str() {
+            return Cow::Borrowed(text);
+        }
+        let mut shown = String::with_capacity(self.0.len() * 2);
+        for chunk in self.0.utf8_chunks() {
+            shown.push_str(chunk.valid());
+            for byte in chunk.invalid() {
+                // Writing to a String cannot fail.
+                let _ = write!(shown, "\\x{byte:02x}");
+            }
+        }
+        Cow::Owned(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_single_names() {
+        for refused in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b"] {
+            assert_eq!(EntryName::new(refused), None, "{refused:?}");
+        }
+        assert!(EntryName::new(b"...").is_some());
+    }
+
+    #[test]
+    fn stray_bytes_are_escaped() {
+        let name = EntryName::new(b"caf\xe9-\xc3\xa9").unwrap();
+        assert_eq!((name.as_str(), name.shown().as_ref()), (None, "caf\\xe9-é"));
+    }
+}

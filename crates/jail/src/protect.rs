@@ -1,0 +1,135 @@
+//! Paths that are refused although they lie beneath a mount.
+//!
+//! These rules look at names, so they hold for the names that a caller asks for and for every name that a symlink
+//! leads through. They are no confinement: a hard link has another name, and a command in the container is
+//! bound only by the container.
+
+use std::fmt;
+
+use crate::lookalike::{is_dot_git, is_name};
+use crate::path::SandboxPath;
+use crate::refusal::PathRefusal;
+use crate::rel::RelPath;
+use crate::temporary::TEMPORARY_PREFIX;
+
+/// What a caller wants to do at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// See content, names or metadata.
+    Read,
+    /// Create, replace or remove.
+    Write,
+    /// Run as a program, or run a program with it as an argument.
+    Execute,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "reading",
+            Self::Write => "writing",
+            Self::Execute => "executing",
+        })
+    }
+}
+
+/// Whether git's hooks and configuration may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum GitReads {
+    /// They are refused: a configuration may carry credentials.
+    #[default]
+    Guarded,
+    /// They are files like others.
+    Open,
+}
+
+/// A profile's rules for protected paths; the default is the strict one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Protection {
+    /// Reading `.git/hooks` and `.git/config`. Writing git's files is always refused.
+    pub git_reads: GitReads,
+}
+
+impl Protection {
+    /// Refuses `path` where `access` to it is not permitted, whoever asks and whatever is there.
+    pub fn check(self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
+        let rel = path.rel();
+        match access {
+            Access::Write if !path.mount().is_writable() => {
+                Err(PathRefusal::ReadOnlyMount { mount: path.mount(), path: path.excerpt() })
+            }
+            Access::Write if rel.components().any(is_dot_git) => {
+                Err(PathRefusal::GitInternals { path: path.excerpt() })
+            }
+            Access::Write | Access::Execute if in_package_binaries(rel) => {
+                Err(PathRefusal::PackageBinaries { path: path.excerpt(), access })
+            }
+            Access::Write if rel.components().any(|component| component.starts_with(TEMPORARY_PREFIX)) => {
+                Err(PathRefusal::ReservedName { path: path.excerpt() })
+            }
+            Access::Read | Access::Execute if self.git_reads == GitReads::Guarded && in_git_secrets(rel) => {
+                Err(PathRefusal::GitGuarded { path: path.excerpt() })
+            }
+            Access::Read | Access::Write | Access::Execute => Ok(()),
+        }
+    }
+}
+
+/// Anywhere below `.git`, since submodules and work trees keep their own hooks and configuration there.
+fn in_git_secrets(rel: &RelPath) -> bool {
+    const SECRETS: [&str; 3] = ["hooks", "config", "config.worktree"];
+    rel.components()
+        .skip_while(|component| !is_dot_git(component))
+        .any(|component| SECRETS.iter().any(|secret| is_name(component, secret)))
+}
+
+fn in_package_binaries(rel: &RelPath) -> bool {
+    rel.components()
+        .zip(rel.components().skip(1))
+        .any(|(outer, inner)| is_name(outer, "node_modules") && is_name(inner, ".bin"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(path: &str, access: Access, git_reads: GitReads) -> &'static str {
+        let path = SandboxPath::parse(path).unwrap();
+        Protection { git_reads }
+            .check(&path, access)
+            .map_or_else(|refusal| refusal.reason(), |()| "permitted")
+    }
+
+    #[test]
+    fn table() {
+        use Access::{Execute, Read, Write};
+        use GitReads::{Guarded, Open};
+        for (path, access, git_reads, expected) in [
+            (".git", Write, Open, "git_internals"),
+            (".git/index", Write, Open, "git_internals"),
+            ("sub/.GIT/index", Write, Open, "git_internals"),
+            ("git~1/config", Write, Open, "git_internals"),
+            (".gitignore", Write, Guarded, "permitted"),
+            (".git/HEAD", Read, Guarded, "permitted"),
+            (".git/config", Read, Open, "permitted"),
+            (".git/config", Read, Guarded, "git_guarded"),
+            (".git/Hooks/pre-commit", Read, Guarded, "git_guarded"),
+            (".git/hooks", Read, Guarded, "git_guarded"),
+            (".git\\hooks", Read, Guarded, "git_guarded"),
+            (".git/modules/a/config", Read, Guarded, "git_guarded"),
+            (".git/hooks/pre-commit", Execute, Guarded, "git_guarded"),
+            ("config", Read, Guarded, "permitted"),
+            ("hooks/.git", Read, Guarded, "permitted"),
+            ("node_modules/.bin/tsc", Write, Open, "package_binaries"),
+            ("a/node_modules/.bin", Execute, Open, "package_binaries"),
+            ("node_modules/.bin/tsc", Read, Open, "permitted"),
+            ("node_modules/a/.bin", Write, Open, "permitted"),
+            ("@pkg/a", Write, Open, "read_only_mount"),
+            ("@pkg/a", Read, Open, "permitted"),
+            ("@state/a", Write, Open, "permitted"),
+            ("a/.cofferdam-tmp-0", Write, Open, "reserved_name"),
+        ] {
+            assert_eq!(reason(path, access, git_reads), expected, "{path} {access} {git_reads:?}");
+        }
+    }
+}

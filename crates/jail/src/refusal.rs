@@ -1,0 +1,123 @@
+//! Why a path was refused before anything was opened: a closed list with stable reasons.
+//!
+//! The text is meant for an agent. It repeats what the agent said, in part and escaped, and never a host path.
+
+use thiserror::Error;
+
+use crate::mount::Mount;
+use crate::protect::Access;
+use crate::rel::{MAX_COMPONENT_BYTES, MAX_PATH_BYTES};
+
+/// A path that names no permitted place.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PathRefusal {
+    /// Nothing was given.
+    #[error("the path is empty; name a place in @project, @pkg or @state")]
+    Empty,
+    /// It begins with `@` and something else than a mount.
+    #[error("{given}: unknown mount; paths begin with @project, @pkg or @state")]
+    UnknownMount {
+        /// The path as given.
+        given: String,
+    },
+    /// An absolute path that is beneath no mount.
+    #[error("{given}: absolute paths must be beneath /workspace, /pkg or /state")]
+    AbsoluteOutside {
+        /// The path as given.
+        given: String,
+    },
+    /// A drive letter or a leading backslash.
+    #[error("{given}: Windows paths are not understood; write @project/dir/file")]
+    Windows {
+        /// The path as given.
+        given: String,
+    },
+    /// A NUL byte.
+    #[error("{mount}: the path contains a NUL byte")]
+    NulByte {
+        /// Where the path begins.
+        mount: Mount,
+    },
+    /// A `..` component.
+    #[error("{mount}: `{path}` contains a `..` component; write the path without it")]
+    ParentSegment {
+        /// Where the path begins.
+        mount: Mount,
+        /// The path beneath it.
+        path: String,
+    },
+    /// Longer than [`MAX_PATH_BYTES`].
+    #[error("{mount}: the path is longer than {MAX_PATH_BYTES} bytes")]
+    PathTooLong {
+        /// Where the path begins.
+        mount: Mount,
+    },
+    /// A component longer than [`MAX_COMPONENT_BYTES`].
+    #[error("{mount}: a component of the path is longer than {MAX_COMPONENT_BYTES} bytes")]
+    ComponentTooLong {
+        /// Where the path begins.
+        mount: Mount,
+    },
+    /// This run does not have the mount.
+    #[error("{mount} is not mounted in this run")]
+    NotMounted {
+        /// The mount that was named.
+        mount: Mount,
+    },
+    /// Writing where everything is read-only.
+    #[error("{path}: {mount} is read-only")]
+    ReadOnlyMount {
+        /// The mount.
+        mount: Mount,
+        /// The normalised path.
+        path: String,
+    },
+    /// Writing git's own files, or a name that some file system takes for `.git`.
+    #[error("{path}: git's own files are protected; use the git operation")]
+    GitInternals {
+        /// The normalised path.
+        path: String,
+    },
+    /// Reading git's hooks or configuration under a profile that guards them.
+    #[error("{path}: git's hooks and configuration are not readable under this profile")]
+    GitGuarded {
+        /// The normalised path.
+        path: String,
+    },
+    /// Writing or executing what is in `node_modules/.bin`.
+    #[error("{path}: {access} in node_modules/.bin is refused")]
+    PackageBinaries {
+        /// The normalised path.
+        path: String,
+        /// What was asked for.
+        access: Access,
+    },
+    /// A name that the writer itself uses while it replaces a file.
+    #[error("{path}: names that begin with `.cofferdam-tmp-` are reserved")]
+    ReservedName {
+        /// The normalised path.
+        path: String,
+    },
+}
+
+impl PathRefusal {
+    /// A stable, machine-readable reason.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty_path",
+            Self::UnknownMount { .. } => "unknown_mount",
+            Self::AbsoluteOutside { .. } => "absolute_path",
+            Self::Windows { .. } => "windows_path",
+            Self::NulByte { .. } => "nul_byte",
+            Self::ParentSegment { .. } => "parent_segment",
+            Self::PathTooLong { .. } => "path_too_long",
+            Self::ComponentTooLong { .. } => "component_too_long",
+            Self::NotMounted { .. } => "not_mounted",
+            Self::ReadOnlyMount { .. } => "read_only_mount",
+            Self::GitInternals { .. } => "git_internals",
+            Self::GitGuarded { .. } => "git_guarded",
+            Self::PackageBinaries { .. } => "package_binaries",
+            Self::ReservedName { .. } => "reserved_name",
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The part of a path beneath its mount.
+
+use crate::name::EntryName;
+
+/// Bytes a path beneath its mount may have.
+pub const MAX_PATH_BYTES: usize = 4096;
+/// Bytes one component may have: what Linux file systems allow.
+pub const MAX_COMPONENT_BYTES: usize = 255;
+
+/// A normalised relative path: components joined by single slashes, none of them empty, `.` or `..`, no NUL,
+/// within the two size limits. The empty path is the mount's root.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelPath(String);
+
+/// Why text is no [`RelPath`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Nul,
+    Parent,
+    PathTooLong,
+    ComponentTooLong,
+}
+
+impl RelPath {
+    /// The mount's root.
+    pub const fn root() -> Self {
+        Self(String::new())
+    }
+
+    /// Drops empty and `.` components. `..` is refused, never resolved: `a/../b` means something else once `a` is
+    /// a link. So is a `..` between backslashes, which some later reader may take for separators.
+    pub(crate) fn normalise(text: &str) -> Result<Self, Fault> {
+        if text.len() > MAX_PATH_BYTES {
+            return Err(Fault::PathTooLong);
+        }
+        if text.contains('\0') {
+            return Err(Fault::Nul);
+        }
+        let mut path = String::with_capacity(text.len());
+        for component in text.split('/').filter(|component| !matches!(*component, "" | ".")) {
+            if component.split('\\').any(|part| part == "..") {
+                return Err(Fault::Parent);
+            }
+            if component.len() > MAX_COMPONENT_BYTES {
+                return Err(Fault::ComponentTooLong);
+            }
+            if !path.is_empty() {
+                path.push('/');
+            }
+            path.push_str(component);
+        }
+        Ok(Self(path))
+    }
+
+    /// The path as text, empty for the root.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the mount itself.
+    pub const fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The components from the top.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.split('/').filter(|component| !component.is_empty())
+    }
+
+    /// The last component; `None` for the root.
+    pub fn file_name(&self) -> Option<&str> {
+        self.components().next_back()
+    }
+
+    /// What contains this path; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        Some(self.0.rsplit_once('/').map_or_else(Self::root, |(parent, _)| Self(parent.to_owned())))
+    }
+
+    /// The child `name`; `None` where no path can name it: not UTF-8, a backslashed `..`, or too long.
+    pub fn join(&self, name: &EntryName) -> Option<Self> {
+        let name = name.as_str()?;
+        let joined = if self.is_root() { name.to_owned() } else { format!("{}/{name}", self.0) };
+        Self::normalise(&joined).ok()
+    }
+
+    pub(crate) fn split_last(&self) -> Option<(Self, EntryName)> {
+        Some((self.parent()?, EntryName::new(self.file_name()?.as_bytes())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rel(text: &str) -> RelPath {
+        RelPath::normalise(text).unwrap()
+    }
+
+    #[test]
+    fn normalises() {
+        assert_eq!(rel("./a//b/./c/"), rel("a/b/c"));
+        assert_eq!(rel("."), RelPath::root());
+        assert_eq!(rel("...").as_str(), "...");
+    }
+
+    #[test]
+    fn limits_are_exact() {
+        assert!(RelPath::normalise(&"a".repeat(255)).is_ok());
+        assert_eq!(RelPath::normalise(&"a".repeat(256)), Err(Fault::ComponentTooLong));
+        assert!(RelPath::normalise(&"a/".repeat(2048)).is_ok());
+        assert_eq!(RelPath::normalise(&format!("{}b", "a/".repeat(2048))), Err(Fault::PathTooLong));
+    }
+
+    #[test]
+    fn parents_and_children() {
+        let name = EntryName::new(b"c").unwrap();
+        assert_eq!(rel("a/b").join(&name), Some(rel("a/b/c")));
+        assert_eq!(RelPath::root().join(&name), Some(rel("c")));
+        assert_eq!(rel("a/b").join(&EntryName::new(b"x\\..").unwrap()), None);
+        assert_eq!(rel("a/b").join(&EntryName::new(b"\xff").unwrap()), None);
+        assert_eq!(rel("a/b").parent(), Some(rel("a")));
+        assert_eq!(rel("a").parent(), Some(RelPath::root()));
+        assert_eq!(RelPath::root().parent(), None);
+        assert_eq!(rel("a/b").split_last(), Some((rel("a"), EntryName::new(b"b").unwrap())));
+    }
+}

@@ -1,0 +1,217 @@
+//! Writing a file whole in a directory that somebody hostile writes in too.
+//!
+//! ```text
+//! open parent (no links) → random name, O_EXCL, 0600 → write → owner, mode → fsync
+//!     → still what was expected? → rename within the same handle → fsync directory
+//! ```
+//!
+//! - What the name stood for is replaced, never opened for writing: other names of a hard link keep their content, and
+//!   a FIFO, socket or device gives way to a regular file without being touched.
+//! - A symlink as the name is refused. Replacing it would surprise whoever meant its target; should one appear
+//!   after that check, the rename replaces it and still does not follow it.
+//! - Mode: 0644 for new files, else the old permission bits `& 0o777`, so that no setuid bit survives. Owner and group
+//!   of the old file are kept where this process may do that. Extended attributes and ACLs are not kept.
+
+use std::io;
+
+use rustix::fs::{Gid, Mode, RenameFlags, Uid, fchmod, fchown, fsync, mkdirat};
+use rustix::io::Errno;
+
+use crate::dir::Dir;
+use crate::error::{OpenError, OpenErrorKind, WriteError};
+use crate::excerpt::excerpt;
+use crate::meta::{FileKind, Metadata, RegularFile};
+use crate::name::EntryName;
+use crate::rel::RelPath;
+use crate::resolve;
+use crate::root::Root;
+use crate::temporary::Temporary;
+
+const NEW_FILE_MODE: u32 = 0o644;
+const NEW_DIRECTORY_MODE: u32 = 0o755;
+
+/// Whether missing directories on the way are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Parents {
+    /// Make them, 0755 less the umask.
+    Create,
+    /// Their absence is an error.
+    MustExist,
+}
+
+/// When a write may take effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WriteMode {
+    /// Only if the name does not exist; decided by the kernel, so one of many wins.
+    CreateOnly,
+    /// Whatever is there.
+    Replace,
+    /// Only if the name is still what [`Target::found`] or [`Target::read`] saw last. A change in the instant
+    /// between that check and the rename is not seen.
+    ReplaceUnchanged,
+}
+
+/// What a name stood for before the write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File(Metadata),
+    /// A FIFO, socket or device.
+    Special(Metadata),
+}
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// What was replaced.
+    pub replaced: Found,
+    /// The permission bits of the file now.
+    pub mode: u32,
+}
+
+/// A name in an open directory, to be written.
+#[derive(Debug)]
+pub struct Target {
+    dir: Dir,
+    name: EntryName,
+    found: Found,
+}
+
+impl Target {
+    pub(crate) fn open(root: &Root, rel: &RelPath, parents: Parents) -> Result<Self, OpenError> {
+        let fault = |kind| OpenError::new(excerpt(&root.describe(rel)), kind);
+        let (parent, name) = rel.split_last().ok_or_else(|| fault(OpenErrorKind::IsADirectory))?;
+        let dir = match root.dir(&parent) {
+            Err(OpenErrorKind::NotFound) if parents == Parents::Create => make_directories(root, &parent),
+            opened => opened,
+        }
+        .map_err(fault)?;
+        let found = find(&dir, &name).map_err(fault)?;
+        Ok(Self { dir, name, found })
+    }
+
+    /// What was there at the last look.
+    pub const fn found(&self) -> Found {
+        self.found
+    }
+
+    /// Opens what is there, for its content or hash; `None` if nothing is. What was opened becomes what
+    /// [`WriteMode::ReplaceUnchanged`] expects.
+    pub fn read(&mut self) -> Result<Option<RegularFile>, OpenError> {
+        match resolve::open_regular(&self.dir, self.name.as_bytes()) {
+            Ok(old) => {
+                self.found = Found::File(old.meta);
+                Ok(Some(old))
+            }
+            Err(OpenErrorKind::NotFound) => {
+                self.found = Found::Absent;
+                Ok(None)
+            }
+            Err(kind) => Err(OpenError::new(self.path(), kind)),
+        }
+    }
+
+    /// Writes `bytes` as the whole content.
+    pub fn write(self, bytes: &[u8], mode: WriteMode) -> Result<Written, WriteError> {
+        if mode == WriteMode::CreateOnly && self.found != Found::Absent {
+            return Err(WriteError::Exists { path: self.path() });
+        }
+        let permissions = match self.found {
+            Found::File(old) => old.mode & 0o777,
+            Found::Absent | Found::Special(_) => NEW_FILE_MODE,
+        };
+        let temporary = self.prepare(bytes, permissions).map_err(|kind| OpenError::new(self.path(), kind))?;
+        self.place(temporary, mode)?;
+        // From here on the file is there, so nothing is undone.
+        fsync(&self.dir)
+            .map_err(|errno| WriteError::NotDurable { path: self.path(), source: io::Error::from(errno) })?;
+        Ok(Written { replaced: self.found, mode: permissions })
+    }
+
+    fn prepare(&self, bytes: &[u8], permissions: u32) -> Result<Temporary<'_>, OpenErrorKind> {
+        let mut temporary = Temporary::create(&self.dir)?;
+        temporary.fill(bytes)?;
+        if let Found::File(old) = self.found {
+            keep_owner(&temporary, old)?;
+        }
+        // After the owner: changing that clears bits.
+        fchmod(temporary.file(), Mode::from_raw_mode(permissions))?;
+        fsync(temporary.file())?;
+        Ok(temporary)
+    }
+
+    fn place(&self, temporary: Temporary<'_>, mode: WriteMode) -> Result<(), WriteError> {
+        let fault = |errno: Errno| WriteError::from(OpenError::new(self.path(), errno));
+        if !temporary.is_intact().map_err(fault)? {
+            return Err(WriteError::Interfered { path: self.path() });
+        }
+        if mode == WriteMode::ReplaceUnchanged && !self.is_unchanged() {
+            return Err(WriteError::Changed { path: self.path() });
+        }
+        let exclusive = match mode {
+            WriteMode::CreateOnly => true,
+            WriteMode::Replace => false,
+            WriteMode::ReplaceUnchanged => self.found == Found::Absent,
+        };
+        let flags = if exclusive { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+        temporary.place(&self.name, flags).map_err(|errno| match (errno, mode) {
+            (Errno::EXIST, WriteMode::CreateOnly) => WriteError::Exists { path: self.path() },
+            (Errno::EXIST, WriteMode::ReplaceUnchanged) => WriteError::Changed { path: self.path() },
+            _ => fault(errno),
+        })
+    }
+
+    fn is_unchanged(&self) -> bool {
+        find(&self.dir, &self.name).is_ok_and(|now| now == self.found)
+    }
+
+    fn path(&self) -> String {
+        excerpt(&self.dir.child(&self.name))
+    }
+}
+
+fn find(dir: &Dir, name: &EntryName) -> Result<Found, OpenErrorKind> {
+    match dir.stat(name) {
+        Ok(meta) => match meta.kind {
+            FileKind::File => Ok(Found::File(meta)),
+            FileKind::Directory => Err(OpenErrorKind::IsADirectory),
+            FileKind::Symlink => Err(OpenErrorKind::Symlink),
+            FileKind::Fifo | FileKind::Socket | FileKind::Device | FileKind::Other => {
+                Ok(Found::Special(meta))
+            }
+        },
+        Err(Errno::NOENT) => Ok(Found::Absent),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Opens `rel`, making what is missing. Each directory that was made is synced into the one above it.
+fn make_directories(root: &Root, rel: &RelPath) -> Result<Dir, OpenErrorKind> {
+    let mut at = RelPath::root();
+    let mut dir = root.dir(&at)?;
+    for component in rel.components() {
+        let name = EntryName::new(component.as_bytes()).ok_or(OpenErrorKind::Inexpressible)?;
+        match mkdirat(&dir, name.as_bytes(), Mode::from_raw_mode(NEW_DIRECTORY_MODE)) {
+            Ok(()) => fsync(&dir)?,
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        at = at.join(&name).ok_or(OpenErrorKind::Inexpressible)?;
+        dir = Dir::new(resolve::open_directory(&dir, name.as_bytes())?, root.describe(&at));
+    }
+    Ok(dir)
+}
+
+/// Gives the new file the old one's owner and group where that is permitted and they can be expressed here.
+fn keep_owner(temporary: &Temporary<'_>, old: Metadata) -> Result<(), OpenErrorKind> {
+    let new = temporary.metadata()?;
+    if (new.uid, new.gid) == (old.uid, old.gid) {
+        return Ok(());
+    }
+    match fchown(temporary.file(), Some(Uid::from_raw(old.uid)), Some(Gid::from_raw(old.gid))) {
+        Ok(()) | Err(Errno::PERM | Errno::INVAL | Errno::OVERFLOW) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

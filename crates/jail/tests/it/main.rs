@@ -1,0 +1,12 @@
+//! The crate as its callers see it: the grammar, and real directories with somebody hostile in them.
+
+#[cfg(test)]
+mod grammar;
+#[cfg(test)]
+mod races;
+#[cfg(test)]
+mod reading;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod writing;

@@ -1,0 +1,108 @@
+//! Races against an attacker who changes directories while a call is under way.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::support::{Scene, names, path};
+use cofferdam_jail::{Parents, WriteError, WriteMode};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+const WRITES: u32 = 5_000;
+const SWAPS: u32 = 5_000;
+
+#[test]
+fn one_of_many_creates() {
+    const WRITERS: usize = 8;
+    let scene = Scene::new();
+    for round in 0..50 {
+        let path = path(&format!("f{round}"));
+        let barrier = Barrier::new(WRITERS);
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let (scene, path, barrier) = (&scene, &path, &barrier);
+                    scope.spawn(move || {
+                        let target = scene.jail.writable(path).unwrap().target(Parents::MustExist).unwrap();
+                        barrier.wait();
+                        target.write(writer.to_string().as_bytes(), WriteMode::CreateOnly)
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let winners: Vec<_> = (0..WRITERS).filter(|&writer| outcomes[writer].is_ok()).collect();
+        assert_eq!(winners.len(), 1, "{outcomes:?}");
+        assert_eq!(scene.read(&format!("f{round}")), Ok(winners[0].to_string()));
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(WriteError::Exists { .. }))));
+    }
+    assert_eq!(names(&scene.inside).len(), 50);
+}
+
+/// Runs `attempt` at least [`WRITES`] times, and until [`SWAPS`] happened, while `d` changes between a directory and a
+/// link to the outside.
+fn against_swapper(scene: &Scene, attempt: impl Fn(u32)) {
+    let (dir, link) = (scene.inside.join("d"), scene.inside.join("swap"));
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("canary"), "inside").unwrap();
+    // Relative: an absolute one would be stopped by NO_XDEV alone.
+    symlink("../outside", &link).unwrap();
+    let (done, swaps) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let swapper = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &dir, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                swaps.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Also when `attempt` panics: the scope waits for its threads.
+        let _stop = StoreOnDrop(&done);
+        let mut round = 0;
+        while (round < WRITES || swaps.load(Ordering::Relaxed) < SWAPS) && !swapper.is_finished() {
+            attempt(round);
+            round += 1;
+        }
+    });
+}
+
+struct StoreOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StoreOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn nothing_is_written_outside() {
+    let scene = Scene::new();
+    let written = AtomicU32::new(0);
+    against_swapper(&scene, |round| {
+        let path = path(&format!("d/f{round}"));
+        let target = scene.jail.writable(&path).unwrap().target(Parents::Create);
+        if target.is_ok_and(|target| target.write(b"x", WriteMode::Replace).is_ok()) {
+            written.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    assert!(scene.outside_names() == ["canary"], "{} names outside", scene.outside_names().len());
+    assert_eq!(fs::read_to_string(scene.outside.join("canary")).unwrap(), "canary");
+    let written = written.into_inner() as usize;
+    assert!(written > 0, "no write got through");
+    let real = if scene.inside.join("d").is_symlink() { "swap" } else { "d" };
+    assert_eq!(names(&scene.inside.join(real)).len(), written + 1, "a write was lost, or a temporary left");
+}
+
+#[test]
+fn nothing_is_read_from_outside() {
+    let scene = Scene::new();
+    let read = AtomicU32::new(0);
+    against_swapper(&scene, |_| match scene.read("d/canary") {
+        Ok(text) => {
+            assert_eq!(text, "inside");
+            read.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(message) => assert!(!message.contains("outside"), "{message}"),
+    });
+    assert!(read.into_inner() > 0, "no read got through");
+}
