@@ -1,0 +1,133 @@
+//! The chain's rule, in one place: writer, reader and verifier all accept a line here or nowhere.
+
+use std::fmt;
+
+use crate::canonical::{self, Envelope, Flaw};
+use crate::hash::{Hash, LogId};
+use crate::record::Head;
+
+/// What kind of damage a log has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Damage {
+    /// The line is no record at all.
+    Malformed,
+    /// The record's bytes do not have the hash that it carries.
+    Edited,
+    /// The record is whole in itself but does not follow its predecessor: one of the two was rewritten.
+    Unlinked,
+    /// The record is not there, nor anywhere behind.
+    Missing,
+    /// The record is not in its place, but further behind.
+    Reordered,
+    /// An earlier sequence number stands here again.
+    Duplicated,
+    /// The record belongs to another log.
+    ForeignLog,
+    /// The last line has no end: an append was cut short. Opening the log for writing repairs it.
+    TornTail,
+    /// The log ends before the head that it is compared with, or holds another record in its place.
+    RolledBack,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "is not a record",
+            Self::Edited => "was edited",
+            Self::Unlinked => "does not follow its predecessor: one of the two was rewritten",
+            Self::Missing => "is missing",
+            Self::Reordered => "is not in its place, but further behind",
+            Self::Duplicated => "is preceded by a record that was there before",
+            Self::ForeignLog => "belongs to another log",
+            Self::TornTail => "is torn: the log ends in the middle of it",
+            Self::RolledBack => "is not the one that was known: the log was rolled back or rewritten",
+        })
+    }
+}
+
+impl From<Flaw> for Damage {
+    fn from(flaw: Flaw) -> Self {
+        match flaw {
+            Flaw::Malformed => Self::Malformed,
+            Flaw::HashMismatch => Self::Edited,
+        }
+    }
+}
+
+/// The first bad record of a log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {sequence} {damage} ({segment}, byte {offset})")]
+pub struct Break {
+    /// The place in the chain that does not hold: every record before it is good.
+    pub sequence: u64,
+    /// The segment's file name; of a missing one, the name that was expected.
+    pub segment: String,
+    /// Where in the segment the bad line begins, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub damage: Damage,
+}
+
+/// What the next line must be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chain {
+    log: Option<LogId>,
+    next: u64,
+    previous: Option<Hash>,
+}
+
+impl Chain {
+    /// A log from its first record on.
+    pub(crate) fn genesis() -> Self {
+        Self { log: None, next: 1, previous: None }
+    }
+
+    /// From `next` on, with the first record's link taken on trust (unless it is the log's first).
+    pub(crate) fn starting_at(next: u64) -> Self {
+        Self { log: None, next, previous: None }
+    }
+
+    /// Behind a record that is known to be good.
+    pub(crate) fn after(envelope: &Envelope) -> Self {
+        Self {
+            log: Some(envelope.log),
+            next: envelope.sequence.saturating_add(1),
+            previous: Some(envelope.hash),
+        }
+    }
+
+    /// The sequence number that must come next.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn log(&self) -> Option<LogId> {
+        self.log
+    }
+
+    /// The last accepted record.
+    pub(crate) fn head(&self) -> Option<Head> {
+        self.previous.map(|hash| Head { sequence: self.next - 1, hash })
+    }
+
+    /// Accepts a line as the next record, or says what is wrong and stays where it is.
+    pub(crate) fn accept(&mut self, line: &[u8]) -> Result<Envelope, Damage> {
+        let envelope = canonical::open(line)?;
+        if self.log.is_some_and(|log| log != envelope.log) {
+            return Err(Damage::ForeignLog);
+        }
+        if envelope.sequence > self.next {
+            return Err(Damage::Missing);
+        }
+        if envelope.sequence < self.next {
+            return Err(Damage::Duplicated);
+        }
+        let expected = self.previous.or_else(|| (self.next == 1).then(|| envelope.log.genesis()));
+        if expected.is_some_and(|hash| hash != envelope.previous) {
+            return Err(Damage::Unlinked);
+        }
+        *self = Self::after(&envelope);
+        Ok(envelope)
+    }
+}

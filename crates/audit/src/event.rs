@@ -1,0 +1,385 @@
+//! What a caller wants recorded.
+//!
+//! The order of the fields here is the order of the keys on disk (`FORMAT.md`). New kinds and new optional fields may
+//! be added in later versions; both are skipped by readers that do not know them. Nothing here may be renamed or moved.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::redact::Redactor;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// The daemon opened the log and serves.
+    DaemonStarted,
+    /// The daemon stopped in good order; its last record.
+    DaemonStopped,
+    /// A torn tail was cut when the log was opened. Written by the log itself.
+    LogRepaired,
+    /// A policy came into force.
+    PolicyLoaded,
+    /// A run was made.
+    RunCreated,
+    /// A run changed its state.
+    RunState,
+    /// A call was decided on; on disk before any effect.
+    CallIntent,
+    /// How a call ended; exactly one for each intent.
+    CallReceipt,
+    /// A call waits for a human.
+    ApprovalRequested,
+    /// A human, or the clock, decided.
+    ApprovalDecided,
+    /// Approvers were reminded at half-time.
+    ApprovalReminded,
+    /// A lane's worker started, died or was restarted.
+    WorkerEvent,
+    /// Something looks wrong.
+    Alert,
+    /// A kind of a later version: met when reading, never to be written.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Kind {
+    /// The name on disk.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DaemonStarted => "daemon_started",
+            Self::DaemonStopped => "daemon_stopped",
+            Self::LogRepaired => "log_repaired",
+            Self::PolicyLoaded => "policy_loaded",
+            Self::RunCreated => "run_created",
+            Self::RunState => "run_state",
+            Self::CallIntent => "call_intent",
+            Self::CallReceipt => "call_receipt",
+            Self::ApprovalRequested => "approval_requested",
+            Self::ApprovalDecided => "approval_decided",
+            Self::ApprovalReminded => "approval_reminded",
+            Self::WorkerEvent => "worker_event",
+            Self::Alert => "alert",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What the gateway said to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It may run.
+    Allow,
+    /// A human is asked first.
+    Ask,
+    /// It may not run.
+    Deny,
+    /// A verdict of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A decision of the gateway, and what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Allow, ask or deny.
+    pub outcome: Verdict,
+    /// The rule that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Why, in words or as a stable reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Digest of the policy in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_digest: Option<String>,
+}
+
+impl Decision {
+    /// A decision with nothing said about why.
+    pub fn new(outcome: Verdict) -> Self {
+        Self { outcome, rule: None, reason: None, policy_digest: None }
+    }
+
+    /// Names the rule that decided.
+    #[must_use]
+    pub fn rule(mut self, rule: impl Into<String>) -> Self {
+        self.rule = Some(rule.into());
+        self
+    }
+
+    /// Says why.
+    #[must_use]
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Names the policy in force.
+    #[must_use]
+    pub fn policy_digest(mut self, digest: impl Into<String>) -> Self {
+        self.policy_digest = Some(digest.into());
+        self
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It did what it was asked.
+    Succeeded,
+    /// It ran, or tried to, and failed.
+    Failed,
+    /// It was refused; nothing happened.
+    Denied,
+    /// It waits for a human; another receipt follows.
+    PendingApproval,
+    /// The daemon died in the middle; whether there was an effect is not known.
+    Interrupted,
+    /// A status of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A call's end in short: never file contents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// The stable reason, for example `COMMAND_NOT_ALLOWED`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The command's own exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Sizes, hashes and a redacted, truncated preview.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Value>,
+}
+
+impl Outcome {
+    /// An end with nothing more said.
+    pub fn new(status: Status) -> Self {
+        Self { status, reason: None, message: None, exit_code: None, facts: None }
+    }
+
+    /// Gives the stable reason.
+    #[must_use]
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Adds a sentence.
+    #[must_use]
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    /// Adds the command's exit code.
+    #[must_use]
+    pub fn exit_code(mut self, code: i32) -> Self {
+        self.exit_code = Some(code);
+        self
+    }
+
+    /// Adds sizes, hashes, preview.
+    #[must_use]
+    pub fn facts(mut self, facts: Value) -> Self {
+        self.facts = Some(facts);
+        self
+    }
+}
+
+/// What a call cost, as measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time, in microseconds.
+    #[serde(default)]
+    pub cpu_us: u64,
+    /// Highest memory in use, in bytes.
+    #[serde(default)]
+    pub peak_memory_bytes: u64,
+    /// Bytes that went in.
+    #[serde(default)]
+    pub bytes_in: u64,
+    /// Bytes that came out.
+    #[serde(default)]
+    pub bytes_out: u64,
+}
+
+/// One thing to be recorded. Fields that do not apply are left out, on disk too.
+///
+/// ```
+/// # use cofferdam_audit::{Decision, Event, Kind, Verdict};
+/// let event = Event::new(Kind::CallIntent)
+///     .run("0192f0c1-…")
+///     .call("0192f0c2-…")
+///     .principal("uid:1000")
+///     .operation("read")
+///     .input(serde_json::json!({"path": "README.md"}))
+///     .decision(Decision::new(Verdict::Allow).rule("profile.review.read"));
+/// # assert_eq!(event.operation.as_deref(), Some("read"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// What happened.
+    pub kind: Kind,
+    /// The run it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The call it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// The client's own id of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Who connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// Whom the call is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// The agent's role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The dialect that the call came in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<String>,
+    /// The canonical operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// The operation's arguments, redacted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// What the gateway said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// The approval that is asked for, decided or used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// How long it took, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+    /// What it cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Digest of the image it ran in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// How many secrets were hidden in this record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redactions: Option<u32>,
+    /// Whatever else belongs to this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident => $field:ident: $type:ty;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $field: impl Into<$type>) -> Self {
+            self.$field = Some($field.into());
+            self
+        }
+    )*};
+}
+
+impl Event {
+    /// An event with nothing but its kind.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            run_id: None,
+            call_id: None,
+            request_id: None,
+            principal: None,
+            agent_id: None,
+            role: None,
+            dialect: None,
+            operation: None,
+            input: None,
+            decision: None,
+            approval_id: None,
+            outcome: None,
+            duration_us: None,
+            usage: None,
+            image: None,
+            redactions: None,
+            details: None,
+        }
+    }
+
+    setters! {
+        /// The run it belongs to.
+        run => run_id: String;
+        /// The call it belongs to.
+        call => call_id: String;
+        /// The client's own id of the call.
+        request => request_id: String;
+        /// Who connected.
+        principal => principal: String;
+        /// Whom the call is for.
+        agent => agent_id: String;
+        /// The agent's role.
+        role => role: String;
+        /// The dialect that the call came in.
+        dialect => dialect: String;
+        /// The canonical operation.
+        operation => operation: String;
+        /// The operation's arguments.
+        input => input: Value;
+        /// What the gateway said.
+        decision => decision: Decision;
+        /// The approval that is asked for, decided or used.
+        approval => approval_id: String;
+        /// How it ended.
+        outcome => outcome: Outcome;
+        /// How long it took, in microseconds.
+        duration_us => duration_us: u64;
+        /// What it cost.
+        usage => usage: Usage;
+        /// Digest of the image it ran in.
+        image => image: String;
+        /// Whatever else belongs to this kind.
+        details => details: Value;
+    }
+
+    /// Hides secrets in everything that an agent, a command or a policy author can fill with free text, and notes how
+    /// many there were. To be called once, by whoever hands the event to the writer.
+    pub fn redact(&mut self, redactor: &Redactor) {
+        let mut hidden = 0;
+        for value in [&mut self.input, &mut self.details].into_iter().flatten() {
+            hidden += redactor.value(value);
+        }
+        let decision = self.decision.as_mut().and_then(|d| d.reason.as_mut());
+        let (message, facts) = match &mut self.outcome {
+            Some(outcome) => (outcome.message.as_mut(), outcome.facts.as_mut()),
+            None => (None, None),
+        };
+        hidden += facts.map_or(0, |facts| redactor.value(facts));
+        let names = [&mut self.request_id, &mut self.agent_id, &mut self.operation];
+        for text in [decision, message].into_iter().chain(names.into_iter().map(Option::as_mut)).flatten() {
+            let (clean, count) = redactor.text(text);
+            if count > 0 {
+                *text = clean;
+                hidden += count;
+            }
+        }
+        if hidden > 0 {
+            self.redactions =
+                Some(self.redactions.unwrap_or(0).saturating_add(u32::try_from(hidden).unwrap_or(u32::MAX)));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `FORMAT.md` tells the truth: its vectors verify, and encoding the same events gives the same bytes.
+
+use serde_json::json;
+
+use crate::canonical::{self, Place};
+use crate::event::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
+use crate::testing::log_id;
+use crate::verify::verify;
+
+const DOCUMENT: &str = include_str!("../FORMAT.md");
+
+fn vectors() -> &'static str {
+    DOCUMENT.split_once("```jsonl\n").unwrap().1.split_once("```").unwrap().0
+}
+
+fn events() -> [(&'static str, Event); 3] {
+    let run = "0192f0c1-0000-7000-8000-000000000001";
+    let call = "0192f0c1-0000-7000-8000-000000000002";
+    let mut receipt = Event::new(Kind::CallReceipt)
+        .run(run)
+        .call(call)
+        .operation("read")
+        .outcome(Outcome::new(Status::Failed).reason("NOT_FOUND").message("no such file: \"grüße.txt\""))
+        .duration_us(734_u64)
+        .usage(Usage { cpu_us: 120, peak_memory_bytes: 0, bytes_in: 58, bytes_out: 24 });
+    receipt.redactions = Some(1);
+    let intent = Event::new(Kind::CallIntent)
+        .run(run)
+        .call(call)
+        .principal("uid:1000")
+        .agent("alice")
+        .role("worker")
+        .operation("read")
+        .input(json!({"path": "grüße.txt", "start_line": 1}))
+        .decision(Decision::new(Verdict::Allow).rule("review.read"));
+    [
+        ("2026-11-21T12:00:00.000000001Z", Event::new(Kind::DaemonStarted).principal("uid:0")),
+        ("2026-11-21T12:00:01.500000000Z", intent),
+        ("2026-11-21T12:00:01.500734210Z", receipt),
+    ]
+}
+
+#[test]
+fn the_vectors_are_what_is_written() {
+    let mut text = Vec::new();
+    let mut previous = log_id().genesis();
+    assert!(DOCUMENT.contains(&format!("`previous` of the first is `{previous}`")));
+    for (sequence, (time, event)) in (1..).zip(events()) {
+        let place = Place { log: log_id(), sequence, time: time.parse().unwrap(), previous };
+        previous = canonical::encode(&mut text, &place, &event).unwrap();
+    }
+    assert_eq!(String::from_utf8(text).unwrap(), vectors());
+}
+
+#[test]
+fn the_vectors_are_an_intact_log() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("00000000000000000001.jsonl"), vectors()).unwrap();
+    let report = verify(dir.path(), &mut |_| ()).unwrap();
+    assert!(report.is_intact());
+    assert_eq!(report.records, 3);
+    assert!(DOCUMENT.contains(&format!("\n`{}`.", report.head.unwrap().hash)));
+}
+
+#[test]
+fn every_key_is_documented_in_its_order() {
+    let full = json!({"kind": "alert", "run_id": "", "call_id": "", "request_id": "", "principal": "", "agent_id": "",
+        "role": "", "dialect": "", "operation": "", "input": 1, "decision": {"outcome": "ask"}, "approval_id": "",
+        "outcome": {"status": "failed"}, "duration_us": 1, "usage": {}, "image": "", "redactions": 1, "details": 1});
+    let event: Event = serde_json::from_value(full.clone()).unwrap();
+    let written = serde_json::to_string(&event).unwrap();
+    let listed = DOCUMENT.split_once("those of these keys").unwrap().1.split_once("Their order").unwrap().0;
+    let keys: Vec<_> = listed.split('`').filter(|word| full.get(word).is_some()).collect();
+    assert_eq!(keys.len(), full.as_object().unwrap().len() - 1);
+    let places: Vec<_> = keys.iter().map(|key| written.find(&format!(",\"{key}\":")).unwrap()).collect();
+    assert!(places.is_sorted(), "{keys:?} {written}");
+}

@@ -1,0 +1,48 @@
+//! The audit log on disk: records, their canonical bytes, the hash chain, verification, redaction.
+//!
+//! The daemon's one audit task owns a [`Writer`]; everybody else only reads. `coffer` verifies and tails the same
+//! files with no daemon at all. `FORMAT.md` beside this crate states the bytes, so that a verifier can be written
+//! without reading a line of this code.
+//!
+//! ```text
+//!  Event ──redact──► Writer ──one write, one fdatasync──► NNNNNNNNNNNNNNNNNNNN.jsonl ──► Reader  (replay, follow)
+//!                      │                                                             └─► verify  (offline)
+//!                      └──► Record (acknowledged: it survives a crash)
+//! ```
+//!
+//! Invariants:
+//! * a [`Record`] exists only for a line that was made durable, or that was read back whole with a true hash;
+//! * nothing is ever cut from a log but bytes behind the last newline, which no caller was told about;
+//! * after any failed write the writer is poisoned: only opening the log again tells what is on disk.
+
+mod bound;
+mod canonical;
+mod chain;
+mod event;
+mod hash;
+mod reader;
+mod record;
+mod recovery;
+mod redact;
+mod segment;
+mod storage;
+mod time;
+mod verify;
+mod writer;
+
+pub use canonical::MAX_LINE;
+pub use chain::{Break, Damage};
+pub use event::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
+pub use hash::{Hash, LogId, ParseHexError};
+pub use reader::{ReadError, Reader};
+pub use record::{Head, Record};
+pub use recovery::{OpenError, Opened, Repair};
+pub use redact::Redactor;
+pub use time::{ParseTimeError, Time};
+pub use verify::{Integrity, Progress, Report, verify, verify_against, verify_up_to};
+pub use writer::{AppendError, Limits, Writer};
+
+#[cfg(test)]
+mod format;
+#[cfg(test)]
+mod testing;

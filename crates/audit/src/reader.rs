@@ -1,0 +1,173 @@
+//! Reading a log in order, from anywhere in it, while it grows.
+//!
+//! Needs no lock and disturbs no writer. Every record is checked against its own hash and its predecessor before it is
+//! handed out. A reader sees what the operating system sees, which may be a moment ahead of what is durable: whoever
+//! must not be ahead stops at the writer's head (see [`Reader::next_sequence`]).
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::canonical::{self, Envelope};
+use crate::chain::{Break, Chain, Damage};
+use crate::record::Record;
+use crate::segment::{self, Lines, Next, SegmentName};
+
+/// Why reading stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The log is damaged here; the reader goes no further.
+    #[error("the audit log is damaged: {0}")]
+    Damaged(#[source] Break),
+    /// The disk failed; the reader may be asked again.
+    #[error("cannot read the audit log")]
+    Io(#[from] io::Error),
+}
+
+/// Reads records in order, and can be asked again for what was appended since.
+///
+/// As an iterator it ends where the log ends *now*; calling `next` later goes on from there.
+#[derive(Debug)]
+pub struct Reader {
+    dir: PathBuf,
+    after: u64,
+    chain: Chain,
+    current: Option<Current>,
+    broken: Option<Break>,
+}
+
+#[derive(Debug)]
+struct Current {
+    name: SegmentName,
+    lines: Lines<File>,
+}
+
+/// A record's line, found and proved: where it is in the buffer.
+struct Found {
+    envelope: Envelope,
+    offset: u64,
+    at: Range<usize>,
+}
+
+impl Reader {
+    /// Reads the records behind `after_sequence` of the log in `dir`; 0 reads all. Nothing is opened yet: a directory
+    /// that is not there is an error of the first read, an empty one is a log to wait for.
+    pub fn from(dir: impl Into<PathBuf>, after_sequence: u64) -> Self {
+        let chain = Chain::starting_at(after_sequence.saturating_add(1));
+        Self { dir: dir.into(), after: after_sequence, chain, current: None, broken: None }
+    }
+
+    /// The sequence number of the record that comes next, whether it is there yet or not.
+    pub fn next_sequence(&self) -> u64 {
+        self.chain.next().max(self.after.saturating_add(1))
+    }
+
+    /// The next record as it stands on disk, without its newline: the evidence itself, not a rendering of it.
+    pub fn next_line(&mut self) -> Result<Option<&str>, ReadError> {
+        let Some(found) = self.step()? else { return Ok(None) };
+        let line = self.bytes(&found.at);
+        // A proved line is UTF-8.
+        Ok(Some(std::str::from_utf8(line).unwrap_or_default()))
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
+        let Some(Found { envelope, offset, at }) = self.step()? else { return Ok(None) };
+        match canonical::record(&envelope, self.bytes(&at)) {
+            Ok(record) => Ok(Some(record)),
+            // The chain holds, but this is not an event: no writer made it.
+            Err(_) => Err(self.fail(envelope.sequence, offset, Damage::Malformed)),
+        }
+    }
+
+    fn bytes(&self, at: &Range<usize>) -> &[u8] {
+        self.current.as_ref().map(|current| current.lines.bytes(at)).unwrap_or_default()
+    }
+
+    fn step(&mut self) -> Result<Option<Found>, ReadError> {
+        if let Some(broken) = &self.broken {
+            return Err(ReadError::Damaged(broken.clone()));
+        }
+        loop {
+            let Some(current) = &mut self.current else {
+                if self.enter()? {
+                    continue;
+                }
+                return Ok(None);
+            };
+            match current.lines.next()? {
+                Next::Line { offset, at } => match self.chain.accept(current.lines.bytes(&at)) {
+                    Ok(envelope) if envelope.sequence <= self.after => {}
+                    Ok(envelope) => return Ok(Some(Found { envelope, offset, at })),
+                    Err(damage) => return Err(self.fail(self.chain.next(), offset, damage)),
+                },
+                Next::TooLong { offset } => {
+                    return Err(self.fail(self.chain.next(), offset, Damage::Malformed));
+                }
+                next @ (Next::Unfinished { .. } | Next::End) => {
+                    let (offset, whole) = (current.lines.offset(), next == Next::End);
+                    let name = SegmentName(self.chain.next());
+                    if name == current.name {
+                        return Ok(None);
+                    }
+                    let Some(file) = open_if_there(&self.dir, name)? else { return Ok(None) };
+                    if !whole {
+                        return Err(self.fail(name.0, offset, Damage::Malformed));
+                    }
+                    self.current = Some(Current { name, lines: Lines::new(file, 0) });
+                }
+            }
+        }
+    }
+
+    /// Enters the segment that holds, or will hold, the first record that is wanted. False: there is none yet.
+    fn enter(&mut self) -> Result<bool, ReadError> {
+        let wanted = self.after.saturating_add(1);
+        let names = segment::list(&self.dir)?;
+        let Some(first) = names.first() else { return Ok(false) };
+        let name = *names.iter().rfind(|name| name.0 <= wanted).unwrap_or(first);
+        let mut file = File::open(name.path(&self.dir))?;
+        let length = file.metadata()?.len();
+        let offset = segment::seek(&mut file, length, wanted)?;
+        let start = if offset == 0 { name.0 } else { first_sequence(&mut file, offset)?.unwrap_or(name.0) };
+        self.chain = Chain::starting_at(start);
+        self.current = Some(Current { name, lines: Lines::new(file, offset) });
+        if start > wanted {
+            return Err(self.fail(wanted, 0, Damage::Missing));
+        }
+        Ok(true)
+    }
+
+    fn fail(&mut self, sequence: u64, offset: u64, damage: Damage) -> ReadError {
+        let name = self.current.as_ref().map_or(SegmentName(sequence), |current| current.name);
+        let broken = Break { sequence, segment: name.to_string(), offset, damage };
+        self.broken = Some(broken.clone());
+        ReadError::Damaged(broken)
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_record().transpose()
+    }
+}
+
+fn open_if_there(dir: &Path, name: SegmentName) -> io::Result<Option<File>> {
+    match File::open(name.path(dir)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn first_sequence(file: &mut File, offset: u64) -> io::Result<Option<u64>> {
+    let mut start = [0; 128];
+    let count = segment::retry(|| segment::ReadAt::read_at(file, &mut start, offset))?;
+    Ok(canonical::sequence_of(&start[..count]))
+}
+
+#[cfg(test)]
+mod tests;

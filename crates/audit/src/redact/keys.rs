@@ -1,0 +1,327 @@
+//! Names that announce a secret: `password`, `GITHUB_TOKEN`, `apiKey`, `--client-secret`, `Authorization:`.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::Finding;
+use crate::bound::floor;
+
+/// Words that are a secret by themselves.
+const SECRET: [&str; 25] = [
+    "password",
+    "passwords",
+    "passwd",
+    "passwort",
+    "passphrase",
+    "passcode",
+    "pass",
+    "pwd",
+    "secret",
+    "secrets",
+    "token",
+    "apikey",
+    "apikeys",
+    "credential",
+    "credentials",
+    "authorization",
+    "auth",
+    "cookie",
+    "cookies",
+    "jwt",
+    "bearer",
+    "otp",
+    "pat",
+    "psk",
+    "pgpassword",
+];
+/// Words that make a secret of a `key` behind them.
+const OF_A_KEY: [&str; 24] = [
+    "api",
+    "access",
+    "secret",
+    "private",
+    "signing",
+    "encryption",
+    "master",
+    "account",
+    "auth",
+    "storage",
+    "service",
+    "deploy",
+    "ssh",
+    "session",
+    "shared",
+    "hmac",
+    "client",
+    "app",
+    "sas",
+    "license",
+    "subscription",
+    "crypt",
+    "jwt",
+    "token",
+];
+/// Ends of words that were written together.
+const ENDS: [&str; 16] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "secretkey",
+    "privatekey",
+    "accountkey",
+    "signingkey",
+    "authkey",
+    "encryptionkey",
+    "masterkey",
+    "credentials",
+    "authorization",
+];
+/// A last word that turns a secret's name into the name of something about it.
+const ABOUT: [&str; 58] = [
+    "count",
+    "counts",
+    "type",
+    "types",
+    "limit",
+    "limits",
+    "max",
+    "min",
+    "length",
+    "len",
+    "size",
+    "policy",
+    "policies",
+    "name",
+    "names",
+    "id",
+    "ids",
+    "file",
+    "path",
+    "dir",
+    "url",
+    "uri",
+    "endpoint",
+    "ttl",
+    "expiry",
+    "expires",
+    "expiration",
+    "at",
+    "in",
+    "budget",
+    "usage",
+    "used",
+    "required",
+    "enabled",
+    "disabled",
+    "algorithm",
+    "domain",
+    "kind",
+    "format",
+    "version",
+    "field",
+    "header",
+    "regex",
+    "pattern",
+    "exists",
+    "hint",
+    "prompt",
+    "label",
+    "index",
+    "position",
+    "offset",
+    "samesite",
+    "ref",
+    "stdin",
+    "timeout",
+    "rate",
+    "provider",
+    "method",
+];
+
+/// Whether what a key of this name holds must be hidden. Decided on its words, however they are joined.
+pub(super) fn is_secret(key: &str) -> bool {
+    if key.len() > 256 {
+        return false;
+    }
+    let words = words(key);
+    let secret = words.iter().enumerate().any(|(at, word)| {
+        SECRET.contains(&word.as_str())
+            || (word == "key" || word == "keys") && at > 0 && OF_A_KEY.contains(&words[at - 1].as_str())
+            || ENDS.iter().any(|end| word.len() > end.len() && word.ends_with(end))
+    });
+    // `token_count`, `password-file`; but `TOKEN_1`, `password_old`.
+    secret && !words.last().is_some_and(|last| words.len() > 1 && ABOUT.contains(&last.as_str()))
+}
+
+/// `githubApiToken`, `GITHUB_API_TOKEN` and `github-api-token` alike: github, api, token.
+fn words(key: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    let mut characters = key.chars().peekable();
+    while let Some(c) = characters.next() {
+        let hump = c.is_uppercase()
+            && (before.is_lowercase()
+                || before.is_ascii_digit()
+                || before.is_uppercase() && characters.peek().is_some_and(|next| next.is_lowercase()));
+        if hump || !c.is_alphanumeric() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut()
+            && c.is_alphanumeric()
+        {
+            word.extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    words.retain(|word| !word.is_empty());
+    // `token2`, `PASSWORD1`.
+    for word in &mut words {
+        let letters = word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        if letters > 0 {
+            word.truncate(letters);
+        }
+    }
+    words
+}
+
+#[expect(clippy::expect_used, reason = "the pattern is a constant that every test compiles")]
+static NAMED: LazyLock<Regex> = LazyLock::new(|| {
+    // A name and what joins it to its value: `name=`, `name: `, `"name": "`, `\"name\":`, `name => `, or `--name `.
+    Regex::new(
+        r#"(?x) (?P<key>[A-Za-z0-9_][A-Za-z0-9_.\-]{1,63}) (?: \\{0,4}["']?[\ \t]{0,4}(?:=>|:=|[=:]) | ["']\] [\ \t]{0,4}= )
+         |      (?:^|[\s"'(])--?(?P<flag>[A-Za-z][A-Za-z0-9_\-]{1,63})[\ \t]{1,4} "#,
+    )
+    .expect("a valid pattern")
+});
+
+/// The values in `text` that stand behind the name of a secret.
+pub(super) fn find(text: &str) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut covered = 0;
+    for captures in NAMED.captures_iter(text) {
+        // Names inside a value that is hidden anyway: skipping them keeps `token=token=token=…` linear.
+        let Some(whole) = captures.get(0).filter(|whole| whole.start() >= covered) else { continue };
+        let (key, flag) = (captures.name("key"), captures.name("flag"));
+        let Some(name) = key.or(flag).map(|name| name.as_str()).filter(|name| is_secret(name)) else {
+            continue;
+        };
+        let at = value(text, whole.end(), is_header(name));
+        let secret = &text[at.clone()];
+        // A flag at the end of a sentence is not followed by its value.
+        let bare = flag.is_some() && secret.starts_with('-');
+        if !secret.is_empty() && !bare && !is_harmless(secret) && !is_placeholder(&text[at.start..]) {
+            covered = at.end;
+            findings.push(Finding { at, name: if flag.is_some() { "argument" } else { "field" } });
+        }
+    }
+    findings
+}
+
+/// Headers whose value has spaces in it.
+fn is_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.ends_with("authorization") || name.ends_with("cookie")
+}
+
+/// The value that begins at `from`: up to the closing quote, or a space, or for a header the line's end.
+fn value(text: &str, from: usize, header: bool) -> Range<usize> {
+    let rest = &text[from..];
+    let start = rest.len() - rest.trim_start_matches([' ', '\t', '\\']).len();
+    let rest = &rest[start..];
+    let (quote, start) = match rest.chars().next() {
+        Some(quote @ ('"' | '\'' | '`')) => (Some(quote), start + 1),
+        _ => (None, start),
+    };
+    let rest = &text[from + start..];
+    let end = rest.find(|c: char| match quote {
+        Some(quote) => c == quote || c == '\n',
+        None if header => matches!(c, '\n' | '\r' | '"' | '\''),
+        None => c.is_whitespace() || c == '"' || c == '\'',
+    });
+    from + start..from + start + end.unwrap_or(rest.len())
+}
+
+/// In bytes. A bound at all is what keeps the search linear.
+const LONGEST_HARMLESS: usize = 100;
+
+/// What stands where a secret would, and is none: a reference, a placeholder, a type, a call in source code.
+fn is_harmless(value: &str) -> bool {
+    if value.len() > LONGEST_HARMLESS {
+        return false;
+    }
+    let bare = value.trim_end_matches([',', ';', ')', '}', ']', '.', '\\', '?', '{']);
+    bare.is_empty()
+        || is_reference(bare, value)
+        || is_type_or_nothing(bare)
+        || is_call(value)
+        || bare.chars().all(|c| matches!(c, '*' | '.' | '…' | 'x' | 'X' | '=' | '>' | '|' | '&'))
+}
+
+/// `<your password>`, spaces and all.
+fn is_placeholder(rest: &str) -> bool {
+    let rest = &rest[..floor(rest, LONGEST_HARMLESS)];
+    let Some((inner, behind)) = rest.strip_prefix('<').and_then(|inner| inner.split_once('>')) else {
+        return false;
+    };
+    let word = |c: char| c.is_ascii_alphabetic() || matches!(c, ' ' | '-' | '_' | '.');
+    inner.chars().all(word) && !behind.starts_with(char::is_alphanumeric)
+}
+
+/// `$TOKEN`, `${TOKEN}`, `$(cat …)`, `{{ token }}`, `%TOKEN%`.
+fn is_reference(bare: &str, value: &str) -> bool {
+    let variable = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+    };
+    bare.strip_prefix('$').is_some_and(variable)
+        || (value.starts_with("${") || value.starts_with("$(") || value.starts_with("{{"))
+        || (bare.len() > 2 && bare.starts_with('%') && bare.ends_with('%'))
+}
+
+fn is_type_or_nothing(bare: &str) -> bool {
+    const TYPES: [&str; 26] = [
+        "null",
+        "none",
+        "nil",
+        "undefined",
+        "true",
+        "false",
+        "string",
+        "str",
+        "bool",
+        "boolean",
+        "int",
+        "integer",
+        "number",
+        "any",
+        "bytes",
+        "object",
+        "u8",
+        "u32",
+        "u64",
+        "usize",
+        "i64",
+        "optional",
+        "required",
+        "redacted",
+        "hidden",
+        "unknown",
+    ];
+    let inner = bare.trim_start_matches(['&', '*', '[', '(']);
+    let inner = inner.strip_prefix("Option<").or_else(|| inner.strip_prefix("Vec<")).unwrap_or(inner);
+    TYPES.contains(&inner.trim_end_matches('>').to_ascii_lowercase().as_str())
+}
+
+/// `next_token()`, `lexer.next(0);`: an expression of a program, not a value.
+fn is_call(value: &str) -> bool {
+    let Some((function, rest)) = value.split_once('(') else { return false };
+    let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':');
+    let identifier =
+        function.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && function.chars().all(name);
+    identifier && rest.trim_end_matches([';', ',', '?', '{', '.']).ends_with(')')
+}

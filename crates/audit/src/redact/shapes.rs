@@ -1,0 +1,244 @@
+//! Tokens that are known by their shape. One pass over the text finds which of them can be there at all (a literal that
+//! each must contain); only those patterns run.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use aho_corasick::AhoCorasick;
+use regex::Regex;
+
+use super::Finding;
+
+/// A kind of token. The group `s` is the secret; without it the whole match is.
+struct Shape {
+    name: &'static str,
+    /// One of these stands in every match, in any case.
+    anchors: &'static [&'static str],
+    pattern: &'static str,
+    /// What a regular expression cannot say.
+    accepts: fn(&str) -> bool,
+}
+
+const fn shape(name: &'static str, anchors: &'static [&'static str], pattern: &'static str) -> Shape {
+    Shape { name, anchors, pattern, accepts: |_| true }
+}
+
+const SHAPES: &[Shape] = &[
+    shape(
+        "private-key",
+        &["private key", "secret-key-"],
+        r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\z)|AGE-SECRET-KEY-[A-Z0-9-]{20,}",
+    ),
+    shape(
+        "aws-key-id",
+        &["akia", "asia", "abia", "acca", "aroa", "aida"],
+        r"(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z0-9]{16}",
+    ),
+    shape(
+        "github-token",
+        &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"],
+        r"(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,})",
+    ),
+    shape(
+        "gitlab-token",
+        &[
+            "glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glagent-", "glsoat-",
+            "gloas-", "glffct-",
+        ],
+        r"gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|soat|oas|ffct)-[A-Za-z0-9_.\-]{16,}",
+    ),
+    shape(
+        "slack-token",
+        &["xox", "xapp-", "hooks.slack.com"],
+        r"(?:xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9\-]{8,}|xapp-[A-Za-z0-9\-]{10,}|hooks\.slack\.com/(?:services|workflows|triggers)/(?P<s>[A-Za-z0-9/]{20,}))",
+    ),
+    shape(
+        "google-key",
+        &["aiza", "ya29.", "gocspx-", "1//0"],
+        r"(?:AIza[0-9A-Za-z_\-]{30,}|ya29\.[0-9A-Za-z_\-.]{20,}|GOCSPX-[0-9A-Za-z_\-]{20,}|1//0[0-9A-Za-z_\-]{30,})",
+    ),
+    shape(
+        "stripe-key",
+        &["_live_", "_test_", "whsec_"],
+        r"(?:[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,})",
+    ),
+    Shape {
+        name: "api-key",
+        anchors: &["sk-"],
+        pattern: r"(?:^|[^A-Za-z0-9])(?P<s>sk-[A-Za-z0-9_\-]{16,})",
+        accepts: has_digit,
+    },
+    Shape {
+        name: "access-token",
+        anchors: &[
+            "npm_",
+            "dckr_",
+            "hf_",
+            "dop_v1_",
+            "doo_v1_",
+            "dor_v1_",
+            "shpat_",
+            "shpca_",
+            "shppa_",
+            "shpss_",
+            "hvs.",
+            "hvb.",
+            "hvr.",
+            "dapi",
+            "atatt",
+            "atctt",
+            "nrak-",
+            "sq0",
+            "lin_api_",
+            "ntn_",
+            "secret_",
+            "dp.",
+            "pul-",
+            "glsa_",
+            "glc_",
+            "pscale_",
+            "sbp_",
+            "pplx-",
+            "gsk_",
+            "xai-",
+            "r8_",
+            "rubygems_",
+            "sntry",
+            "phc_",
+            "phx_",
+            "fo1_",
+            "fm2_",
+            "key-",
+            "pnu_",
+            "ops_",
+            "tskey-",
+            "cio",
+            "api_org_",
+            "figd_",
+            "vercel_",
+            "nvapi-",
+            "sha256~",
+            "eaac",
+            "rk_",
+            "sgp_",
+            "tfp_",
+            "pypi-age",
+            "oy2",
+        ],
+        pattern: r"(?x)(?:^|[^A-Za-z0-9_]) (?P<s> (?:
+              npm_ | dckr_(?:pat|oat)_ | hf_ | do[opr]_v1_ | shp(?:at|ca|pa|ss)_ | hv[sbr]\. | dapi | AT[AC]TT3 | NRAK- | sq0[a-z]{3}-
+            | lin_api_ | ntn_ | secret_ | dp\.[a-z]{2,6}\. | pul- | glsa_ | glc_ | pscale_[a-z]{2,6}_ | sbp_ | pplx- | gsk_ | xai- | r8_
+            | rubygems_ | sntry[a-z]_ | ph[cx]_ | fo1_ | fm2_ | key- | pnu_ | ops_ | tskey-[a-z]{2,8}- | cio | api_org_ | figd_ | vercel_
+            | nvapi- | sha256~ | EAAC | sgp_ | tfp_ | pypi-AgE | oy2
+            ) [A-Za-z0-9_\-+/=.]{20,} )",
+        accepts: is_mixed,
+    },
+    shape("sendgrid-key", &["sg."], r"SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
+    Shape {
+        name: "twilio-key",
+        anchors: &["sk"],
+        pattern: r"(?:^|[^A-Za-z0-9])(?P<s>SK[0-9a-f]{32})",
+        accepts: has_digit,
+    },
+    shape("telegram-token", &[":aa"], r"[0-9]{8,10}:AA[A-Za-z0-9_\-]{32,}"),
+    shape("discord-token", &["."], r"[MNO][A-Za-z0-9_\-]{23,27}\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,}"),
+    shape("terraform-token", &[".atlasv1."], r"[A-Za-z0-9]{10,}\.atlasv1\.[A-Za-z0-9_\-]{20,}"),
+    shape("jwt", &["eyj"], r"eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*){1,4}"),
+    Shape {
+        name: "bearer-token",
+        anchors: &["bearer"],
+        pattern: r"(?i)\bbearer[ \t:]{1,4}(?P<s>[A-Za-z0-9._~+/\-]{8,}=*)",
+        accepts: is_mixed,
+    },
+    Shape {
+        name: "basic-auth",
+        anchors: &["basic"],
+        pattern: r"(?i)\bbasic[ \t]{1,4}(?P<s>[A-Za-z0-9+/]{10,}={0,2})",
+        accepts: |text| text.ends_with('=') || is_mixed(text),
+    },
+    Shape {
+        name: "url-password",
+        anchors: &["://"],
+        pattern: r#"[A-Za-z][A-Za-z0-9+.\-]{0,20}://[^\s/:@"'<>]{0,256}:(?P<s>[^\s/"'<>]+)@"#,
+        accepts: |text| !text.starts_with("${") && !text.starts_with('<'),
+    },
+    Shape {
+        name: "url-token",
+        anchors: &["://"],
+        pattern: r"https?://(?P<s>[A-Za-z0-9_\-]{16,})@",
+        accepts: has_digit,
+    },
+    shape("netrc-password", &["login"], r"\blogin\s{1,4}\S{1,256}\s{1,4}password\s{1,4}(?P<s>\S+)"),
+    shape(
+        "command-password",
+        &["curl", "wget"],
+        r#"\b(?:curl|wget)\b[^\n|;&]{0,512}?\s(?:-u|--user|--proxy-user)[ =]?["']?[^\s:"']{0,256}:(?P<s>[^\s"']+)"#,
+    ),
+    shape("command-password", &["sshpass"], r#"\bsshpass\s{1,4}-p\s{0,4}["']?(?P<s>[^\s"']+)"#),
+    shape(
+        "command-password",
+        &["mysql", "mariadb"],
+        r#"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,512}?\s-p["']?(?P<s>[^\s"']+)"#,
+    ),
+];
+
+fn has_digit(text: &str) -> bool {
+    text.bytes().any(|b| b.is_ascii_digit())
+}
+
+/// No plain word or name: digits in it, or capitals amid small letters, or longer than words are.
+fn is_mixed(text: &str) -> bool {
+    let inner_capital =
+        text.as_bytes().windows(2).filter(|w| w[0].is_ascii_lowercase() && w[1].is_ascii_uppercase());
+    has_digit(text) || inner_capital.count() >= 2 || text.len() >= 40 && !text.contains(['-', '_', '.', '/'])
+}
+
+/// The compiled table.
+#[derive(Debug, Clone)]
+pub(super) struct Shapes {
+    anchors: AhoCorasick,
+    /// Which shape each anchor belongs to.
+    owners: Arc<[usize]>,
+    patterns: Arc<[Regex]>,
+}
+
+impl Shapes {
+    #[expect(clippy::expect_used, reason = "the patterns are constants that every test compiles")]
+    pub(super) fn compile() -> Self {
+        let anchors = SHAPES.iter().flat_map(|shape| shape.anchors);
+        let owners =
+            SHAPES.iter().enumerate().flat_map(|(at, shape)| shape.anchors.iter().map(move |_| at)).collect();
+        let patterns =
+            SHAPES.iter().map(|shape| Regex::new(shape.pattern).expect("a valid pattern")).collect();
+        let anchors = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .build(anchors)
+            .expect("few and short literals");
+        Self { anchors, owners, patterns }
+    }
+
+    /// Every token of a known shape in `text`.
+    pub(super) fn find(&self, text: &str) -> Vec<Finding> {
+        let mut possible = [false; SHAPES.len()];
+        for found in self.anchors.find_overlapping_iter(text) {
+            possible[self.owners[found.pattern().as_usize()]] = true;
+        }
+        let mut findings = Vec::new();
+        for (at, shape) in SHAPES.iter().enumerate().filter(|(at, _)| possible[*at]) {
+            findings
+                .extend(matches(&self.patterns[at], shape, text).map(|at| Finding { at, name: shape.name }));
+        }
+        findings
+    }
+}
+
+fn matches<'a>(
+    pattern: &'a Regex,
+    shape: &'a Shape,
+    text: &'a str,
+) -> impl Iterator<Item = Range<usize>> + 'a {
+    pattern
+        .captures_iter(text)
+        .filter_map(|captures| captures.name("s").or_else(|| captures.get(0)).map(|found| found.range()))
+        .filter(|at| (shape.accepts)(&text[at.clone()]))
+}

@@ -1,0 +1,120 @@
+//! The few things that the writer asks of a disk, as a seam: tests put a disk behind it that fails at any operation,
+//! loses power, and lies after a failed fsync as real ones do.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::segment::{self, ReadAt, SegmentName};
+
+/// A directory of segments, held by one writer.
+pub(crate) trait Storage: Send {
+    /// The segments in the order of the log.
+    fn segments(&mut self) -> io::Result<Vec<SegmentName>>;
+    /// Makes a segment that is not there yet.
+    fn create(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>>;
+    /// Opens a segment for reading and writing.
+    fn open(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>>;
+    /// Makes the names of the segments durable.
+    fn sync_names(&mut self) -> io::Result<()>;
+}
+
+/// One segment, open for writing.
+pub(crate) trait SegmentFile: ReadAt + Send {
+    fn length(&mut self) -> io::Result<u64>;
+    /// Writes some of `bytes` at `offset` and says how many.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+    /// Makes what was written durable, the length included.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl ReadAt for Box<dyn SegmentFile> {
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(buffer, offset)
+    }
+}
+
+/// A directory of the file system, locked.
+pub(crate) struct Disk {
+    dir: PathBuf,
+    /// Held for its lock, which ends with it.
+    _lock: File,
+}
+
+/// Why a directory cannot be had.
+#[derive(Debug)]
+pub(crate) enum ClaimError {
+    /// Another writer has it.
+    Locked,
+    Io(io::Error),
+}
+
+impl From<io::Error> for ClaimError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Disk {
+    /// Makes the directory if need be (mode 0700) and takes its lock.
+    pub(crate) fn claim(dir: &Path) -> Result<Self, ClaimError> {
+        if !dir.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(dir.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(ClaimError::Locked),
+            Err(TryLockError::Error(error)) => Err(error.into()),
+        }
+    }
+
+    fn options() -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        options
+    }
+}
+
+impl Storage for Disk {
+    fn segments(&mut self) -> io::Result<Vec<SegmentName>> {
+        segment::list(&self.dir)
+    }
+
+    fn create(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>> {
+        Ok(Box::new(Self::options().create_new(true).open(name.path(&self.dir))?))
+    }
+
+    fn open(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>> {
+        Ok(Box::new(Self::options().open(name.path(&self.dir))?))
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+impl SegmentFile for File {
+    fn length(&mut self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data() // fdatasync: flushes the length too, since reading the data back needs it
+    }
+}

@@ -1,0 +1,209 @@
+//! The one writer of a log: many events in, one write and one fdatasync, as many records out.
+//!
+//! ```text
+//!  open ──► good ──append fails──► poisoned ──drop, open again──► good
+//! ```
+//!
+//! Memory changes only after the disk has said yes. After any error nobody knows what is on disk, so a poisoned writer
+//! refuses everything; opening the log again finds out (`recovery.rs`).
+
+use std::io;
+use std::path::Path;
+
+use crate::bound::encode_bounded;
+use crate::canonical::{MAX_LINE, Place};
+use crate::event::Event;
+use crate::hash::LogId;
+use crate::record::{Head, Record};
+use crate::recovery::{self, OpenError, Opened};
+use crate::segment::{SegmentName, retry};
+use crate::storage::{SegmentFile, Storage};
+use crate::time::Time;
+
+/// The most that is written without being made durable, in bytes. Recovery writes that much again.
+pub(crate) const MAX_BATCH: usize = 64 * MAX_LINE;
+
+/// When a new segment begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// A segment that has reached this many bytes gets no further batch.
+    pub segment_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { segment_bytes: 64 * 1024 * 1024 }
+    }
+}
+
+/// Why events were not recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The disk failed while `doing`; the writer is poisoned from here on.
+    #[error("the audit log failed while {doing}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// What the disk said.
+        #[source]
+        source: io::Error,
+    },
+    /// An earlier append failed; the log must be opened again.
+    #[error("the audit log failed earlier and must be opened again: {0}")]
+    Poisoned(String),
+    /// The event could not be encoded; nothing was written.
+    #[error("cannot encode an audit event")]
+    Encode(#[source] serde_json::Error),
+}
+
+/// The segment that is being written, and how much of it is on disk for certain.
+pub(crate) struct Tail {
+    pub(crate) file: Box<dyn SegmentFile>,
+    pub(crate) length: u64,
+}
+
+/// The only one who appends to a log. It holds the directory's lock while it lives.
+pub struct Writer {
+    storage: Box<dyn Storage>,
+    limits: Limits,
+    log: LogId,
+    head: Option<Head>,
+    tail: Option<Tail>,
+    poison: Option<String>,
+    /// Kept between batches for its memory.
+    lines: Vec<u8>,
+}
+
+impl Writer {
+    /// Opens the log in `dir`, or begins one there. Proves the last segment, and repairs a torn tail on record.
+    pub fn open(dir: &Path) -> Result<(Self, Opened), OpenError> {
+        Self::open_with(dir, Limits::default())
+    }
+
+    /// As [`Writer::open`], with other limits.
+    pub fn open_with(dir: &Path, limits: Limits) -> Result<(Self, Opened), OpenError> {
+        recovery::open_dir(dir, limits)
+    }
+
+    pub(crate) fn resume(
+        storage: Box<dyn Storage>,
+        limits: Limits,
+        log: LogId,
+        head: Option<Head>,
+        tail: Option<Tail>,
+    ) -> Self {
+        Self { storage, limits, log, head, tail, poison: None, lines: Vec::new() }
+    }
+
+    /// The last acknowledged record. `None`: the log is empty.
+    pub fn head(&self) -> Option<Head> {
+        self.head
+    }
+
+    /// The log's identity.
+    pub fn log_id(&self) -> LogId {
+        self.log
+    }
+
+    /// Whether an append failed, so that nothing can be recorded until the log is opened again.
+    pub fn is_poisoned(&self) -> bool {
+        self.poison.is_some()
+    }
+
+    /// Records one event durably.
+    pub fn append(&mut self, event: &Event) -> Result<Record, AppendError> {
+        let mut records = self.append_batch(std::slice::from_ref(event))?;
+        // One event makes one record; the error only spares a panic.
+        records.pop().ok_or_else(|| AppendError::Poisoned("no record was made".to_owned()))
+    }
+
+    /// Records all of `events`, in their order, with one write and one fdatasync. When it returns records, they are
+    /// on disk; when it fails, treat none as recorded. (Batches over 4 MiB take one of each for every 4 MiB.)
+    ///
+    /// Blocks on the disk: not to be called from an async task.
+    pub fn append_batch(&mut self, events: &[Event]) -> Result<Vec<Record>, AppendError> {
+        if let Some(cause) = &self.poison {
+            return Err(AppendError::Poisoned(cause.clone()));
+        }
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        let records = self.encode(&mut lines, events)?;
+        if let Some(last) = records.last() {
+            self.write(&lines, records[0].sequence).inspect_err(|error| self.poison = Some(reason(error)))?;
+            self.head = Some(last.head());
+        }
+        self.lines = lines;
+        Ok(records)
+    }
+
+    fn encode(&self, lines: &mut Vec<u8>, events: &[Event]) -> Result<Vec<Record>, AppendError> {
+        let mut records: Vec<Record> = Vec::with_capacity(events.len());
+        let mut head = self.head;
+        for event in events {
+            let (sequence, previous) = match head {
+                Some(head) => (head.sequence.saturating_add(1), head.hash),
+                None => (1, self.log.genesis()),
+            };
+            let place = Place { log: self.log, sequence, time: Time::now(), previous };
+            let mut event = event.clone();
+            let hash = encode_bounded(lines, &place, &mut event).map_err(AppendError::Encode)?;
+            let record = Record { log: self.log, sequence, time: place.time, previous, hash, event };
+            head = Some(record.head());
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    fn write(&mut self, lines: &[u8], first: u64) -> Result<(), AppendError> {
+        let failed = |doing| move |source| AppendError::Io { doing, source };
+        if self.tail.as_ref().is_none_or(|tail| tail.length >= self.limits.segment_bytes.max(1)) {
+            let file = self.storage.create(SegmentName(first)).map_err(failed("beginning a segment"))?;
+            self.storage.sync_names().map_err(failed("beginning a segment"))?;
+            self.tail = Some(Tail { file, length: 0 });
+        }
+        let Some(tail) = &mut self.tail else { return Ok(()) };
+        for chunk in lines.chunks(MAX_BATCH) {
+            write_all(tail.file.as_mut(), chunk, tail.length).map_err(failed("writing"))?;
+            tail.file.sync().map_err(failed("making records durable"))?;
+            tail.length += chunk.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { log, head, poison, .. } = self;
+        f.debug_struct("Writer")
+            .field("log", log)
+            .field("head", head)
+            .field("poison", poison)
+            .finish_non_exhaustive()
+    }
+}
+
+fn reason(error: &AppendError) -> String {
+    match error {
+        AppendError::Io { doing, source } => format!("{doing}: {source}"),
+        other => other.to_string(),
+    }
+}
+
+pub(crate) fn write_all(file: &mut dyn SegmentFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match retry(|| file.write_at(bytes, offset))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod tests;

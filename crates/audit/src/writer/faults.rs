@@ -1,0 +1,356 @@
+//! Failing at the Nth operation, for every N, in every way, with every aftermath: SQLite's loop.
+//!
+//! The disk here is worse than most: a failed sync forgets which pages were dirty, so that they read well and are
+//! never written; power loss keeps only what was synced, plus a beginning of what was not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::*;
+use crate::chain::Chain;
+use crate::event::Kind;
+use crate::hash::Hash;
+use crate::recovery;
+use crate::segment::{Lines, Next, ReadAt};
+use crate::testing::call;
+
+/// Small, so that lines span pages.
+const PAGE: usize = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// The operation fails and does nothing (but a failed sync forgets what was dirty).
+    Fails,
+    /// A write takes half, the next one finds the disk full.
+    Short,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Aftermath {
+    /// The process starts again; the machine went on.
+    Restart,
+    /// Of the dirty pages, this share (in tenths) had reached the disk, in order.
+    PowerLoss(usize),
+}
+
+#[derive(Default)]
+struct Inode {
+    seen: Vec<u8>,
+    durable: Vec<u8>,
+    dirty: BTreeSet<usize>,
+    name_is_durable: bool,
+}
+
+impl Inode {
+    fn write(&mut self, bytes: &[u8], offset: usize) {
+        self.seen.resize(self.seen.len().max(offset + bytes.len()), 0);
+        self.seen[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.dirty.extend(offset / PAGE..(offset + bytes.len()).div_ceil(PAGE));
+    }
+
+    fn flush(&mut self, page: usize) {
+        let end = ((page + 1) * PAGE).min(self.seen.len());
+        let start = (page * PAGE).min(end);
+        self.durable.resize(self.durable.len().max(end), 0);
+        self.durable[start..end].copy_from_slice(&self.seen[start..end]);
+    }
+
+    fn sync(&mut self) {
+        for page in std::mem::take(&mut self.dirty) {
+            self.flush(page);
+        }
+        self.durable.resize(self.seen.len(), 0);
+    }
+
+    fn lose_power(&mut self, tenths: usize) {
+        let dirty = std::mem::take(&mut self.dirty);
+        for page in dirty.iter().take(dirty.len() * tenths / 10) {
+            self.flush(*page);
+        }
+        self.seen = self.durable.clone();
+    }
+}
+
+#[derive(Default)]
+struct State {
+    files: BTreeMap<SegmentName, Inode>,
+    operations: usize,
+    fail_at: Option<(usize, Fault)>,
+    full: bool,
+}
+
+impl State {
+    /// Counts an operation, and says whether it must fail.
+    fn operation(&mut self) -> Option<Fault> {
+        self.operations += 1;
+        self.fail_at.filter(|(at, _)| *at == self.operations).map(|(_, fault)| fault)
+    }
+
+    fn plain(&mut self) -> io::Result<()> {
+        match self.operation() {
+            Some(_) => Err(io::Error::other("EIO")),
+            None => Ok(()),
+        }
+    }
+
+    fn file(&mut self, name: SegmentName) -> io::Result<&mut Inode> {
+        self.files.get_mut(&name).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<State>>);
+
+impl Memory {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn fail_at(&self, fault: Option<(usize, Fault)>) {
+        let mut state = self.state();
+        state.operations = 0;
+        state.fail_at = fault;
+        state.full = false;
+    }
+
+    fn suffer(&self, aftermath: Aftermath) {
+        if let Aftermath::PowerLoss(tenths) = aftermath {
+            let mut state = self.state();
+            state.files.retain(|_, file| file.name_is_durable);
+            state.files.values_mut().for_each(|file| file.lose_power(tenths));
+        }
+    }
+
+    fn open(&self) -> Result<(Writer, Opened), OpenError> {
+        recovery::open(Box::new(self.clone()), Limits { segment_bytes: 1500 })
+    }
+
+    /// Every record's call id, with the whole chain proved.
+    fn calls(&self) -> Vec<(u64, String)> {
+        let state = self.state();
+        let mut chain = Chain::genesis();
+        let mut calls = Vec::new();
+        for (name, file) in &state.files {
+            assert_eq!(name.0, chain.next());
+            let mut lines = Lines::new(&file.seen[..], 0);
+            loop {
+                match lines.next().unwrap() {
+                    Next::Line { at, .. } => {
+                        let envelope = chain.accept(lines.bytes(&at)).unwrap();
+                        let record = crate::canonical::record(&envelope, lines.bytes(&at)).unwrap();
+                        calls.push((record.sequence, record.event.call_id.unwrap_or_default()));
+                    }
+                    Next::End => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        calls
+    }
+}
+
+impl Storage for Memory {
+    fn segments(&mut self) -> io::Result<Vec<SegmentName>> {
+        let mut state = self.state();
+        state.plain()?;
+        Ok(state.files.keys().copied().collect())
+    }
+
+    fn create(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>> {
+        let mut state = self.state();
+        state.plain()?;
+        assert!(state.files.insert(name, Inode::default()).is_none(), "{name} is there already");
+        Ok(Box::new(Handle { disk: self.clone(), name }))
+    }
+
+    fn open(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>> {
+        let mut state = self.state();
+        state.plain()?;
+        state.file(name)?;
+        Ok(Box::new(Handle { disk: self.clone(), name }))
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        let mut state = self.state();
+        state.plain()?;
+        state.files.values_mut().for_each(|file| file.name_is_durable = true);
+        Ok(())
+    }
+}
+
+struct Handle {
+    disk: Memory,
+    name: SegmentName,
+}
+
+impl ReadAt for Handle {
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.state();
+        state.plain()?;
+        (&state.file(self.name)?.seen[..]).read_at(buffer, offset)
+    }
+}
+
+impl SegmentFile for Handle {
+    fn length(&mut self) -> io::Result<u64> {
+        let mut state = self.disk.state();
+        state.plain()?;
+        Ok(state.file(self.name)?.seen.len() as u64)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.state();
+        let fault = state.operation();
+        if state.full || fault == Some(Fault::Fails) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.full = fault == Some(Fault::Short);
+        let count = if state.full { bytes.len() / 2 } else { bytes.len() };
+        state.file(self.name)?.write(&bytes[..count], usize::try_from(offset).unwrap());
+        Ok(count)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.plain()?;
+        let length = usize::try_from(length).unwrap();
+        let file = state.file(self.name)?;
+        file.seen.truncate(length);
+        file.dirty.retain(|page| page * PAGE < length);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let failed = state.plain();
+        let file = state.file(self.name)?;
+        match failed {
+            Ok(()) => file.sync(),
+            Err(_) => file.dirty.clear(),
+        }
+        failed
+    }
+}
+
+/// Appends batches until one fails; returns what was acknowledged.
+fn load(writer: &mut Writer, first: usize) -> (Vec<(u64, String)>, bool) {
+    let mut acknowledged = Vec::new();
+    let mut n = first;
+    for size in [1, 3, 2, 1, 4, 1] {
+        let batch: Vec<_> = (n..n + size).map(call).collect();
+        n += size;
+        match writer.append_batch(&batch) {
+            Ok(records) => {
+                acknowledged
+                    .extend(records.into_iter().map(|r| (r.sequence, r.event.call_id.unwrap_or_default())));
+            }
+            Err(error) => {
+                assert!(matches!(error, AppendError::Io { .. }), "{error}");
+                let head = writer.head();
+                assert!(matches!(writer.append(&call(0)), Err(AppendError::Poisoned(_))));
+                assert!(writer.is_poisoned());
+                assert_eq!(writer.head(), head);
+                return (acknowledged, false);
+            }
+        }
+    }
+    (acknowledged, true)
+}
+
+fn must_hold(disk: &Memory, acknowledged: &[(u64, String)], context: &str) {
+    let calls = disk.calls();
+    for (sequence, call) in acknowledged {
+        let found = usize::try_from(*sequence - 1).ok().and_then(|at| calls.get(at));
+        assert_eq!(found, Some(&(*sequence, call.clone())), "{context}");
+    }
+}
+
+/// One life of a log with a fault at operation `n`; true when the fault was reached.
+fn live(n: usize, fault: Fault, aftermath: Aftermath, torn_start: bool) -> bool {
+    let context = format!("fault {fault:?} at operation {n}, then {aftermath:?}, torn start: {torn_start}");
+    let disk = Memory::default();
+    let (mut writer, _) = disk.open().unwrap();
+    let (mut acknowledged, _) = load(&mut writer, 1);
+    drop(writer);
+    if torn_start {
+        let mut state = disk.state();
+        let file = state.files.values_mut().next_back().unwrap();
+        let end = file.seen.len();
+        file.write(b"{\"v\":1,\"log\":\"0001", end);
+        file.sync();
+    }
+
+    disk.fail_at(Some((n, fault)));
+    let mut reached = true;
+    if let Ok((mut writer, _)) = disk.open() {
+        let (more, finished) = load(&mut writer, 100);
+        acknowledged.extend(more);
+        reached = !finished;
+    }
+    disk.fail_at(None);
+    disk.suffer(aftermath);
+
+    let (mut writer, _) = disk.open().unwrap_or_else(|error| panic!("{context}: {error}"));
+    must_hold(&disk, &acknowledged, &context);
+    acknowledged.extend(load(&mut writer, 200).0);
+    drop(writer);
+    disk.suffer(Aftermath::PowerLoss(0));
+    must_hold(&disk, &acknowledged, &context);
+    let (writer, opened) = disk.open().unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(opened.repaired, None, "{context}");
+    assert_eq!(writer.head().map(|head| head.sequence), acknowledged.last().map(|last| last.0), "{context}");
+    reached
+}
+
+#[test]
+fn no_acknowledged_record_is_lost_wherever_the_disk_fails() {
+    let aftermaths = [0, 3, 5, 8, 10].map(Aftermath::PowerLoss).into_iter().chain([Aftermath::Restart]);
+    let mut lives = 0;
+    for aftermath in aftermaths {
+        for fault in [Fault::Fails, Fault::Short] {
+            for torn_start in [false, true] {
+                let mut n = 1;
+                while live(n, fault, aftermath, torn_start) {
+                    n += 1;
+                    lives += 1;
+                }
+                assert!(n > 20, "the loop must reach the end of the load, not stop at operation {n}");
+            }
+        }
+    }
+    assert!(lives > 500, "{lives}");
+}
+
+/// A crash at every byte of an append: what is whole stays, what is torn is cut and said, and the log goes on.
+#[test]
+fn a_log_cut_at_any_byte_is_repaired_and_goes_on() {
+    let disk = Memory::default();
+    let (mut writer, _) = disk.open().unwrap();
+    writer.append_batch(&[call(1), call(2)]).unwrap();
+    let whole = disk.state().files[&SegmentName(1)].seen.len();
+    writer.append_batch(&[call(3), call(4)]).unwrap();
+    let bytes = disk.state().files[&SegmentName(1)].seen.clone();
+    let ends: Vec<_> = (1..=bytes.len()).filter(|end| bytes[end - 1] == b'\n').collect();
+    assert_eq!(ends.len(), 4);
+
+    for cut in whole..=bytes.len() {
+        let disk = Memory::default();
+        let file = Inode { seen: bytes[..cut].to_vec(), ..Inode::default() };
+        disk.state().files.insert(SegmentName(1), file);
+        let kept: Vec<_> = ends.iter().filter(|end| **end <= cut).collect();
+        let torn = (cut - **kept.last().unwrap()) as u64;
+
+        let (mut writer, opened) = disk.open().unwrap();
+        assert_eq!(opened.head.map(|head| head.sequence), Some(kept.len() as u64));
+        assert_eq!(opened.repaired.as_ref().map_or(0, |repair| repair.bytes), torn, "cut at {cut}");
+        if let Some(repair) = &opened.repaired {
+            assert_eq!(repair.record.event.kind, Kind::LogRepaired);
+            assert_eq!(repair.record.event.details.as_ref().unwrap()["bytes"], torn);
+            assert_eq!(repair.sha256, Hash::of(&bytes[cut - usize::try_from(torn).unwrap()..cut]));
+        }
+        writer.append(&call(5)).unwrap();
+        disk.suffer(Aftermath::PowerLoss(0));
+        assert_eq!(disk.calls().len(), kept.len() + 1 + usize::from(torn > 0));
+    }
+}
