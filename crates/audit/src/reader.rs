@@ -72,10 +72,12 @@ impl Reader {
         Ok(Some(std::str::from_utf8(line).unwrap_or_default()))
     }
 
-    fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
+    /// The next record, and its line as [`Self::next_line`] gives it.
+    pub fn next_with_line(&mut self) -> Result<Option<(Record, &str)>, ReadError> {
         let Some(Found { envelope, offset, at }) = self.step()? else { return Ok(None) };
         match canonical::record(&envelope, self.bytes(&at)) {
-            Ok(record) => Ok(Some(record)),
+            // A proved line is UTF-8.
+            Ok(record) => Ok(Some((record, std::str::from_utf8(self.bytes(&at)).unwrap_or_default()))),
             // The chain holds, but this is not an event: no writer made it.
             Err(_) => Err(self.fail(envelope.sequence, offset, Damage::Malformed)),
         }
@@ -151,7 +153,7 @@ impl Iterator for Reader {
     type Item = Result<Record, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_record().transpose()
+        self.next_with_line().map(|next| next.map(|(record, _)| record)).transpose()
     }
 }
 
