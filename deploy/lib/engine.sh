@@ -107,3 +107,10 @@ engine_summary() {
     local format='Docker Engine {{.ServerVersion}}, {{.Driver}}, cgroup v{{.CgroupVersion}}, default runtime {{.DefaultRuntime}}'
     docker info --format "$format" 2>/dev/null || as_root docker info --format "$format"
 }
+
+# The address of the engine that answers, as cofferd's configuration takes it.
+engine_endpoint() {
+    local endpoint=${DOCKER_HOST:-}
+    if [[ -z $endpoint ]]; then endpoint=$(docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null); fi
+    printf '%s' "${endpoint:-unix:///var/run/docker.sock}"
+}

@@ -18,7 +18,11 @@ need_root() {
 has_apt() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
 
 # Is there such a package to install? (The lists must have been fetched.)
-apt_offers() { [[ -n $(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *//p' | grep -v '(none)') ]]; }
+apt_offers() {
+    local candidate
+    candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *//p')
+    [[ -n $candidate && $candidate != '(none)' ]]
+}
 
 apt_refresh() {
     if [[ -n ${APT_REFRESHED:-} ]]; then return 0; fi

@@ -18,12 +18,10 @@ const NOT_FOUND: u8 = 127;
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-    match applet::named(name) {
-        Some(applet) => applet.run(args),
-        None => {
-            let names: Vec<&str> = applet::ALL.iter().map(|applet| applet.name).collect();
-            eprintln!("{}: call this binary by one of its names: {}", name.display(), names.join(" "));
-            ExitCode::from(NOT_FOUND)
-        }
+    if let Some(applet) = applet::named(name) {
+        return applet.run(args);
     }
+    let names: Vec<&str> = applet::ALL.iter().map(|applet| applet.name).collect();
+    eprintln!("{}: call this binary by one of its names: {}", name.display(), names.join(" "));
+    ExitCode::from(NOT_FOUND)
 }

@@ -14,12 +14,12 @@ unsafe extern "C" {
 /// Runs the shell with these arguments, its own name first.
 pub(crate) fn dash(args: Vec<OsString>) -> c_int {
     // Arguments come from the kernel, which ends each at its first NUL: nothing is dropped here.
-    let args = args.into_iter().filter_map(|arg| CString::new(arg.into_vec()).ok());
-    let mut argv: Vec<*mut c_char> = args.map(CString::into_raw).collect();
-    let argc = c_int::try_from(argv.len()).unwrap_or(c_int::MAX);
-    argv.push(std::ptr::null_mut());
-    // SAFETY: `argv` is what `main` is promised: `argc` pointers to NUL-terminated strings and a null pointer behind
-    // them, writable, and valid until the process ends (the strings are never freed, and `argv` lives past the call).
+    let words = args.into_iter().filter_map(|arg| CString::new(arg.into_vec()).ok());
+    let mut pointers: Vec<*mut c_char> = words.map(CString::into_raw).collect();
+    let count = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
+    pointers.push(std::ptr::null_mut());
+    // SAFETY: this is what a `main` is promised: `count` pointers to NUL-terminated strings and a null pointer behind
+    // them, writable, and valid until the process ends (the strings are never freed, and `pointers` lives past the call).
     // No other thread runs, so dash may fork and own the signals.
-    unsafe { dash_main(argc, argv.as_mut_ptr()) }
+    unsafe { dash_main(count, pointers.as_mut_ptr()) }
 }

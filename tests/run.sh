@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Every check of this repository. Installs what is missing first (Docker Engine, compiler, tools), like
+# deploy/quickstart.sh. The tests come last, so that the last lines are the test runner's own summary; when an earlier
+# check failed the exit code says so although the tests passed.
+#
+#   tests/run.sh [--quick] [--long] [-- NEXTEST-ARGUMENTS…]
+#
+#   --quick   only the tests, no lint
+#   --long    also what takes minutes (sets COFFERDAM_LONG=1)
+set -uo pipefail
+
+REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$REPOSITORY" || exit 1
+mkdir -p target
+LOG_FILE=$REPOSITORY/target/checks.log
+: >"$LOG_FILE"
+for part in say packages engine toolchain tools; do
+    # shellcheck source=/dev/null
+    source "$REPOSITORY/deploy/lib/$part.sh"
+done
+
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+QUICK=''
+FAILED=()
+while (($#)); do
+    case $1 in
+    --quick) QUICK=1 ;;
+    --long) export COFFERDAM_LONG=1 ;;
+    -h | --help) usage && exit 0 ;;
+    --) shift && break ;;
+    *) usage >&2 && exit 2 ;;
+    esac
+    shift
+done
+
+# check "What it checks" command…: goes on after a failure and remembers it.
+check() { step "$@" || FAILED+=("$1"); }
+
+lint() {
+    title "Lint"
+    check "Formatting" cargo fmt --all --check
+    check "Clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+    check "Dependencies: licences, bans, sources" cargo deny --offline check bans licenses sources
+    check_advisories
+    check "API definitions" buf lint
+    local scripts
+    mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
+    check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
+}
+
+# The database of advisories is fetched from GitHub. Where that cannot be reached the check is left out, aloud.
+check_advisories() {
+    if step_quietly timeout 120 cargo deny fetch db; then
+        check "Dependencies: known vulnerabilities" cargo deny check --disable-fetch advisories
+    else
+        note "– known vulnerabilities: not checked, for the RustSec database cannot be fetched from here"
+    fi
+}
+
+step_quietly() { "$@" >>"$LOG_FILE" 2>&1 </dev/null; }
+
+# Mounts, namespaces and the engine need root; everything else was built as whoever calls.
+run_tests() {
+    title "Tests"
+    if ((EUID != 0)); then
+        local host
+        host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+        export "CARGO_TARGET_${host}_RUNNER=sudo -E"
+    fi
+    cargo nextest run --workspace --locked "$@"
+}
+
+title "Set-up"
+ensure_engine || die "No Docker Engine could be started; the lines above say why."
+ensure_toolchain
+ensure_test_tools || die "A tool that the tests need could not be installed; the lines above say why."
+if [[ -z $QUICK ]]; then
+    ensure_lint_tools || die "A tool that the checks need could not be installed; the lines above say why. --quick goes without."
+fi
+note "$(engine_summary)"
+note "$(rustc --version)"
+
+if [[ -z $QUICK ]]; then lint; fi
+if ((${#FAILED[@]})); then complain "Failed so far: ${FAILED[*]}. The tests run nevertheless."; fi
+run_tests "$@" || FAILED+=("Tests")
+((${#FAILED[@]} == 0))
