@@ -1,0 +1,130 @@
+//! `coffer approval list`.
+
+use clap::{Args, ValueEnum};
+use wire::v1::approval::State;
+use wire::v1::{Approval, ListApprovalsRequest};
+
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Page;
+use crate::run::RunRef;
+use crate::{ids, time};
+
+/// List approvals, oldest first; those that wait, unless told otherwise.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer approval list --state all --run 3f2a9c01")]
+pub(crate) struct List {
+    /// Only in this state.
+    #[arg(long, value_name = "STATE", default_value = "pending")]
+    state: StateName,
+    /// Only of this run.
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunRef>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StateName {
+    Pending,
+    Approved,
+    Denied,
+    Expired,
+    Cancelled,
+    All,
+}
+
+impl From<StateName> for State {
+    fn from(name: StateName) -> Self {
+        match name {
+            StateName::Pending => Self::Pending,
+            StateName::Approved => Self::Approved,
+            StateName::Denied => Self::Denied,
+            StateName::Expired => Self::Expired,
+            StateName::Cancelled => Self::Cancelled,
+            StateName::All => Self::Unspecified,
+        }
+    }
+}
+
+impl List {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let client = context.connect().await?;
+        let run_id = match &self.run {
+            Some(run) => run.resolve(&client).await?,
+            None => String::new(),
+        };
+        let request = ListApprovalsRequest { state: State::from(self.state).into(), run_id };
+        let response = client.approvals().list_approvals(quick(request)).await?.into_inner();
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        if response.approvals.is_empty() {
+            ui.note(if matches!(self.state, StateName::Pending) { "nothing waits" } else { "no approvals" });
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        render(&response.approvals, &time::now(), &mut page);
+        ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(approvals: &[Approval], now: &pbjson_types::Timestamp, page: &mut Page) {
+    let rows: Vec<_> = approvals
+        .iter()
+        .map(|approval| {
+            vec![
+                approval.approval_id.clone(),
+                approval.state().as_str_name().into(),
+                ids::short(&approval.run_id).into(),
+                approval.agent_id.clone(),
+                approval.operation.clone(),
+                approval.risk.clone(),
+                expiry(approval, now),
+            ]
+        })
+        .collect();
+    page.table(&["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], &rows);
+}
+
+/// In which time an approval expires that still can.
+pub(super) fn expiry(approval: &Approval, now: &pbjson_types::Timestamp) -> String {
+    match (approval.state(), approval.expires_at.as_ref()) {
+        (State::Pending, Some(end)) => {
+            time::between(Some(now), Some(end)).map_or_else(|| "now".into(), time::brief)
+        }
+        _ => "-".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_an_approval() {
+        let at = |seconds| pbjson_types::Timestamp { seconds, nanos: 0 };
+        let approval = Approval {
+            approval_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
+            state: State::Pending.into(),
+            run_id: "0198a1b2-0000-7000-8000-00000000bbbb".into(),
+            agent_id: "alice".into(),
+            operation: "write".into(),
+            risk: "high".into(),
+            expires_at: Some(at(200)),
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(std::slice::from_ref(&approval), &at(100), &mut page);
+        assert_eq!(
+            page.as_str(),
+            "APPROVAL                              STATE    RUN       AGENT  OPERATION  RISK  EXPIRES IN\n\
+             0198a1b2-0000-7000-8000-00000000aaaa  PENDING  0000bbbb  alice  write      high  1m 40s\n"
+        );
+        assert_eq!(expiry(&approval, &at(201)), "now");
+        assert_eq!(expiry(&Approval { state: State::Denied.into(), ..approval }, &at(100)), "-");
+    }
+}

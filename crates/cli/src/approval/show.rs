@@ -1,0 +1,114 @@
+//! `coffer approval show`: everything that a reviewer needs, and nothing that could deceive one.
+
+use clap::Args;
+use wire::v1::approval::State;
+use wire::v1::{Approval, GetApprovalRequest};
+
+use super::list::expiry;
+use super::select::resolve;
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::time;
+
+/// Show one approval with the whole preview of what would be done.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer approval show 9c01d4e2")]
+pub(crate) struct Show {
+    /// The approval's id, or a unique beginning or end of it.
+    #[arg(value_name = "APPROVAL")]
+    approval: String,
+}
+
+impl Show {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let request = GetApprovalRequest { approval_id: resolve(&client, &self.approval).await? };
+        let response = client.approvals().get_approval(quick(request)).await?.into_inner();
+        if context.ui.is_json() {
+            context.ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = context.ui.page();
+        render(&response.approval.unwrap_or_default(), &time::now(), &mut page);
+        context.ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(approval: &Approval, now: &pbjson_types::Timestamp, page: &mut Page) {
+    let waits = approval.state() == State::Pending;
+    page.facts(&[
+        ("approval", approval.approval_id.clone()),
+        ("state", approval.state().as_str_name().into()),
+        ("operation", approval.operation.clone()),
+        ("risk", approval.risk.clone()),
+        ("why", approval.justification.clone()),
+        ("agent", approval.agent_id.clone()),
+        ("asked by", approval.requested_by.clone()),
+        ("asked at", time::moment(approval.created_at.as_ref())),
+        ("expires in", if waits { expiry(approval, now) } else { String::new() }),
+        ("decided by", approval.decided_by.clone()),
+        ("decided at", approval.decided_at.as_ref().map(|t| time::moment(Some(t))).unwrap_or_default()),
+        ("comment", approval.comment.clone()),
+        ("run", approval.run_id.clone()),
+        ("call", approval.call_id.clone()),
+        ("digest", approval.digest.clone()),
+    ]);
+    page.own("\n").ink(Ink::Bold, "What would be done").own("\n");
+    let preview = if approval.preview.is_empty() { &approval.operation_json } else { &approval.preview };
+    page.diff(preview);
+    if waits {
+        page.own("\n").own("approve: coffer approval approve ").word(&approval.approval_id).own("\n");
+        page.own("deny:    coffer approval deny ").word(&approval.approval_id).own("\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_preview_cannot_deceive() {
+        let at = |seconds| Some(pbjson_types::Timestamp { seconds, nanos: 0 });
+        let approval = Approval {
+            approval_id: "a".into(),
+            state: State::Pending.into(),
+            operation: "write".into(),
+            justification: "writes are\nreviewed".into(),
+            preview: "@@ -1 +1 @@\n-rm -rf /\r+harmless\u{202e}\n+\x1b[1A\x1b[2K".into(),
+            created_at: at(0),
+            expires_at: at(160),
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&approval, &at(100).unwrap(), &mut page);
+        assert_eq!(
+            page.as_str(),
+            "approval    a\n\
+             state       PENDING\n\
+             operation   write\n\
+             why         writes are␊reviewed\n\
+             asked at    1970-01-01T00:00:00.000Z\n\
+             expires in  1m 0s\n\
+             \nWhat would be done\n\
+             @@ -1 +1 @@\n-rm -rf /␍+harmless<U+202E>\n+␛[1A␛[2K\n\
+             \napprove: coffer approval approve a\n\
+             deny:    coffer approval deny a\n"
+        );
+    }
+
+    #[test]
+    fn without_a_preview_the_operation_itself_is_shown() {
+        let approval = Approval {
+            state: State::Denied.into(),
+            operation_json: r#"{"read":{}}"#.into(),
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&approval, &pbjson_types::Timestamp::default(), &mut page);
+        assert!(page.as_str().ends_with("What would be done\n{\"read\":{}}\n"), "{}", page.as_str());
+    }
+}

@@ -1,0 +1,84 @@
+//! `coffer approval watch`.
+
+use clap::Args;
+use tokio_stream::StreamExt;
+use wire::v1::approval::State;
+use wire::v1::{Approval, WatchApprovalsRequest};
+
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::ids;
+use crate::page::{Ink, Page};
+use crate::run::RunRef;
+
+/// Print what waits, then each change.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer approval watch")]
+pub(crate) struct Watch {
+    /// Only of this run.
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunRef>,
+}
+
+impl Watch {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let client = context.connect().await?;
+        let run_id = match &self.run {
+            Some(run) => run.resolve(&client).await?,
+            None => String::new(),
+        };
+        let mut changes =
+            client.approvals().watch_approvals(WatchApprovalsRequest { run_id }).await?.into_inner();
+        while let Some(change) = changes.next().await {
+            let approval = change?.approval.unwrap_or_default();
+            if ui.is_json() {
+                ui.json_line(&approval)?;
+            } else {
+                let mut page = ui.page();
+                render(&approval, &mut page);
+                ui.show(&page)?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(approval: &Approval, page: &mut Page) {
+    let ink = match approval.state() {
+        State::Pending => Ink::Yellow,
+        State::Approved => Ink::Green,
+        State::Denied | State::Expired => Ink::Red,
+        State::Cancelled | State::Unspecified => Ink::Dim,
+    };
+    page.word(&approval.approval_id).own(" ").ink(ink, approval.state().as_str_name()).own(" ");
+    page.word(&approval.operation).own(" by ").word(&approval.agent_id);
+    page.own(" in run ").word(ids::short(&approval.run_id));
+    if !approval.justification.is_empty() {
+        page.own(": ").word(&approval.justification);
+    }
+    page.end_line();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_a_change() {
+        let approval = Approval {
+            approval_id: "a".into(),
+            state: State::Pending.into(),
+            run_id: "r".into(),
+            agent_id: "alice".into(),
+            operation: "git.commit".into(),
+            justification: "commits are\nreviewed".into(),
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&approval, &mut page);
+        assert_eq!(page.as_str(), "a PENDING git.commit by alice in run r: commits are␊reviewed\n");
+    }
+}

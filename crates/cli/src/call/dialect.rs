@@ -1,0 +1,41 @@
+//! `coffer call dialect`: a tool call as an agent's model writes it, and the answer as the model would see it.
+
+use clap::Args;
+use wire::v1::DialectCall;
+use wire::v1::call_request::Operation;
+
+use super::{Manner, Target, answer, outcome};
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Make a tool call as an agent's model writes it; prints what the model would see.
+#[derive(Args, Debug)]
+#[command(before_help = r#"Example: coffer call dialect 3f2a9c01 fs fs.read '{"path":"README.md"}'"#)]
+pub(crate) struct Dialect {
+    #[command(flatten)]
+    target: Target,
+    /// `native` or `fs`.
+    #[arg(value_name = "DIALECT")]
+    tongue: String,
+    /// The tool's name in that dialect, such as fs.read.
+    name: String,
+    /// The arguments as one JSON object.
+    #[arg(value_name = "ARGS_JSON")]
+    arguments: String,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+impl Dialect {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        // What a model writes can be malformed: the daemon judges it and tells the model.
+        let operation = Operation::Dialect(DialectCall {
+            dialect: self.tongue,
+            name: self.name,
+            arguments_json: self.arguments,
+        });
+        let call = answer(context, &self.target, self.manner, operation).await?;
+        outcome::show_rendered(context.ui, &call)
+    }
+}

@@ -1,0 +1,124 @@
+//! `coffer call grep`.
+
+use clap::Args;
+use wire::v1::call_request::Operation;
+use wire::v1::{GrepRequest, GrepResult};
+
+use super::grep_lines::{Kind, Line, lines};
+use super::{Manner, Target, make, outcome};
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::quantity::count;
+
+/// Find text in files.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer call grep 3f2a9c01 'fn main' src -i -C 2")]
+pub(crate) struct Grep {
+    #[command(flatten)]
+    target: Target,
+    /// Literal text; a regular expression with -E.
+    pattern: String,
+    /// Directory or file. Default: @project.
+    path: Option<String>,
+    /// Ignore case.
+    #[arg(short, long)]
+    ignore_case: bool,
+    /// The pattern is a regular expression (Rust's syntax).
+    #[arg(short = 'E', long)]
+    regex: bool,
+    /// Lines of context after a match, up to 20. Default: 1.
+    #[arg(short = 'A', long, value_name = "N")]
+    after: Option<u32>,
+    /// Lines of context before a match, up to 20. Default: 1.
+    #[arg(short = 'B', long, value_name = "N")]
+    before: Option<u32>,
+    /// Lines of context on both sides.
+    #[arg(short = 'C', long, value_name = "N", conflicts_with_all = ["after", "before"])]
+    context: Option<u32>,
+    /// Only files whose path matches this.
+    #[arg(long, value_name = "GLOB")]
+    glob: Option<String>,
+    /// At most so many matches, up to 1000. Default: 50.
+    #[arg(short, long, value_name = "N")]
+    max: Option<u32>,
+    /// Hidden files, .git, node_modules and what ignore files exclude, too.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+impl Grep {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let operation = GrepRequest {
+            path: self.path.unwrap_or_default(),
+            pattern: self.pattern,
+            regex: self.regex,
+            case_insensitive: self.ignore_case,
+            before: self.before.or(self.context),
+            after: self.after.or(self.context),
+            glob: self.glob.unwrap_or_default(),
+            max_matches: self.max,
+            include_ignored: self.all,
+        };
+        make(context, &self.target, self.manner, Operation::Grep(operation)).await
+    }
+}
+
+/// As grep and rg print: `path:line:match`, `path-line-context`, `--` between groups.
+pub(super) fn render(result: &GrepResult, data: &mut Page, talk: &mut Page) {
+    for line in lines(&result.matches) {
+        match line {
+            Line::Gap => data.ink(Ink::Dim, "--").own("\n"),
+            Line::Text { path, number, text, kind } => {
+                let separator = if kind == Kind::Match { ":" } else { "-" };
+                data.ink(Ink::Cyan, path).own(separator).ink(Ink::Green, &number.to_string()).own(separator);
+                data.raw(text).own("\n")
+            }
+        };
+    }
+    if result.matches.is_empty() {
+        talk.own("no match in ").word(&count(result.files_searched, "file", "files")).own("\n");
+    }
+    if result.files_skipped > 0 {
+        talk.word(&count(result.files_skipped, "file", "files")).own(" left out: binary or not readable\n");
+    }
+    outcome::truncated(result.truncated, &result.hint, talk);
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::GrepMatch;
+
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn reads_like_grep() {
+        let result = GrepResult {
+            matches: vec![GrepMatch {
+                path: "@project/a".into(),
+                line: 2,
+                text: "fn main\x1b".into(),
+                before: vec!["one".into()],
+                after: vec!["three".into()],
+            }],
+            files_skipped: 1,
+            ..Default::default()
+        };
+        let (mut data, mut talk) = (Page::new(Look::TERMINAL), Page::new(Look::PIPE));
+        render(&result, &mut data, &mut talk);
+        assert_eq!(data.as_str(), "@project/a-1-one\n@project/a:2:fn main␛\n@project/a-3-three\n");
+        assert_eq!(talk.as_str(), "1 file left out: binary or not readable\n");
+    }
+
+    #[test]
+    fn no_match_is_said() {
+        let result = GrepResult { files_searched: 3, ..Default::default() };
+        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        render(&result, &mut data, &mut talk);
+        assert_eq!((data.as_str(), talk.as_str()), ("", "no match in 3 files\n"));
+    }
+}

@@ -1,0 +1,109 @@
+//! `coffer call list`.
+
+use clap::Args;
+use wire::v1::call_request::Operation;
+use wire::v1::entry::Type;
+use wire::v1::{ListRequest, ListResult};
+
+use super::{Manner, Target, make, outcome};
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Page;
+use crate::{quantity, time};
+
+/// List a directory.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer call list 3f2a9c01 src --depth 2")]
+pub(crate) struct List {
+    #[command(flatten)]
+    target: Target,
+    /// The directory. Default: @project.
+    path: Option<String>,
+    /// How many levels to descend, 1 to 16. Default: 1.
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
+    /// Hidden files and symbolic links, too.
+    #[arg(long)]
+    all: bool,
+    /// At most so many entries, up to 10000. Default: 200.
+    #[arg(long, value_name = "N")]
+    max: Option<u32>,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+impl List {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let operation = ListRequest {
+            path: self.path.unwrap_or_default(),
+            depth: self.depth,
+            include_hidden: self.all,
+            include_symlinks: self.all,
+            max_entries: self.max,
+        };
+        make(context, &self.target, self.manner, Operation::List(operation)).await
+    }
+}
+
+pub(super) fn render(result: &ListResult, data: &mut Page, talk: &mut Page) {
+    if result.entries.is_empty() {
+        talk.word(&result.path).own(" is empty\n");
+        return;
+    }
+    let rows: Vec<_> = result
+        .entries
+        .iter()
+        .map(|entry| {
+            let (kind, size) = match entry.r#type() {
+                Type::File => ("file", quantity::bytes(entry.size_bytes)),
+                Type::Directory => ("dir", "-".into()),
+                Type::Symlink => ("link", "-".into()),
+                Type::Other | Type::Unspecified => ("other", "-".into()),
+            };
+            let modified = pbjson_types::Timestamp { seconds: entry.modified_unix_seconds, nanos: 0 };
+            let modified = time::moment(Some(&modified)).replace(".000Z", "Z");
+            vec![kind.into(), size, modified, entry.path.clone()]
+        })
+        .collect();
+    data.table(&["TYPE", "SIZE", "MODIFIED", "PATH"], &rows);
+    outcome::truncated(result.truncated, &result.hint, talk);
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::Entry;
+
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_an_entry() {
+        let entry = |path: &str, kind: Type, size_bytes| Entry {
+            path: path.into(),
+            name: String::new(),
+            r#type: kind.into(),
+            size_bytes,
+            modified_unix_seconds: 0,
+        };
+        let result = ListResult {
+            path: "@project".into(),
+            entries: vec![
+                entry("@project/src", Type::Directory, 0),
+                entry("@project/x\ny", Type::File, 1536),
+            ],
+            truncated: true,
+            hint: "raise max_entries".into(),
+            total_entries: 9,
+        };
+        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        render(&result, &mut data, &mut talk);
+        assert_eq!(
+            data.as_str(),
+            "TYPE  SIZE     MODIFIED              PATH\n\
+             dir   -        1970-01-01T00:00:00Z  @project/src\n\
+             file  1.5 KiB  1970-01-01T00:00:00Z  @project/x␊y\n"
+        );
+        assert_eq!(talk.as_str(), "cut short: raise max_entries\n");
+    }
+}

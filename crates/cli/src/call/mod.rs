@@ -1,0 +1,118 @@
+//! `coffer call`: one file per operation, each with its arguments, the request that they make, and how its result
+//! reads. [`outcome`] says what became of a call and with which exit code.
+
+mod dialect;
+mod edit;
+mod exec;
+mod git;
+mod glob;
+mod grep;
+mod grep_lines;
+mod inspect;
+mod list;
+mod outcome;
+mod read;
+mod stdin;
+mod tools;
+mod write;
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use wire::v1::call_request::Operation;
+use wire::v1::{CallRequest, CallResponse};
+
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::run::RunRef;
+use crate::time;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Read(read::Read),
+    List(list::List),
+    Glob(glob::Glob),
+    Grep(grep::Grep),
+    Exec(exec::Exec),
+    Write(write::Write),
+    Edit(edit::Edit),
+    Git(git::Git),
+    Dialect(dialect::Dialect),
+    Tools(tools::Tools),
+    Show(inspect::Show),
+    Cancel(inspect::Cancel),
+}
+
+/// In which run.
+#[derive(Args, Debug)]
+struct Target {
+    /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+}
+
+/// What every call takes.
+#[derive(Args, Debug)]
+struct Manner {
+    /// Wait for a needed approval, instead of ending with exit code 4.
+    #[arg(long, global = true)]
+    wait: bool,
+    /// How long the execution may take, as in 30s. Default: the operation's own limit.
+    #[arg(long, global = true, value_name = "DURATION", value_parser = time::parse)]
+    timeout: Option<Duration>,
+    /// Makes the command repeatable: the same id with the same content gives the stored outcome.
+    #[arg(long, global = true, value_name = "ID")]
+    request_id: Option<String>,
+}
+
+impl Command {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Read(read) => read.run(context).await,
+            Self::List(list) => list.run(context).await,
+            Self::Glob(glob) => glob.run(context).await,
+            Self::Grep(grep) => grep.run(context).await,
+            Self::Exec(exec) => exec.run(context).await,
+            Self::Write(write) => write.run(context).await,
+            Self::Edit(edit) => edit.run(context).await,
+            Self::Git(git) => git.run(context).await,
+            Self::Dialect(dialect) => dialect.run(context).await,
+            Self::Tools(tools) => tools.run(context).await,
+            Self::Show(show) => show.run(context).await,
+            Self::Cancel(cancel) => cancel.run(context).await,
+        }
+    }
+}
+
+/// Makes the call and shows what became of it.
+async fn make(
+    context: &Context,
+    target: &Target,
+    manner: Manner,
+    operation: Operation,
+) -> Result<Exit, Failure> {
+    let call = answer(context, target, manner, operation).await?;
+    outcome::show(context.ui, &call)
+}
+
+/// Makes the call.
+async fn answer(
+    context: &Context,
+    target: &Target,
+    manner: Manner,
+    operation: Operation,
+) -> Result<CallResponse, Failure> {
+    let client = context.connect().await?;
+    let request = CallRequest {
+        run_id: target.run.resolve(&client).await?,
+        request_id: manner.request_id.unwrap_or_default(),
+        wait_for_approval: manner.wait,
+        timeout: manner.timeout.map(Into::into),
+        operation: Some(operation),
+        ..Default::default()
+    };
+    let _spinner =
+        context.ui.spinner(if manner.wait { "working, or waiting for an approval…" } else { "working…" });
+    Ok(client.tools().call(request).await?.into_inner())
+}

@@ -1,0 +1,181 @@
+//! What became of a call: its result to standard output, the rest to standard error, and the exit code.
+
+use wire::v1::call_response::{Result as CallResult, Status};
+use wire::v1::{CallResponse, ToolFailure};
+
+use super::{edit, exec, git, glob, grep, list, read, write};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::ui::Ui;
+
+/// Prints a call and says how `coffer` should end.
+pub(super) fn show(ui: Ui, call: &CallResponse) -> Result<Exit, Failure> {
+    if ui.is_json() {
+        ui.json(call)?;
+        return Ok(exit(call));
+    }
+    let (mut data, mut talk) = (ui.page(), ui.talk());
+    render(call, &mut data, &mut talk);
+    ui.show(&data)?;
+    ui.say(&talk);
+    Ok(exit(call))
+}
+
+/// Prints the form of a call that the model sees.
+pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Result<Exit, Failure> {
+    if ui.is_json() || call.rendered.is_empty() {
+        return show(ui, call);
+    }
+    let (mut data, mut talk) = (ui.page(), ui.talk());
+    data.raw(&call.rendered).end_line();
+    status(call, &mut talk);
+    ui.show(&data)?;
+    ui.say(&talk);
+    Ok(exit(call))
+}
+
+fn exit(call: &CallResponse) -> Exit {
+    match call.status() {
+        Status::Succeeded if exec::went_wrong(call.result.as_ref()) => Exit::Failed,
+        Status::Succeeded | Status::Running => Exit::Ok,
+        Status::Failed | Status::Unspecified => Exit::Failed,
+        Status::PendingApproval => Exit::AwaitingApproval,
+        Status::Denied => Exit::Denied,
+    }
+}
+
+fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
+    match &call.result {
+        Some(CallResult::Read(result)) => read::render(result, data, talk),
+        Some(CallResult::List(result)) => list::render(result, data, talk),
+        Some(CallResult::Glob(result)) => glob::render(result, data, talk),
+        Some(CallResult::Grep(result)) => grep::render(result, data, talk),
+        Some(CallResult::Exec(result)) => exec::render(result, data, talk),
+        Some(CallResult::Write(result)) => write::render(result, data),
+        Some(CallResult::Edit(result)) => edit::render(result, data, talk),
+        Some(CallResult::Git(result)) => git::render(result, data, talk),
+        None => {}
+    }
+    status(call, talk);
+}
+
+fn status(call: &CallResponse, talk: &mut Page) {
+    match call.status() {
+        Status::Succeeded => {}
+        Status::Failed => error(talk, "failed", call.error.as_ref()),
+        Status::Denied => error(talk, "denied", call.error.as_ref()),
+        Status::Running => {
+            talk.own("running: see again with `coffer call show ").word(&call.call_id).own("`\n");
+        }
+        Status::PendingApproval => pending(call, talk),
+        Status::Unspecified => {
+            talk.ink(Ink::Red, "failed").own(": the daemon gave a status that this coffer does not know\n");
+        }
+    }
+}
+
+fn error(talk: &mut Page, what: &'static str, failure: Option<&ToolFailure>) {
+    talk.end_line().ink(Ink::Red, what);
+    let Some(failure) = failure else {
+        talk.own("\n");
+        return;
+    };
+    talk.own(": ").block(&failure.message).own(" (").word(&failure.reason).own(")\n");
+    let mut details: Vec<_> = failure.details.iter().collect();
+    details.sort_unstable();
+    for (name, value) in details {
+        talk.own("  ").word(name).own(": ").word(value).own("\n");
+    }
+}
+
+fn pending(call: &CallResponse, talk: &mut Page) {
+    let id = &call.approval_id;
+    talk.ink(Ink::Yellow, "awaiting approval").own(" ").word(id).own("\n");
+    talk.own("see it with:     coffer approval show ").word(id).own("\n");
+    talk.own("approve it with: coffer approval approve ").word(id).own("\n");
+    talk.own("its outcome:     coffer call show ").word(&call.call_id).own("\n");
+}
+
+/// Says that a result is not all that there is.
+pub(super) fn truncated(truncated: bool, hint: &str, talk: &mut Page) {
+    if truncated {
+        talk.end_line().ink(Ink::Yellow, "cut short");
+        if !hint.is_empty() {
+            talk.own(": ").word(hint);
+        }
+        talk.end_line();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::{ExecResult, ReadResult};
+
+    use super::*;
+    use crate::page::Look;
+
+    fn pages(call: &CallResponse) -> (String, String) {
+        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        render(call, &mut data, &mut talk);
+        (data.as_str().into(), talk.as_str().into())
+    }
+
+    fn call(status: Status) -> CallResponse {
+        CallResponse { call_id: "c".into(), status: status.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn pending_says_what_to_do() {
+        let call = CallResponse { approval_id: "a".into(), ..call(Status::PendingApproval) };
+        assert_eq!(exit(&call), Exit::AwaitingApproval);
+        assert_eq!(
+            pages(&call),
+            (
+                String::new(),
+                "awaiting approval a\n\
+                 see it with:     coffer approval show a\n\
+                 approve it with: coffer approval approve a\n\
+                 its outcome:     coffer call show c\n"
+                    .into()
+            )
+        );
+    }
+
+    #[test]
+    fn refusals_and_failures_name_their_reason() {
+        let error = ToolFailure {
+            reason: "NOT_FOUND".into(),
+            message: "no file\x1b[2J `a`".into(),
+            details: [("lines".into(), "3, 9".into()), ("b".into(), "x\ny".into())].into(),
+        };
+        let failed = CallResponse { error: Some(error.clone()), ..call(Status::Failed) };
+        assert_eq!(exit(&failed), Exit::Failed);
+        assert_eq!(pages(&failed).1, "failed: no file␛[2J `a` (NOT_FOUND)\n  b: x␊y\n  lines: 3, 9\n");
+        let denied = CallResponse { error: Some(error), ..call(Status::Denied) };
+        assert_eq!(exit(&denied), Exit::Denied);
+        assert!(pages(&denied).1.starts_with("denied: "));
+    }
+
+    #[test]
+    fn the_exit_code_follows_the_command() {
+        let exec = |exit_code| CallResponse {
+            result: Some(CallResult::Exec(ExecResult { exit_code, ..Default::default() })),
+            ..call(Status::Succeeded)
+        };
+        assert_eq!(exit(&exec(Some(0))), Exit::Ok);
+        assert_eq!(exit(&exec(Some(3))), Exit::Failed);
+        assert_eq!(exit(&exec(None)), Exit::Failed);
+        assert_eq!(exit(&call(Status::Unspecified)), Exit::Failed);
+    }
+
+    #[test]
+    fn a_good_call_is_only_data() {
+        let read = CallResponse {
+            result: Some(CallResult::Read(ReadResult { content: "hi\n".into(), ..Default::default() })),
+            ..call(Status::Succeeded)
+        };
+        assert_eq!(exit(&read), Exit::Ok);
+        assert_eq!(pages(&read), ("hi\n".into(), String::new()));
+    }
+}

@@ -1,0 +1,52 @@
+//! `coffer call tools`.
+
+use clap::{Args, ValueEnum};
+use wire::v1::ListToolsRequest;
+use wire::v1::list_tools_request::Format;
+
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::run::RunRef;
+
+/// Print the tools that the run's agent may use, as JSON ready for a model's API.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer call tools 3f2a9c01 --dialect fs --format anthropic")]
+pub(crate) struct Tools {
+    /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN", default_value = "-")]
+    run: RunRef,
+    /// `native` or `fs`. Default: native.
+    #[arg(long, value_name = "DIALECT")]
+    dialect: Option<String>,
+    /// The vendor's form.
+    #[arg(long, value_name = "FORMAT", default_value = "openai")]
+    format: Vendor,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Vendor {
+    Openai,
+    Anthropic,
+    Mcp,
+}
+
+impl Tools {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let format = match self.format {
+            Vendor::Openai => Format::Openai,
+            Vendor::Anthropic => Format::Anthropic,
+            Vendor::Mcp => Format::Mcp,
+        };
+        let request = ListToolsRequest {
+            run_id: self.run.resolve(&client).await?,
+            dialect: self.dialect.unwrap_or_default(),
+            format: format.into(),
+        };
+        let response = client.tools().list_tools(quick(request)).await?.into_inner();
+        let tools: serde_json::Value = serde_json::from_str(&response.tools_json)?;
+        context.ui.json(&tools)?;
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,104 @@
+//! Takes out of foreign text what could drive a terminal or deceive its reader.
+//!
+//! A file in a run can hold anything: escape sequences that rewrite the screen or the clipboard, a carriage return
+//! that hides the line before it, bidirectional controls that make code read otherwise than it runs. Here each such
+//! character becomes a visible one: control characters their picture (`␛`), all others their code (`<U+202E>`).
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Which line ends may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Newlines and tabs stay.
+    Block,
+    /// Everything must fit into one line.
+    Line,
+}
+
+/// `text`, harmless.
+pub(crate) fn clean(text: &str, shape: Shape) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_harmful(c, shape)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_harmful(c, shape) { picture(c, &mut out) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// JSON text of the same value without any character that a terminal could obey. Such characters can only stand
+/// inside strings, so escaping them changes nothing for a parser.
+pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(|c| is_harmful(c, Shape::Block)) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if is_harmful(c, Shape::Block) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn is_harmful(c: char, shape: Shape) -> bool {
+    match c {
+        '\n' | '\t' => shape == Shape::Line,
+        // Bidirectional controls, invisible characters and tags; line separators of Unicode.
+        '\u{61c}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}' => true,
+        c => c.is_control(),
+    }
+}
+
+fn picture(c: char, out: &mut String) {
+    match c {
+        '\0'..='\x1f' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
+        '\x7f' => out.push('\u{2421}'),
+        c => {
+            let _ = write!(out, "<U+{:04X}>", u32::from(c));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_is_not_copied() {
+        assert!(matches!(clean("fn main() {\n\t// Grüße\n}", Shape::Block), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn nothing_drives_the_terminal() {
+        assert_eq!(clean("\x1b[2Ja\rb\x07\x7f", Shape::Block), "␛[2Ja␍b␇␡");
+        assert_eq!(clean("a\u{9b}31m", Shape::Block), "a<U+009B>31m");
+        assert_eq!(clean("if \u{202e}x\u{200b}", Shape::Block), "if <U+202E>x<U+200B>");
+    }
+
+    #[test]
+    fn a_line_stays_a_line() {
+        assert_eq!(clean("a\n\tb", Shape::Line), "a␊␉b");
+        assert_eq!(clean("a\n\tb", Shape::Block), "a\n\tb");
+    }
+
+    #[test]
+    fn json_keeps_its_value() {
+        let value = serde_json::json!({"a": "x\u{9b}y\u{7f}\u{202e}\u{e0041}\x1b"});
+        let text = value.to_string();
+        let safe = escape_json(&text);
+        assert!(safe.is_ascii(), "{safe}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+    }
+}

@@ -1,0 +1,143 @@
+//! The command tree: noun, then verb.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::client::Context;
+use crate::endpoint::Endpoint;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::ui::{Format, Ui};
+use crate::{approval, audit, call, completions, doctor, policy, run};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the tool failed, or a check found something wrong
+  2  the command line or the request is malformed
+  3  denied by permission, policy, rate limit or approval
+  4  awaiting an approval
+  5  the daemon cannot be reached";
+
+/// Work with Cofferdam: runs, the calls in them, approvals, and the record of it all.
+#[derive(Debug, Parser)]
+#[command(
+    name = "coffer",
+    version,
+    before_help = "Example: RUN=$(coffer run create --profile review --bind .) && coffer call list $RUN",
+    after_help = EXIT_CODES,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+pub(crate) struct Globals {
+    /// Where the daemon listens.
+    #[arg(
+        long,
+        global = true,
+        env = "COFFERDAM_ENDPOINT",
+        hide_env_values = true,
+        value_name = "ENDPOINT",
+        default_value = "unix:/run/cofferdam/cofferd.sock",
+        help_heading = "Global options"
+    )]
+    endpoint: Endpoint,
+    /// How to print data: for people, or as proto3 JSON for programs (of streams one object a line).
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "table",
+        help_heading = "Global options"
+    )]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make, show and end runs.
+    #[command(subcommand)]
+    Run(run::Command),
+    /// Call a tool in a run.
+    #[command(subcommand)]
+    Call(Box<call::Command>),
+    /// See what waits for consent, and decide.
+    #[command(subcommand)]
+    Approval(approval::Command),
+    /// Read and verify the audit log.
+    #[command(subcommand)]
+    Audit(audit::Command),
+    /// See and reload the policy.
+    #[command(subcommand)]
+    Policy(policy::Command),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
+}
+
+impl Cli {
+    /// Does what the command line asks for.
+    pub(crate) async fn run(self, ui: Ui) -> Result<Exit, Failure> {
+        let context = Context { ui, endpoint: self.globals.endpoint };
+        match self.command {
+            Command::Run(command) => command.run(&context).await,
+            Command::Call(command) => command.run(&context).await,
+            Command::Approval(command) => command.run(&context).await,
+            Command::Audit(command) => command.run(&context).await,
+            Command::Policy(command) => command.run(&context).await,
+            Command::Doctor(doctor) => doctor.run(&context).await,
+            Command::Completions(completions) => completions.run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_tree_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    /// One snapshot for the whole tree, so that a reviewer sees every change of the command line at a glance.
+    #[test]
+    fn help() {
+        let mut all = String::new();
+        let mut command = Cli::command();
+        command.build();
+        collect(&mut command, &mut all);
+        insta::assert_snapshot!("help", all);
+    }
+
+    fn collect(command: &mut clap::Command, all: &mut String) {
+        let name = command.get_bin_name().unwrap_or("coffer").to_owned();
+        let text = command.clone().term_width(100).render_help();
+        writeln!(all, "===== {name} =====\n{text}").unwrap();
+        for child in command.get_subcommands_mut() {
+            collect(child, all);
+        }
+    }
+
+    #[test]
+    fn every_verb_leads_with_an_example() {
+        fn check(command: &clap::Command) {
+            if command.get_subcommands().next().is_none() {
+                let lead = command.get_before_help().map(ToString::to_string).unwrap_or_default();
+                assert!(lead.starts_with("Example: "), "{}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

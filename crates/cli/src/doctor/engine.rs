@@ -1,0 +1,231 @@
+//! What the container engine says of itself, asked over its socket with two bounded requests.
+//!
+//! Whatever listens there is not trusted: an answer is read up to a size and a deadline, and only a few of its fields
+//! are looked at.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::finding::Finding;
+
+const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Largest answer taken, bytes.
+const LARGEST: u64 = 1 << 20;
+/// The oldest API that the driver speaks.
+const OLDEST_API: (u32, u32) = (1, 41);
+
+/// Asks the engine.
+pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
+    let socket = match socket.map_or_else(configured, Ok) {
+        Ok(socket) => socket,
+        Err(other) => {
+            return vec![Finding::missing(
+                "engine",
+                format!("DOCKER_HOST is {other}"),
+                "cofferd uses an engine on a Unix socket of this host: name it with --engine",
+            )];
+        }
+    };
+    let mut findings = vec![engine(&socket, get(&socket, "/version").await)];
+    if let Ok(info) = get(&socket, "/info").await {
+        findings.push(runtimes(&info));
+        findings.push(engine_security(&info));
+    }
+    findings
+}
+
+/// The engine's socket as the environment names it; otherwise what it names instead.
+fn configured() -> Result<PathBuf, String> {
+    match std::env::var("DOCKER_HOST") {
+        Ok(host) if !host.is_empty() => host.strip_prefix("unix://").map(PathBuf::from).ok_or(host),
+        _ => Ok(DEFAULT_SOCKET.into()),
+    }
+}
+
+/// One GET, its answer as JSON; otherwise why there is none.
+async fn get(socket: &Path, path: &'static str) -> Result<Value, String> {
+    let asked = async {
+        let mut stream = UnixStream::connect(socket).await.map_err(|error| error.to_string())?;
+        // HTTP/1.0: the answer ends with the connection and is never chunked.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: engine\r\nAccept: application/json\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+        let mut answer = Vec::new();
+        stream.take(LARGEST).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
+        body(&answer)
+    };
+    tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| Err("it does not answer in time".into()))
+}
+
+fn body(answer: &[u8]) -> Result<Value, String> {
+    const NOT_HTTP: &str = "what answers there is no container engine";
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").ok_or(NOT_HTTP)?;
+    let (head, body) = answer.split_at(end);
+    let mut status = head.split(|&b| b == b' ');
+    if !status.next().is_some_and(|version| version.starts_with(b"HTTP/1.")) {
+        return Err(NOT_HTTP.into());
+    }
+    if status.next() != Some(b"200") {
+        return Err("it refuses to say its version".into());
+    }
+    serde_json::from_slice(body).map_err(|_| NOT_HTTP.into())
+}
+
+fn engine(socket: &Path, version: Result<Value, String>) -> Finding {
+    const TOPIC: &str = "engine";
+    let version = match version {
+        Ok(version) => version,
+        Err(why) => {
+            return Finding::missing(
+                TOPIC,
+                format!("no answer on {}: {why}", socket.display()),
+                "install and start Docker (Debian, Ubuntu: apt-get install docker.io), or name its socket with --engine",
+            );
+        }
+    };
+    let text = |name: &str| version.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let (number, api) = (text("Version"), text("ApiVersion"));
+    let found = format!("version {number}, API {api}");
+    let api = api.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    match api {
+        Some(api) if api >= OLDEST_API => Finding::good(TOPIC, found),
+        Some(_) => Finding::missing(TOPIC, found, "API 1.41 (Docker 20.10) or later is needed"),
+        None => Finding::limited(TOPIC, found, "its API version cannot be told; cofferd may refuse it"),
+    }
+}
+
+fn runtimes(info: &Value) -> Finding {
+    const TOPIC: &str = "runtimes";
+    let mut names: Vec<&str> = info
+        .get("Runtimes")
+        .and_then(Value::as_object)
+        .map(|runtimes| runtimes.keys().map(String::as_str).collect())
+        .unwrap_or_default();
+    names.sort_unstable();
+    let found = if names.is_empty() { "none told".to_owned() } else { names.join(", ") };
+    if names.iter().any(|name| name.starts_with("runsc")) {
+        Finding::good(TOPIC, found)
+    } else {
+        Finding::limited(
+            TOPIC,
+            found,
+            "without gVisor (runsc) runs share the host's kernel: a profile cannot ask for more",
+        )
+    }
+}
+
+fn engine_security(info: &Value) -> Finding {
+    const TOPIC: &str = "engine security";
+    let options: Vec<&str> = info
+        .get("SecurityOptions")
+        .and_then(Value::as_array)
+        .map(|options| options.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let names: Vec<&str> = options
+        .iter()
+        .filter_map(|option| option.split(',').find_map(|part| part.strip_prefix("name=")))
+        .collect();
+    let found = if names.is_empty() { "no options told".to_owned() } else { names.join(", ") };
+    if !names.contains(&"seccomp") {
+        return Finding::missing(TOPIC, found, "the engine has no seccomp: no run would become ready");
+    }
+    if names.contains(&"rootless") {
+        return Finding::limited(
+            TOPIC,
+            found,
+            "with a rootless engine workspaces cannot be mounted into running containers: cold starts only",
+        );
+    }
+    if names.contains(&"userns") {
+        return Finding::limited(
+            TOPIC,
+            found,
+            "the engine remaps uids by itself: owners of workspace files will not match",
+        );
+    }
+    Finding::good(TOPIC, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::net::UnixListener;
+
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn answers_good_and_hostile() {
+        assert_eq!(body(b"HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"Version\":\"1\"}"), Ok(json!({"Version": "1"})));
+        for hostile in [
+            &b""[..],
+            b"\xff\xfe\r\n\r\n",
+            b"HTTP/1.0\r\n\r\n",
+            b"HTTP/1.1 500 No\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\n\r\n\x00\xff",
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"SSH-2.0-OpenSSH 200\r\n\r\n{}",
+        ] {
+            assert!(body(hostile).is_err(), "{hostile:?}");
+        }
+        let deep = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'['; 100_000]].concat();
+        assert!(body(&deep).is_err());
+    }
+
+    #[test]
+    fn engines_old_and_new() {
+        let socket = Path::new("/s");
+        let verdict = |value| engine(socket, Ok(value)).verdict;
+        assert_eq!(verdict(json!({"Version": "20.10.24", "ApiVersion": "1.41"})), Verdict::Good);
+        assert_eq!(verdict(json!({"Version": "29", "ApiVersion": "1.52"})), Verdict::Good);
+        assert_eq!(verdict(json!({"Version": "18", "ApiVersion": "1.39"})), Verdict::Missing);
+        assert_eq!(verdict(json!({"Version": 3})), Verdict::Limited);
+        assert_eq!(verdict(json!([])), Verdict::Limited);
+        assert_eq!(engine(socket, Err("x".into())).verdict, Verdict::Missing);
+    }
+
+    #[test]
+    fn what_the_engine_can() {
+        assert_eq!(
+            runtimes(&json!({"Runtimes": {"runsc": {}, "runc": {}}})),
+            Finding::good("runtimes", "runc, runsc")
+        );
+        assert_eq!(runtimes(&json!({"Runtimes": {"runc": {}}})).verdict, Verdict::Limited);
+        assert_eq!(runtimes(&json!({"Runtimes": 3})).found, "none told");
+        let security = |options: Value| engine_security(&json!({"SecurityOptions": options})).verdict;
+        assert_eq!(security(json!(["name=seccomp,profile=default"])), Verdict::Good);
+        assert_eq!(security(json!(["name=seccomp", "name=rootless"])), Verdict::Limited);
+        assert_eq!(security(json!(["name=seccomp", "name=userns"])), Verdict::Limited);
+        assert_eq!(security(json!(["name=apparmor", 3])), Verdict::Missing);
+        assert_eq!(security(json!(null)), Verdict::Missing);
+    }
+
+    #[tokio::test]
+    async fn asks_over_the_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("engine.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 256];
+            let read = stream.read(&mut request).await.unwrap();
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n{\"Version\":\"x\"}").await.unwrap();
+            String::from_utf8(request[..read].to_vec()).unwrap()
+        });
+        assert_eq!(get(&socket, "/version").await, Ok(json!({"Version": "x"})));
+        assert!(server.await.unwrap().starts_with("GET /version HTTP/1.0\r\n"));
+        assert!(get(&dir.path().join("nothing"), "/version").await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn does_not_wait_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("engine.sock");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        assert_eq!(get(&socket, "/version").await, Err("it does not answer in time".into()));
+    }
+}

@@ -1,0 +1,165 @@
+//! What the host itself offers: privileges, cgroups, link protection. Each judgement is a function of what was read.
+
+use std::fs;
+
+use super::finding::Finding;
+use super::kernel;
+
+/// Capabilities that the daemon cannot do without, by their bit in `CapEff`.
+const NEEDED_CAPABILITIES: [(u32, &str); 6] =
+    [(0, "CHOWN"), (1, "DAC_OVERRIDE"), (5, "KILL"), (6, "SETGID"), (7, "SETUID"), (21, "SYS_ADMIN")];
+
+const LINK_PROTECTION: [&str; 4] =
+    ["protected_symlinks", "protected_hardlinks", "protected_fifos", "protected_regular"];
+
+/// Looks at this host.
+pub(super) fn examine() -> Vec<Finding> {
+    let links: Vec<_> =
+        LINK_PROTECTION.iter().map(|name| (*name, read(&format!("/proc/sys/fs/{name}")))).collect();
+    let mut findings = vec![
+        privileges(rustix::process::geteuid().as_raw(), read("/proc/self/status").as_deref()),
+        cgroups(read("/proc/self/mounts").as_deref()),
+    ];
+    findings.extend(kernel::examine());
+    findings.push(link_protection(&links));
+    findings
+}
+
+pub(super) fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+fn privileges(uid: u32, status: Option<&str>) -> Finding {
+    const TOPIC: &str = "privileges";
+    if uid != 0 {
+        return Finding::limited(
+            TOPIC,
+            format!("this is uid {uid}, not root"),
+            "cofferd itself must be started as root: it makes mounts and acts as the workspaces' owners",
+        );
+    }
+    let effective = status
+        .and_then(|status| status.lines().find_map(|line| line.strip_prefix("CapEff:")))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    let Some(effective) = effective else {
+        return Finding::limited(TOPIC, "root; its capabilities cannot be read", "is /proc mounted?");
+    };
+    let lacking: Vec<_> = NEEDED_CAPABILITIES
+        .iter()
+        .filter(|(bit, _)| effective & (1 << bit) == 0)
+        .map(|(_, name)| format!("CAP_{name}"))
+        .collect();
+    if lacking.is_empty() {
+        return Finding::good(TOPIC, "root, with the capabilities that cofferd needs");
+    }
+    Finding::missing(
+        TOPIC,
+        format!("root without {}", lacking.join(", ")),
+        "cofferd cannot make mounts or act as the workspaces' owners; in a container, start it privileged",
+    )
+}
+
+fn cgroups(mounts: Option<&str>) -> Finding {
+    const TOPIC: &str = "cgroups";
+    let (mut unified, mut hybrid, mut legacy) = (false, false, false);
+    for line in mounts.unwrap_or_default().lines() {
+        let mut fields = line.split(' ').skip(1);
+        match (fields.next(), fields.next()) {
+            (Some("/sys/fs/cgroup"), Some("cgroup2")) => unified = true,
+            (Some(_), Some("cgroup2")) => hybrid = true,
+            (Some(_), Some("cgroup")) => legacy = true,
+            _ => {}
+        }
+    }
+    match (unified, legacy, hybrid) {
+        (true, ..) => Finding::good(TOPIC, "version 2"),
+        (false, true, true) => Finding::good(TOPIC, "version 1, with version 2 beside it (hybrid)"),
+        (false, true, false) => Finding::limited(
+            TOPIC,
+            "version 1",
+            "a command's processes are ended through the freezer, which is slower than cgroup.kill",
+        ),
+        (false, false, _) => Finding::missing(
+            TOPIC,
+            "no control groups are mounted beneath /sys/fs/cgroup",
+            "nothing could limit a run's memory, CPU and processes",
+        ),
+    }
+}
+
+fn link_protection(values: &[(&str, Option<String>)]) -> Finding {
+    const TOPIC: &str = "link protection";
+    let set = |value: &Option<String>| {
+        value
+            .as_deref()
+            .map(str::trim)
+            .and_then(|value| value.parse::<u32>().ok())
+            .is_some_and(|value| value > 0)
+    };
+    let off: Vec<_> =
+        values.iter().filter(|(_, value)| !set(value)).map(|(name, _)| format!("fs.{name}")).collect();
+    if off.is_empty() {
+        return Finding::good(TOPIC, "symlinks, hard links, FIFOs and files in sticky directories");
+    }
+    let commands: Vec<_> = off.iter().map(|name| format!("{name}=1")).collect();
+    Finding::limited(
+        TOPIC,
+        format!("off: {}", off.join(", ")),
+        format!(
+            "Cofferdam does not rely on it, but other programs of this host do when they meet an agent's files: \
+             sysctl -w {}",
+            commands.join(" ")
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn root_is_not_enough() {
+        let all = "Name:\tx\nCapEff:\t000001ffffffffff\n";
+        let container = "CapEff:\t00000000a80425fb\n";
+        assert_eq!(privileges(0, Some(all)).verdict, Verdict::Good);
+        assert_eq!(privileges(0, Some(container)).verdict, Verdict::Missing);
+        assert!(privileges(0, Some(container)).found.contains("CAP_SYS_ADMIN"));
+        assert_eq!(privileges(0, Some("CapEff: nonsense")).verdict, Verdict::Limited);
+        assert_eq!(privileges(0, None).verdict, Verdict::Limited);
+        assert_eq!(privileges(1000, Some(all)).verdict, Verdict::Limited);
+    }
+
+    #[test]
+    fn every_arrangement_of_cgroups() {
+        let v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+        let v1 = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n";
+        let hybrid = format!("{v1}cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n");
+        assert_eq!(cgroups(Some(v2)), Finding::good("cgroups", "version 2"));
+        assert!(cgroups(Some(&hybrid)).found.contains("hybrid"));
+        assert_eq!(cgroups(Some(v1)).verdict, Verdict::Limited);
+        assert_eq!(cgroups(Some("proc /proc proc rw 0 0\n")).verdict, Verdict::Missing);
+        assert_eq!(cgroups(None).verdict, Verdict::Missing);
+    }
+
+    #[test]
+    fn names_the_protections_that_are_off() {
+        let values = |symlinks: Option<&str>| {
+            [("protected_symlinks", symlinks.map(str::to_owned)), ("protected_hardlinks", Some("1\n".into()))]
+        };
+        assert_eq!(link_protection(&values(Some("1\n"))).verdict, Verdict::Good);
+        let off = link_protection(&values(Some("0\n")));
+        assert_eq!((off.verdict, off.found.as_str()), (Verdict::Limited, "off: fs.protected_symlinks"));
+        assert!(off.follows.unwrap().ends_with("sysctl -w fs.protected_symlinks=1"));
+        assert_eq!(link_protection(&values(None)).verdict, Verdict::Limited);
+    }
+
+    #[test]
+    fn looking_at_a_real_host_gives_every_topic_once() {
+        let mut topics: Vec<_> = examine().iter().map(|finding| finding.topic).collect();
+        let number = topics.len();
+        topics.sort_unstable();
+        topics.dedup();
+        assert_eq!((topics.len(), number), (8, 8));
+    }
+}

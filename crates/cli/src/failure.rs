@@ -1,0 +1,237 @@
+//! Why a command did not do what was asked: one sentence, what to do next, and the exit code.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::exit::Exit;
+use crate::time;
+
+/// Reasons that mean "refused" whatever the gRPC code is.
+const REFUSALS: [&str; 5] =
+    ["PERMISSION_DENIED", "COMMAND_NOT_ALLOWED", "RATE_LIMITED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"];
+
+/// A command that failed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Failure {
+    #[serde(skip)]
+    exit: Exit,
+    #[serde(skip)]
+    reader_left: bool,
+    /// The stable reason, where the daemon gave one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    hint: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: BTreeMap<String, String>,
+}
+
+impl Failure {
+    fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            reader_left: false,
+            reason: String::new(),
+            message: message.into(),
+            hint: String::new(),
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    /// The command line or what it names is wrong.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// It was tried and did not work.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    /// No daemon answers.
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
+        Self::new(Exit::Unreachable, message)
+    }
+
+    /// Says what to do next.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Says what else to do.
+    pub(crate) fn and_hint(mut self, hint: &str) -> Self {
+        if !self.hint.is_empty() {
+            self.hint.push_str("; ");
+        }
+        self.hint.push_str(hint);
+        self
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The reader of standard output has gone, as with `| head`: nothing to complain about.
+    pub(crate) fn reader_left(&self) -> bool {
+        self.reader_left
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if !self.reason.is_empty() {
+            write!(f, " ({})", self.reason)?;
+        }
+        if !self.hint.is_empty() {
+            write!(f, "\nhint: {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let mut failure = Self::failed(error.to_string());
+        failure.reader_left = error.kind() == io::ErrorKind::BrokenPipe;
+        failure
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        if error.is_io() {
+            return io::Error::from(error).into();
+        }
+        Self::failed(format!("the daemon's answer cannot be shown as JSON: {error}"))
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let details = status.get_error_details();
+        let info = details.error_info();
+        let reason = info.map(|info| info.reason.clone()).unwrap_or_default();
+        let metadata: BTreeMap<_, _> =
+            info.map(|info| info.metadata.clone().into_iter().collect()).unwrap_or_default();
+
+        let exit = exit_of(&status, &reason);
+        let message = match (exit, status.message()) {
+            (Exit::Unreachable, _) => {
+                "the connection to the daemon broke, or it took too long to answer".to_owned()
+            }
+            (_, "") => format!("the daemon refused without a word: {}", status.code().description()),
+            (_, message) => message.to_owned(),
+        };
+        let retry = details.retry_info().and_then(|info| info.retry_delay).map(time::brief);
+        Self { reason: reason.clone(), metadata, ..Self::new(exit, message) }.with_hint(hint_for(
+            &reason,
+            exit,
+            retry.as_deref(),
+        ))
+    }
+}
+
+fn exit_of(status: &Status, reason: &str) -> Exit {
+    if REFUSALS.contains(&reason) {
+        return Exit::Denied;
+    }
+    match status.code() {
+        Code::PermissionDenied | Code::Unauthenticated => Exit::Denied,
+        Code::InvalidArgument => Exit::Usage,
+        // With a cause, or without a reason, it is the transport that speaks, not the daemon.
+        _ if status.source().is_some() => Exit::Unreachable,
+        Code::Unavailable | Code::DeadlineExceeded if reason.is_empty() => Exit::Unreachable,
+        Code::Cancelled if status.message() == "Timeout expired" => Exit::Unreachable,
+        _ => Exit::Failed,
+    }
+}
+
+fn hint_for(reason: &str, exit: Exit, retry: Option<&str>) -> String {
+    match (reason, retry) {
+        (_, Some(delay)) => format!("try again in {delay}"),
+        ("RUN_NOT_READY", _) => "`coffer run list` shows in which state it is".into(),
+        ("PERMISSION_DENIED" | "COMMAND_NOT_ALLOWED", _) => {
+            "`coffer policy show` prints what the run's profile and role allow".into()
+        }
+        ("AUDIT_UNAVAILABLE", _) => {
+            "nothing is done that cannot be recorded: see the daemon's log and the space on its disk".into()
+        }
+        ("OVERLOADED", _) => "try again in a moment".into(),
+        ("APPROVAL_EXPIRED", _) => "make the call again, and decide with `coffer approval approve ID`".into(),
+        _ if exit == Exit::Unreachable => "`coffer doctor` says whether the daemon answers".into(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    fn status(code: Code, reason: &str) -> Status {
+        let mut details = ErrorDetails::new();
+        details.set_error_info(reason, "cofferdam", HashMap::from([("run".to_owned(), "a".to_owned())]));
+        Status::with_error_details(code, "no such run", details)
+    }
+
+    #[test]
+    fn the_reason_decides_before_the_code() {
+        let exit = |code, reason| Failure::from(status(code, reason)).exit();
+        assert_eq!(exit(Code::NotFound, "NOT_FOUND"), Exit::Failed);
+        assert_eq!(exit(Code::InvalidArgument, "INVALID_ARGUMENT"), Exit::Usage);
+        assert_eq!(exit(Code::PermissionDenied, "PERMISSION_DENIED"), Exit::Denied);
+        assert_eq!(exit(Code::ResourceExhausted, "RATE_LIMITED"), Exit::Denied);
+        assert_eq!(exit(Code::ResourceExhausted, "OVERLOADED"), Exit::Failed);
+        assert_eq!(exit(Code::FailedPrecondition, "APPROVAL_DENIED"), Exit::Denied);
+        assert_eq!(exit(Code::Unavailable, "AUDIT_UNAVAILABLE"), Exit::Failed);
+        assert_eq!(Failure::from(Status::unavailable("transport error")).exit(), Exit::Unreachable);
+        assert_eq!(Failure::from(Status::cancelled("Timeout expired")).exit(), Exit::Unreachable);
+    }
+
+    #[test]
+    fn reads_as_a_sentence_with_reason_and_hint() {
+        let failure = Failure::from(status(Code::FailedPrecondition, "RUN_NOT_READY"));
+        assert_eq!(
+            failure.to_string(),
+            "no such run (RUN_NOT_READY)\nhint: `coffer run list` shows in which state it is"
+        );
+        assert_eq!(
+            serde_json::to_value(&failure).unwrap(),
+            serde_json::json!({
+                "reason": "RUN_NOT_READY",
+                "message": "no such run",
+                "hint": "`coffer run list` shows in which state it is",
+                "metadata": {"run": "a"},
+            })
+        );
+    }
+
+    #[test]
+    fn says_when_to_try_again() {
+        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_secs(12)));
+        details.set_error_info("RATE_LIMITED", "cofferdam", HashMap::new());
+        let failure =
+            Failure::from(Status::with_error_details(Code::ResourceExhausted, "too many reads", details));
+        assert_eq!(failure.to_string(), "too many reads (RATE_LIMITED)\nhint: try again in 12.0 s");
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_failure() {
+        assert!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).reader_left());
+        assert!(!Failure::from(io::Error::from(io::ErrorKind::Other)).reader_left());
+    }
+}

@@ -1,0 +1,52 @@
+//! coffer: the command line of Cofferdam.
+//!
+//! A client of the public API and nothing more: what it can do, any client can do. Three rules hold everywhere.
+//! Data goes to standard output and talk to standard error, so that every command can stand in a pipe. What comes
+//! from a run reaches a terminal only through [`page::Page`], which takes the control characters out. How a command
+//! ended is said by its exit code ([`exit::Exit`]).
+
+mod approval;
+mod audit;
+mod call;
+mod clean;
+mod cli;
+mod client;
+mod completions;
+mod doctor;
+mod endpoint;
+mod exit;
+mod failure;
+mod ids;
+mod page;
+mod policy;
+mod quantity;
+mod run;
+mod time;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::ui::Ui;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ui = Ui::new(cli.globals.output);
+    let exit = match start(cli, ui) {
+        Ok(exit) => exit,
+        Err(failure) if failure.reader_left() => Exit::Ok,
+        Err(failure) => {
+            ui.fail(&failure);
+            failure.exit()
+        }
+    };
+    exit.into()
+}
+
+fn start(cli: Cli, ui: Ui) -> Result<Exit, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(cli.run(ui))
+}

@@ -1,0 +1,247 @@
+//! `coffer run create`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use wire::v1::workspace::Source;
+use wire::v1::{
+    BindWorkspace, CloneWorkspace, CreateRunRequest, Limits, ManagedWorkspace, Run, Workspace, run::StartKind,
+};
+
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::{quantity, time};
+
+/// Launch a container for a run; prints the run's id when it is ready.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: RUN=$(coffer run create --profile review --bind .)")]
+pub(crate) struct Create {
+    /// Policy profile, such as `review`.
+    #[arg(long, value_name = "PROFILE")]
+    profile: String,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Branch, tag or commit to check out of the clone.
+    #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed"])]
+    revision: Option<String>,
+    /// Name of the agent that the run is for.
+    #[arg(long, value_name = "NAME", default_value = "cli")]
+    agent: String,
+    /// The agent's role in the policy. Default: the daemon's, `worker`.
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
+    /// Directory to show read-only as /pkg.
+    #[arg(long, value_name = "PATH")]
+    pkg: Option<PathBuf>,
+    /// Image to run, if the profile allows it. Default: the profile's.
+    #[arg(long, value_name = "REF")]
+    image: Option<String>,
+    /// A label of your own; may be given many times.
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = quantity::parse_pair)]
+    labels: Vec<(String, String)>,
+    /// Stop the run when it is this old, as in 10m.
+    #[arg(long, value_name = "DURATION", value_parser = time::parse)]
+    ttl: Option<Duration>,
+    /// Stop the run when it has had no call for so long, as in 5m.
+    #[arg(long, value_name = "DURATION", value_parser = time::parse)]
+    idle_timeout: Option<Duration>,
+    /// Less memory than the profile gives, as in 512M.
+    #[arg(long, value_name = "SIZE", value_parser = quantity::parse_bytes)]
+    memory: Option<u64>,
+    /// Less CPU than the profile gives, in cores, as in 1.5.
+    #[arg(long, value_name = "CORES", value_parser = quantity::parse_cpus)]
+    cpus: Option<u32>,
+    /// Fewer processes than the profile gives.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pids: Option<u32>,
+    /// Makes the command repeatable: the same id with the same content gives the same run.
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+}
+
+/// What becomes /workspace.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct SourceArgs {
+    /// Use this directory in place.
+    #[arg(long, value_name = "PATH")]
+    bind: Option<PathBuf>,
+    /// Clone this local git repository.
+    #[arg(long, value_name = "REPO")]
+    clone: Option<PathBuf>,
+    /// Begin with an empty directory that the daemon keeps until the run is deleted.
+    #[arg(long)]
+    managed: bool,
+}
+
+impl Create {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let request = self.request()?;
+        let client = context.connect().await?;
+        let start = Instant::now();
+        let response = {
+            let _spinner = ui.spinner("creating the run…");
+            client.runs().create_run(request).await?.into_inner()
+        };
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let run = response.run.unwrap_or_default();
+        ui.note(&ready(&run, start.elapsed()));
+        let mut page = ui.page();
+        page.word(&run.run_id).end_line();
+        ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+
+    fn request(self) -> Result<CreateRunRequest, Failure> {
+        let revision = self.revision.unwrap_or_default();
+        let source = match (self.source.bind, self.source.clone) {
+            (Some(path), _) => Source::Bind(BindWorkspace { path: absolute(&path)? }),
+            (None, Some(repository)) => {
+                Source::Clone(CloneWorkspace { repository: absolute(&repository)?, revision })
+            }
+            (None, None) => Source::Managed(ManagedWorkspace {}),
+        };
+        let limits = Limits {
+            memory_bytes: self.memory.unwrap_or_default(),
+            cpu_millis: self.cpus.unwrap_or_default(),
+            pids: self.pids.unwrap_or_default(),
+            ..Default::default()
+        };
+        Ok(CreateRunRequest {
+            request_id: self.request_id.unwrap_or_default(),
+            run_id: String::new(),
+            profile: self.profile,
+            image: self.image.unwrap_or_default(),
+            workspace: Some(Workspace { source: Some(source) }),
+            pkg_path: self.pkg.as_deref().map(absolute).transpose()?.unwrap_or_default(),
+            agent_id: self.agent,
+            role: self.role.unwrap_or_default(),
+            limits: (limits != Limits::default()).then_some(limits),
+            ttl: self.ttl.map(Into::into),
+            idle_timeout: self.idle_timeout.map(Into::into),
+            labels: self.labels.into_iter().collect(),
+        })
+    }
+}
+
+/// The daemon wants absolute paths without `.`, `..` or links in them; people do not type such.
+fn absolute(path: &Path) -> Result<String, Failure> {
+    // Where the client may not look, or shares no file system with the daemon, the daemon judges the path itself.
+    let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| Failure::usage(format!("the path {} is not UTF-8", path.display())))
+}
+
+fn ready(run: &Run, waited: Duration) -> String {
+    let start = match run.start_kind() {
+        StartKind::Warm => "warm start",
+        StartKind::Cold => "cold start",
+        StartKind::Unspecified => "started",
+    };
+    let took = time::between(run.created_at.as_ref(), run.ready_at.as_ref()).unwrap_or(waited);
+    format!("ready: {start}, {}", time::brief(took))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        create: Create,
+    }
+
+    fn request(line: &str) -> CreateRunRequest {
+        Line::try_parse_from(line.split(' ')).unwrap().create.request().unwrap()
+    }
+
+    fn refused(line: &str) -> clap::error::ErrorKind {
+        Line::try_parse_from(line.split(' ')).map(|_| ()).unwrap_err().kind()
+    }
+
+    #[test]
+    fn everything_arrives() {
+        let request = request(
+            "create --profile review --clone /nonexistent/repo --revision v1 --agent alice --role manager \
+             --pkg /nonexistent/pkg --image box:1 --label a=b --label c= --ttl 10m --idle-timeout 90s \
+             --memory 512M --cpus 1.5 --pids 64 --request-id r1",
+        );
+        assert_eq!(
+            request,
+            CreateRunRequest {
+                request_id: "r1".into(),
+                run_id: String::new(),
+                profile: "review".into(),
+                image: "box:1".into(),
+                workspace: Some(Workspace {
+                    source: Some(Source::Clone(CloneWorkspace {
+                        repository: "/nonexistent/repo".into(),
+                        revision: "v1".into()
+                    }))
+                }),
+                pkg_path: "/nonexistent/pkg".into(),
+                agent_id: "alice".into(),
+                role: "manager".into(),
+                limits: Some(Limits {
+                    memory_bytes: 512 << 20,
+                    cpu_millis: 1500,
+                    pids: 64,
+                    ..Default::default()
+                }),
+                ttl: Some(Duration::from_secs(600).into()),
+                idle_timeout: Some(Duration::from_secs(90).into()),
+                labels: [("a".into(), "b".into()), ("c".into(), String::new())].into(),
+            }
+        );
+    }
+
+    #[test]
+    fn little_is_enough() {
+        let request = request("create --profile build --managed");
+        assert_eq!(request.agent_id, "cli");
+        assert_eq!(request.limits, None);
+        assert_eq!(request.workspace.unwrap().source, Some(Source::Managed(ManagedWorkspace {})));
+    }
+
+    #[test]
+    fn relative_paths_become_absolute() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        let Some(Source::Bind(bind)) = request("create --profile build --bind .").workspace.unwrap().source
+        else {
+            panic!("not a bind");
+        };
+        assert_eq!(bind.path, here.to_str().unwrap());
+    }
+
+    #[test]
+    fn one_source_exactly() {
+        use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument};
+        assert_eq!(refused("create --profile p"), MissingRequiredArgument);
+        assert_eq!(refused("create --profile p --managed --bind /a"), ArgumentConflict);
+        assert_eq!(refused("create --profile p --managed --revision v1"), ArgumentConflict);
+        assert_eq!(refused("create --managed"), MissingRequiredArgument);
+    }
+
+    #[test]
+    fn says_how_it_started() {
+        let at = |nanos| Some(pbjson_types::Timestamp { seconds: 1, nanos });
+        let run = Run {
+            start_kind: StartKind::Cold.into(),
+            created_at: at(0),
+            ready_at: at(312_000_000),
+            ..Default::default()
+        };
+        assert_eq!(ready(&run, Duration::from_secs(9)), "ready: cold start, 312 ms");
+        assert_eq!(ready(&Run::default(), Duration::from_secs(9)), "ready: started, 9.0 s");
+    }
+}

@@ -1,0 +1,142 @@
+//! `coffer run list`.
+
+use clap::{Args, ValueEnum};
+use wire::v1::run::{StartKind, State};
+use wire::v1::{ListRunsRequest, ListRunsResponse, Run};
+
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Page;
+use crate::time;
+
+const PAGE: u32 = 1000;
+
+/// List runs, newest first.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run list --state ready")]
+pub(crate) struct List {
+    /// Only runs in this state.
+    #[arg(long, value_name = "STATE")]
+    state: Option<StateName>,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StateName {
+    Creating,
+    Ready,
+    Stopping,
+    Stopped,
+    Failed,
+}
+
+impl From<StateName> for State {
+    fn from(name: StateName) -> Self {
+        match name {
+            StateName::Creating => Self::Creating,
+            StateName::Ready => Self::Ready,
+            StateName::Stopping => Self::Stopping,
+            StateName::Stopped => Self::Stopped,
+            StateName::Failed => Self::Failed,
+        }
+    }
+}
+
+impl List {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let mut all = ListRunsResponse::default();
+        while all.runs.len() < self.limit {
+            let request = ListRunsRequest {
+                page_size: u32::try_from(self.limit - all.runs.len()).unwrap_or(PAGE).min(PAGE),
+                page_token: std::mem::take(&mut all.next_page_token),
+                state: self.state.map_or(State::Unspecified, State::from).into(),
+            };
+            let page = client.runs().list_runs(quick(request)).await?.into_inner();
+            all.runs.extend(page.runs);
+            all.next_page_token = page.next_page_token;
+            if all.next_page_token.is_empty() {
+                break;
+            }
+        }
+        all.runs.truncate(self.limit);
+
+        let ui = context.ui;
+        if ui.is_json() {
+            ui.json(&all)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        render(&all.runs, &time::now(), &mut page);
+        ui.show(&page)?;
+        if all.runs.is_empty() {
+            ui.note("no runs");
+        } else if !all.next_page_token.is_empty() {
+            ui.note("there are more; ask with a higher --limit");
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(runs: &[Run], now: &pbjson_types::Timestamp, page: &mut Page) {
+    if runs.is_empty() {
+        return;
+    }
+    let rows: Vec<_> = runs.iter().map(|run| row(run, now)).collect();
+    page.table(&["RUN", "STATE", "PROFILE", "AGENT", "ROLE", "START", "AGE"], &rows);
+}
+
+fn row(run: &Run, now: &pbjson_types::Timestamp) -> Vec<String> {
+    let start = match run.start_kind() {
+        StartKind::Warm => "warm",
+        StartKind::Cold => "cold",
+        StartKind::Unspecified => "-",
+    };
+    let age = time::between(run.created_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
+    vec![
+        run.run_id.clone(),
+        run.state().as_str_name().into(),
+        run.profile.clone(),
+        run.agent_id.clone(),
+        run.role.clone(),
+        start.into(),
+        age,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_a_run() {
+        let run = Run {
+            run_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
+            state: State::Ready.into(),
+            profile: "review".into(),
+            agent_id: "ali\x1b[2Jce".into(),
+            role: "worker".into(),
+            start_kind: StartKind::Cold.into(),
+            created_at: Some(pbjson_types::Timestamp { seconds: 1000, nanos: 0 }),
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&[run], &pbjson_types::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "RUN                                   STATE  PROFILE  AGENT      ROLE    START  AGE\n\
+             0198a1b2-0000-7000-8000-00000000aaaa  READY  review   ali␛[2Jce  worker  cold   1m 30s\n"
+        );
+    }
+
+    #[test]
+    fn no_runs_no_header() {
+        let mut page = Page::new(Look::PIPE);
+        render(&[], &pbjson_types::Timestamp::default(), &mut page);
+        assert_eq!(page.as_str(), "");
+    }
+}

@@ -1,0 +1,38 @@
+//! `coffer run`: make, show and end runs.
+
+mod create;
+mod end;
+mod list;
+mod select;
+mod show;
+mod watch;
+
+use clap::Subcommand;
+
+pub(crate) use self::select::RunRef;
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Create(Box<create::Create>),
+    List(list::List),
+    Show(show::Show),
+    Stop(end::Stop),
+    Delete(end::Delete),
+    Watch(watch::Watch),
+}
+
+impl Command {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Create(create) => create.run(context).await,
+            Self::List(list) => list.run(context).await,
+            Self::Show(show) => show.run(context).await,
+            Self::Stop(stop) => stop.run(context).await,
+            Self::Delete(delete) => delete.run(context).await,
+            Self::Watch(watch) => watch.run(context).await,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! How a command line names a run.
+
+use std::str::FromStr;
+
+use wire::v1::ListRunsRequest;
+
+use crate::client::{Client, quick};
+use crate::failure::Failure;
+use crate::ids;
+
+const VARIABLE: &str = "COFFERDAM_RUN";
+const PAGE: u32 = 1000;
+/// Pages looked through for part of an id.
+const PAGES: usize = 100;
+
+/// A run: its id, a unique beginning or end of it, or `-` for the one in `COFFERDAM_RUN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RunRef {
+    Id(String),
+    Part(String),
+    Environment,
+}
+
+impl FromStr for RunRef {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "-" => Self::Environment,
+            id if ids::is_whole(id) => Self::Id(id.to_ascii_lowercase()),
+            part => Self::Part(part.into()),
+        })
+    }
+}
+
+impl RunRef {
+    /// The run's whole id. Asks the daemon only for part of an id.
+    pub(crate) async fn resolve(&self, client: &Client) -> Result<String, Failure> {
+        match self {
+            Self::Id(id) => Ok(id.clone()),
+            Self::Part(part) => find(part, client).await,
+            Self::Environment => match std::env::var(VARIABLE) {
+                Ok(value) if ids::is_whole(&value) => Ok(value.to_ascii_lowercase()),
+                Ok(value) if !value.is_empty() => find(&value, client).await,
+                _ => Err(Failure::usage(format!("no run is named, and {VARIABLE} is not set"))
+                    .with_hint(format!("export {VARIABLE}=$(coffer run create …), or name the run"))),
+            },
+        }
+    }
+}
+
+async fn find(part: &str, client: &Client) -> Result<String, Failure> {
+    let mut ids = Vec::new();
+    let mut page_token = String::new();
+    for _ in 0..PAGES {
+        let request = ListRunsRequest { page_size: PAGE, page_token, ..Default::default() };
+        let response = client.runs().list_runs(quick(request)).await?.into_inner();
+        ids.extend(response.runs.into_iter().map(|run| run.run_id));
+        page_token = response.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    ids::pick(ids.iter().map(String::as_str), part, "run", "coffer run list").map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_the_forms_apart() {
+        let id = "0198A1B2-0000-7000-8000-00000000AAAA";
+        assert_eq!(id.parse(), Ok(RunRef::Id(id.to_ascii_lowercase())));
+        assert_eq!("aaaa".parse(), Ok(RunRef::Part("aaaa".into())));
+        assert_eq!("-".parse(), Ok(RunRef::Environment));
+    }
+}

@@ -1,0 +1,145 @@
+//! `coffer run show`.
+
+use clap::Args;
+use wire::v1::workspace::Source;
+use wire::v1::{GetRunRequest, Limits, Run};
+
+use super::RunRef;
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::{quantity, time};
+
+/// Show one run, with the hardening that is really in force.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run show 3f2a9c01")]
+pub(crate) struct Show {
+    /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN", default_value = "-")]
+    run: RunRef,
+}
+
+impl Show {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let run_id = self.run.resolve(&client).await?;
+        let response = client.runs().get_run(quick(GetRunRequest { run_id })).await?.into_inner();
+        if context.ui.is_json() {
+            context.ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = context.ui.page();
+        render(&response.run.unwrap_or_default(), &mut page);
+        context.ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(run: &Run, page: &mut Page) {
+    let duration = |d: Option<&pbjson_types::Duration>| {
+        d.and_then(|d| std::time::Duration::try_from(*d).ok()).map(time::brief).unwrap_or_default()
+    };
+    let optional = |time: Option<&pbjson_types::Timestamp>| {
+        time.map(|time| time::moment(Some(time))).unwrap_or_default()
+    };
+    let mut labels: Vec<_> = run.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    labels.sort_unstable();
+    page.facts(&[
+        ("run", run.run_id.clone()),
+        ("state", run.state().as_str_name().into()),
+        ("failure", run.failure.clone()),
+        ("profile", run.profile.clone()),
+        ("agent", run.agent_id.clone()),
+        ("role", run.role.clone()),
+        ("made by", run.principal.clone()),
+        ("workspace", workspace(run)),
+        ("on host", run.workspace_path.clone()),
+        ("/pkg", run.pkg_path.clone()),
+        ("ownership", run.ownership.clone()),
+        ("image", run.image.clone()),
+        ("image id", run.image_id.clone()),
+        ("container", run.container_id.clone()),
+        ("limits", run.limits.as_ref().map(limits).unwrap_or_default()),
+        ("created", optional(run.created_at.as_ref())),
+        ("ready", optional(run.ready_at.as_ref())),
+        ("ended", optional(run.ended_at.as_ref())),
+        ("ttl", duration(run.ttl.as_ref())),
+        ("idle", duration(run.idle_timeout.as_ref())),
+        ("labels", labels.join(" ")),
+    ]);
+    if !run.hardening.is_empty() {
+        page.own("\n").ink(Ink::Bold, "Hardening in force").own("\n");
+        let width = run.hardening.iter().map(|fact| fact.name.len()).max().unwrap_or_default().min(32);
+        for fact in &run.hardening {
+            page.own("  ").column(&fact.name, width).own(" ").word(&fact.value).end_line();
+        }
+    }
+}
+
+fn workspace(run: &Run) -> String {
+    match run.workspace.as_ref().and_then(|workspace| workspace.source.as_ref()) {
+        Some(Source::Bind(bind)) => format!("bind {}", bind.path),
+        Some(Source::Managed(_)) => "managed".into(),
+        Some(Source::Clone(clone)) if clone.revision.is_empty() => format!("clone of {}", clone.repository),
+        Some(Source::Clone(clone)) => format!("clone of {} at {}", clone.repository, clone.revision),
+        None => String::new(),
+    }
+}
+
+fn limits(limits: &Limits) -> String {
+    let mut parts = Vec::new();
+    if limits.memory_bytes > 0 {
+        parts.push(format!("memory {}", quantity::bytes(limits.memory_bytes)));
+    }
+    if limits.cpu_millis > 0 {
+        parts.push(format!("cpus {}.{:03}", limits.cpu_millis / 1000, limits.cpu_millis % 1000));
+    }
+    if limits.pids > 0 {
+        parts.push(format!("processes {}", limits.pids));
+    }
+    if limits.file_size_bytes > 0 {
+        parts.push(format!("file size {}", quantity::bytes(limits.file_size_bytes)));
+    }
+    if limits.open_files > 0 {
+        parts.push(format!("open files {}", limits.open_files));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::run::State;
+    use wire::v1::{BindWorkspace, HardeningFact, Workspace};
+
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn shows_what_is_known() {
+        let run = Run {
+            run_id: "r".into(),
+            state: State::Failed.into(),
+            failure: "its agent ended\nstate    READY".into(),
+            workspace: Some(Workspace {
+                source: Some(Source::Bind(BindWorkspace { path: "/srv/a".into() })),
+            }),
+            limits: Some(Limits { memory_bytes: 1 << 30, cpu_millis: 1500, pids: 64, ..Default::default() }),
+            labels: [("b".into(), "2".into()), ("a".into(), "1".into())].into(),
+            hardening: vec![HardeningFact { name: "network".into(), value: "none".into() }],
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&run, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "run        r\n\
+             state      FAILED\n\
+             failure    its agent ended␊state    READY\n\
+             workspace  bind /srv/a\n\
+             limits     memory 1.0 GiB, cpus 1.500, processes 64\n\
+             labels     a=1 b=2\n\
+             \nHardening in force\n  network  none\n"
+        );
+    }
+}

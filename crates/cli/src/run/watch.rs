@@ -1,0 +1,84 @@
+//! `coffer run watch`.
+
+use clap::Args;
+use tokio_stream::StreamExt;
+use wire::v1::run::State;
+use wire::v1::{Run, WatchRunsRequest};
+
+use super::RunRef;
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::time;
+
+/// Follow the runs' changes of state; of one run until it has ended.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run watch 3f2a9c01")]
+pub(crate) struct Watch {
+    /// Only this run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: Option<RunRef>,
+}
+
+impl Watch {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let client = context.connect().await?;
+        let run_id = match &self.run {
+            Some(run) => run.resolve(&client).await?,
+            None => String::new(),
+        };
+        let request = WatchRunsRequest { run_id: run_id.clone() };
+        let mut changes = client.runs().watch_runs(request).await?.into_inner();
+        while let Some(change) = changes.next().await {
+            let run = change?.run.unwrap_or_default();
+            if ui.is_json() {
+                ui.json_line(&run)?;
+            } else {
+                let mut page = ui.page();
+                render(&run, &time::now(), &mut page);
+                ui.show(&page)?;
+            }
+            if run.run_id == run_id && matches!(run.state(), State::Stopped | State::Failed) {
+                break;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(run: &Run, now: &pbjson_types::Timestamp, page: &mut Page) {
+    let ink = match run.state() {
+        State::Ready => Ink::Green,
+        State::Failed => Ink::Red,
+        _ => Ink::Dim,
+    };
+    page.word(&time::moment(Some(now))).own(" ").word(&run.run_id).own(" ");
+    page.ink(ink, run.state().as_str_name()).own(" ").word(&run.profile).own(" ").word(&run.agent_id);
+    if !run.failure.is_empty() {
+        page.own(": ").word(&run.failure);
+    }
+    page.end_line();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_a_change() {
+        let run = Run {
+            run_id: "r".into(),
+            state: State::Failed.into(),
+            profile: "review".into(),
+            agent_id: "alice".into(),
+            failure: "out of memory".into(),
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&run, &pbjson_types::Timestamp::default(), &mut page);
+        assert_eq!(page.as_str(), "1970-01-01T00:00:00.000Z r FAILED review alice: out of memory\n");
+    }
+}

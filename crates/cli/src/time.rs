@@ -1,0 +1,93 @@
+//! Times and durations, as people write and read them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Reads `90s`, `10m`, `1h30m`, `250ms`.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a duration; write it as in 90s, 10m or 1h30m");
+    let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
+    let duration = Duration::try_from(signed).map_err(|_| wrong())?;
+    if duration.is_zero() { Err("a duration must be longer than nothing".into()) } else { Ok(duration) }
+}
+
+/// A duration in two units at most: `312 ms`, `3.4 s`, `5m 12s`, `2h 3m`, `4d 1h`.
+pub(crate) fn brief(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 if duration.as_micros() < 1000 => format!("{} µs", duration.as_micros()),
+        0 => format!("{} ms", duration.as_millis()),
+        1..60 => format!("{:.1} s", duration.as_secs_f64()),
+        60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// A moment in UTC, to the millisecond; `-` when there is none or it is nonsense.
+pub(crate) fn moment(time: Option<&pbjson_types::Timestamp>) -> String {
+    time.and_then(|time| Timestamp::new(time.seconds, time.nanos).ok())
+        .map_or_else(|| "-".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+/// From `start` to `end`, when both are there and in order.
+pub(crate) fn between(
+    start: Option<&pbjson_types::Timestamp>,
+    end: Option<&pbjson_types::Timestamp>,
+) -> Option<Duration> {
+    since_epoch(end?)?.checked_sub(since_epoch(start?)?)
+}
+
+/// Now, as the API writes it.
+pub(crate) fn now() -> pbjson_types::Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    pbjson_types::Timestamp {
+        seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(now.subsec_nanos()).unwrap_or_default(),
+    }
+}
+
+fn since_epoch(time: &pbjson_types::Timestamp) -> Option<Duration> {
+    Some(Duration::new(u64::try_from(time.seconds).ok()?, u32::try_from(time.nanos).ok()?.min(999_999_999)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64, nanos: i32) -> pbjson_types::Timestamp {
+        pbjson_types::Timestamp { seconds, nanos }
+    }
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!(parse("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
+        assert!(parse("10").is_err());
+        assert!(parse("-10s").is_err());
+        assert!(parse("0s").is_err());
+        assert!(parse("soon").is_err());
+    }
+
+    #[test]
+    fn is_brief() {
+        assert_eq!(brief(Duration::from_micros(79)), "79 µs");
+        assert_eq!(brief(Duration::from_millis(312)), "312 ms");
+        assert_eq!(brief(Duration::from_millis(3400)), "3.4 s");
+        assert_eq!(brief(Duration::from_secs(312)), "5m 12s");
+        assert_eq!(brief(Duration::from_secs(7380)), "2h 3m");
+        assert_eq!(brief(Duration::from_secs(349_200)), "4d 1h");
+    }
+
+    #[test]
+    fn moments_and_nonsense() {
+        assert_eq!(moment(Some(&at(0, 5_000_000))), "1970-01-01T00:00:00.005Z");
+        assert_eq!(moment(None), "-");
+        assert_eq!(moment(Some(&at(i64::MAX, -1))), "-");
+        assert_eq!(between(Some(&at(1, 0)), Some(&at(2, 500_000_000))), Some(Duration::from_millis(1500)));
+        assert_eq!(between(Some(&at(2, 0)), Some(&at(1, 0))), None);
+        assert_eq!(between(Some(&at(-9, -9)), Some(&at(1, i32::MAX))), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! The two streams: data on standard output, talk on standard error.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use console::Term;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::clean::escape_json;
+use crate::failure::Failure;
+use crate::page::{Ink, Look, Page};
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    // No doc comments: clap would print them beneath every command.
+    Table,
+    Json,
+}
+
+/// The user's terminal, or what stands in its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ui {
+    format: Format,
+    stdout: Look,
+    stderr: Look,
+}
+
+// Printing needs nothing of the Ui, but goes through it, so that one sees who may print.
+#[allow(clippy::unused_self)]
+impl Ui {
+    /// Looks at both streams and at `NO_COLOR`.
+    pub(crate) fn new(format: Format) -> Self {
+        Self {
+            format,
+            stdout: look(&Term::stdout(), console::colors_enabled()),
+            stderr: look(&Term::stderr(), console::colors_enabled_stderr()),
+        }
+    }
+
+    /// Whether programs read the data.
+    pub(crate) fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// An empty page for data.
+    pub(crate) fn page(self) -> Page {
+        Page::new(self.stdout)
+    }
+
+    /// An empty page for talk.
+    pub(crate) fn talk(self) -> Page {
+        Page::new(self.stderr)
+    }
+
+    /// Prints data.
+    pub(crate) fn show(self, page: &Page) -> io::Result<()> {
+        write_all(&mut io::stdout().lock(), page.as_str())
+    }
+
+    /// Prints talk. Nobody can be told when that fails.
+    pub(crate) fn say(self, page: &Page) {
+        let _ = write_all(&mut io::stderr().lock(), page.as_str());
+    }
+
+    /// Prints a line of talk.
+    pub(crate) fn note(self, text: &str) {
+        let mut page = self.talk();
+        page.block(text).end_line();
+        self.say(&page);
+    }
+
+    /// Prints one JSON document, for people to read, too.
+    pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value)?;
+        Ok(write_line(&escape_json(&text))?)
+    }
+
+    /// Prints one JSON document in one line.
+    pub(crate) fn json_line(self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value)?;
+        Ok(write_line(&escape_json(&text))?)
+    }
+
+    /// Says why a command failed.
+    pub(crate) fn fail(self, failure: &Failure) {
+        if let (Format::Json, Ok(text)) = (self.format, serde_json::to_string(failure)) {
+            let _ = write_all(&mut io::stderr().lock(), &format!("{}\n", escape_json(&text)));
+            return;
+        }
+        let mut page = self.talk();
+        page.ink(Ink::Red, "error:").own(" ").block(&failure.to_string()).end_line();
+        self.say(&page);
+    }
+
+    /// Shows how far a long reading is; only on a terminal.
+    pub(crate) fn bytes_bar(self) -> BytesBar {
+        if !self.stderr.terminal {
+            return BytesBar(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        BytesBar(ProgressBar::new(0).with_style(style))
+    }
+
+    /// Shows that something takes its time, until the answer is dropped; only on a terminal.
+    pub(crate) fn spinner(self, what: &'static str) -> Spinner {
+        if !self.stderr.terminal {
+            return Spinner(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let bar = ProgressBar::new_spinner().with_style(style).with_message(what);
+        bar.enable_steady_tick(TICK);
+        Spinner(bar)
+    }
+}
+
+/// How far a long reading is; removes itself when dropped.
+pub(crate) struct BytesBar(ProgressBar);
+
+impl BytesBar {
+    /// Moves it.
+    pub(crate) fn at(&self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for BytesBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Removes itself when dropped.
+pub(crate) struct Spinner(ProgressBar);
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn look(term: &Term, colour: bool) -> Look {
+    let terminal = term.is_term();
+    Look { terminal, colour: terminal && colour, width: term.size_checked().map(|(_, columns)| columns) }
+}
+
+fn write_line(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()
+}
+
+fn write_all(stream: &mut impl Write, text: &str) -> io::Result<()> {
+    stream.write_all(text.as_bytes())?;
+    stream.flush()
+}

@@ -1,0 +1,243 @@
+//! The real `coffer` against a daemon with canned answers: what goes to which stream, and how it ends.
+// A test program: a panic is its way to fail, and the services' messages are many.
+#![allow(missing_docs, clippy::unwrap_used, clippy::wildcard_imports)]
+
+mod daemon;
+
+use std::process::Output;
+
+use assert_cmd::Command;
+use wire::v1::call_request::Operation;
+
+use daemon::{APPROVAL, CALL, Daemon, RUN_A, RUN_B};
+
+/// Exit code, standard output, standard error.
+type End = (i32, String, String);
+
+fn bare() -> Command {
+    let mut command = Command::cargo_bin("coffer").unwrap();
+    for variable in ["COFFERDAM_ENDPOINT", "COFFERDAM_RUN", "DOCKER_HOST"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn coffer(daemon: &Daemon, line: &[&str]) -> End {
+    end(&prepared(daemon, line).output().unwrap())
+}
+
+fn prepared(daemon: &Daemon, line: &[&str]) -> Command {
+    let mut command = bare();
+    command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display())).args(line);
+    command
+}
+
+fn end(output: &Output) -> End {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn create_prints_the_id_alone() {
+    let daemon = Daemon::start();
+    let (code, out, err) = coffer(&daemon, &["run", "create", "--profile", "review", "--managed"]);
+    assert_eq!((code, out), (0, format!("{RUN_A}\n")));
+    assert!(err.starts_with("ready: cold start, "), "{err}");
+
+    let (code, out, err) = coffer(&daemon, &["run", "create", "--profile", "other", "--managed"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert_eq!(err, "error: no profile of that name; there are: review (NOT_FOUND)\n");
+}
+
+#[test]
+fn runs_are_found_by_either_end_on_any_page() {
+    let daemon = Daemon::start();
+    let (code, out, _) = coffer(&daemon, &["run", "list"]);
+    assert_eq!(code, 0);
+    assert!(out.contains(RUN_A) && out.contains(RUN_B), "{out}");
+
+    let (code, out, _) = coffer(&daemon, &["run", "show", "bbbb"]);
+    assert_eq!(code, 0);
+    assert!(out.contains(RUN_B), "{out}");
+
+    let (code, out, err) = coffer(&daemon, &["run", "show", "0198"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("any of 2 run ids"), "{err}");
+
+    let (code, _, err) = coffer(&daemon, &["run", "show"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("COFFERDAM_RUN is not set"), "{err}");
+    let output = prepared(&daemon, &["run", "show"]).env("COFFERDAM_RUN", RUN_A).output().unwrap();
+    assert!(end(&output).1.contains(RUN_A));
+}
+
+#[test]
+fn one_run_that_cannot_be_stopped_does_not_spare_the_others() {
+    let daemon = Daemon::start();
+    let (code, out, err) = coffer(&daemon, &["run", "stop", RUN_B, RUN_A]);
+    assert_eq!(
+        (code, out, err),
+        (1, format!("stopped {RUN_A}\n"), "error: no such run (NOT_FOUND)\n".into())
+    );
+}
+
+#[test]
+fn watching_one_run_ends_with_it() {
+    let daemon = Daemon::start();
+    let (code, out, _) = coffer(&daemon, &["run", "watch", RUN_A]);
+    assert_eq!((code, out.lines().count()), (0, 2));
+    assert!(out.contains("READY") && out.contains("STOPPED"), "{out}");
+}
+
+#[test]
+fn content_is_raw_in_a_pipe() {
+    let daemon = Daemon::start();
+    let end = coffer(&daemon, &["call", "read", "aaaa", "a.txt", "--lines", "1-3", "--request-id", "r1"]);
+    assert_eq!(end, (0, "hi \x1b[31mred\n".into(), String::new()));
+    let call = daemon.last_call();
+    assert_eq!((call.run_id.as_str(), call.request_id.as_str()), (RUN_A, "r1"));
+    let Some(Operation::Read(read)) = call.operation else { panic!("not a read") };
+    assert_eq!((read.path.as_str(), read.start_line, read.end_line), ("a.txt", Some(1), Some(3)));
+}
+
+#[test]
+fn a_command_that_fails_is_a_tool_that_failed() {
+    let daemon = Daemon::start();
+    let good = coffer(&daemon, &["call", "exec", RUN_A, "--", "exit"]);
+    assert_eq!(good, (0, "out\n".into(), "err\n".into()));
+    let bad = coffer(&daemon, &["call", "exec", RUN_A, "--", "exit", "7"]);
+    assert_eq!(bad, (1, "out\n".into(), "err\nfailed: the command ended with exit code 7\n".into()));
+    let (code, out, _) = coffer(&daemon, &["--output", "json", "call", "exec", RUN_A, "--", "exit", "7"]);
+    let call: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &call["exec"]["exitCode"]), (1, &serde_json::json!(7)));
+}
+
+#[test]
+fn a_call_that_waits_says_how_to_go_on() {
+    let daemon = Daemon::start();
+    let mut command = prepared(&daemon, &["call", "write", RUN_A, "a.txt", "-", "--wait"]);
+    let (code, out, err) = end(&command.write_stdin("from a pipe\n").output().unwrap());
+    assert_eq!((code, out.as_str()), (4, ""));
+    assert!(err.contains(&format!("coffer approval approve {APPROVAL}\n")), "{err}");
+    assert!(err.contains(&format!("coffer call show {CALL}\n")), "{err}");
+    let call = daemon.last_call();
+    assert!(call.wait_for_approval);
+    let Some(Operation::Write(write)) = call.operation else { panic!("not a write") };
+    assert_eq!(write.content, "from a pipe\n");
+}
+
+#[test]
+fn failed_denied_and_limited_are_told_apart() {
+    let daemon = Daemon::start();
+    let failed = coffer(&daemon, &["call", "edit", RUN_A, "a", "--old", "x", "--new", "y"]);
+    assert_eq!(failed, (1, String::new(), "failed: there is no @project/a (NOT_FOUND)\n".into()));
+    let denied = coffer(&daemon, &["call", "git", RUN_A, "commit", "-m", "hi"]);
+    assert_eq!(denied, (3, String::new(), "denied: role worker may not commit (PERMISSION_DENIED)\n".into()));
+    let limited = coffer(&daemon, &["call", "list", RUN_A]);
+    assert_eq!(limited, (3, String::new(), "error: too many calls (RATE_LIMITED)\n".into()));
+}
+
+#[test]
+fn programs_get_errors_as_json() {
+    let daemon = Daemon::start();
+    let (code, out, err) = coffer(&daemon, &["--output", "json", "call", "list", RUN_A]);
+    assert_eq!((code, out.as_str()), (3, ""));
+    let error: serde_json::Value = serde_json::from_str(&err).unwrap();
+    assert_eq!(error, serde_json::json!({"reason": "RATE_LIMITED", "message": "too many calls"}));
+}
+
+#[test]
+fn a_dialect_gives_what_the_model_sees() {
+    let daemon = Daemon::start();
+    let end = coffer(&daemon, &["call", "dialect", RUN_A, "fs", "fs.read", "{}"]);
+    assert_eq!(end, (0, "{\"ok\":true}\n".into(), String::new()));
+}
+
+#[test]
+fn approvals_are_found_by_their_end_and_shown_harmless() {
+    let daemon = Daemon::start();
+    let (code, out, _) = coffer(&daemon, &["approval", "show", "a99"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("+␛[2Jhidden\n") && !out.contains('\x1b'), "{out}");
+    let (code, out, err) = coffer(&daemon, &["approval", "approve", "a99", "--comment", "fine"]);
+    assert_eq!((code, out), (0, format!("{APPROVAL} APPROVED\n")));
+    assert_eq!(err, format!("its outcome: coffer call show {CALL}\n"));
+    let (code, out, _) = coffer(&daemon, &["approval", "deny", APPROVAL]);
+    assert_eq!((code, out), (0, format!("{APPROVAL} DENIED\n")));
+}
+
+#[test]
+fn the_tail_is_a_line_a_record() {
+    let daemon = Daemon::start();
+    let lines = |line: &[&str]| coffer(&daemon, line).1.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(&["audit", "tail"]).len(), 5);
+    assert_eq!(lines(&["audit", "tail", "--after", "3"]).len(), 2);
+    assert_eq!(
+        lines(&["audit", "tail", "-n", "1", "--output", "json"]),
+        [r#"{"sequence":5,"kind":"call_intent"}"#]
+    );
+    assert_eq!(lines(&["audit", "tail", "-n", "2", "--follow"]).len(), 2);
+}
+
+#[test]
+fn a_broken_log_is_a_failure() {
+    let daemon = Daemon::start();
+    let end = coffer(&daemon, &["audit", "verify"]);
+    let out = "BROKEN: record 5 was edited\nbefore it: 4 records, head c0ffee\n";
+    assert_eq!(end, (1, out.into(), String::new()));
+}
+
+#[test]
+fn no_daemon_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("cofferd.sock");
+    let endpoint = format!("unix:{}", socket.display());
+    let (code, out, err) = end(&bare().args(["--endpoint", &endpoint, "run", "list"]).output().unwrap());
+    assert_eq!((code, out.as_str()), (5, ""));
+    assert!(err.contains("does not exist") && err.contains("cofferd --config"), "{err}");
+
+    // Bound once, and left behind by a daemon that has ended.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let (code, _, err) = end(&bare().args(["--endpoint", &endpoint, "run", "list"]).output().unwrap());
+    assert_eq!(code, 5);
+    assert!(err.contains("nothing listens on"), "{err}");
+}
+
+#[test]
+fn a_socket_that_speaks_something_else_is_no_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let server = std::thread::spawn(move || drop(listener.accept()));
+    let endpoint = format!("unix:{}", socket.display());
+    let (code, ..) = end(&bare().args(["--endpoint", &endpoint, "run", "list"]).output().unwrap());
+    server.join().unwrap();
+    assert_eq!(code, 5);
+}
+
+#[test]
+fn a_wrong_command_line_is_usage() {
+    let (code, _, err) =
+        end(&bare().args(["--endpoint", "https://host:7443", "run", "list"]).output().unwrap());
+    assert_eq!(code, 2);
+    assert!(err.contains("Unix sockets only"), "{err}");
+    assert_eq!(end(&bare().arg("frobnicate").output().unwrap()).0, 2);
+    assert_eq!(end(&bare().args(["call", "show", "short"]).output().unwrap()).0, 2);
+}
+
+#[test]
+fn the_doctor_misses_an_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("nothing");
+    let endpoint = format!("unix:{}", nowhere.display());
+    let mut command = bare();
+    command.args(["--endpoint", &endpoint, "--output", "json", "doctor", "--engine"]).arg(&nowhere);
+    let (code, out, _) = end(&command.output().unwrap());
+    assert_eq!(code, 1);
+    let findings: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let verdict = |topic: &str| {
+        let finding = findings.as_array().unwrap().iter().find(|finding| finding["topic"] == topic).unwrap();
+        finding["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((verdict("engine").as_str(), verdict("daemon").as_str()), ("missing", "limited"));
+}

@@ -1,0 +1,281 @@
+//! A daemon with canned answers on a Unix socket of its own: enough of the API to see how `coffer` takes each answer.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+use tokio::runtime::Runtime;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+use wire::v1::approval_service_server::{ApprovalService, ApprovalServiceServer};
+use wire::v1::audit_service_server::{AuditService, AuditServiceServer};
+use wire::v1::call_request::Operation;
+use wire::v1::run_service_server::{RunService, RunServiceServer};
+use wire::v1::tool_service_server::{ToolService, ToolServiceServer};
+use wire::v1::*;
+
+pub(crate) const RUN_A: &str = "0198a1b2-0000-7000-8000-00000000aaaa";
+pub(crate) const RUN_B: &str = "0198a1b2-0000-7000-8000-00000000bbbb";
+pub(crate) const CALL: &str = "0198a1b2-0000-7000-8000-0000000000ca";
+pub(crate) const APPROVAL: &str = "0198a1b2-0000-7000-8000-000000000a99";
+
+type Answer<T> = std::result::Result<Response<T>, Status>;
+type Events<T> = Pin<Box<dyn Stream<Item = std::result::Result<T, Status>> + Send>>;
+
+/// A served daemon; ends when dropped.
+pub(crate) struct Daemon {
+    dir: TempDir,
+    seen: Seen,
+    _runtime: Runtime,
+}
+
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<CallRequest>>>);
+
+impl Daemon {
+    pub(crate) fn start() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let seen = Seen::default();
+        let canned = Canned { seen: seen.clone() };
+        let listener = {
+            let _inside = runtime.enter();
+            UnixListener::bind(dir.path().join("cofferd.sock")).unwrap()
+        };
+        runtime.spawn(
+            tonic::transport::Server::builder()
+                .add_service(RunServiceServer::new(canned.clone()))
+                .add_service(ToolServiceServer::new(canned.clone()))
+                .add_service(ApprovalServiceServer::new(canned.clone()))
+                .add_service(AuditServiceServer::new(canned))
+                .serve_with_incoming(UnixListenerStream::new(listener)),
+        );
+        Self { dir, seen, _runtime: runtime }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join("cofferd.sock")
+    }
+
+    /// The last call as it arrived.
+    pub(crate) fn last_call(&self) -> CallRequest {
+        self.seen.0.lock().unwrap().last().cloned().unwrap()
+    }
+}
+
+#[derive(Clone)]
+struct Canned {
+    seen: Seen,
+}
+
+fn refusal(code: Code, reason: &str, message: &str) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, "cofferdam", HashMap::new());
+    Status::with_error_details(code, message, details)
+}
+
+fn run(run_id: &str) -> Run {
+    Run {
+        run_id: run_id.into(),
+        profile: "review".into(),
+        agent_id: "alice".into(),
+        role: "worker".into(),
+        state: run::State::Ready.into(),
+        start_kind: run::StartKind::Cold.into(),
+        ..Default::default()
+    }
+}
+
+fn approval() -> Approval {
+    Approval {
+        approval_id: APPROVAL.into(),
+        state: approval::State::Pending.into(),
+        run_id: RUN_A.into(),
+        call_id: CALL.into(),
+        operation: "write".into(),
+        preview: "+\x1b[2Jhidden\n".into(),
+        ..Default::default()
+    }
+}
+
+#[tonic::async_trait]
+impl RunService for Canned {
+    async fn create_run(&self, request: Request<CreateRunRequest>) -> Answer<CreateRunResponse> {
+        match request.into_inner().profile.as_str() {
+            "review" => Ok(Response::new(CreateRunResponse { run: Some(run(RUN_A)) })),
+            _ => Err(refusal(Code::NotFound, "NOT_FOUND", "no profile of that name; there are: review")),
+        }
+    }
+
+    async fn get_run(&self, request: Request<GetRunRequest>) -> Answer<GetRunResponse> {
+        Ok(Response::new(GetRunResponse { run: Some(run(&request.into_inner().run_id)) }))
+    }
+
+    /// One run a page.
+    async fn list_runs(&self, request: Request<ListRunsRequest>) -> Answer<ListRunsResponse> {
+        Ok(Response::new(match request.into_inner().page_token.as_str() {
+            "" => ListRunsResponse { runs: vec![run(RUN_A)], next_page_token: "2".into() },
+            _ => ListRunsResponse { runs: vec![run(RUN_B)], next_page_token: String::new() },
+        }))
+    }
+
+    async fn stop_run(&self, request: Request<StopRunRequest>) -> Answer<StopRunResponse> {
+        match request.into_inner().run_id.as_str() {
+            RUN_A => Ok(Response::new(StopRunResponse { run: Some(run(RUN_A)) })),
+            _ => Err(refusal(Code::NotFound, "NOT_FOUND", "no such run")),
+        }
+    }
+
+    async fn delete_run(&self, _: Request<DeleteRunRequest>) -> Answer<DeleteRunResponse> {
+        Err(refusal(Code::FailedPrecondition, "PRECONDITION_FAILED", "the run has not ended"))
+    }
+
+    type WatchRunsStream = Events<WatchRunsResponse>;
+
+    async fn watch_runs(&self, _: Request<WatchRunsRequest>) -> Answer<Self::WatchRunsStream> {
+        let stopped = Run { state: run::State::Stopped.into(), ..run(RUN_A) };
+        let changes = [run(RUN_A), stopped].map(|run| Ok(WatchRunsResponse { run: Some(run) }));
+        // Never ends by itself.
+        Ok(Response::new(Box::pin(tokio_stream::StreamExt::chain(
+            tokio_stream::iter(changes),
+            tokio_stream::pending(),
+        ))))
+    }
+}
+
+#[tonic::async_trait]
+impl ToolService for Canned {
+    async fn list_tools(&self, _: Request<ListToolsRequest>) -> Answer<ListToolsResponse> {
+        Ok(Response::new(ListToolsResponse { tools_json: r#"[{"name":"read"}]"#.into() }))
+    }
+
+    async fn call(&self, request: Request<CallRequest>) -> Answer<CallResponse> {
+        let request = request.into_inner();
+        self.seen.0.lock().unwrap().push(request.clone());
+        let mut call = CallResponse {
+            call_id: CALL.into(),
+            status: call_response::Status::Succeeded.into(),
+            rendered: r#"{"ok":true}"#.into(),
+            ..Default::default()
+        };
+        match request.operation {
+            Some(Operation::Read(_)) => {
+                let read =
+                    ReadResult { content: "hi \x1b[31mred\n".into(), size_bytes: 12, ..Default::default() };
+                call.result = Some(call_response::Result::Read(read));
+            }
+            Some(Operation::Exec(exec)) => {
+                let code = exec.args.first().and_then(|code| code.parse().ok()).unwrap_or(0);
+                call.result = Some(call_response::Result::Exec(ExecResult {
+                    stdout: "out\n".into(),
+                    stderr: "err\n".into(),
+                    exit_code: Some(code),
+                    ..Default::default()
+                }));
+            }
+            Some(Operation::Write(_)) => {
+                call.status = call_response::Status::PendingApproval.into();
+                call.approval_id = APPROVAL.into();
+            }
+            Some(Operation::Edit(_)) => {
+                call.status = call_response::Status::Failed.into();
+                call.error = Some(ToolFailure {
+                    reason: "NOT_FOUND".into(),
+                    message: "there is no @project/a".into(),
+                    ..Default::default()
+                });
+            }
+            Some(Operation::Git(_)) => {
+                call.status = call_response::Status::Denied.into();
+                call.error = Some(ToolFailure {
+                    reason: "PERMISSION_DENIED".into(),
+                    message: "role worker may not commit".into(),
+                    ..Default::default()
+                });
+            }
+            Some(Operation::List(_)) => {
+                return Err(refusal(Code::ResourceExhausted, "RATE_LIMITED", "too many calls"));
+            }
+            _ => {}
+        }
+        Ok(Response::new(call))
+    }
+
+    async fn get_call(&self, _: Request<GetCallRequest>) -> Answer<GetCallResponse> {
+        Err(Status::unimplemented("not here"))
+    }
+
+    async fn cancel_call(&self, _: Request<CancelCallRequest>) -> Answer<CancelCallResponse> {
+        Ok(Response::new(CancelCallResponse { cancelled: true }))
+    }
+}
+
+#[tonic::async_trait]
+impl ApprovalService for Canned {
+    async fn list_approvals(&self, _: Request<ListApprovalsRequest>) -> Answer<ListApprovalsResponse> {
+        Ok(Response::new(ListApprovalsResponse { approvals: vec![approval()] }))
+    }
+
+    async fn get_approval(&self, _: Request<GetApprovalRequest>) -> Answer<GetApprovalResponse> {
+        Ok(Response::new(GetApprovalResponse { approval: Some(approval()) }))
+    }
+
+    async fn decide_approval(
+        &self,
+        request: Request<DecideApprovalRequest>,
+    ) -> Answer<DecideApprovalResponse> {
+        let request = request.into_inner();
+        let state = match request.decision() {
+            decide_approval_request::Decision::Approve => approval::State::Approved,
+            _ => approval::State::Denied,
+        };
+        let approval = Approval {
+            approval_id: request.approval_id,
+            state: state.into(),
+            comment: request.comment,
+            ..approval()
+        };
+        Ok(Response::new(DecideApprovalResponse { approval: Some(approval) }))
+    }
+
+    type WatchApprovalsStream = Events<WatchApprovalsResponse>;
+
+    async fn watch_approvals(&self, _: Request<WatchApprovalsRequest>) -> Answer<Self::WatchApprovalsStream> {
+        let change = WatchApprovalsResponse { approval: Some(approval()) };
+        Ok(Response::new(Box::pin(tokio_stream::once(Ok(change)))))
+    }
+}
+
+#[tonic::async_trait]
+impl AuditService for Canned {
+    type StreamEventsStream = Events<StreamEventsResponse>;
+
+    async fn stream_events(&self, request: Request<StreamEventsRequest>) -> Answer<Self::StreamEventsStream> {
+        let events = (request.into_inner().after_sequence + 1..=5).map(|sequence| {
+            let event = AuditEvent {
+                sequence,
+                kind: "call_intent".into(),
+                record_json: format!(r#"{{"sequence":{sequence},"kind":"call_intent"}}"#),
+                ..Default::default()
+            };
+            Ok(StreamEventsResponse { event: Some(event) })
+        });
+        Ok(Response::new(Box::pin(tokio_stream::iter(events.collect::<Vec<_>>()))))
+    }
+
+    async fn verify_log(&self, _: Request<VerifyLogRequest>) -> Answer<VerifyLogResponse> {
+        Ok(Response::new(VerifyLogResponse {
+            intact: false,
+            valid_records: 4,
+            last_sequence: 4,
+            head_hash: "c0ffee".into(),
+            damage: "record 5 was edited".into(),
+        }))
+    }
+}
