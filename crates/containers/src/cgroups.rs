@@ -1,0 +1,121 @@
+//! A cgroup for each exec, so that its whole process tree can be ended: processes that changed their session, forked
+//! twice, ignore signals or are stopped are all still in it.
+//!
+//! A [`Leaf`] is a child of the container's own cgroup: limits and pausing go on to work, and removing the container
+//! removes it. Two kernels' ways of ending one at a stroke are known:
+//!
+//! - cgroup v2: `cgroup.kill`, then wait for `populated 0`.
+//! - v1 and hybrid hosts: the freezer: freeze, SIGKILL all, thaw, look again until it is empty.
+//!
+//! The container is hostile. A pid that it tells is only a claim, checked by [`ContainerCgroup::process`] against the
+//! container's cgroup and the agent's pid namespace.
+//!
+//! Everything here is blocking file input and output in `/proc` and `/sys`, microseconds each; [`Leaf::kill_all`] may
+//! wait until its deadline and belongs on a blocking thread.
+
+mod hierarchy;
+mod leaf;
+mod process;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Pid;
+
+use crate::ids::ContainerId;
+use hierarchy::Hierarchy;
+
+pub use leaf::{KillEvidence, KillMethod, Leaf};
+pub use process::HostProcess;
+
+/// What went wrong with a cgroup.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// No leaf can be made here. End commands by other means, at worst with their container.
+    #[error("the container's cgroup cannot be used: {0}")]
+    Unavailable(&'static str),
+    /// Not the name of a leaf: 1 to 64 of `[a-z0-9-]`.
+    #[error("not a name for a cgroup: 1 to 64 lower-case letters, digits and hyphens")]
+    BadName,
+    /// The process is gone, or is none of the container's.
+    #[error("no such process in the container")]
+    NoSuchProcess,
+    /// The file system said no.
+    #[error("cannot {attempt}")]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn failed<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> CgroupError {
+    move |error| CgroupError::Io { attempt, source: error.into() }
+}
+
+/// The cgroup of a running container.
+#[derive(Debug, Clone)]
+pub struct ContainerCgroup {
+    hierarchy: Hierarchy,
+    dir: PathBuf,
+}
+
+impl ContainerCgroup {
+    /// Finds it by the host pid of any of the container's processes, and checks by its name that it is this
+    /// container's: a pid may have been used again since the engine told it.
+    pub fn of_pid(host_pid: u32, container: &ContainerId) -> Result<Self, CgroupError> {
+        let membership =
+            fs::read_to_string(format!("/proc/{host_pid}/cgroup")).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => CgroupError::NoSuchProcess,
+                _ => failed("read the cgroup of the container")(error),
+            })?;
+        let mounts = fs::read("/proc/self/mountinfo").map_err(failed("list the mounts"))?;
+        let (hierarchy, dir) = hierarchy::locate(&membership, &mounts, container)?;
+        if !dir.join(hierarchy.control_file()).exists() {
+            return Err(CgroupError::Unavailable("the cgroup file system does not show it"));
+        }
+        Ok(Self { hierarchy, dir })
+    }
+
+    /// Makes an empty leaf. The name must not be in use; it goes when the value is dropped.
+    pub fn leaf(&self, name: &str) -> Result<Leaf, CgroupError> {
+        let well_formed = (1..=64).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if !well_formed {
+            return Err(CgroupError::BadName);
+        }
+        Leaf::make(self.hierarchy, self.dir.join(format!("cofferdam-{name}")))
+    }
+
+    /// Finds a process of the container by the pid that it has there.
+    ///
+    /// `agent_host_pid` is the agent's, from the engine. The claim `pid_in_container` is believed only if exactly a
+    /// process with that number in the agent's own pid namespace is in the container's cgroup.
+    pub fn process(&self, agent_host_pid: u32, pid_in_container: u32) -> Result<HostProcess, CgroupError> {
+        let candidates = self.all_pids()?;
+        process::find(&candidates, agent_host_pid, pid_in_container)
+    }
+
+    /// The container's processes, those in leaves included.
+    fn all_pids(&self) -> Result<Vec<Pid>, CgroupError> {
+        let mut pids = pids_in(&self.dir)?;
+        for entry in fs::read_dir(&self.dir).map_err(failed("list the leaves"))? {
+            let entry = entry.map_err(failed("list the leaves"))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                // A leaf that is removed at this moment has no processes.
+                pids.extend(pids_in(&entry.path()).unwrap_or_default());
+            }
+        }
+        Ok(pids)
+    }
+}
+
+/// Thread groups in one cgroup, without its children. Pids of other pid namespaces read as 0 and are left out.
+fn pids_in(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
+    let text =
+        fs::read_to_string(dir.join("cgroup.procs")).map_err(failed("list the processes of the cgroup"))?;
+    Ok(text.lines().filter_map(|line| line.parse().ok().and_then(Pid::from_raw)).collect())
+}

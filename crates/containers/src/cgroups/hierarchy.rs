@@ -1,0 +1,129 @@
+//! Which cgroup hierarchy can end a container's processes, and where the container is in it.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::CgroupError;
+use crate::ids::ContainerId;
+use crate::mounts::mountinfo;
+
+/// The two that can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hierarchy {
+    /// cgroup v2.
+    Unified,
+    /// The freezer of cgroup v1.
+    Freezer,
+}
+
+impl Hierarchy {
+    /// The file without which it is of no use.
+    pub(super) fn control_file(self) -> &'static str {
+        match self {
+            Self::Unified => "cgroup.kill",
+            Self::Freezer => "freezer.state",
+        }
+    }
+}
+
+/// Reads `/proc/PID/cgroup` against `/proc/self/mountinfo`.
+///
+/// Unified comes first, but only where the container has a cgroup of its own in it: on hybrid hosts every container
+/// sits in the root of the unified hierarchy.
+pub(super) fn locate(
+    membership: &str,
+    mounts: &[u8],
+    container: &ContainerId,
+) -> Result<(Hierarchy, PathBuf), CgroupError> {
+    let mut reason = "the process is in no hierarchy that can end it";
+    for hierarchy in [Hierarchy::Unified, Hierarchy::Freezer] {
+        let Some(path) = membership.lines().find_map(|line| path_in(line, hierarchy)) else { continue };
+        if !path.contains(container.as_str()) {
+            reason = "the process is not in a cgroup of this container";
+            continue;
+        }
+        if let Some(dir) = mounted(mounts, hierarchy, Path::new(path)) {
+            return Ok((hierarchy, dir));
+        }
+        reason = "its cgroup lies outside what this process sees; share the host's cgroup namespace";
+    }
+    Err(CgroupError::Unavailable(reason))
+}
+
+/// The path of a line such as `0::/a/b` or `7:freezer:/a/b`, if it is of this hierarchy.
+fn path_in(line: &str, hierarchy: Hierarchy) -> Option<&str> {
+    let mut fields = line.splitn(3, ':');
+    let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let ours = match hierarchy {
+        Hierarchy::Unified => id == "0" && controllers.is_empty(),
+        Hierarchy::Freezer => controllers.split(',').any(|controller| controller == "freezer"),
+    };
+    ours.then_some(path)
+}
+
+fn mounted(mounts: &[u8], hierarchy: Hierarchy, path: &Path) -> Option<PathBuf> {
+    let plain =
+        |path: &Path| path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    mountinfo::entries(mounts)
+        .filter(|entry| match hierarchy {
+            Hierarchy::Unified => entry.file_system == "cgroup2",
+            Hierarchy::Freezer => {
+                entry.file_system == "cgroup"
+                    && entry.super_options.split(',').any(|option| option == "freezer")
+            }
+        })
+        .find_map(|entry| {
+            let below = path.strip_prefix(&entry.root).ok()?;
+            (plain(path) && !below.as_os_str().is_empty()).then(|| entry.mount_point.join(below))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &[u8] = b"30 25 0:25 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n\
+        31 25 0:26 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
+        32 25 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
+    fn id() -> ContainerId {
+        ContainerId::parse(&"ab".repeat(32)).unwrap()
+    }
+
+    fn found(membership: &str) -> Result<(Hierarchy, PathBuf), String> {
+        locate(&membership.replace("ID", id().as_str()), MOUNTS, &id()).map_err(|error| error.to_string())
+    }
+
+    fn at(dir: &str) -> PathBuf {
+        dir.replace("ID", id().as_str()).into()
+    }
+
+    #[test]
+    fn a_container_s_own_unified_cgroup_comes_first() {
+        let both = "7:freezer:/docker/ID\n0::/system.slice/docker-ID.scope\n";
+        let dir = at("/sys/fs/cgroup/unified/system.slice/docker-ID.scope");
+        assert_eq!(found(both), Ok((Hierarchy::Unified, dir)));
+    }
+
+    #[test]
+    fn hybrid_hosts_use_the_freezer() {
+        let hybrid = "7:freezer:/docker/ID\n3:pids:/docker/ID\n0::/\n";
+        assert_eq!(found(hybrid), Ok((Hierarchy::Freezer, at("/sys/fs/cgroup/freezer/docker/ID"))));
+        let joined = "7:cpu,freezer:/docker/ID\n";
+        assert_eq!(found(joined).unwrap().0, Hierarchy::Freezer);
+    }
+
+    #[test]
+    fn another_container_s_or_the_host_s_cgroup_is_never_used() {
+        let strange = format!("7:freezer:/docker/{}\n0::/\n", "cd".repeat(32));
+        for membership in ["", "7:freezer:/\n0::/\n", "garbage", &strange, "3:pids:/docker/ID\n"] {
+            assert!(found(membership).is_err(), "{membership:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leaves_its_mount_is_refused() {
+        assert!(found("0::/../docker/ID\n").unwrap_err().contains("namespace"));
+        let inner = b"32 25 0:27 /kubepods/other /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        assert!(locate(&format!("0::/docker/{}\n", id()), inner, &id()).is_err());
+    }
+}

@@ -1,0 +1,254 @@
+//! One exec's cgroup, and its end.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::hierarchy::Hierarchy;
+use super::process::HostProcess;
+use super::{CgroupError, failed, pids_in};
+
+/// Between two looks where the kernel offers nothing to wait on.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How the processes were ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KillMethod {
+    /// cgroup v2's `cgroup.kill`.
+    CgroupKill,
+    /// cgroup v1's freezer and SIGKILL.
+    Freezer,
+}
+
+/// What came of [`Leaf::kill_all`], for the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KillEvidence {
+    /// Processes that were seen and are gone.
+    pub ended: u32,
+    /// Processes that were still there at the deadline. Zero, or the container has to go.
+    pub left: u32,
+    /// By which means.
+    pub how: KillMethod,
+}
+
+/// A cgroup below a container's. Removed when dropped, if it is empty by then; else with its container.
+#[derive(Debug)]
+pub struct Leaf {
+    hierarchy: Hierarchy,
+    dir: PathBuf,
+}
+
+impl Leaf {
+    pub(super) fn make(hierarchy: Hierarchy, dir: PathBuf) -> Result<Self, CgroupError> {
+        fs::create_dir(&dir).map_err(failed("make a cgroup for the command"))?;
+        Ok(Self { hierarchy, dir })
+    }
+
+    /// Moves a process in, and with it all that it starts from now on.
+    ///
+    /// Move it before it runs: what it started earlier stays outside. [`CgroupError::NoSuchProcess`] when it ended in
+    /// the meantime; the number may then have been another process's, and the leaf must not be killed but dropped.
+    pub fn add(&self, process: &HostProcess) -> Result<(), CgroupError> {
+        if !process.is_alive() {
+            return Err(CgroupError::NoSuchProcess);
+        }
+        fs::write(self.dir.join("cgroup.procs"), process.pid().to_string()).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ESRCH) => CgroupError::NoSuchProcess,
+                _ => failed("move the command into its cgroup")(error),
+            }
+        })?;
+        if process.is_alive() { Ok(()) } else { Err(CgroupError::NoSuchProcess) }
+    }
+
+    /// Host pids of the processes in it.
+    pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
+        let raw = |pid: Pid| pid.as_raw_nonzero().get().unsigned_abs();
+        Ok(pids_in(&self.dir)?.into_iter().map(raw).collect())
+    }
+
+    /// Asks every process to end (SIGTERM) and returns how many were asked. A polite question: they may ignore it.
+    pub fn terminate_all(&self) -> Result<u32, CgroupError> {
+        let pids = pids_in(&self.dir)?;
+        send(&pids, Signal::TERM);
+        Ok(count(pids.len()))
+    }
+
+    /// Ends every process and waits until they are gone, `within` at the longest.
+    ///
+    /// In a paused container on cgroup v1 they stay until it is resumed: resume first, or remove the container.
+    pub fn kill_all(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
+        let deadline = Instant::now() + within;
+        let mut seen: BTreeSet<i32> = BTreeSet::new();
+        let how = match self.hierarchy {
+            Hierarchy::Unified => {
+                self.note(&mut seen)?;
+                self.kill_unified(deadline)?;
+                KillMethod::CgroupKill
+            }
+            Hierarchy::Freezer => {
+                self.kill_frozen(deadline, &mut seen)?;
+                KillMethod::Freezer
+            }
+        };
+        let left = self.note(&mut seen)?.len();
+        Ok(KillEvidence { ended: count(seen.len() - left), left: count(left), how })
+    }
+
+    fn note(&self, seen: &mut BTreeSet<i32>) -> Result<Vec<Pid>, CgroupError> {
+        let pids = pids_in(&self.dir)?;
+        seen.extend(pids.iter().map(|pid| pid.as_raw_nonzero().get()));
+        Ok(pids)
+    }
+
+    fn kill_unified(&self, deadline: Instant) -> Result<(), CgroupError> {
+        fs::write(self.dir.join("cgroup.kill"), "1").map_err(failed("end the command"))?;
+        let path = self.dir.join("cgroup.events");
+        loop {
+            // Opened anew each time: reading arms the notice, which comes as an exceptional condition.
+            let events = fs::File::open(&path).map_err(failed("watch the command end"))?;
+            let text = std::io::read_to_string(&events).map_err(failed("watch the command end"))?;
+            let Some(rest) = deadline.checked_duration_since(Instant::now()) else { return Ok(()) };
+            if text.lines().any(|line| line == "populated 0") {
+                return Ok(());
+            }
+            let wait = Timespec::try_from(rest).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+            let mut fds = [PollFd::from_borrowed_fd(events.as_fd(), PollFlags::PRI)];
+            match poll(&mut fds, Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(failed("watch the command end")(error)),
+            }
+        }
+    }
+
+    /// While all are frozen none can fork, so that the list of pids is complete when they are killed.
+    fn kill_frozen(&self, deadline: Instant, seen: &mut BTreeSet<i32>) -> Result<(), CgroupError> {
+        // A process in an uninterruptible wait cannot be frozen: do not spend the whole time on it.
+        let freeze_until = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 4;
+        let frozen = self.freeze(freeze_until);
+        let killed = self.note(seen).map(|pids| send(&pids, Signal::KILL));
+        // Thaw whatever happened: nothing is to stay frozen.
+        self.state("THAWED")?;
+        frozen.and(killed)?;
+        loop {
+            let pids = self.note(seen)?;
+            if pids.is_empty() || Instant::now() >= deadline {
+                return Ok(());
+            }
+            send(&pids, Signal::KILL);
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn freeze(&self, until: Instant) -> Result<(), CgroupError> {
+        let path = self.dir.join("freezer.state");
+        loop {
+            self.state("FROZEN")?;
+            let state = fs::read_to_string(&path).map_err(failed("see the command frozen"))?;
+            if state.trim() == "FROZEN" || Instant::now() >= until {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn state(&self, state: &str) -> Result<(), CgroupError> {
+        fs::write(self.dir.join("freezer.state"), state).map_err(failed("freeze or thaw the command"))
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        // Occupied when a process outlived `kill_all`; the container's end takes it along.
+        if let Err(error) = fs::remove_dir(&self.dir) {
+            tracing::debug!(error = %error, "a command's cgroup was left behind");
+        }
+    }
+}
+
+fn send(pids: &[Pid], signal: Signal) {
+    for &pid in pids {
+        // The only failure is that it has ended already.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::mounts::mountinfo;
+
+    const NEEDS_ROOT: &str = "these tests make cgroups: run them as root";
+
+    /// Roots of the hierarchies of this host that a leaf can be in.
+    fn hierarchies() -> Vec<(Hierarchy, PathBuf)> {
+        let table = fs::read("/proc/self/mountinfo").unwrap();
+        mountinfo::entries(&table)
+            .filter_map(|entry| match entry.file_system.as_str() {
+                "cgroup2" => Some((Hierarchy::Unified, entry.mount_point)),
+                "cgroup" if entry.super_options.split(',').any(|option| option == "freezer") => {
+                    Some((Hierarchy::Freezer, entry.mount_point))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_hierarchy_of_this_host_can_end_a_tree() {
+        let found = hierarchies();
+        assert!(!found.is_empty(), "no cgroup file system is mounted");
+        for (hierarchy, root) in found {
+            let dir = root.join(format!("cofferdam-test-{}", std::process::id()));
+            let leaf = Leaf::make(hierarchy, dir.clone()).expect(NEEDS_ROOT);
+            let script = "read go; for i in 1 2 3 4; do \
+                setsid sh -c 'trap \"\" TERM; echo up; exec sleep 1000' & done; wait";
+            let mut shell = Command::new("sh")
+                .args(["-c", script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            leaf.add(&HostProcess::of_engine(shell.id()).unwrap()).unwrap();
+            shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+            let lines = BufReader::new(shell.stdout.take().unwrap()).lines().take(4);
+            assert_eq!(lines.map(Result::unwrap).collect::<Vec<_>>(), ["up"; 4]);
+
+            assert_eq!(leaf.pids().unwrap().len(), 5);
+            let evidence = leaf.kill_all(Duration::from_secs(2)).unwrap();
+            let how = match hierarchy {
+                Hierarchy::Unified => KillMethod::CgroupKill,
+                Hierarchy::Freezer => KillMethod::Freezer,
+            };
+            assert_eq!(evidence, KillEvidence { ended: 5, left: 0, how });
+            shell.wait().unwrap();
+            drop(leaf);
+            assert!(!dir.exists());
+        }
+    }
+
+    #[test]
+    fn an_ended_process_is_not_moved() {
+        let (hierarchy, root) = hierarchies().remove(0);
+        let dir = root.join(format!("cofferdam-test-ended-{}", std::process::id()));
+        let leaf = Leaf::make(hierarchy, dir).expect(NEEDS_ROOT);
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = HostProcess::of_engine(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(leaf.add(&process), Err(CgroupError::NoSuchProcess)));
+        assert_eq!(leaf.kill_all(Duration::from_secs(1)).unwrap().ended, 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! From a pid that a container tells to a process of the host.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::CgroupError;
+
+/// A process of the container, held by a descriptor so that its number cannot come to mean another one unnoticed.
+#[derive(Debug)]
+pub struct HostProcess {
+    pid: Pid,
+    handle: OwnedFd,
+}
+
+impl HostProcess {
+    /// Its pid on the host.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// For a process that the engine itself named, such as an exec's first.
+    pub fn of_engine(host_pid: u32) -> Result<Self, CgroupError> {
+        let pid = i32::try_from(host_pid).ok().and_then(Pid::from_raw).ok_or(CgroupError::NoSuchProcess)?;
+        Self::open(pid).ok_or(CgroupError::NoSuchProcess)
+    }
+
+    fn open(pid: Pid) -> Option<Self> {
+        let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Self { pid, handle })
+    }
+
+    /// True until it ends. A pidfd becomes readable when its process does.
+    pub(super) fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+    }
+}
+
+/// The one among `candidates` (which are all in the container's cgroup) that has this number in the agent's namespace.
+pub(super) fn find(
+    candidates: &[Pid],
+    agent_host_pid: u32,
+    pid_inside: u32,
+) -> Result<HostProcess, CgroupError> {
+    let namespace =
+        fs::read_link(format!("/proc/{agent_host_pid}/ns/pid")).map_err(|_| CgroupError::NoSuchProcess)?;
+    candidates
+        .iter()
+        .find_map(|&pid| {
+            // The handle first: what is read afterwards is about the process that it holds, if that still lives then.
+            let process = HostProcess::open(pid)?;
+            let raw = process.pid();
+            let status = fs::read_to_string(format!("/proc/{raw}/status")).ok()?;
+            let same_namespace =
+                fs::read_link(format!("/proc/{raw}/ns/pid")).is_ok_and(|found| found == namespace);
+            (innermost_pid(&status) == Some(pid_inside) && same_namespace && process.is_alive())
+                .then_some(process)
+        })
+        .ok_or(CgroupError::NoSuchProcess)
+}
+
+/// The last number of `NSpid:`, which is the pid in the process's own namespace. A process can give itself any name,
+/// but `Name:` escapes line ends, so that no other line can be forged.
+fn innermost_pid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().next_back()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_pid_is_the_last() {
+        assert_eq!(innermost_pid("Name:\tNSpid:\\n\nNSpid:\t4711\t23\t7\nNSpgid:\t1\n"), Some(7));
+        assert_eq!(innermost_pid("NSpid:\t42\n"), Some(42));
+        assert_eq!(innermost_pid("Name:\tx\n"), None);
+        assert_eq!(innermost_pid("NSpid:\n"), None);
+    }
+
+    #[test]
+    fn a_process_is_found_only_by_its_own_number_and_namespace() {
+        let me = std::process::id();
+        let own = Pid::from_raw(i32::try_from(me).unwrap()).unwrap();
+        let inside = innermost_pid(&fs::read_to_string("/proc/self/status").unwrap()).unwrap();
+        assert_eq!(find(&[own], me, inside).unwrap().pid(), me);
+        assert!(matches!(find(&[own], me, inside + 1), Err(CgroupError::NoSuchProcess)));
+        assert!(matches!(find(&[], me, inside), Err(CgroupError::NoSuchProcess)));
+    }
+
+    #[test]
+    fn an_ended_process_is_not_alive() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let process = HostProcess::of_engine(child.id()).unwrap();
+        assert!(process.is_alive());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process.is_alive());
+        assert!(matches!(HostProcess::of_engine(0), Err(CgroupError::NoSuchProcess)));
+    }
+}

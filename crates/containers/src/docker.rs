@@ -1,0 +1,234 @@
+//! Docker Engine behind [`Engine`], over its Unix socket: the only module that knows bollard.
+//!
+//! Works from API 1.41 (Docker 20.10) on. Three habits of the client are guarded against here: it pastes ids into
+//! URLs (ours are checked types), it puts no limit on an upgraded connection (every call gets a deadline of ours), and
+//! it calls text that is not framed output `Console` (which is never stdout here). It never speaks to the archive
+//! endpoint (`docker cp`), whose history is one of escapes.
+
+mod faults;
+mod readback;
+mod render;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bollard::Docker;
+use bollard::container::LogOutput;
+use bollard::errors::Error;
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use bollard::query_parameters::{
+    CreateContainerOptions, CreateImageOptions, ListContainersOptions, RemoveContainerOptions,
+    RemoveImageOptions,
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+
+use crate::engine::{
+    ContainerListing, Engine, EngineError, EngineFacts, ImageFacts, ImportChanges, Inspection,
+};
+use crate::exec::{ErrorTail, ExecStream, Piece, StdoutReader};
+use crate::ids::{ContainerId, ContainerName, Endpoint, ExecId, ImageId, ImageReference, RunUser};
+use crate::spec::ContainerSpec;
+
+/// For calls that only ask.
+const ASKING: Duration = Duration::from_secs(15);
+/// For calls that change something. Starting takes a third of a second on an idle host.
+const CHANGING: Duration = Duration::from_secs(60);
+/// For importing an image.
+const IMPORTING: Duration = Duration::from_secs(180);
+/// Between two looks at an exec that has not begun.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// A frame of an exec's output is read whole; the engine writes up to 32 KiB at a time.
+const OUTPUT_BUFFER: usize = 64 * 1024;
+
+/// A Docker Engine. Cheap to clone; every call opens its own connection.
+#[derive(Debug, Clone)]
+pub struct DockerEngine {
+    client: Docker,
+    endpoint: Endpoint,
+}
+
+impl DockerEngine {
+    /// Prepares a client. Only looks whether the socket exists; [`Engine::version`] is the first real question.
+    pub fn connect(endpoint: &Endpoint) -> Result<Self, EngineError> {
+        let limit = IMPORTING.as_secs();
+        let client = Docker::connect_with_unix(&endpoint.to_string(), limit, bollard::API_DEFAULT_VERSION)
+            .map_err(|error| faults::translate("reach the engine", endpoint, error))?;
+        Ok(Self { client, endpoint: endpoint.clone() })
+    }
+
+    /// Gives a call its deadline and its name.
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        attempt: &'static str,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, EngineError> {
+        match tokio::time::timeout(limit, call).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Error::RequestTimeoutError)) | Err(_) => Err(EngineError::TimedOut { attempt, limit }),
+            Ok(Err(error)) => Err(faults::translate(attempt, &self.endpoint, error)),
+        }
+    }
+}
+
+/// What is gone already need not be removed.
+fn gone_is_fine(result: Result<(), EngineError>) -> Result<(), EngineError> {
+    match result {
+        Err(EngineError::NotFound { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+#[async_trait]
+impl Engine for DockerEngine {
+    async fn version(&self) -> Result<EngineFacts, EngineError> {
+        let version = self.within(ASKING, "ask the engine's version", self.client.version()).await?;
+        let info = self.within(ASKING, "ask the engine's settings", self.client.info()).await?;
+        readback::engine_facts(version, info)
+    }
+
+    async fn image(&self, reference: &ImageReference) -> Result<Option<ImageFacts>, EngineError> {
+        let attempt = "look up the image";
+        match self.within(ASKING, attempt, self.client.inspect_image(reference.as_str())).await {
+            Ok(image) => readback::image_facts(image).map(Some),
+            Err(EngineError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn import_image(
+        &self,
+        rootfs_tar: Bytes,
+        reference: &ImageReference,
+        changes: &ImportChanges,
+    ) -> Result<ImageFacts, EngineError> {
+        let (repository, tag) = reference.repository_and_tag();
+        let options = CreateImageOptions {
+            from_src: Some("-".into()),
+            repo: Some(repository.into()),
+            tag: Some(tag.into()),
+            changes: render::import_changes(changes),
+            ..CreateImageOptions::default()
+        };
+        let progress = self.client.create_image(Some(options), Some(bollard::body_full(rootfs_tar)), None);
+        let finished = progress.try_for_each(|_| std::future::ready(Ok(())));
+        self.within(IMPORTING, "import the image", finished).await?;
+        self.image(reference).await?.ok_or(EngineError::NotFound { attempt: "find the imported image" })
+    }
+
+    async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError> {
+        let options = RemoveImageOptions { force: true, ..RemoveImageOptions::default() };
+        let call = self.client.remove_image(id.as_str(), Some(options), None);
+        gone_is_fine(self.within(CHANGING, "remove the image", call).await.map(drop))
+    }
+
+    async fn create(&self, spec: &ContainerSpec, name: &ContainerName) -> Result<ContainerId, EngineError> {
+        let attempt = "create the container";
+        let options = CreateContainerOptions {
+            name: Some(name.as_str().to_owned()),
+            ..CreateContainerOptions::default()
+        };
+        let call = self.client.create_container(Some(options), render::create_body(spec));
+        let answer = self.within(CHANGING, attempt, call).await?;
+        ContainerId::parse(&answer.id).map_err(|error| faults::malformed(attempt, &error))
+    }
+
+    async fn start(&self, id: &ContainerId) -> Result<(), EngineError> {
+        self.within(CHANGING, "start the container", self.client.start_container(id.as_str(), None)).await
+    }
+
+    async fn attach_exec(
+        &self,
+        id: &ContainerId,
+        argv: &[String],
+        user: RunUser,
+    ) -> Result<ExecStream, EngineError> {
+        let attempt = "start a program in the container";
+        let options = CreateExecOptions {
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            // With a terminal the client would guess frame borders from what the program prints.
+            tty: Some(false),
+            cmd: Some(argv.to_vec()),
+            privileged: Some(false),
+            user: Some(user.to_string()),
+            // Never a path that the container controls: CVE-2024-21626.
+            working_dir: Some("/".to_owned()),
+            ..CreateExecOptions::default()
+        };
+        let created = self.within(CHANGING, attempt, self.client.create_exec(id.as_str(), options)).await?;
+        let exec = ExecId::parse(&created.id).map_err(|error| faults::malformed(attempt, &error))?;
+        let options =
+            StartExecOptions { output_capacity: Some(OUTPUT_BUFFER), ..StartExecOptions::default() };
+        match self.within(CHANGING, attempt, self.client.start_exec(exec.as_str(), Some(options))).await? {
+            StartExecResults::Attached { output, input } => {
+                let errors = ErrorTail::default();
+                let pieces = output.map(|piece| piece.map(sorted).map_err(std::io::Error::other));
+                let output = Box::pin(StdoutReader::new(pieces, errors.clone()));
+                Ok(ExecStream { input, output, errors, exec })
+            }
+            StartExecResults::Detached => {
+                Err(EngineError::Malformed { attempt, what: "the engine did not attach the streams".into() })
+            }
+        }
+    }
+
+    async fn exec_pid(&self, exec: &ExecId) -> Result<u32, EngineError> {
+        let attempt = "find the program's process";
+        let looking = async {
+            loop {
+                let answer = self.client.inspect_exec(exec.as_str()).await?;
+                let pid = answer.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| pid > 1);
+                match (answer.running.unwrap_or(false), pid, answer.exit_code) {
+                    (true, Some(pid), _) => return Ok(Some(pid)),
+                    (false, _, Some(_)) => return Ok(None),
+                    // The program's first words can overtake the engine's own note that it runs.
+                    _ => tokio::time::sleep(LOOK_AGAIN).await,
+                }
+            }
+        };
+        self.within(ASKING, attempt, looking).await?.ok_or(EngineError::NotFound { attempt })
+    }
+
+    async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError> {
+        let call = self.client.inspect_container(id.as_str(), None);
+        readback::inspection(self.within(ASKING, "inspect the container", call).await?)
+    }
+
+    async fn pause(&self, id: &ContainerId) -> Result<(), EngineError> {
+        self.within(CHANGING, "pause the container", self.client.pause_container(id.as_str())).await
+    }
+
+    async fn unpause(&self, id: &ContainerId) -> Result<(), EngineError> {
+        self.within(CHANGING, "resume the container", self.client.unpause_container(id.as_str())).await
+    }
+
+    async fn remove(&self, id: &ContainerId) -> Result<(), EngineError> {
+        let options = RemoveContainerOptions { force: true, v: true, link: false };
+        let call = self.client.remove_container(id.as_str(), Some(options));
+        gone_is_fine(self.within(CHANGING, "remove the container", call).await)
+    }
+
+    async fn list(&self, label: &str, value: &str) -> Result<Vec<ContainerListing>, EngineError> {
+        let filters = HashMap::from([("label".to_owned(), vec![format!("{label}={value}")])]);
+        let options =
+            ListContainersOptions { all: true, filters: Some(filters), ..ListContainersOptions::default() };
+        let call = self.client.list_containers(Some(options));
+        let rows = self.within(ASKING, "list the containers", call).await?;
+        rows.into_iter().map(readback::listing).collect()
+    }
+}
+
+fn sorted(piece: LogOutput) -> Piece {
+    match piece {
+        LogOutput::StdOut { message } => Piece::Stdout(message),
+        // `Console` is what the engine says outside any frame.
+        LogOutput::StdErr { message } | LogOutput::Console { message } | LogOutput::StdIn { message } => {
+            Piece::Aside(message)
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What Cofferdam asks of a container engine, in its own words.
+//!
+//! Every call is bounded in time and ends in an [`EngineError`] that says what was attempted. Nothing here names a
+//! vendor's type, so that another engine, or one that fails on purpose in a test, is a second implementation.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::exec::ExecStream;
+use crate::ids::{ContainerId, ContainerName, ExecId, ImageId, ImageReference, RunUser};
+use crate::spec::ContainerSpec;
+
+/// Why the engine did not do what it was asked. For operators: its messages can name host paths, which agents must not
+/// see.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Nobody listens, or this process may not connect.
+    #[error("no engine answers at {endpoint}: {mend}")]
+    Unreachable {
+        /// The address that was tried.
+        endpoint: String,
+        /// What an operator can do about it.
+        mend: &'static str,
+        /// What the connection failed with.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No such container, image or exec.
+    #[error("cannot {attempt}: the engine knows no such container, image or program")]
+    NotFound {
+        /// What was attempted.
+        attempt: &'static str,
+    },
+    /// The name is taken, or the container is in another state (paused, not running).
+    #[error("cannot {attempt} in its present state: {message}")]
+    Conflict {
+        /// What was attempted.
+        attempt: &'static str,
+        /// The engine's own words, bounded.
+        message: String,
+    },
+    /// The engine refused.
+    #[error("cannot {attempt}: the engine answered {status}: {message}")]
+    Api {
+        /// What was attempted.
+        attempt: &'static str,
+        /// HTTP status.
+        status: u16,
+        /// The engine's own words, bounded.
+        message: String,
+    },
+    /// No answer in time. The engine may still be carrying the request out.
+    #[error("cannot {attempt}: no answer from the engine within {limit:?}")]
+    TimedOut {
+        /// What was attempted.
+        attempt: &'static str,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// An answer that makes no sense.
+    #[error("cannot {attempt}: the engine's answer is malformed: {what}")]
+    Malformed {
+        /// What was attempted.
+        attempt: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// The engine and what it runs on, for `coffer doctor` and the start-up log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineFacts {
+    /// The engine's version, such as `20.10.24+dfsg1`.
+    pub engine_version: String,
+    /// The newest API version that it speaks.
+    pub api_version: String,
+    /// runc's version, where the engine tells it.
+    pub runc_version: Option<String>,
+    /// containerd's version, where the engine tells it.
+    pub containerd_version: Option<String>,
+    /// 1 (also for hybrid hosts) or 2.
+    pub cgroup_version: u8,
+    /// Such as `overlay2`.
+    pub storage_driver: String,
+    /// The runtimes that a profile can name.
+    pub runtimes: Vec<String>,
+    /// The one that is used when none is named.
+    pub default_runtime: String,
+    /// As the engine lists them: `name=seccomp,profile=default`, `name=rootless`, …
+    pub security_options: Vec<String>,
+    /// Processors that the engine sees; a container's limit cannot be above them.
+    pub cpus: u32,
+    /// Kernel release of the engine's host.
+    pub kernel: String,
+    /// Such as `x86_64`.
+    pub architecture: String,
+    /// What the engine warns of by itself.
+    pub warnings: Vec<String>,
+}
+
+impl EngineFacts {
+    /// True when the engine can apply a seccomp profile. Without it no container is safe to start.
+    pub fn has_seccomp(&self) -> bool {
+        self.has_security("seccomp")
+    }
+
+    /// True when the engine runs without root: mounts and cgroups of the host are then out of reach.
+    pub fn is_rootless(&self) -> bool {
+        self.has_security("rootless")
+    }
+
+    fn has_security(&self, name: &str) -> bool {
+        self.security_options
+            .iter()
+            .any(|option| option.split(',').any(|part| part.strip_prefix("name=") == Some(name)))
+    }
+}
+
+/// An image as the engine has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFacts {
+    /// Its identity by content.
+    pub id: ImageId,
+    /// Digests of its uncompressed layers, `sha256:…`, lowest first.
+    pub layers: Vec<String>,
+    /// One label's value for each key that the image carries.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// Paths that the image declares as volumes.
+    pub volumes: Vec<String>,
+}
+
+/// An image that no run may use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageRefused {
+    /// The engine would make a writable volume of its own for each of them, outside every limit.
+    #[error(
+        "the image declares volumes ({}), which would be writable and unlimited: use an image without VOLUME",
+        .0.join(", ")
+    )]
+    DeclaresVolumes(Vec<String>),
+}
+
+/// An image that passed [`ImageFacts::usable`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsableImage(ImageId);
+
+impl UsableImage {
+    /// Its identity by content.
+    pub fn id(&self) -> &ImageId {
+        &self.0
+    }
+}
+
+impl ImageFacts {
+    /// Refuses images that would weaken a container's hardening by what they declare.
+    pub fn usable(&self) -> Result<UsableImage, ImageRefused> {
+        if self.volumes.is_empty() {
+            Ok(UsableImage(self.id.clone()))
+        } else {
+            Err(ImageRefused::DeclaresVolumes(self.volumes.clone()))
+        }
+    }
+}
+
+/// Configuration that an imported image gets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImportChanges {
+    /// Labels; keys and values are `[A-Za-z0-9._:-]` only.
+    pub labels: Vec<(String, String)>,
+}
+
+/// What a container is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Made, never started.
+    Created,
+    /// Running.
+    Running,
+    /// Frozen by the engine.
+    Paused,
+    /// Ended with this code.
+    Exited(i64),
+    /// Being removed, restarted, or broken.
+    Other,
+}
+
+/// A container as the engine says it is now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inspection {
+    /// Which one.
+    pub id: ContainerId,
+    /// What it is doing.
+    pub state: ContainerState,
+    /// Host pid of its first process, while it runs.
+    pub host_pid: Option<u32>,
+    /// True when the kernel ended it for want of memory.
+    pub oom_killed: bool,
+    /// The settings in force, read back into the form in which they were asked for.
+    pub in_force: ContainerSpec,
+}
+
+/// One row of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerListing {
+    /// Which one.
+    pub id: ContainerId,
+    /// Its name, without the engine's leading slash.
+    pub name: String,
+    /// All its labels.
+    pub labels: std::collections::BTreeMap<String, String>,
+}
+
+/// A container engine.
+#[async_trait]
+pub trait Engine: Send + Sync {
+    /// Versions and abilities.
+    async fn version(&self) -> Result<EngineFacts, EngineError>;
+
+    /// Looks an image up; `None` when the engine does not have it. Nothing is ever pulled.
+    async fn image(&self, reference: &ImageReference) -> Result<Option<ImageFacts>, EngineError>;
+
+    /// Makes an image of one layer from a root file system in tar form.
+    async fn import_image(
+        &self,
+        rootfs_tar: Bytes,
+        reference: &ImageReference,
+        changes: &ImportChanges,
+    ) -> Result<ImageFacts, EngineError>;
+
+    /// Removes an image and its tags. One that is gone already is no error.
+    async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError>;
+
+    /// Makes a container, without starting it. After [`EngineError::TimedOut`] it may exist: look for its name.
+    async fn create(&self, spec: &ContainerSpec, name: &ContainerName) -> Result<ContainerId, EngineError>;
+
+    /// Starts a container.
+    async fn start(&self, id: &ContainerId) -> Result<(), EngineError>;
+
+    /// Runs `argv` in the container with its working directory at `/` and its streams attached.
+    ///
+    /// That the engine accepted does not mean that the program runs, and Docker 20.10 writes its own complaint
+    /// ("OCI runtime exec failed…") to the program's stdout. Believe a greeting on `output`, nothing else.
+    async fn attach_exec(
+        &self,
+        id: &ContainerId,
+        argv: &[String],
+        user: RunUser,
+    ) -> Result<ExecStream, EngineError>;
+
+    /// Host pid of an exec's first process, once it has begun; [`EngineError::NotFound`] when it has ended.
+    async fn exec_pid(&self, exec: &ExecId) -> Result<u32, EngineError>;
+
+    /// Reads a container's state and the settings in force.
+    async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError>;
+
+    /// Freezes every process of a container.
+    async fn pause(&self, id: &ContainerId) -> Result<(), EngineError>;
+
+    /// Undoes [`Engine::pause`].
+    async fn unpause(&self, id: &ContainerId) -> Result<(), EngineError>;
+
+    /// Kills a container if it runs, and removes it with its anonymous volumes. One that is gone already is no error.
+    async fn remove(&self, id: &ContainerId) -> Result<(), EngineError>;
+
+    /// All containers, running or not, that carry the label.
+    async fn list(&self, label: &str, value: &str) -> Result<Vec<ContainerListing>, EngineError>;
+}

@@ -1,0 +1,230 @@
+//! Hardening: from a profile and the facts of a run to a container, as a pure function.
+//!
+//! Invariants of every container that leaves here: no network, no capability, no new privilege, no root, our seccomp
+//! profile, a root file system that cannot be written, and nothing writable but the run's own mounts and a small
+//! `/tmp`. Who asks for less must change this file, and the snapshot beside it.
+
+mod paths;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::engine::UsableImage;
+use crate::ids::RunUser;
+use crate::seccomp::{SeccompError, seccomp_profile};
+use crate::spec::{ContainerSpec, MountSpec, MountSpecError};
+
+/// The label that names the daemon's installation.
+pub const LABEL_INSTANCE: &str = "io.cofferdam.instance";
+/// The label that names the run.
+pub const LABEL_RUN: &str = "io.cofferdam.run";
+/// The label with the digest of the hardening.
+pub const LABEL_SPEC: &str = "io.cofferdam.spec";
+/// Where the agent is mounted in every container.
+pub const AGENT_PATH: &str = "/.cofferdam/agent";
+
+/// What an operator can choose. What is not here cannot be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hardening {
+    /// Memory, in bytes; `/tmp` counts towards it. There is no swap beyond it.
+    pub memory_bytes: u64,
+    /// Processor time, in thousandths of a processor.
+    pub cpu_millis: u32,
+    /// Processes and threads.
+    pub pids: u32,
+    /// Open files of each process.
+    pub open_files: u64,
+    /// Size of any one file that is written, in bytes.
+    pub file_size_bytes: u64,
+    /// Size of `/tmp`, in bytes.
+    pub tmp_bytes: u64,
+    /// The engine's runtime to use (`runsc`, …); `None` for its default.
+    pub runtime: Option<String>,
+}
+
+impl Default for Hardening {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            cpu_millis: 2000,
+            pids: 256,
+            open_files: 1024,
+            file_size_bytes: 1 << 30,
+            tmp_bytes: 64 << 20,
+            runtime: None,
+        }
+    }
+}
+
+impl Hardening {
+    /// Lowers the processor limit to what the engine's host has; the engine refuses to promise more.
+    #[must_use]
+    pub fn fitted(mut self, host_cpus: u32) -> Self {
+        self.cpu_millis = self.cpu_millis.min(host_cpus.max(1).saturating_mul(1000));
+        self
+    }
+}
+
+/// What differs from run to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFacts {
+    /// The run, for [`LABEL_RUN`].
+    pub run_id: String,
+    /// The daemon's installation, for [`LABEL_INSTANCE`].
+    pub instance_id: String,
+    /// The image, by content.
+    pub image: UsableImage,
+    /// The user inside the container.
+    pub user: RunUser,
+    /// The run's mounts. The agent is added by itself.
+    pub mounts: Vec<MountSpec>,
+    /// The agent's binary on the host: root's, mode 0711.
+    pub agent: PathBuf,
+    /// Further labels; they cannot replace our own.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Why no container can be described.
+#[derive(Debug, thiserror::Error)]
+pub enum HardeningError {
+    /// The agent's path does not fit into a request.
+    #[error("the agent's binary cannot be mounted")]
+    Agent(#[source] MountSpecError),
+    /// A broken build.
+    #[error(transparent)]
+    Seccomp(#[from] SeccompError),
+}
+
+/// The container for a run.
+pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<ContainerSpec, HardeningError> {
+    let mut mounts = facts.mounts.clone();
+    mounts.push(MountSpec::agent(&facts.agent, AGENT_PATH).map_err(HardeningError::Agent)?);
+    mounts.sort_by(|a, b| a.target.cmp(&b.target));
+
+    let mut spec = ContainerSpec {
+        image: facts.image.id().to_string(),
+        command: vec![AGENT_PATH.into(), "hold".into()],
+        user: facts.user.to_string(),
+        working_dir: "/".into(),
+        env: strings([
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", "/tmp"),
+            ("LANG", "C.UTF-8"),
+        ]),
+        hostname: "cofferdam".into(),
+        labels: facts.labels.clone(),
+        mounts,
+        tmpfs: strings([("/tmp", tmp_options(profile).as_str())]),
+        network: "none".into(),
+        // An IPC namespace of its own without /dev/shm, which would be one more writable place.
+        ipc: "none".into(),
+        cgroup_namespace: "private".into(),
+        pid_namespace: String::new(),
+        uts_namespace: String::new(),
+        user_namespace: String::new(),
+        read_only_root: true,
+        no_new_privileges: true,
+        seccomp: seccomp_profile()?,
+        capabilities_dropped: vec!["ALL".into()],
+        memory_bytes: profile.memory_bytes,
+        memory_and_swap_bytes: profile.memory_bytes,
+        cpu_millis: profile.cpu_millis,
+        pids: profile.pids,
+        // When the host itself runs out of memory, runs go first.
+        oom_score_adj: 500,
+        // Not `nproc`: the kernel counts it for a uid across all containers, so that runs would starve each other.
+        limits: [("core", 0), ("fsize", profile.file_size_bytes), ("nofile", profile.open_files)]
+            .map(|(name, limit)| (name.to_owned(), limit))
+            .into(),
+        masked_paths: owned(paths::MASKED),
+        read_only_paths: owned(paths::READ_ONLY),
+        log_driver: "none".into(),
+        restart: "no".into(),
+        engine_init: false,
+        stop_signal: "SIGKILL".into(),
+        stop_timeout_seconds: 1,
+        health_check: "NONE".into(),
+        runtime: profile.runtime.clone(),
+        surplus: Vec::new(),
+    };
+    spec.labels.extend([
+        (LABEL_INSTANCE.to_owned(), facts.instance_id.clone()),
+        (LABEL_RUN.to_owned(), facts.run_id.clone()),
+        (LABEL_SPEC.to_owned(), spec.digest()),
+    ]);
+    Ok(spec)
+}
+
+fn tmp_options(profile: &Hardening) -> String {
+    format!("rw,noexec,nosuid,nodev,mode=1777,size={},nr_inodes=65536", profile.tmp_bytes)
+}
+
+fn strings<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+fn owned(paths: &[&str]) -> Vec<String> {
+    paths.iter().map(|&path| path.to_owned()).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::engine::ImageFacts;
+    use crate::ids::ImageId;
+    use crate::spec::Propagation;
+    use std::path::Path;
+
+    pub(crate) fn facts() -> RunFacts {
+        let image = ImageFacts {
+            id: ImageId::parse(&format!("sha256:{}", "0123456789abcdef".repeat(4))).unwrap(),
+            layers: Vec::new(),
+            labels: BTreeMap::new(),
+            volumes: Vec::new(),
+        };
+        RunFacts {
+            run_id: "run-1".into(),
+            instance_id: "instance-1".into(),
+            image: image.usable().unwrap(),
+            user: RunUser::DEFAULT,
+            mounts: vec![
+                MountSpec::new(Path::new("/srv/w"), "/workspace", false, Propagation::Private).unwrap(),
+                MountSpec::new(Path::new("/srv/p"), "/pkg", true, Propagation::Slave).unwrap(),
+            ],
+            agent: "/usr/lib/cofferdam/coffer-agent".into(),
+            labels: strings([("team", "red"), (LABEL_RUN, "forged")]),
+        }
+    }
+
+    #[test]
+    fn labels_cannot_be_forged_and_the_digest_knows_only_hardening() {
+        let one = container_spec(&Hardening::default(), &facts()).unwrap();
+        assert_eq!(one.labels[LABEL_RUN], "run-1");
+        assert_eq!(one.labels["team"], "red");
+        assert_eq!(one.labels[LABEL_SPEC], one.digest());
+
+        let mut other = facts();
+        other.run_id = "run-2".into();
+        other.mounts[0].source = "/srv/elsewhere".into();
+        assert_eq!(container_spec(&Hardening::default(), &other).unwrap().digest(), one.digest());
+        let weaker = Hardening { pids: 257, ..Hardening::default() };
+        assert_ne!(container_spec(&weaker, &facts()).unwrap().digest(), one.digest());
+    }
+
+    #[test]
+    fn an_image_with_volumes_is_refused() {
+        let image = ImageFacts {
+            id: ImageId::parse(&format!("sha256:{}", "ab".repeat(32))).unwrap(),
+            layers: Vec::new(),
+            labels: BTreeMap::new(),
+            volumes: vec!["/data".into()],
+        };
+        assert!(image.usable().unwrap_err().to_string().contains("/data"));
+    }
+
+    #[test]
+    fn the_processor_limit_fits_the_host() {
+        assert_eq!(Hardening::default().fitted(1).cpu_millis, 1000);
+        assert_eq!(Hardening::default().fitted(64).cpu_millis, 2000);
+    }
+}

@@ -1,0 +1,167 @@
+//! The default image, made here from static parts: no registry is asked for anything.
+//!
+//! One layer with one program, `/bin/coffer-box`, that acts as the applet it is called by. The tar is the same for the
+//! same program, byte for byte, so that the image can be verified by content: its one layer's digest is the digest of
+//! the tar, whatever tag, label or engine it is found under.
+
+use std::io;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use crate::engine::{Engine, EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
+use crate::ids::ImageReference;
+
+/// What the program can act as.
+const APPLETS: [&str; 12] =
+    ["cat", "echo", "false", "find", "head", "id", "ls", "sh", "sleep", "tail", "true", "wc"];
+
+/// Mount points and places that programs expect. All root's.
+const DIRECTORIES: [&str; 11] =
+    [".cofferdam", "bin", "dev", "etc", "pkg", "proc", "state", "sys", "tmp", "usr", "workspace"];
+
+const PASSWD: &str = "root:x:0:0:root:/:/bin/false\nagent:x:1001:1001:agent:/tmp:/bin/sh\n";
+const GROUP: &str = "root:x:0:\nagent:x:1001:\n";
+
+const LABEL_IMAGE: &str = "io.cofferdam.image";
+
+/// Why there is no default image.
+#[derive(Debug, thiserror::Error)]
+pub enum DefaultImageError {
+    /// The archive could not be written. Memory, or a name too long for the format.
+    #[error("cannot make the default image")]
+    Archive(#[source] io::Error),
+    /// The engine did not take it.
+    #[error("cannot import the default image")]
+    Engine(#[from] EngineError),
+    /// What the engine has after the import is something else.
+    #[error("the engine's `{reference}` is not the default image: its layer is {found}, not {wanted}")]
+    Mismatch {
+        /// The tag.
+        reference: String,
+        /// The layers found.
+        found: String,
+        /// The digest of what was imported.
+        wanted: String,
+    },
+    /// It declares something that runs may not have.
+    #[error("the default image is unusable")]
+    Refused(#[from] ImageRefused),
+}
+
+/// The default image in the engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefaultImage {
+    /// `cofferdam/default:` and twelve digits of the digest.
+    pub reference: ImageReference,
+    /// For [`crate::RunFacts`].
+    pub image: UsableImage,
+}
+
+/// The root file system as an uncompressed tar: sorted, root's, from the epoch.
+pub fn default_image_tar(box_binary: &[u8]) -> io::Result<Vec<u8>> {
+    let mut tar = Builder::new(Vec::with_capacity(box_binary.len() + 64 * 1024));
+    for name in DIRECTORIES {
+        let mode = if name == "tmp" { 0o1777 } else { 0o755 };
+        entry(&mut tar, &format!("{name}/"), EntryType::Directory, mode, &[])?;
+    }
+    entry(&mut tar, "bin/coffer-box", EntryType::Regular, 0o755, box_binary)?;
+    for applet in APPLETS {
+        link(&mut tar, &format!("bin/{applet}"), "coffer-box")?;
+    }
+    entry(&mut tar, "etc/group", EntryType::Regular, 0o644, GROUP.as_bytes())?;
+    entry(&mut tar, "etc/passwd", EntryType::Regular, 0o644, PASSWD.as_bytes())?;
+    link(&mut tar, "usr/bin", "../bin")?;
+    tar.into_inner()
+}
+
+fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
+}
+
+fn entry(tar: &mut Builder<Vec<u8>>, path: &str, kind: EntryType, mode: u32, data: &[u8]) -> io::Result<()> {
+    let mut header = header(kind, mode, u64::try_from(data.len()).map_err(io::Error::other)?);
+    tar.append_data(&mut header, path, data)
+}
+
+fn link(tar: &mut Builder<Vec<u8>>, path: &str, target: &str) -> io::Result<()> {
+    tar.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)
+}
+
+/// Finds the default image in the engine or imports it, and verifies it by content either way.
+pub async fn ensure_default(
+    engine: &dyn Engine,
+    box_binary: &[u8],
+) -> Result<DefaultImage, DefaultImageError> {
+    let tar = default_image_tar(box_binary).map_err(DefaultImageError::Archive)?;
+    let digest = hex::encode(Sha256::digest(&tar));
+    let wanted = format!("sha256:{digest}");
+    let name = format!("cofferdam/default:{}", &digest[..12]);
+    let reference =
+        ImageReference::parse(&name).map_err(|error| DefaultImageError::Archive(io::Error::other(error)))?;
+
+    let present = engine.image(&reference).await?.filter(|facts| is_ours(facts, &wanted));
+    let facts = if let Some(facts) = present {
+        facts
+    } else {
+        let changes = ImportChanges { labels: vec![(LABEL_IMAGE.to_owned(), wanted.clone())] };
+        engine.import_image(Bytes::from(tar), &reference, &changes).await?
+    };
+    if !is_ours(&facts, &wanted) {
+        return Err(DefaultImageError::Mismatch { reference: name, found: facts.layers.join(", "), wanted });
+    }
+    Ok(DefaultImage { reference, image: facts.usable()? })
+}
+
+fn is_ours(facts: &ImageFacts, wanted: &str) -> bool {
+    facts.layers == [wanted] && facts.labels.get(LABEL_IMAGE).is_some_and(|label| label == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn the_tar_is_the_same_for_the_same_program() {
+        let one = default_image_tar(b"program").unwrap();
+        assert_eq!(one, default_image_tar(b"program").unwrap());
+        assert_ne!(one, default_image_tar(b"another").unwrap());
+    }
+
+    #[test]
+    fn the_tar_holds_what_a_run_needs_and_nothing_of_the_builder() {
+        let tar = default_image_tar(b"program").unwrap();
+        let mut found = BTreeMap::new();
+        for entry in tar::Archive::new(tar.as_slice()).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let header = entry.header();
+            assert_eq!((header.uid().unwrap(), header.gid().unwrap(), header.mtime().unwrap()), (0, 0, 0));
+            assert_eq!(header.mode().unwrap() & 0o6000, 0);
+            let link = entry.link_name().unwrap().map(|link| link.display().to_string());
+            let path = entry.path().unwrap().display().to_string();
+            let mut data = Vec::new();
+            entry.read_to_end(&mut data).unwrap();
+            found.insert(path, (link, data));
+        }
+        for applet in APPLETS {
+            assert_eq!(found[&format!("bin/{applet}")].0.as_deref(), Some("coffer-box"));
+        }
+        assert_eq!(found["bin/coffer-box"].1, b"program");
+        assert_eq!(found["usr/bin"].0.as_deref(), Some("../bin"));
+        assert!(String::from_utf8_lossy(&found["etc/passwd"].1).contains("agent:x:1001:1001"));
+        for directory in ["tmp/", "workspace/", "pkg/", "state/", "proc/", "sys/", "dev/", ".cofferdam/"] {
+            assert!(found.contains_key(directory), "{directory}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Containers: everything that Cofferdam asks of a container engine and of the kernel beneath it.
+//!
+//! The one crate that knows the engine's vendor API ([`DockerEngine`] is its sole user), behind the [`Engine`]
+//! trait in types of our own. Beside it live the things that no engine does for us:
+//!
+//! - [`container_spec`]: hardening as a pure function, and [`verify`], which compares what was asked for with what
+//!   the engine says is in force.
+//! - [`MountSlot`]: idmapped bind mounts that show a workspace's files as owned by the run's user.
+//! - [`ContainerCgroup`]: a cgroup for each exec, so that its whole process tree can be ended.
+//! - [`ensure_default`]: the default image, made here without any registry.
+//! - [`advisories`]: known escapes in the versions that an engine reports.
+
+mod advisories;
+mod cgroups;
+mod docker;
+mod engine;
+mod exec;
+mod hardening;
+mod ids;
+mod image;
+mod mounts;
+mod seccomp;
+mod spec;
+mod sys;
+mod verify;
+
+pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
+pub use cgroups::{CgroupError, ContainerCgroup, HostProcess, KillEvidence, KillMethod, Leaf};
+pub use docker::DockerEngine;
+pub use engine::{
+    ContainerListing, ContainerState, Engine, EngineError, EngineFacts, ImageFacts, ImageRefused,
+    ImportChanges, Inspection, UsableImage,
+};
+pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
+pub use hardening::{
+    AGENT_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, RunFacts, container_spec,
+};
+pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
+pub use image::{DefaultImage, DefaultImageError, default_image_tar, ensure_default};
+pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
+pub use seccomp::{SeccompError, seccomp_profile};
+pub use spec::{ContainerSpec, MountSpec, MountSpecError, Propagation};
+pub use verify::{HardeningLine, HardeningReport, Mismatch, report, verify};

@@ -1,0 +1,247 @@
+//! Idmapped bind mounts: a workspace that belongs to its owner on disk and to the run's user inside the container.
+//!
+//! A [`MountSlot`] is an empty directory of the daemon's own with the run's directory mounted on it. The engine then
+//! binds the slot. The mount is made detached and gets all its attributes before it is attached anywhere, so that there
+//! is no moment at which a directory is visible without them:
+//!
+//! ```text
+//! open_tree(CLONE) ─► mount_setattr(IDMAP, NOSUID, NODEV[, RDONLY], private) ─► move_mount(slot)
+//! ```
+//!
+//! The source is a descriptor that the caller has checked; no path of it is looked up again. Nothing but the new mount
+//! itself is made private: attached below a shared mount it propagates from there, which is what carries it out to
+//! the host when the daemon lives in a container with its state directory mounted `rshared`.
+//!
+//! All functions block for well under a millisecond.
+
+pub(crate) mod mountinfo;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags};
+
+use crate::sys::{self, MountAttr, UserNamespaceHolder};
+
+/// Whether a mount can be written through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// As the files' modes say.
+    ReadWrite,
+    /// Never.
+    ReadOnly,
+}
+
+/// One user and one group on disk, and how they appear through the mount. Files of all others belong to nobody there,
+/// and nothing can be made in their name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdMap {
+    /// The owner of the files on disk.
+    pub disk_uid: u32,
+    /// The group of the files on disk.
+    pub disk_gid: u32,
+    /// The user that the owner appears as.
+    pub seen_uid: u32,
+    /// The group that the group appears as.
+    pub seen_gid: u32,
+}
+
+/// Why a slot could not be made or taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The kernel or the file system cannot map owners. Run the container as the files' owner instead.
+    #[error("this kernel or file system cannot show files under another owner (idmapped mounts)")]
+    Unsupported(#[source] io::Error),
+    /// Anything else.
+    #[error("cannot {attempt}")]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn failed<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> MountError {
+    move |error| MountError::Io { attempt, source: error.into() }
+}
+
+/// A directory with a mount on it, both of which go away with this value.
+#[derive(Debug)]
+pub struct MountSlot {
+    path: PathBuf,
+    mounted: bool,
+}
+
+impl MountSlot {
+    /// Mounts `source` (a directory opened and checked by the caller; `O_PATH` is enough) on `slot`, which must not
+    /// exist yet and whose parent must belong to the daemon.
+    ///
+    /// Mounts inside `source` are not carried along. Fails with [`MountError::Unsupported`] only for want of idmapping.
+    pub fn prepare(
+        source: BorrowedFd<'_>,
+        slot: &Path,
+        map: Option<IdMap>,
+        access: Access,
+    ) -> Result<Self, MountError> {
+        let tree = detached(source, map, access)?;
+        rustix::fs::mkdir(slot, Mode::RWXU).map_err(failed("make the slot's directory"))?;
+        // From here on a failure takes the directory away again.
+        let mut this = Self { path: slot.to_owned(), mounted: false };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let place =
+            rustix::fs::open(slot, flags, Mode::empty()).map_err(failed("open the slot's directory"))?;
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(&tree, "", &place, "", flags).map_err(failed("attach the mount"))?;
+        this.mounted = true;
+        Ok(this)
+    }
+
+    /// What the engine binds.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unmounts and removes the directory. Containers that bound the slot keep what they have.
+    pub fn release(mut self) -> Result<(), MountError> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Result<(), MountError> {
+        if std::mem::take(&mut self.mounted) {
+            detach(&self.path)?;
+        }
+        if !self.path.as_os_str().is_empty() {
+            let path = std::mem::take(&mut self.path);
+            fs::remove_dir(path).map_err(failed("remove the slot's directory"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MountSlot {
+    fn drop(&mut self) {
+        if let Err(error) = self.undo() {
+            tracing::warn!(error = %error, "a mount slot was left behind; the next start cleans it up");
+        }
+    }
+}
+
+/// Whether directories like `source` can be shown under another owner. Tries it, detached, and leaves nothing behind.
+pub fn idmap_supported(source: BorrowedFd<'_>) -> Result<bool, MountError> {
+    let map = IdMap { disk_uid: 0, disk_gid: 0, seen_uid: 1, seen_gid: 1 };
+    match detached(source, Some(map), Access::ReadOnly) {
+        Ok(_) => Ok(true),
+        Err(MountError::Unsupported(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Mounts on or below `dir`, deepest first: what a daemon that was killed has left behind.
+pub fn leftover_slots(dir: &Path) -> Result<Vec<PathBuf>, MountError> {
+    let table = fs::read("/proc/self/mountinfo").map_err(failed("list the mounts"))?;
+    let dir = fs::canonicalize(dir).map_err(failed("find the slots' directory"))?;
+    let mut found: Vec<PathBuf> = mountinfo::entries(&table)
+        .map(|entry| entry.mount_point)
+        .filter(|point| is_below(point, &dir))
+        .collect();
+    // Of mounts on the same place the later one lies on top; the order of equals is kept by reversing a stable sort.
+    found.sort_by_key(|point| point.components().count());
+    found.reverse();
+    Ok(found)
+}
+
+fn is_below(point: &Path, dir: &Path) -> bool {
+    point != dir && point.starts_with(dir)
+}
+
+/// Unmounts everything below `dir` and removes the empty directories directly in it; returns how many mounts there
+/// were. Never removes a file and never descends.
+pub fn clean_slots(dir: &Path) -> Result<usize, MountError> {
+    let left = leftover_slots(dir)?;
+    for point in &left {
+        detach(point)?;
+    }
+    for entry in fs::read_dir(dir).map_err(failed("list the slots"))? {
+        let entry = entry.map_err(failed("list the slots"))?;
+        match fs::remove_dir(entry.path()) {
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Err(failed("remove a slot's directory")(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(left.len())
+}
+
+fn detach(point: &Path) -> Result<(), MountError> {
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    rustix::mount::unmount(point, flags).map_err(failed("unmount the slot"))
+}
+
+/// A copy of `source`'s mount that is attached nowhere, with all its attributes set.
+fn detached(source: BorrowedFd<'_>, map: Option<IdMap>, access: Access) -> Result<OwnedFd, MountError> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = rustix::mount::open_tree(source, "", flags).map_err(|error| match error {
+        Errno::NOSYS => MountError::Unsupported(error.into()),
+        error => failed("copy the mount of the source")(error),
+    })?;
+    let mut attr = MountAttr {
+        set: sys::MOUNT_ATTR_NOSUID | sys::MOUNT_ATTR_NODEV,
+        clear: 0,
+        // Its own peer group: what is mounted below the source later does not appear here.
+        propagation: sys::MS_PRIVATE,
+        userns_fd: 0,
+    };
+    if access == Access::ReadOnly {
+        attr.set |= sys::MOUNT_ATTR_RDONLY;
+    }
+    sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("restrict the mount"))?;
+    if let Some(map) = map {
+        let namespace = user_namespace(map)?;
+        let fd = u64::try_from(namespace.as_raw_fd()).map_err(io::Error::other);
+        let userns_fd = fd.map_err(failed("pass the user namespace"))?;
+        let attr = MountAttr { set: sys::MOUNT_ATTR_IDMAP, clear: 0, propagation: 0, userns_fd };
+        sys::mount_setattr(tree.as_fd(), &attr).map_err(|error| match error.raw_os_error() {
+            // EINVAL: the file system cannot. EPERM: the mount has a map already, or lies in another user namespace.
+            Some(libc::EINVAL | libc::EPERM | libc::ENOSYS | libc::EOPNOTSUPP) => {
+                MountError::Unsupported(error)
+            }
+            _ => failed("map the owners of the mount")(error),
+        })?;
+    }
+    Ok(tree)
+}
+
+/// A user namespace with one user and one group in it. No process stays in it.
+fn user_namespace(map: IdMap) -> Result<OwnedFd, MountError> {
+    let unsupported = |error: io::Error| match error.raw_os_error() {
+        // Kernels and distributions that forbid user namespaces, even to root.
+        Some(libc::EPERM | libc::EINVAL | libc::ENOSYS | libc::ENOSPC | libc::EUSERS) => {
+            MountError::Unsupported(error)
+        }
+        _ => failed("make a user namespace")(error),
+    };
+    let holder = UserNamespaceHolder::start().map_err(unsupported)?;
+    let proc = PathBuf::from(format!("/proc/{}", holder.pid()));
+    let write = |name: &str, disk: u32, seen: u32| {
+        fs::write(proc.join(name), format!("{disk} {seen} 1\n")).map_err(failed("describe the map of owners"))
+    };
+    write("uid_map", map.disk_uid, map.seen_uid)?;
+    write("gid_map", map.disk_gid, map.seen_gid)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(proc.join("ns/user"), flags, Mode::empty()).map_err(failed("open the user namespace"))
+}

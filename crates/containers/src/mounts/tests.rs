@@ -1,0 +1,164 @@
+//! Real mounts, made and taken away again.
+
+use super::*;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+const NEEDS_ROOT: &str = "these tests mount: run them as root";
+
+fn opened(path: &Path) -> OwnedFd {
+    rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
+}
+
+struct Place {
+    _dir: tempfile::TempDir,
+    source: PathBuf,
+    slots: PathBuf,
+}
+
+/// A source directory owned by 4242:4343 with one file in it, and a directory for slots.
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, slots) = (dir.path().join("source"), dir.path().join("slots"));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&slots).unwrap();
+    fs::write(source.join("file"), "content").unwrap();
+    for path in [&source, &source.join("file")] {
+        std::os::unix::fs::chown(path, Some(4242), Some(4343)).expect(NEEDS_ROOT);
+    }
+    Place { _dir: dir, source, slots }
+}
+
+const MAP: IdMap = IdMap { disk_uid: 4242, disk_gid: 4343, seen_uid: 1001, seen_gid: 1001 };
+
+#[test]
+fn the_owner_on_disk_appears_as_the_run_s_user() {
+    let place = place();
+    let path = place.slots.join("w");
+    let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), Access::ReadWrite)
+        .expect(NEEDS_ROOT);
+    let seen = fs::metadata(slot.path().join("file")).unwrap();
+    assert_eq!((seen.uid(), seen.gid()), (1001, 1001));
+    let on_disk = fs::metadata(place.source.join("file")).unwrap();
+    assert_eq!((on_disk.uid(), on_disk.gid()), (4242, 4343));
+    assert_eq!(leftover_slots(&place.slots).unwrap(), [fs::canonicalize(&path).unwrap()]);
+    slot.release().unwrap();
+    assert!(!path.exists());
+    assert_eq!(fs::read_to_string(place.source.join("file")).unwrap(), "content");
+}
+
+#[test]
+fn a_slot_is_nosuid_nodev_and_read_only_when_asked() {
+    let place = place();
+    let path = place.slots.join("p");
+    let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), Access::ReadOnly)
+        .expect(NEEDS_ROOT);
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let place = format!(" {} ", fs::canonicalize(&path).unwrap().display());
+    let (_, rest) = table.lines().find_map(|line| line.split_once(&place)).unwrap();
+    let options = rest.split(' ').next().unwrap();
+    for option in ["ro", "nosuid", "nodev"] {
+        assert!(options.split(',').any(|found| found == option), "{option} is not in {options}");
+    }
+    let error = fs::write(slot.path().join("new"), "").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn dropping_takes_mount_and_directory_away() {
+    let place = place();
+    let path = place.slots.join("w");
+    drop(
+        MountSlot::prepare(opened(&place.source).as_fd(), &path, None, Access::ReadWrite).expect(NEEDS_ROOT),
+    );
+    assert!(!path.exists());
+    assert_eq!(leftover_slots(&place.slots).unwrap(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_slot_is_never_made_over_something() {
+    let place = place();
+    let path = place.slots.join("w");
+    fs::create_dir(&path).unwrap();
+    let error =
+        MountSlot::prepare(opened(&place.source).as_fd(), &path, None, Access::ReadWrite).unwrap_err();
+    assert_eq!(error.to_string(), "cannot make the slot's directory");
+    assert!(path.exists(), "what was there is left alone");
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_cleaned_up() {
+    let place = place();
+    for name in ["a", "b c"] {
+        let path = place.slots.join(name);
+        let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), Access::ReadWrite)
+            .expect(NEEDS_ROOT);
+        std::mem::forget(slot);
+    }
+    fs::create_dir(place.slots.join("empty")).unwrap();
+    fs::write(place.slots.join("file"), "").unwrap();
+    assert_eq!(clean_slots(&place.slots).unwrap(), 2);
+    let names: Vec<_> = fs::read_dir(&place.slots).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["file"]);
+    assert_eq!(fs::read_to_string(place.source.join("file")).unwrap(), "content");
+}
+
+#[test]
+fn probing_leaves_nothing_behind_and_proc_cannot_be_mapped() {
+    let place = place();
+    assert!(idmap_supported(opened(&place.source).as_fd()).expect(NEEDS_ROOT));
+    assert!(!idmap_supported(opened(Path::new("/proc")).as_fd()).unwrap());
+    let error = MountSlot::prepare(
+        opened(Path::new("/proc")).as_fd(),
+        &place.slots.join("x"),
+        Some(MAP),
+        Access::ReadOnly,
+    )
+    .unwrap_err();
+    assert!(matches!(error, MountError::Unsupported(_)), "{error:?}");
+    assert_eq!(fs::read_dir(&place.slots).unwrap().count(), 0);
+}
+
+#[test]
+fn files_of_strangers_belong_to_nobody() {
+    let place = place();
+    let strange = place.source.join("strange");
+    fs::write(&strange, "").unwrap();
+    fs::set_permissions(&strange, fs::Permissions::from_mode(0o600)).unwrap();
+    let path = place.slots.join("w");
+    let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), Access::ReadWrite)
+        .expect(NEEDS_ROOT);
+    assert_eq!(fs::metadata(slot.path().join("strange")).unwrap().uid(), 65534);
+}
+
+/// A daemon in a container has its own mount namespace; its state directory is mounted `rshared`.
+#[test]
+fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_directory() {
+    let place = place();
+    rustix::mount::mount_bind(&place.slots, &place.slots).expect(NEEDS_ROOT);
+    rustix::mount::mount_change(&place.slots, rustix::mount::MountPropagationFlags::SHARED).unwrap();
+    let (source, path) = (place.source.clone(), place.slots.join("w"));
+    let (made, is_made) = std::sync::mpsc::channel();
+    let (seen, is_seen) = std::sync::mpsc::channel();
+    let daemon = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            #[allow(unsafe_code)] // No library offers it for one thread as a safe call.
+            // SAFETY: takes a flag and no pointer; only this thread gets the new namespace.
+            let result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+            assert_eq!(result, 0, "{NEEDS_ROOT}");
+            let slot =
+                MountSlot::prepare(opened(&source).as_fd(), &path, Some(MAP), Access::ReadWrite).unwrap();
+            made.send(()).unwrap();
+            is_seen.recv().unwrap();
+            slot.release().unwrap();
+        }
+    });
+    is_made.recv().unwrap();
+    let owner = fs::metadata(path.join("file")).map(|meta| meta.uid());
+    seen.send(()).unwrap();
+    daemon.join().unwrap();
+    let gone = !path.exists();
+    rustix::mount::unmount(&place.slots, UnmountFlags::DETACH).unwrap();
+    assert_eq!(owner.unwrap(), 1001);
+    assert!(gone);
+}

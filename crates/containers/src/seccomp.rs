@@ -1,0 +1,149 @@
+//! The system calls that a run may make: `images/seccomp.json`, carried in the binary.
+//!
+//! `images/README.md` says why each rule is there. The engine parses the profile when a container is created; here
+//! it is only made compact, because it travels inside the request.
+
+use serde_json::Value;
+
+const PROFILE: &str = include_str!("../../../images/seccomp.json");
+
+/// The profile that was compiled in is not JSON: a broken build.
+#[derive(Debug, thiserror::Error)]
+#[error("the built-in seccomp profile is not valid JSON")]
+pub struct SeccompError(#[from] serde_json::Error);
+
+/// The profile on one line, without comments.
+pub fn seccomp_profile() -> Result<String, SeccompError> {
+    let mut profile: Value = serde_json::from_str(PROFILE)?;
+    if let Some(rules) = profile.get_mut("syscalls").and_then(Value::as_array_mut) {
+        for rule in rules {
+            if let Some(rule) = rule.as_object_mut() {
+                rule.remove("comment");
+            }
+        }
+    }
+    Ok(profile.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn profile() -> Value {
+        serde_json::from_str(&seccomp_profile().unwrap()).unwrap()
+    }
+
+    /// Names allowed whatever their arguments are.
+    fn unconditional(profile: &Value) -> BTreeSet<String> {
+        profile["syscalls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|rule| rule["action"] == "SCMP_ACT_ALLOW" && rule["args"].is_null())
+            .flat_map(|rule| rule["names"].as_array().unwrap())
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn everything_that_is_not_named_is_refused() {
+        let profile = profile();
+        assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+        assert_eq!(
+            profile["archMap"],
+            serde_json::json!([
+                {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []},
+                {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": []},
+            ])
+        );
+    }
+
+    #[test]
+    fn what_must_never_be_allowed_is_not() {
+        const REFUSED: &str = "io_uring_setup io_uring_enter io_uring_register socketcall ptrace process_vm_readv \
+            process_vm_writev kcmp pidfd_getfd process_madvise keyctl add_key request_key bpf perf_event_open \
+            userfaultfd mount umount umount2 move_mount open_tree fsopen fsmount fsconfig fspick mount_setattr \
+            pivot_root chroot unshare setns name_to_handle_at open_by_handle_at init_module finit_module \
+            delete_module kexec_load kexec_file_load reboot swapon swapoff quotactl quotactl_fd acct syslog \
+            settimeofday clock_settime adjtimex clock_adjtime stime vmsplice iopl ioperm modify_ldt lookup_dcookie \
+            fanotify_init fanotify_mark memfd_secret mq_open sethostname setdomainname nfsservctl vhangup \
+            move_pages migrate_pages mbind set_mempolicy io_setup io_submit sync syncfs";
+        let profile = profile();
+        let named: BTreeSet<&str> = profile["syscalls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|rule| rule["names"].as_array().unwrap())
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        let wrong: Vec<&str> = REFUSED.split_whitespace().filter(|name| named.contains(name)).collect();
+        assert_eq!(wrong, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn calls_that_depend_on_their_arguments_are_never_allowed_without_a_condition() {
+        const CONDITIONAL: &str = "socket socketpair clone personality prlimit64 chmod fchmod fchmodat creat mkdir \
+            mkdirat open openat mknod mknodat renameat2 clone3 fchmodat2";
+        let free = unconditional(&profile());
+        let wrong: Vec<&str> = CONDITIONAL.split_whitespace().filter(|name| free.contains(*name)).collect();
+        assert_eq!(wrong, Vec::<&str>::new());
+        assert!(free.contains("openat2"), "the agent resolves paths with it");
+    }
+
+    #[test]
+    fn set_id_bits_devices_and_namespaces_are_masked_out() {
+        let profile = profile();
+        let conditions = |name: &str| -> Vec<Value> {
+            let rules = profile["syscalls"].as_array().unwrap().iter();
+            rules
+                .filter(|rule| rule["names"].as_array().unwrap().iter().any(|n| n == name))
+                .map(|rule| rule["args"].clone())
+                .collect()
+        };
+        let masked = |index: u64, mask: u64, equals: u64| serde_json::json!([{"index": index, "value": mask, "valueTwo": equals, "op": "SCMP_CMP_MASKED_EQ"}]);
+        for (name, index) in
+            [("chmod", 1), ("fchmod", 1), ("creat", 1), ("mkdir", 1), ("fchmodat", 2), ("mkdirat", 2)]
+        {
+            assert_eq!(conditions(name), [masked(index, 0o6000, 0)], "{name}");
+        }
+        for (name, flags) in [("open", 1), ("openat", 2)] {
+            let creates = u64::from((libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)).cast_unsigned());
+            assert_eq!(conditions(name), [masked(flags, creates, 0), masked(flags + 1, 0o6000, 0)], "{name}");
+        }
+        for (name, index) in [("mknod", 1), ("mknodat", 2)] {
+            let files = [0, libc::S_IFIFO, libc::S_IFREG, libc::S_IFSOCK];
+            let wanted: Vec<Value> =
+                files.map(|kind| masked(index, u64::from(libc::S_IFMT) | 0o6000, kind.into())).to_vec();
+            assert_eq!(conditions(name), wanted, "{name}");
+        }
+        let namespaces = libc::CLONE_NEWNS
+            | libc::CLONE_NEWCGROUP
+            | libc::CLONE_NEWUTS
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUSER
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWNET;
+        assert_eq!(conditions("clone"), [masked(0, u64::from(namespaces.cast_unsigned()), 0)]);
+        assert_eq!(conditions("renameat2"), [masked(4, u64::from(libc::RENAME_WHITEOUT), 0)]);
+    }
+
+    #[test]
+    fn only_unix_and_internet_sockets_can_be_made() {
+        let profile = profile();
+        let families: BTreeSet<u64> = profile["syscalls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|rule| rule["names"][0] == "socket")
+            .map(|rule| {
+                assert_eq!(rule["args"][0]["index"], 0);
+                assert_eq!(rule["args"][0]["op"], "SCMP_CMP_EQ");
+                rule["args"][0]["value"].as_u64().unwrap()
+            })
+            .collect();
+        let wanted = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|f| u64::from(f.cast_unsigned()));
+        assert_eq!(families, BTreeSet::from(wanted));
+    }
+}

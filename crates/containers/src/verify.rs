@@ -1,0 +1,218 @@
+//! Is what was asked for also in force? Asked for and read back have the same form, so that the comparison is one
+//! loop over all fields and cannot forget one.
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::engine::Inspection;
+use crate::spec::ContainerSpec;
+
+/// A setting that is not in force as asked. A run with one of these never becomes ready.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: asked for {wanted}, in force is {in_force}")]
+pub struct Mismatch {
+    /// The field of the specification.
+    pub field: String,
+    /// What was asked for, shortened.
+    pub wanted: String,
+    /// What the engine says, shortened.
+    pub in_force: String,
+}
+
+/// One line of a run's hardening for people and for the API. Holds no host path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardeningLine {
+    /// The setting.
+    pub name: String,
+    /// Its value as asked for.
+    pub value: String,
+    /// True when the engine confirmed it.
+    pub in_force: bool,
+}
+
+/// A line for every field of the specification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardeningReport {
+    /// The settings.
+    pub lines: Vec<HardeningLine>,
+}
+
+/// Compares what was asked for with what is in force; empty when they agree.
+pub fn verify(wanted: &ContainerSpec, inspection: &Inspection) -> Vec<Mismatch> {
+    let found = fields(&inspection.in_force);
+    fields(wanted)
+        .into_iter()
+        .filter_map(|(field, wanted)| {
+            let found = found.get(&field).unwrap_or(&UNREADABLE);
+            let mismatch = |field: String| Mismatch {
+                wanted: describe(&field, &wanted),
+                in_force: describe(&field, found),
+                field,
+            };
+            (!agrees(&field, &wanted, found)).then(|| mismatch(field))
+        })
+        .collect()
+}
+
+/// The same comparison as a list for display.
+pub fn report(wanted: &ContainerSpec, inspection: &Inspection) -> HardeningReport {
+    let wrong = verify(wanted, inspection);
+    let lines = fields(wanted)
+        .into_iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "labels" | "surplus"))
+        .map(|(name, value)| HardeningLine {
+            value: describe(&name, &value),
+            in_force: !wrong.iter().any(|mismatch| mismatch.field == name || mismatch.field == "surplus"),
+            name,
+        })
+        .collect();
+    HardeningReport { lines }
+}
+
+/// Equal to no value that is ever asked for.
+static UNREADABLE: Value = Value::String(String::new());
+
+/// A struct with string keys always becomes an object. Were it ever not so, the one field made here in its place would
+/// agree with nothing.
+fn fields(spec: &ContainerSpec) -> Map<String, Value> {
+    match serde_json::to_value(spec) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::from_iter([("specification".to_owned(), Value::Null)]),
+    }
+}
+
+/// Images add variables and labels of their own, and an engine default limits; ours must be among them as they are.
+fn agrees(field: &str, wanted: &Value, found: &Value) -> bool {
+    match (field, wanted, found) {
+        ("env" | "labels" | "limits", Value::Object(wanted), Value::Object(found)) => {
+            wanted.iter().all(|(key, value)| found.get(key) == Some(value))
+        }
+        ("runtime", Value::Null, _) => true,
+        _ => wanted == found,
+    }
+}
+
+fn describe(field: &str, value: &Value) -> String {
+    const LONGEST: usize = 300;
+    let text = match (field, value) {
+        ("seccomp", Value::String(profile)) if profile.len() > 64 => {
+            format!("profile sha256:{}", &hex::encode(Sha256::digest(profile.as_bytes()))[..12])
+        }
+        ("mounts", Value::Array(mounts)) => mounts.iter().map(describe_mount).collect::<Vec<_>>().join(", "),
+        (_, Value::String(text)) => text.clone(),
+        (_, Value::Null) => "the engine's default".into(),
+        (_, Value::Array(items)) => {
+            items.iter().map(|item| describe("", item)).collect::<Vec<_>>().join(", ")
+        }
+        (_, Value::Object(items)) => items
+            .iter()
+            .map(|(key, item)| format!("{key}={}", describe("", item)))
+            .collect::<Vec<_>>()
+            .join(", "),
+        (_, other) => other.to_string(),
+    };
+    match (text.as_str(), field) {
+        ("", "pid_namespace" | "uts_namespace" | "user_namespace") => "its own, or the engine's".into(),
+        ("", _) => "none".into(),
+        _ => text.chars().take(LONGEST).collect(),
+    }
+}
+
+/// Without the source, which is a host path.
+fn describe_mount(mount: &Value) -> String {
+    let target = mount["target"].as_str().unwrap_or("?");
+    let access = if mount["read_only"] == Value::Bool(true) { "read-only" } else { "read-write" };
+    format!("{target} {access} {}", mount["propagation"].as_str().unwrap_or("?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ContainerState;
+    use crate::hardening::tests::facts;
+    use crate::hardening::{Hardening, container_spec};
+    use crate::ids::ContainerId;
+
+    fn spec() -> ContainerSpec {
+        container_spec(&Hardening::default(), &facts()).unwrap()
+    }
+
+    fn inspected(in_force: ContainerSpec) -> Inspection {
+        let id = ContainerId::parse(&"ab".repeat(32)).unwrap();
+        Inspection { id, state: ContainerState::Running, host_pid: Some(1), oom_killed: false, in_force }
+    }
+
+    /// Another value of the same JSON type.
+    fn flipped(value: &Value) -> Value {
+        match value {
+            Value::Null => Value::String("another".into()),
+            Value::Bool(on) => Value::Bool(!on),
+            Value::Number(n) => Value::from(n.as_i64().unwrap() + 1),
+            Value::String(text) => Value::String(format!("{text}x")),
+            Value::Array(items) if items.is_empty() => serde_json::json!(["something"]),
+            Value::Array(items) => Value::Array(items[1..].to_vec()),
+            Value::Object(items) => {
+                let (key, value) = items.iter().next().unwrap();
+                let mut items = items.clone();
+                items.insert(key.clone(), flipped(value));
+                Value::Object(items)
+            }
+        }
+    }
+
+    #[test]
+    fn a_container_as_asked_for_has_no_mismatch() {
+        assert_eq!(verify(&spec(), &inspected(spec())), []);
+        let report = report(&spec(), &inspected(spec()));
+        assert!(report.lines.iter().all(|line| line.in_force));
+        assert!(!report.lines.iter().any(|line| line.value.contains("/srv/")), "host paths stay here");
+    }
+
+    #[test]
+    fn every_single_field_is_compared() {
+        let profile = Hardening { runtime: Some("runc".into()), ..Hardening::default() };
+        let wanted = container_spec(&profile, &facts()).unwrap();
+        let all = fields(&wanted);
+        assert!(all.len() > 30);
+        for (name, value) in &all {
+            let mut changed = all.clone();
+            changed.insert(name.clone(), flipped(value));
+            let in_force = serde_json::from_value(Value::Object(changed)).unwrap();
+            let found: Vec<String> =
+                verify(&wanted, &inspected(in_force)).into_iter().map(|mismatch| mismatch.field).collect();
+            assert_eq!(found, std::slice::from_ref(name));
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_mount_is_compared() {
+        for part in ["source", "target", "read_only", "propagation"] {
+            let mut changed = fields(&spec());
+            changed["mounts"][1][part] = match part {
+                "propagation" => "private".into(),
+                _ => flipped(&changed["mounts"][1][part]),
+            };
+            let in_force = serde_json::from_value(Value::Object(changed)).unwrap();
+            assert_eq!(verify(&spec(), &inspected(in_force)).len(), 1, "{part}");
+        }
+    }
+
+    #[test]
+    fn an_image_may_add_variables_but_not_change_ours() {
+        let mut more = spec();
+        more.env.insert("JAVA_HOME".into(), "/opt/java".into());
+        more.runtime = Some("runc".into());
+        assert_eq!(verify(&spec(), &inspected(more.clone())), []);
+        more.env.remove("HOME");
+        assert_eq!(verify(&spec(), &inspected(more))[0].field, "env");
+    }
+
+    #[test]
+    fn a_surplus_setting_spoils_the_whole_report() {
+        let mut privileged = spec();
+        privileged.surplus.push("privileged".into());
+        let mismatches = verify(&spec(), &inspected(privileged.clone()));
+        assert_eq!(mismatches[0].to_string(), "surplus: asked for none, in force is privileged");
+        assert!(report(&spec(), &inspected(privileged)).lines.iter().all(|line| !line.in_force));
+    }
+}

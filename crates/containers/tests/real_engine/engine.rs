@@ -1,0 +1,72 @@
+//! The engine itself, and the default image.
+
+use crate::support::{TestImage, engine};
+use cofferdam_containers::{
+    DockerEngine, Endpoint, Engine, EngineError, ImageReference, ImportChanges, advisories,
+    default_image_tar, ensure_default,
+};
+
+#[tokio::test]
+async fn the_engine_tells_its_versions() {
+    let facts = engine().version().await.unwrap();
+    let (major, minor) = facts.api_version.split_once('.').unwrap();
+    let api: (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());
+    assert!(api >= (1, 41), "{}", facts.api_version);
+    assert!(facts.has_seccomp(), "{:?}", facts.security_options);
+    assert!(facts.runtimes.contains(&facts.default_runtime), "{:?}", facts.runtimes);
+    assert!(facts.cpus >= 1);
+    assert!(facts.runc_version.is_some() && facts.containerd_version.is_some());
+    for advisory in advisories(&facts) {
+        assert!(advisory.sentence.ends_with('.'), "{}", advisory.sentence);
+    }
+}
+
+#[tokio::test]
+async fn a_socket_where_nobody_listens_is_told_with_its_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("engine.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let endpoint = Endpoint::parse(&format!("unix://{}", path.display())).unwrap();
+    let error = DockerEngine::connect(&endpoint).unwrap().version().await.unwrap_err();
+    assert!(matches!(error, EngineError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("nobody listens on the socket; start Docker Engine"), "{error}");
+}
+
+#[tokio::test]
+async fn the_default_image_is_imported_once_and_verified_by_content() {
+    let test = TestImage::new().await;
+    let again = ensure_default(test.engine.as_ref(), &test.program).await.unwrap();
+    assert_eq!(again.image, test.image);
+    assert_eq!(again.reference, test.reference);
+    let facts = test.engine.image(&test.reference).await.unwrap().unwrap();
+    assert_eq!(facts.layers.len(), 1);
+    assert_eq!(facts.labels["io.cofferdam.image"], facts.layers[0]);
+    assert_eq!(facts.volumes, Vec::<String>::new());
+}
+
+/// Somebody tags another image with the default image's name and gives it its label.
+#[tokio::test]
+async fn a_forged_default_image_is_replaced() {
+    let test = TestImage::new().await;
+    let wanted = test.engine.image(&test.reference).await.unwrap().unwrap();
+    let forged_tar = default_image_tar(b"forged").unwrap();
+    let labels = vec![("io.cofferdam.image".to_owned(), wanted.layers[0].clone())];
+    let forged = test
+        .engine
+        .import_image(forged_tar.into(), &test.reference, &ImportChanges { labels })
+        .await
+        .unwrap();
+    assert_ne!(forged.id, wanted.id);
+    let found = ensure_default(test.engine.as_ref(), &test.program).await.unwrap();
+    let layers = test.engine.image(&found.reference).await.unwrap().unwrap().layers;
+    let _ = test.engine.remove_image(&forged.id).await;
+    let _ = test.engine.remove_image(&wanted.id).await;
+    test.engine.remove_image(found.image.id()).await.unwrap();
+    assert_eq!(layers, wanted.layers);
+}
+
+#[tokio::test]
+async fn an_image_that_the_engine_does_not_have_is_no_error() {
+    let absent = ImageReference::parse("cofferdam/absent:none").unwrap();
+    assert_eq!(engine().image(&absent).await.unwrap(), None);
+}

@@ -1,0 +1,163 @@
+//! A container for a test, made as the daemon makes it, and gone with the test.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use cofferdam_containers::{
+    AGENT_PATH, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine, ExecStream,
+    Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, ensure_default,
+};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const NEEDS_ENGINE: &str = "these tests need Docker Engine on unix:///var/run/docker.sock and root: deploy/engine.sh installs and starts it";
+
+pub(crate) fn engine() -> Arc<DockerEngine> {
+    let endpoint = Endpoint::parse("unix:///var/run/docker.sock").unwrap();
+    Arc::new(DockerEngine::connect(&endpoint).expect(NEEDS_ENGINE))
+}
+
+/// The probe, compiled once for each version of its source.
+fn probe() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(build_probe).clone()
+}
+
+fn build_probe() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real_engine/probe.rs");
+    let digest = hex::encode(Sha256::digest(std::fs::read(&source).unwrap()));
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("probe-{}", &digest[..16]));
+    if !built.exists() {
+        let own = built.with_extension(std::process::id().to_string());
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let status = Command::new(rustc)
+            .args(["--edition=2024", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-o"])
+            .arg(&own)
+            .arg(&source)
+            .status()
+            .unwrap();
+        assert!(status.success(), "the probe does not compile");
+        std::fs::rename(own, &built).unwrap();
+    }
+    built
+}
+
+/// A file of root's that can be run by anybody and read by nobody, as the agent's is.
+fn agent(dir: &Path) -> PathBuf {
+    let agent = dir.join("agent");
+    std::fs::copy(probe(), &agent).unwrap();
+    std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o711)).unwrap();
+    agent
+}
+
+/// An image with the probe for its one program. Each is unique, so that tests do not remove each other's.
+pub(crate) struct TestImage {
+    pub(crate) engine: Arc<DockerEngine>,
+    pub(crate) reference: ImageReference,
+    pub(crate) image: cofferdam_containers::UsableImage,
+    pub(crate) program: Vec<u8>,
+}
+
+impl TestImage {
+    pub(crate) async fn new() -> Self {
+        let engine = engine();
+        let mut program = std::fs::read(probe()).unwrap();
+        let nonce = tempfile::NamedTempFile::new().unwrap();
+        program.extend(nonce.path().as_os_str().as_encoded_bytes());
+        program.extend(std::process::id().to_ne_bytes());
+        let made = ensure_default(engine.as_ref(), &program).await.expect(NEEDS_ENGINE);
+        Self { engine, reference: made.reference, image: made.image, program }
+    }
+}
+
+impl Drop for TestImage {
+    fn drop(&mut self) {
+        let (engine, id): (_, ImageId) = (Arc::clone(&self.engine), self.image.id().clone());
+        finish(async move { engine.remove_image(&id).await });
+    }
+}
+
+/// A started container.
+pub(crate) struct TestContainer {
+    // Dropped first to last: the container, its directory, then its image.
+    pub(crate) container: Removed,
+    pub(crate) spec: ContainerSpec,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) image: TestImage,
+}
+
+/// Removes its container when dropped.
+pub(crate) struct Removed {
+    engine: Arc<DockerEngine>,
+    pub(crate) id: ContainerId,
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let (engine, id) = (Arc::clone(&self.engine), self.id.clone());
+        finish(async move { engine.remove(&id).await });
+    }
+}
+
+/// Runs clean-up from `drop`, where no runtime may be entered, on a thread with one of its own.
+fn finish<E: std::fmt::Display + Send + 'static>(work: impl Future<Output = Result<(), E>> + Send + 'static) {
+    let done = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(work).map_err(|error| error.to_string())
+    });
+    if let Ok(Err(error)) = done.join() {
+        eprintln!("clean-up failed: {error}");
+    }
+}
+
+impl TestContainer {
+    /// Starts one with the mounts that `mounts` makes in the test's own directory.
+    pub(crate) async fn start(mounts: impl FnOnce(&Path) -> Vec<MountSpec>) -> Self {
+        let image = TestImage::new().await;
+        let dir = tempfile::tempdir().unwrap();
+        let host_cpus = image.engine.version().await.expect(NEEDS_ENGINE).cpus;
+        let nonce = dir.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.').to_owned();
+        let facts = RunFacts {
+            run_id: nonce.clone(),
+            instance_id: format!("test-{nonce}"),
+            image: image.image.clone(),
+            user: RunUser::DEFAULT,
+            mounts: mounts(dir.path()),
+            agent: agent(dir.path()),
+            labels: BTreeMap::new(),
+        };
+        let spec = container_spec(&Hardening::default().fitted(host_cpus), &facts).unwrap();
+        let name = ContainerName::parse(&format!("cofferdam-test-{nonce}")).unwrap();
+        let id = image.engine.create(&spec, &name).await.expect("the container is created");
+        let container = Removed { engine: Arc::clone(&image.engine), id };
+        image.engine.start(&container.id).await.expect("the container starts");
+        Self { container, spec, dir, image }
+    }
+
+    pub(crate) fn engine(&self) -> &DockerEngine {
+        &self.image.engine
+    }
+
+    pub(crate) fn id(&self) -> &ContainerId {
+        &self.container.id
+    }
+
+    pub(crate) async fn exec(&self, command: &[&str]) -> ExecStream {
+        let argv: Vec<String> =
+            std::iter::once(AGENT_PATH).chain(command.iter().copied()).map(Into::into).collect();
+        self.engine().attach_exec(self.id(), &argv, RunUser::DEFAULT).await.expect("the exec is attached")
+    }
+
+    /// Runs the probe to its end and returns the lines of its stdout.
+    pub(crate) async fn probe(&self, command: &[&str]) -> Vec<String> {
+        let mut stream = self.exec(command).await;
+        stream.input.shutdown().await.unwrap();
+        let mut text = String::new();
+        stream.output.read_to_string(&mut text).await.unwrap();
+        assert_eq!(stream.errors.text(), "", "the probe said");
+        text.lines().map(Into::into).collect()
+    }
+}
