@@ -34,6 +34,7 @@ clean_up() {
     trap - EXIT
     if [[ -z ${DEMO:-} ]]; then exit "$status"; fi
     if ((status)) && [[ -s $DEMO/cofferd.log ]]; then as_root cat "$DEMO/cofferd.log" >>"$LOG_FILE"; fi
+    demo_abandon
     stop_daemon || note "cofferd did not end by itself and was killed"
     remove_daemon_files || note "something is still mounted under $DEMO, which was left there"
     if ((status)); then complain "The quickstart did not come to its end. The whole log: $LOG_FILE"; fi
@@ -70,6 +71,7 @@ note "$(engine_summary)"
 
 title "Build"
 step "Compiling cofferd and coffer (the first time takes minutes)" cargo build --release --locked
+need_root "start cofferd" # again: the build may have outlasted sudo's memory
 prepare_daemon
 step "Starting cofferd" start_daemon
 

@@ -49,7 +49,13 @@ demo_record() {
 
 demo_end() {
     title "The end of the run"
-    shown 3 run stop "$RUN" && shown 3 run delete "$RUN"
+    shown 3 run stop "$RUN" && shown 3 run delete "$RUN" && RUN=''
+}
+
+# When the demonstration broke off: its container must not stay.
+demo_abandon() {
+    [[ -n ${RUN:-} ]] || return 0
+    coffer run stop "$RUN" >/dev/null 2>&1 </dev/null || true
 }
 
 # shown LINES coffer-arguments…: the command as one would type it, and the first lines of what it says.
@@ -79,7 +85,7 @@ with_consent() {
     local lines=$1 status=0 call approval
     shift
     type_out "$@"
-    coffer "$@" --wait >"$DEMO/output" 2>&1 </dev/null &
+    coffer "$@" --wait >"$DEMO/waiting" 2>&1 </dev/null &
     call=$!
     while kill -0 "$call" 2>/dev/null; do
         approval=$(pending_approval)
@@ -90,7 +96,7 @@ with_consent() {
         sleep 0.1
     done
     wait "$call" || status=$?
-    indent "$lines" <"$DEMO/output"
+    indent "$lines" <"$DEMO/waiting"
     if ((status)); then complain "  that ended with exit code $status"; fi
     return "$status"
 }
@@ -107,7 +113,7 @@ type_out() {
         if [[ -n ${RUN:-} && $word == "$RUN" ]]; then
             # shellcheck disable=SC2016 # it is printed, not expanded
             word='$RUN'
-        elif [[ $word != "${word//[^[:alnum:].,:\/_=*-]/}" ]]; then
+        elif [[ -z $word || $word == *[^[:alnum:].,:/_=-]* ]]; then
             word="'$word'"
         fi
         line+=" $word"

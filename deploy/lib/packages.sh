@@ -17,12 +17,10 @@ need_root() {
 
 has_apt() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
 
-# Is there such a package to install? (The lists must have been fetched.)
-apt_offers() {
-    local candidate
-    candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *//p')
-    [[ -n $candidate && $candidate != '(none)' ]]
-}
+# The version of a package that could be installed, if there is one. (The lists must have been fetched.)
+apt_version() { apt-cache policy "$1" 2>/dev/null | sed -n '/(none)/d;s/^ *Candidate: *//p'; }
+
+apt_offers() { [[ -n $(apt_version "$1") ]]; }
 
 apt_refresh() {
     if [[ -n ${APT_REFRESHED:-} ]]; then return 0; fi

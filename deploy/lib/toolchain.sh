@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What it takes to compile Cofferdam: git, a C compiler, and a Rust at least as new as Cargo.toml asks for. Nothing is
-# installed that is there. Rust comes from the distribution's rustup where it has one, else from rustup.rs.
-# Needs say.sh and packages.sh; REPOSITORY is the root of the sources.
+# installed that is there. Rust comes by rustup, the distribution's where it has one; where that cannot be reached, from
+# the distribution's packages. Needs say.sh and packages.sh; REPOSITORY is the root of the sources.
 
 missing_build_packages() {
     local -A package=([cc]=build-essential [make]=build-essential [pkg-config]=pkg-config [git]=git [python3]=python3 [curl]=curl)
@@ -30,8 +30,30 @@ find_cargo() {
 
 install_by_rustup() { rustup toolchain install stable --profile minimal --no-self-update; }
 
+# The official installer, from the host that also serves the compilers (sh.rustup.rs is only a script that picks it).
 install_rustup_and_rust() {
-    curl --proto '=https' --tlsv1.2 --retry 3 --max-time 300 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal
+    local url directory
+    url=https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init
+    directory=$(mktemp -d) &&
+        curl --proto '=https' --tlsv1.2 --retry 3 --max-time 300 -sSfL -o "$directory/rustup-init" "$url" &&
+        chmod +x "$directory/rustup-init" &&
+        "$directory/rustup-init" -y --profile minimal --default-toolchain stable --no-modify-path
+    local status=$?
+    rm -rf "$directory"
+    return "$status"
+}
+
+# Debian's stable releases carry a newer Rust beside their own, for web browsers.
+install_distribution_rust() {
+    local suffix version
+    for suffix in '' -web; do
+        version=$(apt_version "rustc$suffix")
+        if [[ -n $version ]] && at_least "$(wanted_rust)" "$version"; then
+            install_packages "The Rust compiler" "rustc$suffix" "cargo$suffix"
+            return
+        fi
+    done
+    return 1
 }
 
 install_rust() {
@@ -41,8 +63,9 @@ install_rust() {
     if command -v rustup >/dev/null; then
         step "Installing Rust $(wanted_rust) or newer" install_by_rustup || return 1
         export RUSTUP_TOOLCHAIN=stable
-    else
-        step "Installing Rust with rustup" install_rustup_and_rust || return 1
+    elif ! step "Installing Rust with rustup" install_rustup_and_rust; then
+        note "trying the distribution's own Rust instead"
+        has_apt && apt_refresh && install_distribution_rust || return 1
     fi
     find_cargo
 }

@@ -30,7 +30,6 @@ pub(crate) const ALL: &[Applet] = &[
     Applet { name: "head", main: |args| uu_head::uumain(args.into_iter()) },
     Applet { name: "id", main: |args| uu_id::uumain(args.into_iter()) },
     Applet { name: "ls", main: |args| uu_ls::uumain(args.into_iter()) },
-    Applet { name: "pwd", main: |args| uu_pwd::uumain(args.into_iter()) },
     Applet { name: "sh", main: sh::main },
     Applet { name: "sleep", main: |args| uu_sleep::uumain(args.into_iter()) },
     Applet { name: "tail", main: |args| uu_tail::uumain(args.into_iter()) },
