@@ -54,7 +54,7 @@ impl SandboxPath {
     }
 
     /// The form for messages: as displayed, but on one line and cut when very long.
-    pub(crate) fn excerpt(&self) -> String {
+    pub fn excerpt(&self) -> String {
         excerpt(&self.to_string())
     }
 }

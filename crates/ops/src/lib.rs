@@ -6,12 +6,21 @@
 
 mod base64;
 mod bounds;
+mod cancel;
+#[cfg(any(feature = "read", feature = "write"))]
+mod digest;
+mod failure;
 mod operation;
 mod outcome;
+#[cfg(feature = "read")]
+mod read;
 mod reason;
+#[cfg(feature = "write")]
+mod write;
 
 pub use base64::{decode_base64, encode_base64};
 pub use bounds::Bounds;
+pub use cancel::Cancel;
 pub use operation::{
     Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read, ReadPart,
     Write,
@@ -20,4 +29,8 @@ pub use outcome::{
     EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
     ListResult, OpResult, Outcome, ReadResult, ToolFailure, WriteResult,
 };
+#[cfg(feature = "read")]
+pub use read::read;
 pub use reason::Reason;
+#[cfg(feature = "write")]
+pub use write::{preview_write, write};

@@ -1,0 +1,83 @@
+//! How a file operation is told to stop: asked between two blocks or two files, so that none runs on unobserved.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::{Reason, ToolFailure};
+
+/// Tells one operation to stop. Clones are the same switch.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel {
+    flag: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+impl Cancel {
+    /// Stops at `deadline`, if there is one, or when [`cancel`](Self::cancel) is called.
+    pub fn new(deadline: Option<Instant>) -> Self {
+        Self { flag: Arc::default(), deadline }
+    }
+
+    /// Asks the operation to stop; it answers `CANCELLED` at the next occasion.
+    pub fn cancel(&self) {
+        self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the operation has to stop, for either cause.
+    pub fn is_cancelled(&self) -> bool {
+        self.check().is_err()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Stopped> {
+        if self.flag.load(Ordering::Relaxed) {
+            return Err(Stopped::Cancelled);
+        }
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(Stopped::TimedOut),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why an operation stopped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    Cancelled,
+    TimedOut,
+}
+
+impl Stopped {
+    /// The failure, with what had been done until then.
+    pub(crate) fn failure(self, done: impl fmt::Display) -> ToolFailure {
+        let (reason, what) = match self {
+            Self::Cancelled => (Reason::Cancelled, "cancelled"),
+            Self::TimedOut => (Reason::TimedOut, "stopped by the call's deadline"),
+        };
+        ToolFailure::new(reason, format!("{what}: {done}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_clone_is_the_same_switch() {
+        let cancel = Cancel::new(None);
+        let other = cancel.clone();
+        assert!(!other.is_cancelled());
+        cancel.cancel();
+        assert_eq!(other.check(), Err(Stopped::Cancelled));
+    }
+
+    #[test]
+    fn the_deadline_stops_too() {
+        let now = Instant::now();
+        assert_eq!(Cancel::new(Some(now)).check(), Err(Stopped::TimedOut));
+        assert_eq!(Cancel::new(Some(now + Duration::from_secs(3600))).check(), Ok(()));
+    }
+}

@@ -1,0 +1,25 @@
+//! SHA-256 as the results carry it: lower-case hex.
+
+use sha2::{Digest as _, Sha256};
+
+/// A hash in the making.
+#[derive(Default)]
+pub(crate) struct Digest(Sha256);
+
+impl Digest {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn hex(self) -> String {
+        hex::encode(self.0.finalize())
+    }
+}
+
+/// The hash of bytes that are all there.
+#[cfg(feature = "write")]
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    let mut digest = Digest::default();
+    digest.update(bytes);
+    digest.hex()
+}

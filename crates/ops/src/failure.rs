@@ -1,0 +1,90 @@
+//! The one table that turns what the jail says into a failure with a stable reason.
+//!
+//! The jail's own texts are meant for agents already: places as the agent knows them, escaped and short.
+
+use jail::{AccessError, OpenError, OpenErrorKind, PathRefusal, WriteError};
+
+use crate::{Reason, ToolFailure};
+
+impl From<PathRefusal> for ToolFailure {
+    fn from(refusal: PathRefusal) -> Self {
+        Self::new(Reason::SandboxViolation, refusal.to_string()).with("refusal", refusal.reason())
+    }
+}
+
+impl From<OpenError> for ToolFailure {
+    fn from(error: OpenError) -> Self {
+        Self::new(reason(&error.kind), error.to_string())
+    }
+}
+
+impl From<AccessError> for ToolFailure {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Refused(refusal) => refusal.into(),
+            AccessError::Open(error) => error.into(),
+        }
+    }
+}
+
+impl From<WriteError> for ToolFailure {
+    fn from(error: WriteError) -> Self {
+        let reason = match error {
+            WriteError::Open(error) => return error.into(),
+            WriteError::Exists { .. } | WriteError::Changed { .. } | WriteError::Interfered { .. } => {
+                Reason::PreconditionFailed
+            }
+            WriteError::NotDurable { .. } => Reason::Internal,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+fn reason(kind: &OpenErrorKind) -> Reason {
+    match kind {
+        kind if kind.is_violation() => Reason::SandboxViolation,
+        OpenErrorKind::NotFound => Reason::NotFound,
+        OpenErrorKind::NotADirectory
+        | OpenErrorKind::IsADirectory
+        | OpenErrorKind::Inexpressible
+        | OpenErrorKind::NameTooLong => Reason::InvalidArgument,
+        OpenErrorKind::PermissionDenied | OpenErrorKind::ReadOnly => Reason::PermissionDenied,
+        OpenErrorKind::Exists => Reason::AlreadyExists,
+        OpenErrorKind::NoSpace => Reason::WriteLimit,
+        OpenErrorKind::TooManyRetries => Reason::Overloaded,
+        _ => Reason::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use jail::{FileKind, SandboxPath};
+
+    use super::*;
+
+    #[test]
+    fn leaving_a_mount_is_a_violation_and_a_failure_is_none() {
+        for (kind, expected) in [
+            (OpenErrorKind::Escapes, Reason::SandboxViolation),
+            (OpenErrorKind::NotRegular(FileKind::Fifo), Reason::SandboxViolation),
+            (OpenErrorKind::MountPoint, Reason::SandboxViolation),
+            (OpenErrorKind::NotFound, Reason::NotFound),
+            (OpenErrorKind::IsADirectory, Reason::InvalidArgument),
+            (OpenErrorKind::NoSpace, Reason::WriteLimit),
+            (OpenErrorKind::Io(io::ErrorKind::Other.into()), Reason::Internal),
+        ] {
+            let failure = ToolFailure::from(OpenError { path: "@project/a".to_owned(), kind });
+            assert_eq!(failure.reason, expected, "{failure:?}");
+            assert!(failure.message.starts_with("@project/a: "), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_its_own_reason() {
+        let failure = ToolFailure::from(SandboxPath::parse("a/../b").unwrap_err());
+        assert_eq!(failure.reason, Reason::SandboxViolation);
+        assert_eq!(failure.details["refusal"], "parent_segment");
+    }
+}

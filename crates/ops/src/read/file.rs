@@ -1,0 +1,133 @@
+//! `read`: one regular file, or a part of it, with what is needed to ask for the rest.
+
+use std::io::Read as _;
+
+use jail::{AccessError, Jail, OpenError, OpenErrorKind, SandboxPath};
+
+use super::stream::{Scan, ScanError, scan};
+use super::text::{Text, text};
+use crate::{
+    Bounds, Cancel, Encoding, OpResult, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure,
+    encode_base64,
+};
+
+/// Reads a file as it was when it was opened: what is appended meanwhile is left out.
+pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outcome {
+    let opened = jail.readable(&read.path)?.open_file().map_err(|error| refused(&read.path, error))?;
+    let size = opened.meta.size;
+    let scan =
+        scan(opened.file.take(size), read.part, cap(read.encoding, bounds), cancel).map_err(|error| {
+            match error {
+                ScanError::Stopped { stopped, read: done } => stopped
+                    .failure(format!("{}: {done} of {size} bytes read", read.path.excerpt()))
+                    .with("bytes_read", done.to_string())
+                    .with("size_bytes", size.to_string()),
+                ScanError::Io(error) => ToolFailure::new(
+                    Reason::Internal,
+                    format!("{}: cannot be read: {error}", read.path.excerpt()),
+                ),
+            }
+        })?;
+    Ok(OpResult::Read(render(read, scan)))
+}
+
+fn refused(path: &SandboxPath, error: AccessError) -> ToolFailure {
+    match error {
+        AccessError::Open(OpenError { kind: OpenErrorKind::IsADirectory, .. }) => {
+            ToolFailure::new(Reason::InvalidArgument, format!("{} is a directory: use list", path.excerpt()))
+        }
+        error => error.into(),
+    }
+}
+
+/// Bytes of the file that fit into the answer.
+fn cap(encoding: Encoding, bounds: &Bounds) -> usize {
+    let most = usize::try_from(bounds.max_read_bytes).unwrap_or(usize::MAX);
+    match encoding {
+        Encoding::Utf8 => most,
+        Encoding::Base64 => most / 4 * 3,
+    }
+}
+
+fn render(read: &Read, scan: Scan) -> ReadResult {
+    let asked = scan.part.end - scan.part.start;
+    let capped = (scan.kept.len() as u64) < asked;
+    let mut result = ReadResult {
+        path: read.path.to_string(),
+        encoding: read.encoding,
+        size_bytes: scan.size,
+        total_lines: scan.lines,
+        ..ReadResult::default()
+    };
+    // Position of the first byte after the content.
+    let mut end = scan.part.start + scan.kept.len() as u64;
+    let mut newlines = count_lines(&scan.kept);
+    match read.encoding {
+        Encoding::Base64 => result.content = encode_base64(&scan.kept),
+        Encoding::Utf8 => {
+            let at_start = matches!(read.part, ReadPart::Bytes { offset, .. } if offset > 0);
+            match text(scan.kept, at_start, end < scan.size) {
+                Text::Valid { content, dropped_after } => {
+                    end -= dropped_after as u64;
+                    newlines = count_lines(content.as_bytes());
+                    result.content = content;
+                }
+                Text::Binary => {
+                    result.binary = true;
+                    newlines = 0;
+                }
+            }
+        }
+    }
+    result.sha256 = scan.sha256;
+    result.truncated = capped && !result.binary;
+    let first = match read.part {
+        ReadPart::Whole => Some(1),
+        ReadPart::Lines { first, .. } => Some(first.max(1)),
+        ReadPart::Bytes { .. } => None,
+    };
+    if let Some(first) = first.filter(|_| newlines > 0) {
+        result.start_line = first;
+        result.end_line = first + newlines - 1;
+    }
+    result.hint = hint(read, &result, end);
+    result
+}
+
+/// Lines in `bytes`; a last one without newline counts.
+fn count_lines(bytes: &[u8]) -> u64 {
+    let newlines = memchr::memchr_iter(b'\n', bytes).count() as u64;
+    newlines + u64::from(bytes.last().is_some_and(|&last| last != b'\n'))
+}
+
+fn hint(read: &Read, result: &ReadResult, end: u64) -> String {
+    let ReadResult { size_bytes, total_lines, start_line, end_line, .. } = *result;
+    if result.binary {
+        return format!("not UTF-8 text ({size_bytes} bytes): ask again with encoding=base64 for its bytes");
+    }
+    if result.truncated {
+        let shown = format!("{size_bytes} bytes in {total_lines} lines");
+        return match read.part {
+            // The last line may have been cut, so it is read again, unless it is all that fits.
+            ReadPart::Whole | ReadPart::Lines { .. }
+                if end_line > start_line && read.encoding == Encoding::Utf8 =>
+            {
+                format!(
+                    "content ends in line {end_line}, the file has {shown}: go on with startLine={end_line} and an endLine, or find the place with grep"
+                )
+            }
+            _ => format!(
+                "content ends before byte {end}, the file has {shown}: go on with offset={end} and a limit, ask for startLine and endLine, or find the place with grep"
+            ),
+        };
+    }
+    match read.part {
+        ReadPart::Lines { first, .. } if first > total_lines => {
+            format!("the file has {total_lines} lines: startLine={first} is beyond its end")
+        }
+        ReadPart::Bytes { offset, .. } if offset > size_bytes => {
+            format!("the file has {size_bytes} bytes: offset={offset} is beyond its end")
+        }
+        _ => String::new(),
+    }
+}

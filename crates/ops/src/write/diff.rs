@@ -1,0 +1,81 @@
+//! Unified diffs that always end: bounded in time by the algorithm's deadline, in size by a sink that only counts
+//! once it is full.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use jail::SandboxPath;
+use similar::TextDiff;
+
+/// After this the diff is right but not the shortest.
+const TIME: Duration = Duration::from_millis(500);
+const CONTEXT: usize = 3;
+
+/// A unified diff, possibly cut.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Diff {
+    pub(super) text: String,
+    pub(super) truncated: bool,
+}
+
+/// The change from `old` (`None`: there was no file) to `new`, in at most about `most` bytes. Lines end at `\n` only, as
+/// for git and patch.
+pub(super) fn unified(path: &SandboxPath, old: Option<&str>, new: &str, most: u64) -> Diff {
+    let name = header_name(path);
+    let lines: [Vec<&str>; 2] =
+        [old.unwrap_or_default(), new].map(|text| text.split_inclusive('\n').collect());
+    let diff = TextDiff::configure().timeout(TIME).newline_terminated(true).diff_slices(&lines[0], &lines[1]);
+    let mut sink = Sink::new(most);
+    // A sink takes everything.
+    let _ = write!(sink, "--- {}\n+++ {name}\n", if old.is_some() { &name } else { "/dev/null" });
+    let _ = write!(sink, "{}", diff.unified_diff().context_radius(CONTEXT));
+    sink.finish()
+}
+
+/// What stands for a diff when one side is no text, or too long: one line.
+pub(super) fn sizes(path: &SandboxPath, old: Option<u64>, new: u64) -> Diff {
+    let old = old.map_or_else(|| "no file".to_owned(), |size| format!("{size} bytes"));
+    Diff {
+        text: format!("Binary or very long: {} from {old} to {new} bytes\n", header_name(path)),
+        truncated: false,
+    }
+}
+
+/// A name that could forge a line of the diff is quoted, as git does.
+fn header_name(path: &SandboxPath) -> String {
+    let name = path.to_string();
+    if name.contains(char::is_control) { format!("{name:?}") } else { name }
+}
+
+struct Sink {
+    text: String,
+    most: usize,
+    left_out: usize,
+}
+
+impl Sink {
+    fn new(most: u64) -> Self {
+        Self { text: String::new(), most: usize::try_from(most).unwrap_or(usize::MAX), left_out: 0 }
+    }
+
+    /// A line that begins with a backslash is a remark in a unified diff.
+    fn finish(mut self) -> Diff {
+        let truncated = self.left_out > 0;
+        if truncated {
+            let newline = if self.text.ends_with('\n') { "" } else { "\n" };
+            self.text
+                .push_str(&format!("{newline}\\ {} more bytes of this diff are left out\n", self.left_out));
+        }
+        Diff { text: self.text, truncated }
+    }
+}
+
+impl fmt::Write for Sink {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = if self.left_out > 0 { 0 } else { self.most.saturating_sub(self.text.len()) };
+        let taken = text.floor_char_boundary(room);
+        self.text.push_str(&text[..taken]);
+        self.left_out += text.len() - taken;
+        Ok(())
+    }
+}

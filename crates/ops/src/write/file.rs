@@ -1,0 +1,85 @@
+//! `write`: the whole content of one file.
+
+use jail::{Jail, WriteMode};
+
+use super::diff::{Diff, sizes, unified};
+use super::place::{Place, within};
+use crate::digest::sha256;
+use crate::{Bounds, EditResult, OpResult, Outcome, Reason, ToolFailure, Write, WriteResult};
+
+/// Longest old content that a preview compares with the new one.
+const MAX_COMPARED_BYTES: u64 = 10 * 1024 * 1024;
+
+/// Writes the file, exactly the bytes that were given: no newline is added. Directories that lead to it are made.
+pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
+    let place = admit(jail, write, bounds, 0)?;
+    let mode = match (write.create_only, &write.if_match_sha256) {
+        (true, _) => WriteMode::CreateOnly,
+        (false, Some(_)) => WriteMode::ReplaceUnchanged,
+        (false, None) => WriteMode::Replace,
+    };
+    let result = WriteResult {
+        path: write.path.to_string(),
+        bytes_written: write.content.len() as u64,
+        sha256_before: place.sha256_before(),
+        sha256_after: sha256(&write.content),
+        created: place.before.is_none(),
+    };
+    place.put(&write.content, mode)?;
+    Ok(OpResult::Write(result))
+}
+
+/// What [`write`] would do, as the diff that whoever approves it sees. Fails as [`write`] would, and changes nothing.
+pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
+    let place = admit(jail, write, bounds, MAX_COMPARED_BYTES)?;
+    let Diff { text: diff, truncated: diff_truncated } = compare(&place, write, bounds);
+    let (sha256_before, sha256_after) = (place.sha256_before(), sha256(&write.content));
+    Ok(OpResult::Edit(EditResult {
+        path: write.path.to_string(),
+        diff,
+        diff_truncated,
+        replacements: u32::from(sha256_before != sha256_after),
+        sha256_before,
+        sha256_after,
+    }))
+}
+
+fn admit<'j>(jail: &'j Jail, write: &'j Write, bounds: &Bounds, keep: u64) -> Result<Place<'j>, ToolFailure> {
+    within(&write.path, write.content.len() as u64, bounds.max_write_bytes)?;
+    let place = Place::look(jail, &write.path, keep)?;
+    place.demand(write.if_match_sha256.as_deref())?;
+    if write.create_only
+        && let Some(before) = &place.before
+    {
+        return Err(exists(write, &before.sha256));
+    }
+    Ok(place)
+}
+
+fn exists(write: &Write, sha256: &str) -> ToolFailure {
+    ToolFailure::new(
+        Reason::PreconditionFailed,
+        format!(
+            "{} already exists and create_only is set; choose another name, or write without it",
+            write.path.excerpt()
+        ),
+    )
+    .with("sha256", sha256)
+}
+
+fn compare(place: &Place<'_>, write: &Write, bounds: &Bounds) -> Diff {
+    let old = place.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
+    match (old, as_text(&write.content)) {
+        (None, Some(new)) => unified(&write.path, None, new, bounds.max_output_bytes),
+        (Some(Some(old)), Some(new)) => unified(&write.path, Some(old), new, bounds.max_output_bytes),
+        _ => {
+            let old = place.before.as_ref().map(|before| before.size);
+            sizes(&write.path, old, write.content.len() as u64)
+        }
+    }
+}
+
+/// UTF-8 without NUL.
+pub(super) fn as_text(bytes: &[u8]) -> Option<&str> {
+    str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}

@@ -1,0 +1,130 @@
+//! The place of a write: what is there now, and how the new content gets there.
+
+use std::io::Read as _;
+
+use jail::{
+    Found, Jail, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath, Target, Writable, WriteMode,
+};
+
+use crate::digest::Digest;
+use crate::{Reason, ToolFailure};
+
+const BLOCK: usize = 128 * 1024;
+
+/// What was there before.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) size: u64,
+    pub(super) sha256: String,
+    /// The content; `None` when it is longer than what was to be kept.
+    pub(super) content: Option<Vec<u8>>,
+}
+
+/// A place that was looked at. Looking makes no directories.
+#[derive(Debug)]
+pub(super) struct Place<'j> {
+    path: &'j SandboxPath,
+    writable: Writable<'j>,
+    /// `None` when not even the directory is there.
+    target: Option<Target>,
+    pub(super) before: Option<Before>,
+}
+
+impl<'j> Place<'j> {
+    /// Looks, and keeps the present content when it has at most `keep` bytes.
+    pub(super) fn look(jail: &'j Jail, path: &'j SandboxPath, keep: u64) -> Result<Self, ToolFailure> {
+        let writable = jail.writable(path)?;
+        let mut target = match writable.target(Parents::MustExist) {
+            Ok(target) => Some(target),
+            Err(OpenError { kind: OpenErrorKind::NotFound, .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let old = match &mut target {
+            Some(target) => target.read()?,
+            None => None,
+        };
+        let before = old.map(|old| before(path, old, keep)).transpose()?;
+        Ok(Self { path, writable, target, before })
+    }
+
+    /// Demands that the present content has this hash.
+    pub(super) fn demand(&self, if_match_sha256: Option<&str>) -> Result<(), ToolFailure> {
+        let Some(expected) = if_match_sha256 else { return Ok(()) };
+        let path = self.path.excerpt();
+        match &self.before {
+            Some(before) if before.sha256.eq_ignore_ascii_case(expected) => Ok(()),
+            Some(before) => Err(ToolFailure::new(
+                Reason::PreconditionFailed,
+                format!("{path} is not what if_match_sha256 demands; read it again, its SHA-256 is now {}", before.sha256),
+            )
+            .with("expected_sha256", expected)
+            .with("sha256", &before.sha256)),
+            None => Err(ToolFailure::new(
+                Reason::PreconditionFailed,
+                format!("{path} does not exist, but if_match_sha256 demands a content; leave it out to create the file"),
+            )
+            .with("expected_sha256", expected)),
+        }
+    }
+
+    /// The hash of what is there, empty when nothing is.
+    pub(super) fn sha256_before(&self) -> String {
+        self.before.as_ref().map_or_else(String::new, |before| before.sha256.clone())
+    }
+
+    /// Puts `content` there as a whole, with the directories that lead to it.
+    pub(super) fn put(self, content: &[u8], mode: WriteMode) -> Result<(), ToolFailure> {
+        let target = match self.target {
+            Some(target) => target,
+            None => {
+                let target = self.writable.target(Parents::Create)?;
+                if target.found() != Found::Absent {
+                    return Err(ToolFailure::new(
+                        Reason::PreconditionFailed,
+                        format!("{} was created by someone else in the meantime", self.path.excerpt()),
+                    ));
+                }
+                target
+            }
+        };
+        target.write(content, mode)?;
+        Ok(())
+    }
+}
+
+fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, ToolFailure> {
+    let (mut digest, mut size, mut content) = (Digest::default(), 0, Some(Vec::new()));
+    // What is appended meanwhile belongs to a later state.
+    let mut file = old.file.take(old.meta.size);
+    let mut block = vec![0; BLOCK];
+    loop {
+        let read = match file.read(&mut block) {
+            Ok(0) => return Ok(Before { size, sha256: digest.hex(), content }),
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                let message = format!("{}: cannot be read: {error}", path.excerpt());
+                return Err(ToolFailure::new(Reason::Internal, message));
+            }
+        };
+        digest.update(&block[..read]);
+        size += read as u64;
+        content = content.filter(|_| size <= keep).map(|mut content| {
+            content.extend_from_slice(&block[..read]);
+            content
+        });
+    }
+}
+
+/// Refuses a content that is longer than the profile allows.
+pub(super) fn within(path: &SandboxPath, size: u64, most: u64) -> Result<(), ToolFailure> {
+    if size <= most {
+        return Ok(());
+    }
+    Err(ToolFailure::new(
+        Reason::WriteLimit,
+        format!("{} would have {size} bytes, more than the {most} that may be written; split it into smaller files", path.excerpt()),
+    )
+    .with("size_bytes", size.to_string())
+    .with("max_write_bytes", most.to_string()))
+}
