@@ -7,6 +7,7 @@
 mod base64;
 mod bounds;
 mod cancel;
+pub mod deny;
 #[cfg(any(feature = "read", feature = "write"))]
 mod digest;
 mod failure;

@@ -1,0 +1,337 @@
+//! All approvals of one daemon, in memory and bounded.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ops::Reason;
+use uuid::Uuid;
+
+use super::approval::{
+    Approval, ApprovalFilter, ApprovalState, Choice, DecideError, MAX_COMMENT_CHARS, PermitState,
+    RestoreError, Review, Reviewer,
+};
+use crate::admission::Ticket;
+use crate::clock::UnixMillis;
+use crate::decision::Refusal;
+use crate::permission::refusal;
+use crate::policy::Policy;
+
+/// Open approvals of one run.
+pub(super) const MAX_OPEN_PER_RUN: usize = 64;
+/// Open approvals in all.
+pub(super) const MAX_OPEN: usize = 1_000;
+/// Settled approvals that are still shown.
+pub(super) const MAX_SETTLED: usize = 1_000;
+/// Bytes that a reviewer is shown of one call.
+pub(super) const MAX_REVIEW_BYTES: usize = 1024 * 1024;
+/// Bytes of all open approvals together.
+pub(super) const MAX_OPEN_BYTES: usize = 128 * 1024 * 1024;
+/// How long consent holds once it is given: it is redeemed at once, or after a restart.
+pub(super) const REDEEM_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+const MIN_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
+
+#[derive(Debug, Default)]
+pub(crate) struct Approvals {
+    /// By id; ids of one process ascend.
+    all: BTreeMap<String, Approval>,
+}
+
+impl Approvals {
+    pub(crate) fn request(
+        &mut self,
+        ticket: &Ticket,
+        review: Review,
+        timeout: Duration,
+        now: UnixMillis,
+    ) -> Result<Approval, Refusal> {
+        let Review { operation_json, preview, files } = review;
+        let bytes = operation_json.len() + preview.len();
+        self.room_for(ticket, bytes)?;
+        let approval = Approval {
+            approval_id: Uuid::now_v7().to_string(),
+            state: ApprovalState::Pending,
+            permit: PermitState::None,
+            run_id: ticket.caller.run_id.clone(),
+            call_id: ticket.call_id.clone(),
+            agent_id: ticket.caller.agent_id.clone(),
+            role: ticket.caller.role.clone(),
+            profile: ticket.run.profile.clone(),
+            requested_by: ticket.caller.principal.clone(),
+            operation: ticket.operation.name().to_owned(),
+            operation_json,
+            preview,
+            rule: ticket.decision.rule.clone(),
+            justification: ticket.decision.justification.clone(),
+            risk: ticket.decision.risk,
+            digest: ticket.digest(&ticket.decision.policy_digest, &files),
+            policy_digest: ticket.decision.policy_digest.clone(),
+            created_at: now,
+            expires_at: now.after(timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)),
+            reminded: false,
+            decided_by: None,
+            decided_at: None,
+            comment: String::new(),
+        };
+        self.all.insert(approval.approval_id.clone(), approval.clone());
+        Ok(approval)
+    }
+
+    fn room_for(&self, ticket: &Ticket, bytes: usize) -> Result<(), Refusal> {
+        let refuse = |reason, message: String| {
+            let policy_digest = ticket.decision.policy_digest.clone();
+            Err(Refusal { reason, message, rule: "approvals".to_owned(), policy_digest })
+        };
+        if bytes > MAX_REVIEW_BYTES {
+            let message =
+                format!("{bytes} bytes are too many for a reviewer; at most {MAX_REVIEW_BYTES} can be shown");
+            return refuse(Reason::InvalidArgument, message);
+        }
+        let (mut of_run, mut open, mut open_bytes) = (0, 0, bytes);
+        for approval in self.all.values().filter(|approval| approval.is_open()) {
+            open += 1;
+            open_bytes += approval.operation_json.len() + approval.preview.len();
+            if approval.call_id == ticket.call_id {
+                return refuse(Reason::AlreadyExists, "this call waits for an approval already".to_owned());
+            }
+            of_run += usize::from(approval.run_id == ticket.caller.run_id);
+        }
+        if of_run >= MAX_OPEN_PER_RUN {
+            return refuse(
+                Reason::Overloaded,
+                format!("{MAX_OPEN_PER_RUN} calls of this run wait for approval already"),
+            );
+        }
+        if open >= MAX_OPEN || open_bytes > MAX_OPEN_BYTES {
+            return refuse(Reason::Overloaded, "too many calls wait for approval; try again".to_owned());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn decide(
+        &mut self,
+        approval_id: &str,
+        reviewer: &Reviewer,
+        choice: Choice,
+        comment: &str,
+        now: UnixMillis,
+    ) -> Result<Approval, DecideError> {
+        let approval = self.all.get_mut(approval_id).ok_or(DecideError::NotFound)?;
+        if approval.state != ApprovalState::Pending {
+            return Err(match approval.state {
+                ApprovalState::Expired => DecideError::Expired,
+                state => DecideError::AlreadyDecided { state, by: approval.decided_by.clone() },
+            });
+        }
+        // Left pending: `expire_due` will report it, once.
+        if now >= approval.expires_at {
+            return Err(DecideError::Expired);
+        }
+        if approval.requested_by == reviewer.principal && !reviewer.may_decide_own {
+            return Err(DecideError::SelfApproval);
+        }
+        if comment.chars().nth(MAX_COMMENT_CHARS).is_some() {
+            return Err(DecideError::CommentTooLong);
+        }
+        (approval.state, approval.permit) = match choice {
+            Choice::Approve => (ApprovalState::Approved, PermitState::Available),
+            Choice::Deny => (ApprovalState::Denied, PermitState::None),
+        };
+        approval.decided_by = Some(reviewer.principal.clone());
+        approval.decided_at = Some(now);
+        comment.clone_into(&mut approval.comment);
+        let decided = approval.clone();
+        self.forget_oldest();
+        Ok(decided)
+    }
+
+    /// Refuses unless this approval was given to this very call and has not been used. Says nothing about digests.
+    pub(crate) fn redeemable(
+        &mut self,
+        approval_id: &str,
+        ticket: &Ticket,
+        policy: &Policy,
+        now: UnixMillis,
+    ) -> Result<(), Refusal> {
+        let refuse = |reason, message: String| Err(refusal(policy, reason, message, "approvals"));
+        let Some(approval) = self.all.get_mut(approval_id) else {
+            return refuse(Reason::NotFound, "no such approval".to_owned());
+        };
+        // Another call's approval is left as it is.
+        if approval.call_id != ticket.call_id || approval.run_id != ticket.caller.run_id {
+            return refuse(Reason::PermissionDenied, "this approval belongs to another call".to_owned());
+        }
+        match (approval.state, approval.permit) {
+            (ApprovalState::Approved, PermitState::Available) => {}
+            (ApprovalState::Approved, PermitState::Withdrawn) => {
+                return refuse(Reason::Cancelled, "the approval was withdrawn".to_owned());
+            }
+            (ApprovalState::Approved, _) => {
+                return refuse(Reason::PreconditionFailed, "the approval has been used".to_owned());
+            }
+            (ApprovalState::Pending, _) => {
+                return refuse(Reason::PreconditionFailed, "nobody has decided yet".to_owned());
+            }
+            (ApprovalState::Denied, _) => {
+                let comment = if approval.comment.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", approval.comment)
+                };
+                return refuse(Reason::ApprovalDenied, format!("a reviewer denied the call{comment}"));
+            }
+            (ApprovalState::Expired, _) => {
+                return refuse(Reason::ApprovalExpired, "nobody decided in time".to_owned());
+            }
+            (ApprovalState::Cancelled, _) => {
+                return refuse(Reason::Cancelled, "the call was cancelled before a decision".to_owned());
+            }
+        }
+        if now >= approval.decided_at.unwrap_or(now).after(REDEEM_WITHIN) {
+            approval.permit = PermitState::Withdrawn;
+            return refuse(Reason::ApprovalExpired, "the approval was given too long ago".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Marks an approval as used if the call still is what was consented to; voids it if not.
+    pub(crate) fn issue(&mut self, approval_id: &str, digest: &str, policy: &Policy) -> Result<(), Refusal> {
+        let found =
+            self.all.get_mut(approval_id).filter(|approval| approval.permit == PermitState::Available);
+        let Some(approval) = found else {
+            return Err(refusal(policy, Reason::NotFound, "no such approval".to_owned(), "approvals"));
+        };
+        if approval.digest == digest {
+            approval.permit = PermitState::Issued;
+            self.forget_oldest();
+            return Ok(());
+        }
+        approval.permit = PermitState::Withdrawn;
+        let what = if approval.policy_digest == policy.digest() {
+            "the call or a file that it names is not what the reviewer saw"
+        } else {
+            "the policy is not the one under which the reviewer was asked"
+        };
+        self.forget_oldest();
+        Err(refusal(policy, Reason::PreconditionFailed, format!("{what}; ask again"), "approvals"))
+    }
+
+    /// Voids an approval that was given and not used.
+    pub(crate) fn withdraw(&mut self, approval_id: &str) {
+        if let Some(approval) =
+            self.all.get_mut(approval_id).filter(|approval| approval.permit == PermitState::Available)
+        {
+            approval.permit = PermitState::Withdrawn;
+        }
+        self.forget_oldest();
+    }
+
+    pub(crate) fn expire_due(&mut self, now: UnixMillis) -> Vec<Approval> {
+        let mut expired = Vec::new();
+        for approval in self.all.values_mut().filter(|approval| approval.state == ApprovalState::Pending) {
+            if now >= approval.expires_at {
+                approval.state = ApprovalState::Expired;
+                approval.decided_at = Some(now);
+                expired.push(approval.clone());
+            }
+        }
+        // What was approved and never redeemed must not stay open for ever.
+        for approval in self.all.values_mut().filter(|approval| approval.permit == PermitState::Available) {
+            if now >= approval.decided_at.unwrap_or(now).after(REDEEM_WITHIN) {
+                approval.permit = PermitState::Withdrawn;
+            }
+        }
+        self.forget_oldest();
+        expired
+    }
+
+    pub(crate) fn reminders_due(&mut self, now: UnixMillis) -> Vec<Approval> {
+        let mut due = Vec::new();
+        for approval in self.all.values_mut().filter(|approval| approval.state == ApprovalState::Pending) {
+            if !approval.reminded && now >= half_time(approval) && now < approval.expires_at {
+                approval.reminded = true;
+                due.push(approval.clone());
+            }
+        }
+        due
+    }
+
+    pub(crate) fn next_due(&self) -> Option<UnixMillis> {
+        let pending = self.all.values().filter(|approval| approval.state == ApprovalState::Pending);
+        pending
+            .map(|approval| if approval.reminded { approval.expires_at } else { half_time(approval) })
+            .min()
+    }
+
+    pub(crate) fn cancel(&mut self, which: impl Fn(&Approval) -> bool, now: UnixMillis) -> Vec<Approval> {
+        let mut cancelled = Vec::new();
+        for approval in self.all.values_mut().filter(|approval| approval.is_open() && which(approval)) {
+            if approval.state == ApprovalState::Pending {
+                approval.state = ApprovalState::Cancelled;
+                approval.decided_at = Some(now);
+            } else {
+                approval.permit = PermitState::Withdrawn;
+            }
+            cancelled.push(approval.clone());
+        }
+        self.forget_oldest();
+        cancelled
+    }
+
+    pub(crate) fn get(&self, approval_id: &str) -> Option<&Approval> {
+        self.all.get(approval_id)
+    }
+
+    pub(crate) fn list(&self, filter: &ApprovalFilter) -> Vec<Approval> {
+        let wanted = |approval: &&Approval| {
+            filter.state.is_none_or(|state| approval.state == state)
+                && filter.run_id.as_ref().is_none_or(|run_id| approval.run_id == *run_id)
+        };
+        let mut found: Vec<Approval> = self.all.values().filter(wanted).cloned().collect();
+        found.sort_by_key(|approval| approval.created_at);
+        found
+    }
+
+    pub(crate) fn restore(&mut self, stored: Vec<Approval>) -> Result<(), RestoreError> {
+        if !self.all.is_empty() {
+            return Err(RestoreError::NotEmpty);
+        }
+        let mut all = BTreeMap::new();
+        for approval in stored {
+            let id = approval.approval_id.clone();
+            if !approval.is_sound() {
+                return Err(RestoreError::Damaged(id));
+            }
+            if all.insert(id.clone(), approval).is_some() {
+                return Err(RestoreError::Duplicate(id));
+            }
+        }
+        self.all = all;
+        self.forget_oldest();
+        Ok(())
+    }
+
+    /// Drops the settled approvals that were settled first, as many as are too many.
+    fn forget_oldest(&mut self) {
+        let too_many = self.all.len().saturating_sub(MAX_SETTLED);
+        if too_many == 0 {
+            return;
+        }
+        let mut settled: Vec<(Option<UnixMillis>, String)> = self
+            .all
+            .values()
+            .filter(|approval| !approval.is_open())
+            .map(|approval| (approval.decided_at, approval.approval_id.clone()))
+            .collect();
+        settled.sort();
+        let excess = settled.len().saturating_sub(MAX_SETTLED);
+        for (_, id) in settled.into_iter().take(excess) {
+            self.all.remove(&id);
+        }
+    }
+}
+
+fn half_time(approval: &Approval) -> UnixMillis {
+    approval.created_at.after(approval.expires_at.since(approval.created_at) / 2)
+}

@@ -1,0 +1,372 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use ops::{Operation, Reason, Write};
+
+use super::book::{MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, REDEEM_WITHIN};
+use super::{
+    Approval, ApprovalFilter, ApprovalState, Choice, DecideError, PermitState, RestoreError, Review, Reviewer,
+};
+use crate::admission::{Admission, Ticket};
+use crate::binding::{FileState, FileStates};
+use crate::caller::{Caller, RunScope};
+use crate::gateway::Gateway;
+use crate::testing::{TestClock, builtin, builtin_and, caller, path, run, write};
+
+struct Scene {
+    gateway: Gateway,
+    clock: Arc<TestClock>,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn reviewer(principal: &str) -> Reviewer {
+    Reviewer { principal: principal.into(), may_decide_own: false }
+}
+
+fn files(hash: &str) -> FileStates {
+    [(path("a.txt"), FileState::Sha256(hash.into()))].into()
+}
+
+fn review() -> Review {
+    Review { operation_json: "{}".into(), preview: "+hi".into(), files: files("aa") }
+}
+
+impl Scene {
+    fn new() -> Self {
+        let clock = TestClock::new();
+        Self { gateway: Gateway::new(builtin(), clock.clone()), clock }
+    }
+
+    fn ticket_of(&self, run: &RunScope, caller: &Caller, call_id: &str, content: &str) -> Ticket {
+        let operation = Operation::Write(Write { content: content.into(), ..write("a.txt") });
+        match self.gateway.admit(run, caller, call_id, operation) {
+            Admission::Ask(ticket) => *ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ticket(&self, call_id: &str) -> Ticket {
+        self.ticket_of(&run("review"), &caller("worker"), call_id, "hi\n")
+    }
+
+    fn asked(&self, call_id: &str) -> (Ticket, Approval) {
+        let ticket = self.ticket(call_id);
+        let approval = self.gateway.request_approval(&ticket, review(), None).unwrap();
+        (ticket, approval)
+    }
+
+    fn approved(&self, call_id: &str) -> (Ticket, String) {
+        let (ticket, approval) = self.asked(call_id);
+        self.decide(&approval.approval_id, Choice::Approve).unwrap();
+        (ticket, approval.approval_id)
+    }
+
+    fn decide(&self, id: &str, choice: Choice) -> Result<Approval, DecideError> {
+        self.gateway.decide(id, &reviewer("uid:0"), choice, "because")
+    }
+
+    fn redeem(&self, id: &str, ticket: &Ticket) -> Result<(), Reason> {
+        self.gateway.redeem(id, ticket, &files("aa")).map(drop).map_err(|refusal| refusal.reason)
+    }
+
+    fn state(&self, id: &str) -> (ApprovalState, PermitState) {
+        let approval = self.gateway.approval(id).unwrap();
+        (approval.state, approval.permit)
+    }
+}
+
+#[test]
+fn consent_gives_one_permit_for_what_was_shown() {
+    let scene = Scene::new();
+    let (ticket, approval) = scene.asked("c");
+    assert_eq!((approval.state, approval.permit), (ApprovalState::Pending, PermitState::None));
+    assert_eq!(
+        (approval.operation.as_str(), approval.rule.as_str()),
+        ("write", "profile review: operations.write")
+    );
+    assert_eq!(approval.expires_at.since(approval.created_at), 5 * MINUTE);
+    let id = &approval.approval_id;
+    assert_eq!(scene.redeem(id, &ticket), Err(Reason::PreconditionFailed));
+    let decided = scene.decide(id, Choice::Approve).unwrap();
+    assert_eq!((decided.decided_by.as_deref(), decided.comment.as_str()), (Some("uid:0"), "because"));
+    let permit = scene.gateway.redeem(id, &ticket, &files("aa")).unwrap();
+    assert_eq!((permit.operation(), permit.approval_id()), (ticket.operation(), Some(id.as_str())));
+    assert_eq!(scene.redeem(id, &ticket), Err(Reason::PreconditionFailed));
+    assert_eq!(scene.state(id), (ApprovalState::Approved, PermitState::Issued));
+}
+
+#[test]
+fn a_decision_is_taken_once() {
+    let scene = Scene::new();
+    let (ticket, approval) = scene.asked("c");
+    scene.decide(&approval.approval_id, Choice::Deny).unwrap();
+    let late = scene.decide(&approval.approval_id, Choice::Approve).unwrap_err();
+    assert_eq!(late, DecideError::AlreadyDecided { state: ApprovalState::Denied, by: Some("uid:0".into()) });
+    assert_eq!(late.to_string(), "it is DENIED already, by uid:0");
+    let refusal = scene.gateway.redeem(&approval.approval_id, &ticket, &files("aa")).unwrap_err();
+    assert_eq!(
+        (refusal.reason, refusal.message.as_str()),
+        (Reason::ApprovalDenied, "a reviewer denied the call: because")
+    );
+}
+
+#[test]
+fn of_many_reviewers_one_wins_and_the_call_runs_once() {
+    let scene = Scene::new();
+    let (ticket, approval) = scene.asked("c");
+    let id = &approval.approval_id;
+    let wins = |count: &mut [bool]| count.iter().filter(|won| **won).count();
+    let mut decided = [false; 32];
+    std::thread::scope(|scope| {
+        for (number, won) in decided.iter_mut().enumerate() {
+            let scene = &scene;
+            scope.spawn(move || {
+                let who = reviewer(&format!("uid:{number}"));
+                *won = scene.gateway.decide(id, &who, Choice::Approve, "").is_ok();
+            });
+        }
+    });
+    let mut redeemed = [false; 32];
+    std::thread::scope(|scope| {
+        for won in &mut redeemed {
+            let (scene, ticket) = (&scene, &ticket);
+            scope.spawn(move || *won = scene.redeem(id, ticket).is_ok());
+        }
+    });
+    assert_eq!((wins(&mut decided), wins(&mut redeemed)), (1, 1));
+}
+
+#[test]
+fn nobody_consents_to_their_own_call() {
+    let scene = Scene::new();
+    let (_, approval) = scene.asked("c");
+    let own = |may_decide_own| Reviewer { principal: approval.requested_by.clone(), may_decide_own };
+    let decide =
+        |reviewer: &Reviewer| scene.gateway.decide(&approval.approval_id, reviewer, Choice::Approve, "");
+    assert_eq!(decide(&own(false)).unwrap_err(), DecideError::SelfApproval);
+    assert_eq!(scene.state(&approval.approval_id).0, ApprovalState::Pending);
+    assert!(decide(&own(true)).is_ok());
+}
+
+#[test]
+fn decisions_on_nothing_or_with_too_many_words() {
+    let scene = Scene::new();
+    assert_eq!(scene.decide("no such", Choice::Approve).unwrap_err(), DecideError::NotFound);
+    let (_, approval) = scene.asked("c");
+    let with = |comment: &str| {
+        scene.gateway.decide(&approval.approval_id, &reviewer("uid:0"), Choice::Deny, comment)
+    };
+    assert_eq!(with(&"é".repeat(4_097)).unwrap_err(), DecideError::CommentTooLong);
+    assert!(with(&"é".repeat(4_096)).is_ok());
+}
+
+#[test]
+fn an_approval_is_for_one_call_and_nothing_else() {
+    let scene = Scene::new();
+    let other_caller = Caller { principal: "uid:7".into(), ..caller("worker") };
+    let other_run = Caller { run_id: "run-2".into(), ..caller("worker") };
+    let other_image = RunScope { image_id: "sha256:2".into(), ..run("review") };
+    let (plain, me) = (run("review"), caller("worker"));
+    for (tampered, reason, after) in [
+        (scene.ticket_of(&plain, &me, "c", "ho\n"), Reason::PreconditionFailed, PermitState::Withdrawn),
+        (
+            scene.ticket_of(&plain, &other_caller, "c", "hi\n"),
+            Reason::PreconditionFailed,
+            PermitState::Withdrawn,
+        ),
+        (
+            scene.ticket_of(&plain, &caller("manager"), "c", "hi\n"),
+            Reason::PreconditionFailed,
+            PermitState::Withdrawn,
+        ),
+        (scene.ticket_of(&other_image, &me, "c", "hi\n"), Reason::PreconditionFailed, PermitState::Withdrawn),
+        (
+            scene.ticket_of(&run("strict"), &me, "c", "hi\n"),
+            Reason::PreconditionFailed,
+            PermitState::Withdrawn,
+        ),
+        (scene.ticket_of(&plain, &me, "d", "hi\n"), Reason::PermissionDenied, PermitState::Available),
+        (scene.ticket_of(&plain, &other_run, "c", "hi\n"), Reason::PermissionDenied, PermitState::Available),
+    ] {
+        let (ticket, id) = scene.approved("c");
+        assert_eq!(scene.redeem(&id, &tampered), Err(reason), "{tampered:?}");
+        assert_eq!(scene.state(&id).1, after, "{tampered:?}");
+        let again = if after == PermitState::Available { Ok(()) } else { Err(Reason::Cancelled) };
+        assert_eq!(scene.redeem(&id, &ticket), again);
+    }
+}
+
+#[test]
+fn a_file_that_changed_meanwhile_voids_it() {
+    let scene = Scene::new();
+    for now in [files("ab"), FileStates::new(), [(path("a.txt"), FileState::Absent)].into()] {
+        let (ticket, id) = scene.approved("c");
+        let refusal = scene.gateway.redeem(&id, &ticket, &now).unwrap_err();
+        assert_eq!(refusal.reason, Reason::PreconditionFailed);
+        assert_eq!(scene.redeem(&id, &ticket), Err(Reason::Cancelled));
+    }
+}
+
+#[test]
+fn a_policy_that_changed_meanwhile_voids_it() {
+    let scene = Scene::new();
+    let (ticket, id) = scene.approved("c");
+    scene.gateway.reload(builtin_and("roles: {other: {allow: [read]}}"));
+    let refusal = scene.gateway.redeem(&id, &ticket, &files("aa")).unwrap_err();
+    assert_eq!(refusal.reason, Reason::PreconditionFailed);
+    assert!(refusal.message.contains("policy"), "{}", refusal.message);
+
+    scene.gateway.reload(builtin());
+    let (ticket, id) = scene.approved("d");
+    let denies = "profiles: {review: {operations: {read: allow}}}\nroles: {worker: {allow: '*'}}";
+    scene.gateway.reload(crate::policy::Policy::from_files([("p.yaml", denies)]).unwrap());
+    assert_eq!(scene.redeem(&id, &ticket), Err(Reason::PermissionDenied));
+    scene.gateway.reload(builtin());
+    assert_eq!(scene.redeem(&id, &ticket), Err(Reason::Cancelled));
+}
+
+#[test]
+fn time_denies() {
+    let scene = Scene::new();
+    let (ticket, approval) = scene.asked("c");
+    let id = &approval.approval_id;
+    scene.clock.advance(5 * MINUTE);
+    assert_eq!(scene.decide(id, Choice::Approve).unwrap_err(), DecideError::Expired);
+    let expired = scene.gateway.expire_due();
+    assert_eq!(
+        expired.iter().map(|approval| (&approval.approval_id, approval.state)).collect::<Vec<_>>(),
+        [(id, ApprovalState::Expired)]
+    );
+    assert_eq!(scene.gateway.expire_due(), []);
+    assert_eq!(scene.decide(id, Choice::Approve).unwrap_err(), DecideError::Expired);
+    assert_eq!(scene.redeem(id, &ticket), Err(Reason::ApprovalExpired));
+}
+
+#[test]
+fn consent_does_not_keep_for_ever() {
+    let scene = Scene::new();
+    let (ticket, id) = scene.approved("c");
+    scene.clock.advance(REDEEM_WITHIN);
+    assert_eq!(scene.redeem(&id, &ticket), Err(Reason::ApprovalExpired));
+    assert_eq!(scene.state(&id).1, PermitState::Withdrawn);
+}
+
+#[test]
+fn reviewers_are_reminded_once_at_half_time() {
+    let scene = Scene::new();
+    let (_, approval) = scene.asked("c");
+    assert_eq!(scene.gateway.next_due().unwrap().since(approval.created_at), 5 * MINUTE / 2);
+    scene.clock.advance(2 * MINUTE);
+    assert_eq!(scene.gateway.reminders_due(), []);
+    scene.clock.advance(MINUTE / 2);
+    assert_eq!(scene.gateway.reminders_due().len(), 1);
+    assert_eq!(scene.gateway.reminders_due(), []);
+    assert_eq!(scene.gateway.next_due(), Some(approval.expires_at));
+}
+
+#[test]
+fn cancelling_ends_what_waits_and_voids_what_was_given() {
+    let scene = Scene::new();
+    let (pending, approval) = scene.asked("c");
+    let (given, given_id) = scene.approved("d");
+    assert_eq!(scene.gateway.cancel_call("c").len(), 1);
+    assert_eq!(scene.gateway.cancel_call("c"), []);
+    assert_eq!(scene.redeem(&approval.approval_id, &pending), Err(Reason::Cancelled));
+    assert_eq!(
+        scene.decide(&approval.approval_id, Choice::Approve).unwrap_err(),
+        DecideError::AlreadyDecided { state: ApprovalState::Cancelled, by: None }
+    );
+    assert_eq!(scene.gateway.cancel_run("run-1").len(), 1);
+    assert_eq!(scene.redeem(&given_id, &given), Err(Reason::Cancelled));
+    assert_eq!(scene.state(&given_id), (ApprovalState::Approved, PermitState::Withdrawn));
+}
+
+#[test]
+fn waiting_calls_are_bounded() {
+    let scene = Scene::new();
+    let ask = |run_id: &str, call: &str, review: Review| {
+        let caller = Caller { run_id: run_id.into(), ..caller("worker") };
+        let ticket = scene.ticket_of(&run("review"), &caller, call, "hi\n");
+        scene.gateway.request_approval(&ticket, review, None).map_err(|refusal| refusal.reason)
+    };
+    let huge = Review { preview: "x".repeat(MAX_REVIEW_BYTES), ..review() };
+    assert_eq!(ask("r", "huge", huge).unwrap_err(), Reason::InvalidArgument);
+    for call in 0..MAX_OPEN_PER_RUN {
+        ask("r", &format!("c{call}"), review()).unwrap();
+    }
+    assert_eq!(ask("r", "c0", review()).unwrap_err(), Reason::AlreadyExists);
+    assert_eq!(ask("r", "more", review()).unwrap_err(), Reason::Overloaded);
+    for call in MAX_OPEN_PER_RUN..MAX_OPEN {
+        ask(&format!("r{}", call / 10), &format!("c{call}"), review()).unwrap();
+    }
+    assert_eq!(ask("other", "more", review()).unwrap_err(), Reason::Overloaded);
+    scene.gateway.cancel_call("c0");
+    assert!(ask("other", "more", review()).is_ok());
+}
+
+#[test]
+fn settled_ones_are_forgotten_in_order_and_open_ones_never() {
+    let scene = Scene::new();
+    let (open, open_id) = scene.approved("open");
+    let (_, first) = scene.asked("first");
+    scene.gateway.cancel_call("first");
+    scene.clock.advance(Duration::from_millis(1));
+    for call in 0..MAX_SETTLED {
+        scene.asked(&format!("c{call}"));
+        scene.gateway.cancel_call(&format!("c{call}"));
+    }
+    assert_eq!(scene.gateway.list_approvals(&ApprovalFilter::default()).len(), MAX_SETTLED + 1);
+    assert_eq!(scene.gateway.approval(&first.approval_id), None);
+    assert_eq!(scene.redeem(&open_id, &open), Ok(()));
+}
+
+#[test]
+fn lists_are_filtered_and_oldest_first() {
+    let scene = Scene::new();
+    let ids: Vec<String> = ["a", "b", "c"].map(|call| scene.asked(call).1.approval_id).into();
+    scene.decide(&ids[1], Choice::Deny).unwrap();
+    let list = |state, run_id: Option<&str>| -> Vec<String> {
+        let filter = ApprovalFilter { state, run_id: run_id.map(str::to_owned) };
+        scene.gateway.list_approvals(&filter).into_iter().map(|approval| approval.approval_id).collect()
+    };
+    assert_eq!(list(None, None), ids);
+    assert_eq!(list(Some(ApprovalState::Denied), None), ids[1..2]);
+    assert_eq!(list(None, Some("run-1")), ids);
+    assert!(list(None, Some("run-2")).is_empty());
+}
+
+#[test]
+fn approvals_survive_a_restart_with_their_clocks_running() {
+    let scene = Scene::new();
+    let (waiting_ticket, waiting) = scene.asked("waiting");
+    let (given_ticket, given) = scene.approved("given");
+    let (used_ticket, used) = scene.approved("used");
+    scene.redeem(&used, &used_ticket).unwrap();
+    let stored = serde_json::to_string(&scene.gateway.list_approvals(&ApprovalFilter::default())).unwrap();
+
+    let next = Scene::new();
+    next.clock.advance(MINUTE);
+    next.gateway.restore_approvals(serde_json::from_str(&stored).unwrap()).unwrap();
+    assert_eq!(next.gateway.restore_approvals(Vec::new()).unwrap_err(), RestoreError::NotEmpty);
+    assert_eq!(next.redeem(&used, &used_ticket), Err(Reason::PreconditionFailed));
+    assert_eq!(next.redeem(&given, &next.ticket("given")), Ok(()));
+    assert_eq!(next.redeem(&given, &given_ticket), Err(Reason::PreconditionFailed));
+    next.clock.advance(4 * MINUTE);
+    assert_eq!(next.gateway.expire_due().len(), 1);
+    assert_eq!(next.redeem(&waiting.approval_id, &waiting_ticket), Err(Reason::ApprovalExpired));
+}
+
+#[test]
+fn damaged_records_are_not_restored() {
+    let scene = Scene::new();
+    let (_, approval) = scene.asked("c");
+    let forged = Approval { permit: PermitState::Available, ..approval.clone() };
+    let restore = |stored| Scene::new().gateway.restore_approvals(stored);
+    assert_eq!(restore(vec![forged]), Err(RestoreError::Damaged(approval.approval_id.clone())));
+    assert_eq!(
+        restore(vec![approval.clone(), approval.clone()]),
+        Err(RestoreError::Duplicate(approval.approval_id.clone()))
+    );
+    assert_eq!(restore(vec![approval]), Ok(()));
+}

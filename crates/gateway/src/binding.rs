@@ -1,0 +1,281 @@
+//! The digest that an approval is bound to: SHA-256 over everything that the reviewer consented to.
+//!
+//! Every value is written with its length, and every choice with its name, so that no two different calls have the
+//! same bytes. Structures are taken apart without `..`: a field that is added later cannot be left out by oversight.
+
+use std::collections::BTreeMap;
+
+use jail::SandboxPath;
+use ops::{Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Write};
+use sha2::{Digest, Sha256};
+
+use crate::caller::{Caller, RunScope};
+
+/// What the files that a call names look like, as far as the reviewer was shown: by path in alias form.
+pub type FileStates = BTreeMap<SandboxPath, FileState>;
+
+/// One file at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileState {
+    /// There is none.
+    Absent,
+    /// SHA-256 of its content, lower-case hex.
+    Sha256(String),
+}
+
+/// Everything that an approval covers.
+pub(crate) struct Covered<'c> {
+    pub(crate) policy_digest: &'c str,
+    pub(crate) run: &'c RunScope,
+    pub(crate) caller: &'c Caller,
+    pub(crate) call_id: &'c str,
+    pub(crate) operation: &'c Operation,
+    pub(crate) files: &'c FileStates,
+}
+
+/// The digest over it, lower-case hex.
+pub(crate) fn digest(covered: &Covered<'_>) -> String {
+    let Covered { policy_digest, run, caller, call_id, operation, files } = covered;
+    let RunScope { profile, image_id } = run;
+    let Caller { principal, agent_id, role, run_id } = caller;
+    let mut bytes = Encoder(Sha256::new());
+    bytes.text("cofferdam approval 1");
+    for text in [policy_digest, profile.as_str(), image_id, principal, agent_id, role, run_id, call_id] {
+        bytes.text(text);
+    }
+    bytes.operation(operation);
+    bytes.length(files.len());
+    for (path, state) in *files {
+        bytes.path(path);
+        match state {
+            FileState::Absent => bytes.text("absent"),
+            FileState::Sha256(hash) => {
+                bytes.text("sha256");
+                bytes.text(hash);
+            }
+        }
+    }
+    hex::encode(bytes.0.finalize())
+}
+
+struct Encoder(Sha256);
+
+impl Encoder {
+    fn number(&mut self, number: u64) {
+        self.0.update(number.to_be_bytes());
+    }
+
+    fn length(&mut self, length: usize) {
+        self.number(length as u64);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.length(bytes.len());
+        self.0.update(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn flag(&mut self, flag: bool) {
+        self.number(u64::from(flag));
+    }
+
+    fn path(&mut self, path: &SandboxPath) {
+        self.text(&path.to_string());
+    }
+
+    fn paths(&mut self, paths: &[SandboxPath]) {
+        self.length(paths.len());
+        for path in paths {
+            self.path(path);
+        }
+    }
+
+    fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.flag(value.is_some());
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    fn operation(&mut self, operation: &Operation) {
+        self.text(operation.name());
+        match operation {
+            Operation::Read(Read { path, part, encoding }) => {
+                self.path(path);
+                self.part(part);
+                self.text(match encoding {
+                    Encoding::Utf8 => "utf8",
+                    Encoding::Base64 => "base64",
+                });
+            }
+            Operation::List(List { path, depth, include_hidden, include_symlinks, max_entries }) => {
+                self.path(path);
+                self.number(u64::from(*depth));
+                self.flag(*include_hidden);
+                self.flag(*include_symlinks);
+                self.number(u64::from(*max_entries));
+            }
+            Operation::Glob(Glob { path, pattern, include_ignored, max_results }) => {
+                self.path(path);
+                self.text(pattern);
+                self.flag(*include_ignored);
+                self.number(u64::from(*max_results));
+            }
+            Operation::Grep(grep) => self.grep(grep),
+            Operation::Exec(exec) => self.exec(exec),
+            Operation::Write(Write { path, content, if_match_sha256, create_only }) => {
+                self.path(path);
+                self.bytes(content);
+                self.optional(if_match_sha256.as_deref(), Self::text);
+                self.flag(*create_only);
+            }
+            Operation::Edit(Edit { path, change, if_match_sha256 }) => {
+                self.path(path);
+                self.change(change);
+                self.optional(if_match_sha256.as_deref(), Self::text);
+            }
+            Operation::Git(git) => self.git(git),
+        }
+    }
+
+    fn part(&mut self, part: &ReadPart) {
+        match part {
+            ReadPart::Whole => self.text("whole"),
+            ReadPart::Lines { first, last } => {
+                self.text("lines");
+                self.number(*first);
+                self.optional(*last, Self::number);
+            }
+            ReadPart::Bytes { offset, limit } => {
+                self.text("bytes");
+                self.number(*offset);
+                self.optional(*limit, Self::number);
+            }
+        }
+    }
+
+    fn grep(&mut self, grep: &Grep) {
+        let Grep {
+            path,
+            pattern,
+            regex,
+            case_insensitive,
+            before,
+            after,
+            glob,
+            max_matches,
+            include_ignored,
+        } = grep;
+        self.path(path);
+        self.text(pattern);
+        self.flag(*regex);
+        self.flag(*case_insensitive);
+        self.number(u64::from(*before));
+        self.number(u64::from(*after));
+        self.optional(glob.as_deref(), Self::text);
+        self.number(u64::from(*max_matches));
+        self.flag(*include_ignored);
+    }
+
+    fn exec(&mut self, exec: &Exec) {
+        let Exec { command, args, cwd, env, stdin, timeout } = exec;
+        self.text(command);
+        self.length(args.len());
+        for arg in args {
+            self.text(arg);
+        }
+        self.path(cwd);
+        self.length(env.len());
+        for (name, value) in env {
+            self.text(name);
+            self.text(value);
+        }
+        self.bytes(stdin);
+        self.number(timeout.as_secs());
+        self.number(u64::from(timeout.subsec_nanos()));
+    }
+
+    fn change(&mut self, change: &EditChange) {
+        match change {
+            EditChange::StrReplace { old, new, replace_all } => {
+                self.text("str_replace");
+                self.text(old);
+                self.text(new);
+                self.flag(*replace_all);
+            }
+            EditChange::Create { content } => {
+                self.text("create");
+                self.text(content);
+            }
+            EditChange::Insert { after_line, text } => {
+                self.text("insert");
+                self.number(*after_line);
+                self.text(text);
+            }
+        }
+    }
+
+    fn git(&mut self, git: &Git) {
+        match git {
+            Git::Status => {}
+            Git::Diff { flags, paths } => {
+                self.length(flags.len());
+                for flag in flags {
+                    self.text(flag.as_str());
+                }
+                self.paths(paths);
+            }
+            Git::Add { paths } => self.paths(paths),
+            Git::Commit { message } => self.text(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{caller, exec, run, write};
+
+    fn of(operation: &Operation, files: &FileStates) -> String {
+        let (caller, run) = (caller("worker"), run("review"));
+        digest(&Covered { policy_digest: "p", run: &run, caller: &caller, call_id: "c", operation, files })
+    }
+
+    #[test]
+    fn neighbours_do_not_run_into_each_other() {
+        let none = FileStates::new();
+        let digests = [
+            Operation::Exec(exec(&["a", "bc"])),
+            Operation::Exec(exec(&["ab", "c"])),
+            Operation::Exec(exec(&["a", "b", "c"])),
+            Operation::Exec(Exec { stdin: b"c".to_vec(), ..exec(&["a", "b"]) }),
+            Operation::Exec(Exec { env: [("b".into(), "c".into())].into(), ..exec(&["a"]) }),
+            Operation::Write(write("a")),
+            Operation::Write(Write { create_only: true, ..write("a") }),
+            Operation::Git(Git::Status),
+            Operation::Git(Git::Diff { flags: vec![], paths: vec![] }),
+        ]
+        .map(|operation| of(&operation, &none));
+        for (i, digest) in digests.iter().enumerate() {
+            assert_eq!(digests.iter().position(|other| other == digest), Some(i));
+        }
+    }
+
+    #[test]
+    fn files_are_covered() {
+        let operation = Operation::Exec(exec(&["make"]));
+        let with = |state| of(&operation, &[(SandboxPath::parse("Makefile").unwrap(), state)].into());
+        let digests = [
+            of(&operation, &FileStates::new()),
+            with(FileState::Absent),
+            with(FileState::Sha256("aa".into())),
+            with(FileState::Sha256("ab".into())),
+        ];
+        for (i, digest) in digests.iter().enumerate() {
+            assert_eq!(digests.iter().position(|other| other == digest), Some(i));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+use proptest::prelude::*;
+
+use ops::deny::{NAMES, base_name, is_denied};
+use ops::{Exec, Reason};
+
+use super::judge;
+use super::see_through::{TooIntricate, see_through};
+use crate::decision::Verdict::{self, Allow, Ask, Deny};
+use crate::policy::Policy;
+use crate::testing::{builtin, builtin_and, exec, path};
+
+fn verdict_in(policy: &Policy, profile: &str, argv: &[&str]) -> Verdict {
+    judge(policy.profile(profile).unwrap(), &exec(argv)).verdict
+}
+
+fn verdict(profile: &str, argv: &[&str]) -> Verdict {
+    verdict_in(&builtin(), profile, argv)
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+#[test]
+fn the_deny_list_is_seen_through_every_disguise() {
+    for argv in [
+        &["rm", "-rf", "/"][..],
+        &["/bin/RM", "x"],
+        &["/usr/bin/../bin/rm"],
+        &["mkfs.ext4", "/dev/sda"],
+        &["env", "rm"],
+        &["env", "A=1", "-i", "-u", "B", "rm", "x"],
+        &["env", "-S", "A=1 rm -rf x"],
+        &["env", "-iS", "nice rm"],
+        &["env", "--split-string=rm x"],
+        &["env", "-S", "nice -n 5", "rm"],
+        &["env", "--chdir", "/", "rm"],
+        &["nice", "-n", "5", "rm"],
+        &["nice", "-5", "rm"],
+        &["nice", "--adjustment", "5", "rm"],
+        &["nice", "--adj", "5", "rm"],
+        &["nohup", "rm"],
+        &["timeout", "-s", "KILL", "-k5", "10", "rm"],
+        &["timeout", "--preserve-status", "--signal=KILL", "10", "rm"],
+        &["stdbuf", "-oL", "-e", "0", "rm"],
+        &["setsid", "-w", "rm"],
+        &["xargs", "-0", "-n1", "-I", "{}", "rm", "{}"],
+        &["xargs", "-i", "rm"],
+        &["xargs", "--max-args", "1", "rm"],
+        &["busybox", "rm"],
+        &["/bin/BusyBox", "sh", "-c", "rm x"],
+        &["coffer-box", "dd"],
+        &["toybox", "nice", "toybox", "rm"],
+        &["find", ".", "-name", "x", "-exec", "rm", "{}", ";"],
+        &["find", ".", "-type", "f", "-execdir", "env", "rm", "{}", "+"],
+        &["find", ".", "-true", "-exec", "true", ";", "-ok", "/bin/rm", ";"],
+        &["sh", "-c", "make && rm x"],
+        &["bash", "-lc", "r\"\"m x"],
+        &["bash", "-o", "pipefail", "-c", "cat x | xargs rm"],
+        &["dash", "-ec", "echo \"$(rm x)\""],
+        &["sh", "-c", "env \"$(true)\" rm x"],
+        &["sh", "-c", "time -p rm x"],
+        &["sh", "-c", "nice -n \"$(x)\" rm x; env $UNSET rm x"],
+        &["sh", "-c", "$UNSET rm x"],
+        &["sh", "-c", "sh -c 'sh -c \"rm x\"'"],
+        &["sh", "-c", "eval 'rm x'"],
+        &["strace", "-f", "-o", "log", "rm"],
+        &["watch", "rm x"],
+        &["flock", "lock", "-c", "rm x"],
+        &["/lib64/ld-linux-x86-64.so.2", "/bin/rm", "x"],
+        &["time", "-p", "rm"],
+        &["ionice", "-c", "3", "sudo", "true"],
+        &["doas", "true"],
+        &["timeout", "5", "env", "nice", "nohup", "xargs", "SHUTDOWN"],
+    ] {
+        for profile in ["review", "build", "open", "strict"] {
+            let ruling = judge(builtin().profile(profile).unwrap(), &exec(argv));
+            assert_eq!(
+                (ruling.verdict, ruling.reason),
+                (Deny, Reason::CommandNotAllowed),
+                "{profile}: {argv:?}"
+            );
+            assert!(ruling.message.starts_with("Command not allowed: "), "{}", ruling.message);
+        }
+    }
+}
+
+#[test]
+fn names_that_only_look_denied_are_not() {
+    for line in [
+        "grep rm file",
+        "timeout 5 grep rm file",
+        "env A=rm make",
+        "echo sudo",
+        "xargs -n 1 grep mount",
+        "find . -name rm",
+    ] {
+        assert_ne!(verdict("open", &words(line)), Deny, "{line}");
+    }
+    assert_ne!(verdict("open", &["sh", "-c", "grep rm file # rm"]), Deny);
+    assert_ne!(verdict("open", &["bash", "build.sh", "rm"]), Deny);
+}
+
+#[test]
+fn wrappers_never_match_an_allow_rule() {
+    assert_eq!(verdict("build", &["cargo", "test"]), Allow);
+    for argv in [
+        &["env", "cargo", "test"][..],
+        &["nice", "cargo", "test"],
+        &["timeout", "5", "cargo", "test"],
+        &["xargs", "cargo", "test"],
+        &["sh", "-c", "cargo test"],
+        &["busybox", "ls"],
+    ] {
+        assert_eq!(verdict("build", argv), Ask, "{argv:?}");
+    }
+}
+
+#[test]
+fn a_variable_that_redirects_is_like_a_wrapper() {
+    let policy = builtin_and(
+        "profiles:\n  loose:\n    operations: {exec: allow}\n    exec:\n      env: ['*']\n      default: ask\n      rules:\n        - {prefix: [make], decision: allow, justification: it builds}\n",
+    );
+    let with = |name: &str| {
+        let env = [(name.to_owned(), "x".to_owned())].into();
+        judge(policy.profile("loose").unwrap(), &Exec { env, ..exec(&["make"]) }).verdict
+    };
+    assert_eq!(with("CI"), Allow);
+    for name in ["PATH", "LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "NODE_OPTIONS"] {
+        assert_eq!(with(name), Ask, "{name}");
+    }
+}
+
+#[test]
+fn variables_need_leave() {
+    let env = [("LD_PRELOAD".to_owned(), "/workspace/x.so".to_owned())].into();
+    let ruling = judge(builtin().profile("build").unwrap(), &Exec { env, ..exec(&["make"]) });
+    assert_eq!((ruling.verdict, ruling.reason), (Deny, Reason::PermissionDenied));
+}
+
+#[test]
+fn read_only_commands() {
+    for line in [
+        "cat README.md",
+        "/bin/cat a b",
+        "/usr/bin/wc -l /workspace/README.md",
+        "cat -n -- -odd-name",
+        "cat -",
+        "head -n 5 a",
+        "head -n5 a",
+        "head -5 a",
+        "head --lines=5 --quiet a",
+        "tail -c +10K a",
+        "tail +5 a",
+        "tail -n -3 /state/log",
+        "wc -lwc a",
+        "find",
+        "find . -name *.rs -type f -maxdepth 3",
+        "find src ( -name a -o ! -empty ) -print0",
+        "find . -newer a -printf %p",
+        "wc -l @project/a",
+    ] {
+        assert_eq!(verdict("review", &words(line)), Allow, "{line}");
+    }
+    for line in [
+        "cat /etc/passwd",
+        "cat ../x",
+        "cat a/../../x",
+        "cat /workspace/../etc/passwd",
+        "cat @elsewhere/a",
+        "cat .git/config",
+        "cat .GIT/config",
+        "find . -newer /etc/passwd",
+        "/usr/local/bin/cat a",
+        "/workspace/cat a",
+        "CAT a",
+        "cat --unknown a",
+        "cat --version",
+        "tail -f a",
+        "tail -F a",
+        "tail -qf a",
+        "tail --follow a",
+        "tail --follow=name a",
+        "tail --pid=1 a",
+        "tail --retry a",
+        "tail -s 1 a",
+        "head -n",
+        "head -n x a",
+        "head --lines 5 a",
+        "wc --files0-from=a",
+        "find . -delete",
+        "find . -exec cat {} ;",
+        "find . -execdir cat {} ;",
+        "find . -ok cat {} ;",
+        "find . -okdir cat {} ;",
+        "find . -fprint out",
+        "find . -fprintf out x",
+        "find . -fprint0 out",
+        "find . -fls out",
+        "find . -files0-from a",
+        "find -L .",
+        "find -H .",
+        "find -D tree .",
+        "find . -name",
+        "find /",
+        "ls",
+        "make",
+    ] {
+        assert_eq!(verdict("review", &words(line)), Ask, "{line}");
+    }
+}
+
+#[test]
+fn read_only_paths_are_relative_to_the_working_directory() {
+    let policy = builtin();
+    let review = policy.profile("review").unwrap();
+    let inside =
+        |cwd: &str, arg: &str| judge(review, &Exec { cwd: path(cwd), ..exec(&["cat", arg]) }).verdict;
+    assert_eq!(inside(".git", "HEAD"), Allow);
+    assert_eq!(inside(".git", "config"), Ask);
+    assert_eq!(inside(".git/hooks", "pre-commit"), Ask);
+    assert_eq!(inside("@state", "a"), Allow);
+}
+
+#[test]
+fn nothing_in_node_modules_bin_is_executed() {
+    for argv in [
+        &["/workspace/node_modules/.bin/tsc"][..],
+        &["env", "node_modules/.bin/tsc"],
+        &["sh", "-c", "./node_modules/.bin/tsc"],
+    ] {
+        let ruling = judge(builtin().profile("open").unwrap(), &exec(argv));
+        assert_eq!((ruling.verdict, ruling.reason), (Deny, Reason::SandboxViolation), "{argv:?}");
+    }
+}
+
+#[test]
+fn the_strictest_rule_wins_whatever_its_place() {
+    let policy = builtin_and(
+        "profiles:\n  p:\n    operations: {exec: allow}\n    exec:\n      default: allow\n      deny: ['curl*']\n      read_only_commands: true\n      rules:\n        - {prefix: [git, push], decision: deny, justification: nothing leaves}\n        - {prefix: [git], decision: allow, justification: git}\n        - {prefix: [git, [fetch, pull]], decision: ask, justification: network}\n        - {prefix: [cat, secret], decision: ask, justification: secret}\n",
+    );
+    let judged = |line: &str| verdict_in(&policy, "p", &words(line));
+    assert_eq!(judged("git push"), Deny);
+    assert_eq!(judged("/workspace/GIT push"), Deny);
+    assert_eq!(judged("env git push"), Deny);
+    assert_eq!(verdict_in(&policy, "p", &["sh", "-c", "true; git push origin"]), Deny);
+    assert_eq!(judged("git pull"), Ask);
+    assert_eq!(judged("nice git fetch"), Ask);
+    assert_eq!(judged("git log"), Allow);
+    assert_eq!(judged("cat secret"), Ask);
+    assert_eq!(judged("cat other"), Allow);
+    assert_eq!(judged("curl-config"), Deny);
+    let ruling = judge(policy.profile("p").unwrap(), &exec(&["git", "push"]));
+    assert_eq!(
+        (ruling.rule.as_str(), ruling.justification.as_str()),
+        ("exec rule 1: git push", "nothing leaves")
+    );
+}
+
+#[test]
+fn intricate_command_lines_are_refused_quickly() {
+    let started = std::time::Instant::now();
+    for word in ["strace", "env", "xargs", "eval", "sh"] {
+        let argv: Vec<&str> = std::iter::repeat_n(word, 4_000).collect();
+        let _ = verdict("open", &argv);
+    }
+    let nested = (0..12).fold("rm x".to_owned(), |script, _| format!("sh -c {}", quote(&script)));
+    let _ = verdict("open", &["sh", "-c", &nested[..nested.len().min(100_000)]]);
+    assert_eq!(
+        see_through(std::iter::repeat_n("strace".to_owned(), 4_000).collect()).err(),
+        Some(TooIntricate)
+    );
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}
+
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+fn denied_name() -> impl Strategy<Value = String> {
+    let cased = (prop::sample::select(NAMES.to_vec()), any::<u32>()).prop_map(|(name, bits)| {
+        let flip = |(i, c): (usize, char)| if bits >> (i % 32) & 1 == 1 { c.to_ascii_uppercase() } else { c };
+        name.chars().enumerate().map(flip).collect::<String>()
+    });
+    let prefix = prop::sample::select(vec!["", "/bin/", "/usr/bin/", "./", "../", "/workspace/a/", "//"]);
+    (prefix, cased).prop_map(|(prefix, name)| format!("{prefix}{name}"))
+}
+
+fn wrap(inner: BoxedStrategy<Vec<String>>) -> BoxedStrategy<Vec<String>> {
+    let before = prop::sample::select(vec![
+        "env",
+        "env -i A=1",
+        "env -u X",
+        "nice",
+        "nice -n 3",
+        "nohup",
+        "timeout 5",
+        "timeout -k 1 5",
+        "xargs",
+        "xargs -0 -I X",
+        "stdbuf -o0",
+        "setsid",
+        "busybox",
+        "coffer-box",
+        "time -p",
+        "ionice -c 2",
+        "strace -f",
+        "find . -name x -exec",
+        "find . -okdir",
+        "command",
+        "setpriv --reuid 0",
+        "env -S nice",
+        "taskset 1",
+    ]);
+    (before, inner, any::<bool>())
+        .prop_map(|(before, inner, as_script)| {
+            if as_script {
+                let line: Vec<String> = inner.iter().map(|word| quote(word)).collect();
+                vec!["sh".to_owned(), "-c".to_owned(), line.join(" ")]
+            } else {
+                before.split(' ').map(str::to_owned).chain(inner).collect()
+            }
+        })
+        .boxed()
+}
+
+fn wrapped() -> BoxedStrategy<Vec<String>> {
+    let plain = (denied_name(), prop::collection::vec("[a-z./-]{0,6}", 0..3));
+    let plain = plain.prop_map(|(name, args)| std::iter::once(name).chain(args).collect::<Vec<_>>()).boxed();
+    let once = wrap(plain.clone());
+    let twice = wrap(once.clone());
+    let thrice = wrap(twice.clone());
+    prop_oneof![plain, once, twice, thrice].boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn no_disguise_of_a_denied_program_is_ever_allowed(argv in wrapped()) {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        for profile in ["open", "build"] {
+            prop_assert_eq!(verdict(profile, &argv), Deny, "{:?}", argv);
+        }
+    }
+
+    #[test]
+    fn any_command_line_is_survived(argv in prop::collection::vec(
+        prop_oneof![
+            "\\PC{0,8}",
+            prop::sample::select(vec!["sh", "-c", "env", "-S", "xargs", "find", "-exec", "--", "-n", "rm", "cat", "'", "$("])
+                .prop_map(str::to_owned),
+        ], 1..8)
+    ) {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let judged = verdict("open", &argv);
+        if is_denied(argv[0]) {
+            prop_assert_eq!(judged, Deny, "{}", base_name(argv[0]));
+        }
+    }
+}

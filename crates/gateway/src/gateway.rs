@@ -1,0 +1,195 @@
+//! The door: every call goes through [`Gateway::admit`], and no permit comes from anywhere else in the daemon.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use ops::{Operation, Reason};
+
+use crate::admission::{Admission, Ticket};
+use crate::approvals::{
+    Approval, ApprovalFilter, Approvals, Choice, DecideError, RestoreError, Review, Reviewer,
+};
+use crate::binding::FileStates;
+use crate::caller::{Caller, RunScope};
+use crate::clock::{Clock, UnixMillis};
+use crate::decision::{Refusal, Verdict};
+use crate::permission::{self, refusal};
+use crate::permit::{Permit, PermitParts};
+use crate::policy::Policy;
+use crate::validate::validate;
+
+/// The policy in force, and the approvals that wait.
+#[derive(Debug)]
+pub struct Gateway {
+    policy: RwLock<Arc<Policy>>,
+    approvals: Mutex<Approvals>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Gateway {
+    /// A gateway without approvals.
+    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
+        Self { policy: RwLock::new(Arc::new(policy)), approvals: Mutex::default(), clock }
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another policy into force, at once and whole. Approvals that were given under a different policy are void.
+    /// Returns whether it differs.
+    pub fn reload(&self, policy: Policy) -> bool {
+        let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = current.digest() != policy.digest();
+        *current = Arc::new(policy);
+        changed
+    }
+
+    /// Decides over one call. The checks, in their order: validation, permission, then consent. Each is pure and sees
+    /// one policy, whatever is reloaded meanwhile.
+    pub fn admit(&self, run: &RunScope, caller: &Caller, call_id: &str, operation: Operation) -> Admission {
+        let policy = self.policy();
+        match consider(&policy, run, caller, call_id, operation) {
+            Err(refusal) => Admission::Refuse(refusal),
+            Ok(ticket) if ticket.decision.verdict == Verdict::Allow => {
+                Admission::Permit(permit(&policy, ticket, None))
+            }
+            Ok(ticket) => Admission::Ask(Box::new(ticket)),
+        }
+    }
+
+    /// Opens an approval for a call that needs one. `timeout` is the profile's unless given. The daemon records and
+    /// stores the approval before it shows it to anyone.
+    pub fn request_approval(
+        &self,
+        ticket: &Ticket,
+        review: Review,
+        timeout: Option<Duration>,
+    ) -> Result<Approval, Refusal> {
+        self.approvals().request(ticket, review, timeout.unwrap_or(ticket.timeout), self.now())
+    }
+
+    /// Takes a decision, once. An approval given here does nothing by itself: record it, then [`Self::redeem`] it.
+    pub fn decide(
+        &self,
+        approval_id: &str,
+        reviewer: &Reviewer,
+        choice: Choice,
+        comment: &str,
+    ) -> Result<Approval, DecideError> {
+        self.approvals().decide(approval_id, reviewer, choice, comment, self.now())
+    }
+
+    /// Turns an approval that was given into a permit, once. Everything is checked again: that this is the call that
+    /// was shown (`files` as they are *now*), and that the policy in force still lets it through. Store the approval
+    /// as it is afterwards before spending the permit, so that it stays spent after a crash.
+    pub fn redeem(&self, approval_id: &str, ticket: &Ticket, files: &FileStates) -> Result<Permit, Refusal> {
+        let policy = self.policy();
+        let mut approvals = self.approvals();
+        approvals.redeemable(approval_id, ticket, &policy, self.now())?;
+        let Ticket { caller, run, call_id, operation, .. } = ticket;
+        let again = match consider(&policy, run, caller, call_id, operation.clone()) {
+            Ok(again) => again,
+            Err(refusal) => {
+                approvals.withdraw(approval_id);
+                return Err(refusal);
+            }
+        };
+        approvals.issue(approval_id, &again.digest(policy.digest(), files), &policy)?;
+        Ok(permit(&policy, again, Some(approval_id.to_owned())))
+    }
+
+    /// Approvals whose time is over: now `EXPIRED`. Each is returned once.
+    pub fn expire_due(&self) -> Vec<Approval> {
+        self.approvals().expire_due(self.now())
+    }
+
+    /// Pending approvals with half of their time gone. Each is returned once.
+    pub fn reminders_due(&self) -> Vec<Approval> {
+        self.approvals().reminders_due(self.now())
+    }
+
+    /// When [`Self::expire_due`] or [`Self::reminders_due`] will next have something to say.
+    pub fn next_due(&self) -> Option<UnixMillis> {
+        self.approvals().next_due()
+    }
+
+    /// The call is cancelled: its pending approval becomes `CANCELLED`, one that was given is void.
+    pub fn cancel_call(&self, call_id: &str) -> Vec<Approval> {
+        self.approvals().cancel(|approval| approval.call_id == call_id, self.now())
+    }
+
+    /// The run has ended: likewise for all of its calls.
+    pub fn cancel_run(&self, run_id: &str) -> Vec<Approval> {
+        self.approvals().cancel(|approval| approval.run_id == run_id, self.now())
+    }
+
+    /// One approval.
+    pub fn approval(&self, approval_id: &str) -> Option<Approval> {
+        self.approvals().get(approval_id).cloned()
+    }
+
+    /// Approvals, oldest first.
+    pub fn list_approvals(&self, filter: &ApprovalFilter) -> Vec<Approval> {
+        self.approvals().list(filter)
+    }
+
+    /// Takes up the approvals of an earlier process, into a gateway that has none. Their clocks have run on.
+    pub fn restore_approvals(&self, stored: Vec<Approval>) -> Result<(), RestoreError> {
+        self.approvals().restore(stored)
+    }
+
+    fn approvals(&self) -> MutexGuard<'_, Approvals> {
+        self.approvals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> UnixMillis {
+        self.clock.now()
+    }
+}
+
+/// Every check but the last, in order. Those of a later kind (rate limits) belong behind permission: a call that
+/// would be refused anyway must not use up anything.
+fn consider(
+    policy: &Policy,
+    run: &RunScope,
+    caller: &Caller,
+    call_id: &str,
+    operation: Operation,
+) -> Result<Ticket, Refusal> {
+    let Some(profile) = policy.profile(&run.profile) else {
+        let message = "the profile of this run is not in the policy any more".to_owned();
+        return Err(refusal(policy, Reason::PermissionDenied, message, "profile"));
+    };
+    validate(profile, &operation)
+        .map_err(|invalid| refusal(policy, invalid.reason, invalid.message, "validation"))?;
+    let decision = permission::decide(policy, &run.profile, &caller.role, &operation)?;
+    Ok(Ticket {
+        caller: caller.clone(),
+        run: run.clone(),
+        call_id: call_id.to_owned(),
+        operation,
+        bounds: profile.call_bounds(),
+        decision,
+        timeout: profile.approval_timeout(),
+    })
+}
+
+fn permit(policy: &Policy, ticket: Ticket, approval_id: Option<String>) -> Permit {
+    let denied_programs =
+        policy.profile(&ticket.run.profile).map_or_else(Vec::new, |profile| profile.exec.deny.clone());
+    Permit::mint(PermitParts {
+        call_id: ticket.call_id,
+        caller: ticket.caller,
+        operation: ticket.operation,
+        bounds: ticket.bounds,
+        decision: ticket.decision,
+        approval_id,
+        denied_programs,
+    })
+}
+
+#[cfg(test)]
+#[path = "gateway_tests.rs"]
+mod tests;

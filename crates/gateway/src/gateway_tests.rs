@@ -1,0 +1,264 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use ops::{Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason};
+
+use super::Gateway;
+use crate::admission::Admission;
+use crate::decision::{Risk, Verdict};
+use crate::testing::{TestClock, builtin, builtin_and, caller, exec, path, run, write};
+
+fn gateway() -> Gateway {
+    Gateway::new(builtin_and("roles: {reader: {allow: [read]}}"), TestClock::new())
+}
+
+fn command(line: &str) -> Operation {
+    Operation::Exec(exec(&line.split(' ').collect::<Vec<_>>()))
+}
+
+fn reading(text: &str) -> Operation {
+    Operation::Read(Read { path: path(text), part: ReadPart::Whole, encoding: Encoding::Utf8 })
+}
+
+fn named(name: &str) -> Operation {
+    let dot = || path(".");
+    match name {
+        "read" => reading("README.md"),
+        "list" => Operation::List(List {
+            path: dot(),
+            depth: 1,
+            include_hidden: false,
+            include_symlinks: false,
+            max_entries: 200,
+        }),
+        "glob" => Operation::Glob(Glob {
+            path: dot(),
+            pattern: "*".into(),
+            include_ignored: false,
+            max_results: 200,
+        }),
+        "grep" => Operation::Grep(Grep {
+            path: dot(),
+            pattern: "fn".into(),
+            regex: false,
+            case_insensitive: false,
+            before: 1,
+            after: 1,
+            glob: None,
+            max_matches: 50,
+            include_ignored: false,
+        }),
+        "write" => Operation::Write(write("a.txt")),
+        "edit" => Operation::Edit(Edit {
+            path: path("a.txt"),
+            change: EditChange::StrReplace { old: "a".into(), new: "b".into(), replace_all: false },
+            if_match_sha256: None,
+        }),
+        "git.status" => Operation::Git(Git::Status),
+        "git.diff" => Operation::Git(Git::Diff { flags: vec![], paths: vec![] }),
+        "git.add" => Operation::Git(Git::Add { paths: vec![path("a")] }),
+        "git.commit" => Operation::Git(Git::Commit { message: "say hi".into() }),
+        line => command(line),
+    }
+}
+
+/// The verdict, and the message when it is `deny`.
+fn admitted(gateway: &Gateway, profile: &str, role: &str, operation: Operation) -> (Verdict, String) {
+    match gateway.admit(&run(profile), &caller(role), "call-1", operation) {
+        Admission::Permit(permit) => {
+            assert_eq!(permit.decision().verdict, Verdict::Allow);
+            (Verdict::Allow, String::new())
+        }
+        Admission::Ask(ticket) => {
+            assert_eq!(ticket.decision().verdict, Verdict::Ask);
+            (Verdict::Ask, String::new())
+        }
+        Admission::Refuse(refusal) => (Verdict::Deny, refusal.message),
+    }
+}
+
+#[test]
+fn what_the_shipped_profiles_do() {
+    use Verdict::{Allow, Ask, Deny};
+    const LOOKING: &[&str] =
+        &["read", "list", "glob", "grep", "git.status", "git.diff", "cat README.md", "find . -name a"];
+    const CHANGING: &[&str] = &["write", "edit", "git.add", "git.commit"];
+    const TOOLS: &[&str] = &[
+        "cargo test",
+        "make",
+        "python3 -m pytest",
+        "npm test",
+        "go test ./...",
+        "cmake --build b",
+        "ls -la",
+    ];
+    const OTHER: &[&str] = &["curl example.com", "find . -delete", "python3 x.py", "sh -c make", "env make"];
+    const DENIED: &[&str] = &["rm x", "env rm x", "busybox rm", "sudo make"];
+    let gateway = gateway();
+    for (profile, role, names, expected) in [
+        ("review", "worker", LOOKING, Allow),
+        ("review", "worker", CHANGING, Ask),
+        ("review", "worker", TOOLS, Ask),
+        ("review", "worker", OTHER, Ask),
+        ("review", "manager", CHANGING, Ask),
+        ("review", "director", TOOLS, Ask),
+        ("build", "worker", LOOKING, Allow),
+        ("build", "worker", CHANGING, Allow),
+        ("build", "worker", TOOLS, Allow),
+        ("build", "worker", OTHER, Ask),
+        ("build", "director", OTHER, Ask),
+        ("open", "worker", LOOKING, Allow),
+        ("open", "worker", CHANGING, Allow),
+        ("open", "worker", TOOLS, Allow),
+        ("open", "worker", OTHER, Allow),
+        ("strict", "worker", LOOKING, Allow),
+        ("strict", "worker", CHANGING, Ask),
+        ("strict", "director", CHANGING, Ask),
+        ("strict", "worker", TOOLS, Ask),
+        ("review", "director", DENIED, Deny),
+        ("build", "worker", DENIED, Deny),
+        ("open", "director", DENIED, Deny),
+        ("strict", "worker", DENIED, Deny),
+        ("open", "reader", CHANGING, Deny),
+        ("review", "reader", CHANGING, Deny),
+        ("open", "reader", TOOLS, Deny),
+        ("open", "reader", &["read"], Allow),
+        ("open", "reader", &["list", "cat a"], Deny),
+        ("open", "nobody", LOOKING, Deny),
+        ("unknown", "worker", LOOKING, Deny),
+    ] {
+        for name in names {
+            let (verdict, message) = admitted(&gateway, profile, role, named(name));
+            assert_eq!(verdict, expected, "{profile}, {role}: {name}: {message}");
+        }
+    }
+    assert_eq!(
+        admitted(&gateway, "review", "worker", command("rm x")),
+        (Deny, "Command not allowed: rm".to_owned())
+    );
+}
+
+#[test]
+fn every_operation_is_in_the_table() {
+    for name in Operation::NAMES.into_iter().filter(|name| *name != "exec") {
+        assert_eq!(named(name).name(), name);
+    }
+}
+
+#[test]
+fn between_allow_and_ask_a_role_makes_the_difference() {
+    let policy = builtin_and(
+        "profiles: {attended: {operations: {read: allow, write: allow, git.commit: allow, exec: deny}}}",
+    );
+    let gateway = Gateway::new(policy, TestClock::new());
+    let of = |role, name| admitted(&gateway, "attended", role, named(name)).0;
+    assert_eq!(
+        ["worker", "manager", "director"].map(|role| of(role, "write")),
+        [Verdict::Ask, Verdict::Allow, Verdict::Allow]
+    );
+    assert_eq!(
+        ["worker", "manager", "director"].map(|role| of(role, "git.commit")),
+        [Verdict::Ask, Verdict::Ask, Verdict::Allow]
+    );
+    assert_eq!(of("director", "edit"), Verdict::Deny);
+    assert_eq!(of("director", "cat a"), Verdict::Deny);
+}
+
+#[test]
+fn decisions_name_rule_risk_and_policy() {
+    let gateway = gateway();
+    let digest = gateway.policy().digest().to_owned();
+    let asked = |operation| match gateway.admit(&run("review"), &caller("worker"), "c", operation) {
+        Admission::Permit(permit) => permit.decision().clone(),
+        Admission::Ask(ticket) => ticket.decision().clone(),
+        Admission::Refuse(refusal) => panic!("{refusal}"),
+    };
+    let write = asked(named("write"));
+    assert_eq!((write.rule.as_str(), write.risk), ("profile review: operations.write", Risk::High));
+    assert_eq!(write.policy_digest, digest);
+    assert_eq!(asked(command("make")).rule, "profile review: exec.default");
+    for (operation, risk) in [
+        (reading("README.md"), Risk::Low),
+        (reading(".env"), Risk::Medium),
+        (command("cat README.md"), Risk::Low),
+        (command("cat deploy/id_rsa"), Risk::Medium),
+        (command("find . -delete"), Risk::High),
+        (named("git.diff"), Risk::Low),
+        (named("git.commit"), Risk::High),
+    ] {
+        let name = format!("{operation:?}");
+        assert_eq!(asked(operation).risk, risk, "{name}");
+    }
+}
+
+#[test]
+fn refusals_are_stable_and_recorded_with_their_rule() {
+    let gateway = gateway();
+    let refused = |profile: &str, role: &str, operation| match gateway.admit(
+        &run(profile),
+        &caller(role),
+        "c",
+        operation,
+    ) {
+        Admission::Refuse(refusal) => (refusal.reason, refusal.rule, refusal.policy_digest.len()),
+        other => panic!("{other:?}"),
+    };
+    let expected = |reason, rule: &str| (reason, rule.to_owned(), 64);
+    assert_eq!(
+        refused("open", "reader", named("write")),
+        expected(Reason::PermissionDenied, "role reader: write")
+    );
+    assert_eq!(
+        refused("open", "worker", command("rm")),
+        expected(Reason::CommandNotAllowed, "profile open: exec deny list")
+    );
+    assert_eq!(refused("gone", "worker", named("read")), expected(Reason::PermissionDenied, "profile"));
+    assert_eq!(refused("open", "gone", named("read")), expected(Reason::PermissionDenied, "role"));
+    assert_eq!(refused("open", "worker", command("./x")), expected(Reason::InvalidArgument, "validation"));
+    assert_eq!(
+        refused("open", "worker", Operation::Write(write(".git/a"))),
+        expected(Reason::SandboxViolation, "validation")
+    );
+}
+
+#[test]
+fn a_permit_carries_what_the_lane_needs() {
+    let policy = builtin_and(
+        "profiles: {p: {operations: {exec: allow}, exec: {default: allow, deny: [curl]}, bounds: {max_output_bytes: 999}, commit: {author_name: Bob}}}",
+    );
+    let gateway = Gateway::new(policy, TestClock::new());
+    let operation = Operation::Exec(Exec { stdin: b"in".to_vec(), ..exec(&["make"]) });
+    let Admission::Permit(permit) =
+        gateway.admit(&run("p"), &caller("director"), "call-7", operation.clone())
+    else {
+        panic!("not permitted");
+    };
+    let parts = permit.into_parts();
+    assert_eq!(
+        (parts.operation, parts.call_id.as_str(), parts.caller),
+        (operation, "call-7", caller("director"))
+    );
+    assert_eq!((parts.bounds.max_output_bytes, parts.bounds.author_name.as_str()), (999, "Bob"));
+    assert_eq!((parts.denied_programs, parts.approval_id), (vec!["curl".to_owned()], None));
+}
+
+#[test]
+fn reloading_takes_effect_at_once_and_says_whether_anything_changed() {
+    let gateway = gateway();
+    assert_eq!(admitted(&gateway, "open", "worker", named("write")).0, Verdict::Allow);
+    assert!(gateway.reload(builtin_and("roles: {other: {allow: [read]}}")));
+    assert!(!gateway.reload(builtin_and("# same\nroles: {other: {allow: [read]}}")));
+    assert!(gateway.reload(builtin()));
+}
+
+#[test]
+fn a_decision_takes_microseconds() {
+    let gateway = Arc::new(gateway());
+    let started = Instant::now();
+    for _ in 0..1_000 {
+        let _ = admitted(&gateway, "build", "worker", command("cargo test --workspace"));
+    }
+    let each = started.elapsed() / 1_000;
+    // Generous: this is a debug build on a busy machine. It is to catch a mistake of kind, such as a file read.
+    assert!(each.as_millis() < 5, "{each:?}");
+}

@@ -1,0 +1,65 @@
+//! Who may do what: policy, permission, risk, approvals, and the [`Permit`] that only this crate can mint.
+//!
+//! This is the second audited core, after the path jail. It is small and synchronous on purpose: no engine, no RPC,
+//! no runtime, no clock of its own. It decides; others record, wait and execute.
+//!
+//! ```text
+//!              Operation
+//!                  │ admit
+//!        ┌─────────▼──────────┐   malformed, out of bounds, protected path
+//!        │ validation         ├──────────────────────────────────────────────► Refusal
+//!        └─────────┬──────────┘
+//!        ┌─────────▼──────────┐   profile, role or command rule says deny
+//!        │ permission         ├──────────────────────────────────────────────► Refusal
+//!        └──┬──────────────┬──┘
+//!     allow │          ask │ Ticket
+//!           │    ┌─────────▼──────────┐
+//!           │    │ approval: PENDING  │   denied, expired, cancelled
+//!           │    │ … decide           ├──────────────────────────────────────► Refusal
+//!           │    └─────────┬──────────┘
+//!           │     APPROVED │ redeem: validation and permission again, same call,
+//!           │              │ same files, same policy, first time            ───► Refusal
+//!           ▼              ▼
+//!        ┌────────────────────┐
+//!        │ Permit             │   neither Clone nor constructible: the executor spends it, once
+//!        └────────────────────┘
+//! ```
+//!
+//! What holds, whatever is asked in whatever order:
+//!
+//! - No permit without a policy that lets the call through at the moment when the permit is made.
+//! - Where the policy asks, no permit without a reviewer's consent to exactly this call, and one permit for one consent.
+//! - Unknown profiles, roles, operations and commands are denied; of several rules the strictest wins.
+//! - What the container does once a command runs is not judged here. The deny list and the command rules say what an
+//!   agent may ask for; the container holds what it then does.
+
+mod admission;
+mod approvals;
+mod binding;
+mod caller;
+mod clock;
+mod decision;
+mod exec;
+mod gateway;
+mod permission;
+mod permit;
+pub mod policy;
+mod risk;
+mod shown;
+mod validate;
+
+#[cfg(test)]
+mod testing;
+
+pub use admission::{Admission, Ticket};
+pub use approvals::{
+    Approval, ApprovalFilter, ApprovalState, Choice, DecideError, MAX_COMMENT_CHARS, PermitState,
+    RestoreError, Review, Reviewer,
+};
+pub use binding::{FileState, FileStates};
+pub use caller::{Caller, RunScope};
+pub use clock::{Clock, SystemClock, UnixMillis};
+pub use decision::{Decision, Refusal, Risk, Verdict};
+pub use gateway::Gateway;
+pub use permit::{Permit, PermitParts};
+pub use policy::{Policy, Problem, Problems, Profile, Role};

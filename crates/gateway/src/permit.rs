@@ -1,0 +1,113 @@
+//! The permit: proof that a call may happen, once.
+//!
+//! The executor takes nothing else, and only [`crate::Gateway`] makes one: the fields are private, there is no
+//! constructor outside this crate, and it can be neither copied nor made from data.
+
+use ops::{Bounds, Operation};
+
+use crate::caller::Caller;
+use crate::decision::Decision;
+
+/// Leave for one call to happen once. Spent by [`Permit::into_parts`].
+///
+/// It can be held and looked at:
+///
+/// ```
+/// fn name(permit: &cofferdam_gateway::Permit) -> &'static str {
+///     permit.operation().name()
+/// }
+/// ```
+///
+/// but not copied,
+///
+/// ```compile_fail,E0599
+/// fn twice(permit: cofferdam_gateway::Permit) -> (cofferdam_gateway::Permit, cofferdam_gateway::Permit) {
+///     (permit.clone(), permit)
+/// }
+/// ```
+///
+/// not made by hand,
+///
+/// ```compile_fail,E0451
+/// fn forge(parts: Box<cofferdam_gateway::PermitParts>) -> cofferdam_gateway::Permit {
+///     cofferdam_gateway::Permit { parts }
+/// }
+/// ```
+///
+/// and not asked for without a decision.
+///
+/// ```compile_fail,E0624
+/// fn mint(parts: cofferdam_gateway::PermitParts) -> cofferdam_gateway::Permit {
+///     cofferdam_gateway::Permit::mint(parts)
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "a permit that is dropped is a call that never happens"]
+pub struct Permit {
+    parts: Box<PermitParts>,
+}
+
+/// What a permit covers, once it is spent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PermitParts {
+    /// The call.
+    pub call_id: String,
+    /// Who makes it.
+    pub caller: Caller,
+    /// Exactly what may be done.
+    pub operation: Operation,
+    /// Within which bounds.
+    pub bounds: Bounds,
+    /// Why it may be done.
+    pub decision: Decision,
+    /// The approval that it came from, where one was needed.
+    pub approval_id: Option<String>,
+    /// Programs that the profile denies beside [`ops::deny::NAMES`]: the lane refuses a command that resolves to one.
+    pub denied_programs: Vec<String>,
+}
+
+impl Permit {
+    pub(crate) fn mint(parts: PermitParts) -> Self {
+        Self { parts: Box::new(parts) }
+    }
+
+    /// The call.
+    pub fn call_id(&self) -> &str {
+        &self.parts.call_id
+    }
+
+    /// Who makes it.
+    pub fn caller(&self) -> &Caller {
+        &self.parts.caller
+    }
+
+    /// Exactly what may be done.
+    pub fn operation(&self) -> &Operation {
+        &self.parts.operation
+    }
+
+    /// Within which bounds.
+    pub fn bounds(&self) -> &Bounds {
+        &self.parts.bounds
+    }
+
+    /// Why it may be done.
+    pub fn decision(&self) -> &Decision {
+        &self.parts.decision
+    }
+
+    /// The approval that it came from, where one was needed.
+    pub fn approval_id(&self) -> Option<&str> {
+        self.parts.approval_id.as_deref()
+    }
+
+    /// Programs that the profile denies beside [`ops::deny::NAMES`].
+    pub fn denied_programs(&self) -> &[String] {
+        &self.parts.denied_programs
+    }
+
+    /// Spends the permit.
+    pub fn into_parts(self) -> PermitParts {
+        *self.parts
+    }
+}

@@ -1,0 +1,194 @@
+//! Where policies come from: the files that are built in, or a directory that replaces them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::problem::{Problem, Problems};
+use super::role::{self, Role};
+use super::tree::{self, MAX_FILE_BYTES};
+use super::walk::{At, Sink};
+use super::{Content, Policy, Profile, read};
+
+/// Files that a policy directory may have.
+const MAX_FILES: usize = 256;
+
+const BUILT_IN: [(&str, &str); 5] = [
+    ("roles.yaml", include_str!("../../policies/roles.yaml")),
+    ("review.yaml", include_str!("../../policies/review.yaml")),
+    ("build.yaml", include_str!("../../policies/build.yaml")),
+    ("open.yaml", include_str!("../../policies/open.yaml")),
+    ("strict.yaml", include_str!("../../policies/strict.yaml")),
+];
+
+impl Policy {
+    /// The profiles `review`, `build`, `open`, `strict` and the roles `worker`, `manager`, `director`.
+    pub fn builtin() -> Result<Self, Problems> {
+        Self::from_files(BUILT_IN)
+    }
+
+    /// The files behind [`Self::builtin`], with their comments: to start from.
+    pub fn builtin_files() -> impl Iterator<Item = (&'static str, &'static str)> {
+        BUILT_IN.into_iter()
+    }
+
+    /// Every `*.yaml` of a directory, in the order of their names. They *replace* what is built in: a directory
+    /// without roles has no roles. Names that begin with a dot are passed over.
+    pub fn load_dir(directory: &Path) -> Result<Self, Problems> {
+        let paths = policy_files(directory)?;
+        let mut problems = Vec::new();
+        let mut files = Vec::new();
+        for path in paths {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            match read_bounded(&path) {
+                Ok(text) => files.push((name, text)),
+                Err(error) => problems.push(Problem::in_file(&name, format!("cannot be read: {error}"))),
+            }
+        }
+        let loaded = Self::from_files(files);
+        match loaded {
+            Ok(policy) if problems.is_empty() => Ok(policy),
+            Ok(_) => Err(Problems(problems)),
+            Err(Problems(more)) => {
+                problems.extend(more);
+                Err(Problems(problems))
+            }
+        }
+    }
+
+    /// A policy from files that have been read already: pairs of a name, for messages, and content.
+    pub fn from_files<N: AsRef<str>, T: AsRef<str>>(
+        files: impl IntoIterator<Item = (N, T)>,
+    ) -> Result<Self, Problems> {
+        let mut merged = Merged::default();
+        for (name, text) in files {
+            merged.add(name.as_ref(), text.as_ref());
+        }
+        merged.finish()
+    }
+}
+
+/// What has been read so far, and what was wrong with it.
+#[derive(Default)]
+struct Merged {
+    profiles: BTreeMap<String, Profile>,
+    roles: BTreeMap<String, Role>,
+    /// In which file each profile and role is.
+    origins: BTreeMap<(&'static str, String), String>,
+    texts: BTreeMap<String, String>,
+    problems: Vec<Problem>,
+}
+
+impl Merged {
+    fn add(&mut self, file: &str, text: &str) {
+        let tree = match tree::parse(text) {
+            Ok(tree) => tree,
+            Err(malformed) => {
+                let problem = Problem::in_file(file, malformed.message);
+                return self.problems.push(Problem { line: malformed.line, ..problem });
+            }
+        };
+        self.texts.insert(file.to_owned(), text.to_owned());
+        let sink = Sink::default();
+        let fields = At::top(&tree, &sink).fields(&["profiles", "roles"]);
+        for (name, at) in fields.get("profiles").map(At::entries).unwrap_or_default() {
+            let profile = read::profile(&at);
+            if self.is_new(file, "profile", name, &at) {
+                self.profiles.insert(name.to_owned(), profile);
+            }
+        }
+        for (name, at) in fields.get("roles").map(At::entries).unwrap_or_default() {
+            let role = Role::read(&at);
+            if self.is_new(file, "role", name, &at) {
+                self.roles.insert(name.to_owned(), role);
+            }
+        }
+        self.problems.extend(sink.into_problems(file, text));
+    }
+
+    fn is_new(&mut self, file: &str, what: &'static str, name: &str, at: &At<'_>) -> bool {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            at.problem(format!(
+                "the name of a {what} must be 1 to 64 characters of `a-z`, `0-9`, `-` and `_`"
+            ));
+            return false;
+        }
+        if let Some(before) = self.origins.insert((what, name.to_owned()), file.to_owned()) {
+            at.problem_hint(format!("the {what} is also in {before}"), Some("keep one".to_owned()));
+            return false;
+        }
+        true
+    }
+
+    fn finish(mut self) -> Result<Policy, Problems> {
+        // Roles may inherit across files, so their lineage is looked at last.
+        let mut lineage = Vec::new();
+        role::resolve(&mut self.roles, |name, message, suggestion| {
+            lineage.push((name.to_owned(), message, suggestion));
+        });
+        for (name, message, suggestion) in lineage {
+            let file = self.origins.get(&("role", name.clone())).cloned().unwrap_or_default();
+            let path = ["roles".to_owned(), name.clone()].map(super::walk::Step::Key);
+            let line = self.texts.get(&file).and_then(|text| super::lines::line_of(text, &path, 0));
+            self.problems.push(Problem {
+                file,
+                line,
+                key: format!("roles.{name}.inherits"),
+                message,
+                suggestion,
+            });
+        }
+        for (what, none) in [("profile", self.profiles.is_empty()), ("role", self.roles.is_empty())] {
+            if none && self.problems.is_empty() {
+                let problem = Problem::in_file("policy", format!("no {what} is defined"));
+                self.problems
+                    .push(problem.suggest("a policy directory replaces everything that is built in"));
+            }
+        }
+        if !self.problems.is_empty() {
+            return Err(Problems(self.problems));
+        }
+        Policy::new(Content { profiles: self.profiles, roles: self.roles })
+            .map_err(|error| Problems(vec![Problem::in_file("policy", error.to_string())]))
+    }
+}
+
+fn policy_files(directory: &Path) -> Result<Vec<PathBuf>, Problems> {
+    let shown = directory.display().to_string();
+    let failed = |error: io::Error| {
+        Problems(vec![Problem::in_file(&shown, format!("the policy directory cannot be read: {error}"))])
+    };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("yaml") if !hidden => paths.push(path),
+            Some("yml") if !hidden => {
+                let name = path.display().to_string();
+                let problem =
+                    Problem::in_file(&name, "policy files end in `.yaml`; this one would not be read");
+                return Err(Problems(vec![problem.suggest("rename or remove it")]));
+            }
+            _ => {}
+        }
+    }
+    if paths.is_empty() || paths.len() > MAX_FILES {
+        let message = format!("holds {} files `*.yaml`; 1 to {MAX_FILES} are needed", paths.len());
+        return Err(Problems(vec![Problem::in_file(&shown, message)]));
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    // Opening a FIFO would wait for a writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}

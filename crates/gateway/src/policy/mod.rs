@@ -1,0 +1,92 @@
+//! The policy: profiles and roles, from YAML files or from the ones that are built in.
+//!
+//! ```text
+//! bytes ─ tree (bounded, duplicates kept) ─ walk (every problem collected) ─ Policy ─ digest
+//! ```
+//!
+//! A policy comes into force whole or not at all: [`Policy`] has no public constructor but the loaders, and those
+//! answer with [`Problems`] as long as anything is wrong. What a profile does not mention has the strict value.
+
+mod lines;
+mod load;
+mod model;
+mod prefix;
+mod problem;
+mod read;
+mod read_exec;
+mod role;
+mod suggest;
+mod tree;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+pub use model::{
+    ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profile, WorkspaceMode,
+};
+pub use prefix::Prefix;
+pub use problem::{Problem, Problems};
+pub use role::{EXEC_READ_ONLY, Grant, Role};
+
+/// Profiles and roles that passed every check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    content: Content,
+    digest: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Content {
+    profiles: BTreeMap<String, Profile>,
+    roles: BTreeMap<String, Role>,
+}
+
+impl Policy {
+    fn new(content: Content) -> Result<Self, serde_json::Error> {
+        // Maps are sorted and fields have a fixed order, so that equal policies have equal bytes.
+        let canonical = serde_json::to_vec(&content)?;
+        let digest = Sha256::new().chain_update(b"cofferdam policy 1\0").chain_update(&canonical).finalize();
+        Ok(Self { content, digest: hex::encode(digest) })
+    }
+
+    /// The profile of this name.
+    pub fn profile(&self, name: &str) -> Option<&Profile> {
+        self.content.profiles.get(name)
+    }
+
+    /// The role of this name.
+    pub fn role(&self, name: &str) -> Option<&Role> {
+        self.content.roles.get(name)
+    }
+
+    /// Names of the profiles, sorted.
+    pub fn profile_names(&self) -> impl Iterator<Item = &str> {
+        self.content.profiles.keys().map(String::as_str)
+    }
+
+    /// Names of the roles, sorted.
+    pub fn role_names(&self) -> impl Iterator<Item = &str> {
+        self.content.roles.keys().map(String::as_str)
+    }
+
+    /// SHA-256 over the canonical form, lower-case hex. Comments, order and layout of the files do not matter.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The whole policy as one file, every default written out. Loaded again, it has the same digest.
+    pub fn to_yaml(&self) -> Result<String, PolicyNotShown> {
+        serde_yaml::to_string(&self.content).map_err(|error| PolicyNotShown(error.to_string()))
+    }
+}
+
+/// The policy could not be written as YAML.
+#[derive(Debug, thiserror::Error)]
+#[error("the policy cannot be shown: {0}")]
+pub struct PolicyNotShown(String);

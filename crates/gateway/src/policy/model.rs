@@ -1,0 +1,184 @@
+//! The validated policy. Serialised, it is a policy file again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jail::{GitReads, Protection};
+use ops::Bounds;
+use serde::Serialize;
+
+use super::prefix::Prefix;
+use crate::decision::Verdict;
+
+/// What a run of this profile is, and what may be done in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Profile {
+    /// For people.
+    pub description: String,
+    /// Image of the container; `None` is the daemon's default image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Other images that a run may ask for. One that ends in `*` stands for all that begin like it.
+    pub allowed_images: Vec<String>,
+    /// Container runtime, such as `runsc`; `None` is the engine's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// How the workspace is mounted in the container.
+    pub workspace: WorkspaceMode,
+    /// Nobody watches: what the profile allows runs by itself even where the role would ask.
+    pub unattended: bool,
+    /// Limits of the container.
+    pub limits: ContainerLimits,
+    /// What happens to each operation. An operation that is not here is denied.
+    pub operations: BTreeMap<&'static str, Verdict>,
+    /// Which commands may run.
+    pub exec: ExecPolicy,
+    /// Bounds of one call.
+    pub bounds: CallBounds,
+    /// How long a reviewer has.
+    pub approvals: ApprovalPolicy,
+    /// Who commits.
+    pub commit: Author,
+}
+
+/// How the container sees the workspace. The host lane's `write`, `edit` and `git` are not affected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceMode {
+    /// Commands cannot change it.
+    ReadOnly,
+    /// Commands can change it.
+    ReadWrite,
+}
+
+/// Limits of a container. Swap is always off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContainerLimits {
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// CPU time, thousandths of a core.
+    pub cpu_millis: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// Largest file that a process may write, MiB.
+    pub file_size_mib: u64,
+    /// Open files of a process.
+    pub open_files: u64,
+    /// Size of `/tmp`, MiB. It counts as memory.
+    pub tmp_mib: u64,
+}
+
+/// Which commands may run: the strictest of all that apply, `default` where nothing does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExecPolicy {
+    /// Programs that are denied beside [`ops::deny::NAMES`].
+    pub deny: Vec<String>,
+    /// `cat head tail find wc` with harmless flags and paths inside the mounts run by themselves.
+    pub read_only_commands: bool,
+    /// Rules by prefix.
+    pub rules: Vec<ExecRule>,
+    /// For a command that no rule matches.
+    pub default: Verdict,
+    /// Names of the environment variables that a call may set; `*` is any.
+    pub env: Vec<String>,
+    /// For a call that does not say, seconds.
+    pub default_timeout_s: u64,
+    /// Most that a call may ask for, seconds.
+    pub max_timeout_s: u64,
+}
+
+/// One rule by prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExecRule {
+    /// How the command line begins.
+    pub prefix: Prefix,
+    /// What then happens.
+    pub decision: Verdict,
+    /// Why; shown to reviewers, written to the record.
+    pub justification: String,
+    /// Command lines that it must match.
+    #[serde(rename = "match", skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<Vec<String>>,
+    /// Command lines that it must not match.
+    #[serde(rename = "not_match", skip_serializing_if = "Vec::is_empty")]
+    pub not_matches: Vec<Vec<String>>,
+}
+
+/// Bounds of one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallBounds {
+    /// Most bytes that `read` returns.
+    pub max_read_bytes: u64,
+    /// Most bytes that a file may have after `write` or `edit`.
+    pub max_write_bytes: u64,
+    /// Most bytes of rendered text.
+    pub max_output_bytes: u64,
+    /// Most bytes that a command may write before it is ended.
+    pub max_spool_bytes: u64,
+    /// `.git/hooks` and `.git/config` may not be read.
+    pub hide_git_config: bool,
+}
+
+/// How long a reviewer has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ApprovalPolicy {
+    /// Then the call is denied, seconds.
+    pub timeout_s: u64,
+}
+
+/// Author and committer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Author {
+    /// Name.
+    pub author_name: String,
+    /// Address.
+    pub author_email: String,
+}
+
+impl Profile {
+    /// Whether a run of this profile may use `image`; `None` is the profile's own or the default image.
+    pub fn permits_image(&self, image: Option<&str>) -> bool {
+        image.is_none_or(|image| {
+            self.image.as_deref() == Some(image)
+                || self.allowed_images.iter().any(|allowed| {
+                    allowed.strip_suffix('*').map_or(allowed == image, |prefix| image.starts_with(prefix))
+                })
+        })
+    }
+
+    /// The bounds that a lane keeps to.
+    pub fn call_bounds(&self) -> Bounds {
+        Bounds {
+            max_read_bytes: self.bounds.max_read_bytes,
+            max_write_bytes: self.bounds.max_write_bytes,
+            max_output_bytes: self.bounds.max_output_bytes,
+            max_spool_bytes: self.bounds.max_spool_bytes,
+            hide_git_config: self.bounds.hide_git_config,
+            author_name: self.commit.author_name.clone(),
+            author_email: self.commit.author_email.clone(),
+        }
+    }
+
+    /// The rules for protected paths.
+    pub fn protection(&self) -> Protection {
+        let git_reads = if self.bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
+        Protection { git_reads }
+    }
+
+    /// How long a reviewer has.
+    pub fn approval_timeout(&self) -> Duration {
+        Duration::from_secs(self.approvals.timeout_s)
+    }
+}
+
+impl ExecPolicy {
+    /// For a call that does not say.
+    pub fn default_timeout(&self) -> Duration {
+        Duration::from_secs(self.default_timeout_s)
+    }
+
+    /// Most that a call may ask for.
+    pub fn max_timeout(&self) -> Duration {
+        Duration::from_secs(self.max_timeout_s)
+    }
+}

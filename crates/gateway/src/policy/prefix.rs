@@ -1,0 +1,98 @@
+//! Prefixes of command lines.
+
+use ops::deny::base_name;
+use serde::ser::{Serialize, SerializeSeq, Serializer};
+
+/// Directories in which a program counts as the one with that bare name.
+const SYSTEM_DIRECTORIES: [&str; 4] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/usr/local/cargo/bin/"];
+
+/// How a command line begins: for each position the words that may stand there. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefix(Vec<Vec<String>>);
+
+impl Prefix {
+    /// `None` when there is no position or one without words.
+    pub(super) fn new(positions: Vec<Vec<String>>) -> Option<Self> {
+        (!positions.is_empty() && positions.iter().all(|words| !words.is_empty())).then_some(Self(positions))
+    }
+
+    /// The programs that it begins with.
+    pub(super) fn programs(&self) -> &[String] {
+        self.0.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether `argv` begins like this *exactly*: what an `allow` demands. A bare program name also matches that name
+    /// in a system directory, and nowhere else: `./cargo` is not `cargo`.
+    pub fn matches_exactly<S: AsRef<str>>(&self, argv: &[S]) -> bool {
+        self.matches(argv, |word, program| {
+            word == program
+                || SYSTEM_DIRECTORIES.iter().any(|directory| program.strip_prefix(directory) == Some(word))
+        })
+    }
+
+    /// Whether `argv` begins like this in any spelling of the program: what `ask` and `deny` look for.
+    pub fn matches_loosely<S: AsRef<str>>(&self, argv: &[S]) -> bool {
+        self.matches(argv, |word, program| word == program || base_name(word) == base_name(program))
+    }
+
+    fn matches<S: AsRef<str>>(&self, argv: &[S], same_program: impl Fn(&str, &str) -> bool) -> bool {
+        argv.len() >= self.0.len()
+            && self.0.iter().zip(argv).enumerate().all(|(position, (words, argument))| {
+                let argument = argument.as_ref();
+                words.iter().any(
+                    |word| {
+                        if position == 0 { same_program(word, argument) } else { word == argument }
+                    },
+                )
+            })
+    }
+}
+
+impl std::fmt::Display for Prefix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<String> = self.0.iter().map(|words| words.join("|")).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+impl Serialize for Prefix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+        for words in &self.0 {
+            match &words[..] {
+                [word] => list.serialize_element(word)?,
+                several => list.serialize_element(several)?,
+            }
+        }
+        list.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(positions: &[&[&str]]) -> Prefix {
+        Prefix::new(positions.iter().map(|words| words.iter().map(ToString::to_string).collect()).collect())
+            .unwrap()
+    }
+
+    #[test]
+    fn allow_is_exact_and_deny_is_not() {
+        let cargo = prefix(&[&["cargo"], &["test", "check"]]);
+        for (argv, exactly, loosely) in [
+            (&["cargo", "test", "--all"][..], true, true),
+            (&["/usr/bin/cargo", "check"], true, true),
+            (&["/workspace/cargo", "test"], false, true),
+            (&["/usr/bin/../../workspace/cargo", "test"], false, true),
+            (&["CARGO", "test"], false, true),
+            (&["cargo"], false, false),
+            (&["cargo", "publish"], false, false),
+            (&["cargo", "testing"], false, false),
+        ] {
+            assert_eq!(cargo.matches_exactly(argv), exactly, "{argv:?}");
+            assert_eq!(cargo.matches_loosely(argv), loosely, "{argv:?}");
+        }
+        assert_eq!(cargo.to_string(), "cargo test|check");
+    }
+}

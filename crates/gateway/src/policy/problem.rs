@@ -1,0 +1,66 @@
+//! What is wrong with a policy: all of it at once, each with its place and, where possible, a way out.
+
+use std::fmt;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file's name.
+    pub file: String,
+    /// 1-based line, where it is known.
+    pub line: Option<usize>,
+    /// Key path, such as `profiles.review.exec.rules[2].prefix`; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What was probably meant, or what to write instead.
+    pub suggestion: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn in_file(file: &str, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: None,
+            key: String::new(),
+            message: message.into(),
+            suggestion: None,
+        }
+    }
+
+    pub(super) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, " ({suggestion})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that is wrong with a policy; never empty. Nothing of such a policy comes into force.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => f.write_str("1 problem in the policy:")?,
+            count => write!(f, "{count} problems in the policy:")?,
+        }
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}

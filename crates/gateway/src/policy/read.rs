@@ -1,0 +1,188 @@
+//! From a tree of values to profiles, with the strict value for whatever is missing.
+
+use std::collections::BTreeMap;
+
+use ops::Operation;
+
+use super::model::{ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
+use super::read_exec::rules;
+use super::suggest::nearest;
+use super::walk::{At, Fields};
+use crate::decision::Verdict;
+
+pub(super) const VERDICTS: [(&str, Verdict); 3] =
+    [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)];
+
+/// Images and runtimes go to the engine as they are.
+fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
+    let text = at.text()?;
+    let body = if pattern { text.strip_suffix('*').unwrap_or(text) } else { text };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._:/@+-".contains(c);
+    if text.len() > 255 || !body.chars().all(plain) || body.starts_with('-') {
+        at.problem("must be at most 255 characters of letters, digits and `._:/@+-`");
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+pub(super) fn profile(at: &At<'_>) -> Profile {
+    let fields = at.fields(&[
+        "description",
+        "image",
+        "allowed_images",
+        "runtime",
+        "workspace",
+        "unattended",
+        "limits",
+        "operations",
+        "exec",
+        "bounds",
+        "approvals",
+        "commit",
+    ]);
+    let modes = [("read-only", WorkspaceMode::ReadOnly), ("read-write", WorkspaceMode::ReadWrite)];
+    Profile {
+        description: fields.text_or("description", ""),
+        image: fields.get("image").and_then(|at| reference(at, false)),
+        allowed_images: fields
+            .get("allowed_images")
+            .map_or_else(Vec::new, |at| at.items().iter().filter_map(|item| reference(item, true)).collect()),
+        runtime: fields.get("runtime").and_then(|at| reference(at, false)),
+        workspace: fields
+            .get("workspace")
+            .and_then(|at| at.one_of(&modes))
+            .unwrap_or(WorkspaceMode::ReadOnly),
+        unattended: fields.flag_or("unattended", false),
+        limits: limits(&section(&fields, "limits", &LIMITS)),
+        operations: fields.required("operations").map_or_else(BTreeMap::new, operations),
+        exec: exec(&section(&fields, "exec", &EXEC), fields.get("exec")),
+        bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
+        approvals: ApprovalPolicy {
+            timeout_s: section(&fields, "approvals", &["timeout_s"]).number_or(
+                "timeout_s",
+                1..=7 * 86_400,
+                300,
+            ),
+        },
+        commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
+    }
+}
+
+const LIMITS: [&str; 6] = ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib"];
+const EXEC: [&str; 7] =
+    ["deny", "read_only_commands", "rules", "default", "env", "default_timeout_s", "max_timeout_s"];
+const BOUNDS: [&str; 5] =
+    ["max_read_bytes", "max_write_bytes", "max_output_bytes", "max_spool_bytes", "hide_git_config"];
+
+/// A section that may be missing: then all of its values are.
+struct Section<'t>(Option<Fields<'t>>);
+
+fn section<'t>(fields: &Fields<'t>, key: &str, known: &[&str]) -> Section<'t> {
+    Section(fields.get(key).map(|at| at.fields(known)))
+}
+
+impl<'t> Section<'t> {
+    fn get(&self, key: &str) -> Option<&At<'t>> {
+        self.0.as_ref().and_then(|fields| fields.get(key))
+    }
+
+    fn number_or(&self, key: &str, range: std::ops::RangeInclusive<u64>, default: u64) -> u64 {
+        self.0.as_ref().map_or(default, |fields| fields.number_or(key, range, default))
+    }
+
+    fn texts(&self, key: &str) -> Vec<(At<'t>, &'t str)> {
+        let items = self.get(key).map_or_else(Vec::new, At::items);
+        items.into_iter().filter_map(|item| item.text().map(|text| (item.clone(), text))).collect()
+    }
+}
+
+fn limits(section: &Section<'_>) -> ContainerLimits {
+    ContainerLimits {
+        memory_mib: section.number_or("memory_mib", 16..=1_048_576, 512),
+        cpu_millis: section.number_or("cpu_millis", 50..=1_024_000, 1_000),
+        pids: section.number_or("pids", 8..=65_536, 128),
+        file_size_mib: section.number_or("file_size_mib", 1..=1_048_576, 256),
+        open_files: section.number_or("open_files", 64..=1_048_576, 1_024),
+        tmp_mib: section.number_or("tmp_mib", 1..=65_536, 64),
+    }
+}
+
+fn operations(at: &At<'_>) -> BTreeMap<&'static str, Verdict> {
+    let mut operations = BTreeMap::new();
+    for (name, value) in at.entries() {
+        match Operation::NAMES.into_iter().find(|known| *known == name) {
+            Some(known) => drop(value.one_of(&VERDICTS).map(|verdict| operations.insert(known, verdict))),
+            None => value.problem_hint("unknown operation", Some(nearest(name, &Operation::NAMES))),
+        }
+    }
+    operations
+}
+
+fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
+    let deny: Vec<String> = section
+        .texts("deny")
+        .into_iter()
+        .map(|(item, name)| {
+            if name.contains('/') || name == "*" || name.trim_end_matches('*').contains('*') {
+                item.problem(
+                    "must be a base name, such as `curl`, or the beginning of some, such as `docker*`",
+                );
+            }
+            name.to_owned()
+        })
+        .collect();
+    let env = section
+        .texts("env")
+        .into_iter()
+        .map(|(item, name)| {
+            let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name != "*" && (!name.chars().all(word) || name.starts_with(|c: char| c.is_ascii_digit())) {
+                item.problem("must be the name of an environment variable, or \"*\" for any");
+            }
+            name.to_owned()
+        })
+        .collect();
+    let max_timeout_s = section.number_or("max_timeout_s", 1..=3_600, 120);
+    let default_timeout_s = section.number_or("default_timeout_s", 1..=3_600, 30.min(max_timeout_s));
+    if let Some(at) = at.filter(|_| default_timeout_s > max_timeout_s) {
+        at.problem(format!(
+            "default_timeout_s is {default_timeout_s}, more than max_timeout_s, {max_timeout_s}"
+        ));
+    }
+    ExecPolicy {
+        rules: section.get("rules").map_or_else(Vec::new, |at| rules(at, &deny)),
+        deny,
+        read_only_commands: section.get("read_only_commands").and_then(At::flag).unwrap_or(false),
+        default: section.get("default").and_then(|at| at.one_of(&VERDICTS)).unwrap_or(Verdict::Deny),
+        env,
+        default_timeout_s,
+        max_timeout_s,
+    }
+}
+
+fn bounds(section: &Section<'_>) -> CallBounds {
+    const MIB: u64 = 1024 * 1024;
+    CallBounds {
+        max_read_bytes: section.number_or("max_read_bytes", 1..=8 * MIB, 50_000),
+        max_write_bytes: section.number_or("max_write_bytes", 1..=8 * MIB, 100_000),
+        max_output_bytes: section.number_or("max_output_bytes", 256..=4 * MIB, 16 * 1024),
+        max_spool_bytes: section.number_or("max_spool_bytes", 4_096..=4_096 * MIB, 64 * MIB),
+        hide_git_config: section.get("hide_git_config").and_then(At::flag).unwrap_or(true),
+    }
+}
+
+fn author(section: &Section<'_>) -> Author {
+    let text = |key: &str, default: &str| {
+        let Some(at) = section.get(key) else { return default.to_owned() };
+        let text = at.text().unwrap_or(default);
+        // Git separates the fields of a signature with these.
+        if text.contains(['<', '>', '\n']) || text.len() > 256 {
+            at.problem("must be at most 256 bytes, without `<`, `>` and line breaks");
+        }
+        text.to_owned()
+    };
+    Author {
+        author_name: text("author_name", "Cofferdam agent"),
+        author_email: text("author_email", "agent@cofferdam.invalid"),
+    }
+}

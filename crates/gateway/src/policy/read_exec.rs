@@ -1,0 +1,95 @@
+//! Rules for commands: read, and held against their own examples.
+
+use ops::deny::is_denied_with;
+
+use super::model::ExecRule;
+use super::prefix::Prefix;
+use super::read::VERDICTS;
+use super::walk::At;
+use crate::decision::Verdict;
+use crate::exec::is_wrapper;
+
+pub(super) fn rules(at: &At<'_>, deny: &[String]) -> Vec<ExecRule> {
+    let mut rules: Vec<ExecRule> = Vec::new();
+    for item in at.items() {
+        let Some(rule) = rule(&item, deny) else { continue };
+        if let Some(same) = rules.iter().position(|other| other.prefix == rule.prefix) {
+            let what = if rules[same].decision == rule.decision { "repeats" } else { "contradicts" };
+            item.problem_hint(format!("{what} rules[{same}]"), Some("keep one".to_owned()));
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+fn rule(at: &At<'_>, deny: &[String]) -> Option<ExecRule> {
+    let fields = at.fields(&["prefix", "decision", "justification", "match", "not_match"]);
+    let positions = fields.required("prefix").map(|at| (at, at.items()));
+    let decision = fields.required("decision").and_then(|at| at.one_of(&VERDICTS));
+    let justification = fields.required("justification").and_then(At::text);
+    let examples = |key| fields.get(key).map_or_else(Vec::new, examples);
+    let (matches, not_matches) = (examples("match"), examples("not_match"));
+
+    let (prefix_at, positions) = positions?;
+    let prefix = Prefix::new(positions.iter().map(words).collect());
+    if prefix.is_none() {
+        prefix_at.problem("must have at least one word, and one at every position");
+    }
+    let (prefix, decision) = (prefix?, decision?);
+    if decision == Verdict::Allow {
+        for program in prefix.programs() {
+            if is_wrapper(program) {
+                prefix_at.problem(format!(
+                    "`{program}` runs other programs, so it is never allowed by a rule; use `ask`"
+                ));
+            } else if is_denied_with(program, deny) {
+                prefix_at.problem(format!("`{program}` is on the deny list, so it is never allowed"));
+            }
+        }
+    }
+    let holds = |argv: &[String]| match decision {
+        Verdict::Allow => prefix.matches_exactly(argv),
+        Verdict::Ask | Verdict::Deny => prefix.matches_loosely(argv),
+    };
+    for (example, argv) in matches.iter().filter(|(_, argv)| !holds(argv)) {
+        example.problem(format!("`{}` is not matched by the prefix `{prefix}`", argv.join(" ")));
+    }
+    for (example, argv) in not_matches.iter().filter(|(_, argv)| holds(argv)) {
+        example.problem(format!("`{}` is matched by the prefix `{prefix}`", argv.join(" ")));
+    }
+    let lines = |examples: Vec<(At<'_>, Vec<String>)>| examples.into_iter().map(|(_, argv)| argv).collect();
+    Some(ExecRule {
+        decision,
+        justification: justification?.to_owned(),
+        matches: lines(matches),
+        not_matches: lines(not_matches),
+        prefix,
+    })
+}
+
+/// The words that may stand at one position: one, or a list.
+fn words(at: &At<'_>) -> Vec<String> {
+    if at.is_list() {
+        at.items().iter().filter_map(At::argument).collect()
+    } else {
+        at.argument().into_iter().collect()
+    }
+}
+
+/// Command lines, each a list of words, or text that is split at white space.
+fn examples<'t>(at: &At<'t>) -> Vec<(At<'t>, Vec<String>)> {
+    at.items()
+        .into_iter()
+        .filter_map(|item| {
+            let argv: Vec<String> = if item.is_list() {
+                item.items().iter().filter_map(At::argument).collect()
+            } else {
+                item.text()?.split_whitespace().map(str::to_owned).collect()
+            };
+            if argv.is_empty() {
+                item.problem("an example needs at least one word");
+            }
+            (!argv.is_empty()).then_some((item, argv))
+        })
+        .collect()
+}

@@ -1,0 +1,256 @@
+//! Reading a tree while collecting every problem, instead of stopping at the first.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+use super::lines::line_of;
+use super::problem::Problem;
+use super::suggest::nearest;
+use super::tree::Node;
+
+/// Problems that are reported for one file.
+const MAX_PROBLEMS: usize = 100;
+/// Bytes that are passed over to find the lines of one file's problems: each problem costs a pass over the file.
+const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
+
+/// One step from the top of a file to a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+#[derive(Debug)]
+struct Found {
+    path: Vec<Step>,
+    occurrence: usize,
+    message: String,
+    suggestion: Option<String>,
+}
+
+/// Collects what is wrong with one file.
+#[derive(Debug, Default)]
+pub(super) struct Sink(RefCell<Vec<Found>>);
+
+impl Sink {
+    /// The problems, with their lines in `text`.
+    pub(super) fn into_problems(self, file: &str, text: &str) -> Vec<Problem> {
+        let found = self.0.into_inner();
+        let more = found.len().saturating_sub(MAX_PROBLEMS);
+        let lines = MAX_LINE_BYTES / text.len().max(1);
+        let mut problems: Vec<Problem> = found
+            .into_iter()
+            .take(MAX_PROBLEMS)
+            .enumerate()
+            .map(|(count, found)| Problem {
+                file: file.to_owned(),
+                line: (count < lines).then(|| line_of(text, &found.path, found.occurrence)).flatten(),
+                key: key_path(&found.path),
+                message: found.message,
+                suggestion: found.suggestion,
+            })
+            .collect();
+        problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        if more > 0 {
+            problems.push(Problem::in_file(file, format!("and {more} more problems")));
+        }
+        problems
+    }
+}
+
+fn key_path(path: &[Step]) -> String {
+    let mut out = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if out.is_empty() => out.push_str(key),
+            // Writing to a String cannot fail.
+            Step::Key(key) => drop(write!(out, ".{key}")),
+            Step::Index(index) => drop(write!(out, "[{index}]")),
+        }
+    }
+    out
+}
+
+/// A value and where it is.
+#[derive(Debug, Clone)]
+pub(super) struct At<'t> {
+    node: &'t Node,
+    path: Vec<Step>,
+    sink: &'t Sink,
+}
+
+impl<'t> At<'t> {
+    pub(super) fn top(node: &'t Node, sink: &'t Sink) -> Self {
+        Self { node, path: Vec::new(), sink }
+    }
+
+    fn child(&self, node: &'t Node, step: Step) -> Self {
+        let mut path = self.path.clone();
+        path.push(step);
+        Self { node, path, sink: self.sink }
+    }
+
+    fn report(&self, occurrence: usize, message: String, suggestion: Option<String>) {
+        self.sink.0.borrow_mut().push(Found { path: self.path.clone(), occurrence, message, suggestion });
+    }
+
+    /// Something is wrong with this value.
+    pub(super) fn problem(&self, message: impl Into<String>) {
+        self.report(0, message.into(), None);
+    }
+
+    /// Something is wrong with this value, and it is known what would be right.
+    pub(super) fn problem_hint(&self, message: impl Into<String>, suggestion: Option<String>) {
+        self.report(0, message.into(), suggestion);
+    }
+
+    fn expected(&self, what: &str) {
+        self.problem(format!("expected {what}, found {}", self.node.kind()));
+    }
+
+    /// The entries of a mapping, each key once; repeated keys are problems.
+    pub(super) fn entries(&self) -> Vec<(&'t str, At<'t>)> {
+        let Node::Map(entries) = self.node else {
+            self.expected("a mapping");
+            return Vec::new();
+        };
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut unique = Vec::with_capacity(entries.len());
+        for (key, node) in entries {
+            let value = self.child(node, Step::Key(key.clone()));
+            let count = seen.entry(key).or_default();
+            if *count == 0 {
+                unique.push((key.as_str(), value));
+            } else {
+                value.report(*count, "given more than once".to_owned(), Some("keep one".to_owned()));
+            }
+            *count += 1;
+        }
+        unique
+    }
+
+    /// The fields of a mapping with a fixed set of keys; unknown keys are problems. A key with nothing behind it
+    /// counts as absent.
+    pub(super) fn fields(&self, known: &[&str]) -> Fields<'t> {
+        let mut fields = BTreeMap::new();
+        for (key, value) in self.entries() {
+            if !known.contains(&key) {
+                value.problem_hint("unknown key", Some(nearest(key, known)));
+            } else if *value.node != Node::Null {
+                fields.insert(key, value);
+            }
+        }
+        Fields { at: self.clone(), fields }
+    }
+
+    /// The items of a list.
+    pub(super) fn items(&self) -> Vec<At<'t>> {
+        let Node::List(items) = self.node else {
+            self.expected("a list");
+            return Vec::new();
+        };
+        items.iter().enumerate().map(|(index, node)| self.child(node, Step::Index(index))).collect()
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.node, Node::Text(_))
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.node, Node::List(_))
+    }
+
+    /// Text that is not blank and has no control characters.
+    pub(super) fn text(&self) -> Option<&'t str> {
+        let Node::Text(text) = self.node else {
+            self.expected("text");
+            return None;
+        };
+        if text.trim().is_empty() {
+            self.problem("must not be blank");
+            return None;
+        }
+        if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
+            self.problem("contains control characters");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Text of one argument: like [`Self::text`], but numbers and flags count as what they look like.
+    pub(super) fn argument(&self) -> Option<String> {
+        match self.node {
+            Node::Number(number) => Some(number.to_string()),
+            Node::Flag(flag) => Some(flag.to_string()),
+            _ => self.text().map(str::to_owned),
+        }
+    }
+
+    pub(super) fn flag(&self) -> Option<bool> {
+        let Node::Flag(flag) = self.node else {
+            self.expected("true or false");
+            return None;
+        };
+        Some(*flag)
+    }
+
+    pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        match self.node {
+            Node::Number(number) if range.contains(number) => Some(*number),
+            Node::Number(_) | Node::OtherNumber => {
+                self.problem(format!("must be a whole number from {} to {}", range.start(), range.end()));
+                None
+            }
+            _ => {
+                self.expected("a whole number");
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text()?;
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.problem_hint(format!("unknown value `{text}`"), Some(nearest(text, &known)));
+        }
+        found.map(|(_, value)| *value)
+    }
+}
+
+/// The fields of a mapping.
+#[derive(Debug)]
+pub(super) struct Fields<'t> {
+    at: At<'t>,
+    fields: BTreeMap<&'t str, At<'t>>,
+}
+
+impl<'t> Fields<'t> {
+    pub(super) fn get(&self, key: &str) -> Option<&At<'t>> {
+        self.fields.get(key)
+    }
+
+    pub(super) fn required(&self, key: &str) -> Option<&At<'t>> {
+        let found = self.fields.get(key);
+        if found.is_none() {
+            self.at.problem(format!("`{key}` is missing"));
+        }
+        found
+    }
+
+    pub(super) fn number_or(&self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
+        self.get(key).and_then(|at| at.number(range)).unwrap_or(default)
+    }
+
+    pub(super) fn text_or(&self, key: &str, default: &str) -> String {
+        self.get(key).and_then(At::text).unwrap_or(default).to_owned()
+    }
+
+    pub(super) fn flag_or(&self, key: &str, default: bool) -> bool {
+        self.get(key).and_then(At::flag).unwrap_or(default)
+    }
+}

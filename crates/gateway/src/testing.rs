@@ -1,0 +1,77 @@
+//! What the tests of this crate begin with.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use jail::SandboxPath;
+use ops::{Exec, Write};
+
+use crate::caller::{Caller, RunScope};
+use crate::clock::{Clock, UnixMillis};
+use crate::policy::Policy;
+
+pub(crate) fn builtin() -> Policy {
+    static POLICY: LazyLock<Policy> =
+        LazyLock::new(|| Policy::builtin().unwrap_or_else(|problems| panic!("{problems}")));
+    POLICY.clone()
+}
+
+/// The built-in policy and more.
+pub(crate) fn builtin_and(yaml: &str) -> Policy {
+    let mut files: Vec<(&str, &str)> = Policy::builtin_files().collect();
+    files.push(("more.yaml", yaml));
+    Policy::from_files(files).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+pub(crate) fn caller(role: &str) -> Caller {
+    Caller {
+        principal: "uid:1000".into(),
+        agent_id: "alice".into(),
+        role: role.into(),
+        run_id: "run-1".into(),
+    }
+}
+
+pub(crate) fn run(profile: &str) -> RunScope {
+    RunScope { profile: profile.into(), image_id: "sha256:1".into() }
+}
+
+pub(crate) fn path(text: &str) -> SandboxPath {
+    SandboxPath::parse(text).unwrap()
+}
+
+pub(crate) fn exec(argv: &[&str]) -> Exec {
+    Exec {
+        command: argv[0].to_owned(),
+        args: argv[1..].iter().map(ToString::to_string).collect(),
+        cwd: path("."),
+        env: [].into(),
+        stdin: Vec::new(),
+        timeout: Duration::from_secs(30),
+    }
+}
+
+pub(crate) fn write(to: &str) -> Write {
+    Write { path: path(to), content: b"hi\n".to_vec(), if_match_sha256: None, create_only: false }
+}
+
+/// A clock that goes when it is told to.
+#[derive(Debug, Default)]
+pub(crate) struct TestClock(AtomicU64);
+
+impl TestClock {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(1_000_000)))
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0.load(Ordering::SeqCst))
+    }
+}

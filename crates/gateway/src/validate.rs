@@ -1,0 +1,224 @@
+//! The first check: is the call well-formed, and inside the profile's bounds? It asks nobody and looks at no file.
+//!
+//! Whoever decoded the request has parsed paths and names already. What is here are the ranges that the operation's
+//! fields promise, the profile's bounds, and the protected paths, so that no reviewer is asked about a call that
+//! would be refused in its lane anyway. The lanes check again.
+
+use jail::{Access, SandboxPath};
+use ops::{Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason, Write};
+
+use crate::policy::Profile;
+use crate::shown::shown;
+
+const MAX_ARGS: usize = 4_096;
+const MAX_ARG_BYTES: usize = 128 * 1024;
+const MAX_STDIN_BYTES: usize = 1024 * 1024;
+const MAX_ENV: usize = 256;
+const MAX_PATTERN_BYTES: usize = 4_096;
+const MAX_GLOB_BYTES: usize = 1_024;
+const MAX_MESSAGE_BYTES: usize = 64 * 1024;
+const MAX_PATHS: usize = 10_000;
+
+/// Why a call is not even considered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Invalid {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+}
+
+type Checked = Result<(), Invalid>;
+
+fn argument(holds: bool, message: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(Invalid { reason: Reason::InvalidArgument, message: message() }) }
+}
+
+/// Checks one operation.
+pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
+    match operation {
+        Operation::Read(read) => self::read(profile, read),
+        Operation::List(list) => self::list(list),
+        Operation::Glob(glob) => self::glob(glob),
+        Operation::Grep(grep) => self::grep(profile, grep),
+        Operation::Exec(exec) => self::exec(profile, exec),
+        Operation::Write(write) => self::write(profile, write),
+        Operation::Edit(edit) => self::edit(profile, edit),
+        Operation::Git(git) => self::git(git),
+    }
+}
+
+fn within(name: &str, value: u32, most: u32) -> Checked {
+    argument((1..=most).contains(&value), || format!("`{name}` must be from 1 to {most}"))
+}
+
+fn permitted(profile: &Profile, path: &SandboxPath, access: Access) -> Checked {
+    profile
+        .protection()
+        .check(path, access)
+        .map_err(|refusal| Invalid { reason: Reason::SandboxViolation, message: refusal.to_string() })
+}
+
+fn read(profile: &Profile, read: &Read) -> Checked {
+    if let ReadPart::Lines { first, last } = read.part {
+        argument(first >= 1 && last.is_none_or(|last| last >= first), || {
+            "lines are counted from 1, and the last must not be before the first".to_owned()
+        })?;
+    }
+    permitted(profile, &read.path, Access::Read)
+}
+
+fn list(list: &List) -> Checked {
+    within("depth", list.depth, 16)?;
+    within("max_entries", list.max_entries, 10_000)
+}
+
+fn glob(glob: &Glob) -> Checked {
+    argument((1..=MAX_GLOB_BYTES).contains(&glob.pattern.len()), || {
+        format!("`pattern` must have 1 to {MAX_GLOB_BYTES} bytes")
+    })?;
+    within("max_results", glob.max_results, 10_000)
+}
+
+fn grep(profile: &Profile, grep: &Grep) -> Checked {
+    argument((1..=MAX_PATTERN_BYTES).contains(&grep.pattern.len()), || {
+        format!("`pattern` must have 1 to {MAX_PATTERN_BYTES} bytes")
+    })?;
+    argument(grep.glob.as_ref().is_none_or(|glob| (1..=MAX_GLOB_BYTES).contains(&glob.len())), || {
+        format!("`glob` must have 1 to {MAX_GLOB_BYTES} bytes")
+    })?;
+    argument(grep.before <= 20 && grep.after <= 20, || "`before` and `after` must be at most 20".to_owned())?;
+    within("max_matches", grep.max_matches, 1_000)?;
+    permitted(profile, &grep.path, Access::Read)
+}
+
+fn exec(profile: &Profile, exec: &Exec) -> Checked {
+    let command = &exec.command;
+    argument(!command.is_empty() && (command.starts_with('/') || !command.contains('/')), || {
+        format!("`{}`: a command is a bare name or an absolute path", shown(command))
+    })?;
+    argument(exec.args.len() <= MAX_ARGS, || format!("more than {MAX_ARGS} arguments"))?;
+    let bytes = command.len() + exec.args.iter().map(String::len).sum::<usize>();
+    argument(bytes <= MAX_ARG_BYTES, || format!("the command line has more than {MAX_ARG_BYTES} bytes"))?;
+    let values = exec.env.values();
+    argument(![command].into_iter().chain(&exec.args).chain(values).any(|text| text.contains('\0')), || {
+        "arguments and variables must not contain NUL".to_owned()
+    })?;
+    let env_bytes: usize = exec.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    argument(exec.env.len() <= MAX_ENV && env_bytes <= MAX_ARG_BYTES, || {
+        format!("more than {MAX_ENV} environment variables, or more than {MAX_ARG_BYTES} bytes of them")
+    })?;
+    for name in exec.env.keys() {
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let well_formed =
+            !name.is_empty() && name.chars().all(word) && !name.starts_with(|c: char| c.is_ascii_digit());
+        argument(well_formed, || format!("`{}` is no name of an environment variable", shown(name)))?;
+    }
+    argument(exec.stdin.len() <= MAX_STDIN_BYTES, || {
+        format!("standard input has more than {MAX_STDIN_BYTES} bytes")
+    })?;
+    let most = profile.exec.max_timeout();
+    argument(!exec.timeout.is_zero() && exec.timeout <= most, || {
+        format!("`timeout` must be more than 0 and at most {} s", most.as_secs())
+    })
+}
+
+fn write_bytes(profile: &Profile, bytes: usize) -> Checked {
+    let most = profile.bounds.max_write_bytes;
+    if bytes as u64 <= most {
+        return Ok(());
+    }
+    let message = format!("{bytes} bytes are more than the profile's limit of {most} bytes a file");
+    Err(Invalid { reason: Reason::WriteLimit, message })
+}
+
+fn sha256(text: Option<&String>) -> Checked {
+    let lower_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    argument(text.is_none_or(|text| text.len() == 64 && text.bytes().all(lower_hex)), || {
+        "`if_match_sha256` must be 64 lower-case hexadecimal digits".to_owned()
+    })
+}
+
+fn write(profile: &Profile, write: &Write) -> Checked {
+    write_bytes(profile, write.content.len())?;
+    sha256(write.if_match_sha256.as_ref())?;
+    permitted(profile, &write.path, Access::Write)
+}
+
+fn edit(profile: &Profile, edit: &Edit) -> Checked {
+    match &edit.change {
+        EditChange::StrReplace { old, new, replace_all: _ } => {
+            argument(!old.is_empty() && old != new, || {
+                "the text to find must not be empty and must differ from its replacement".to_owned()
+            })?;
+            write_bytes(profile, new.len())?;
+        }
+        EditChange::Create { content } => write_bytes(profile, content.len())?,
+        EditChange::Insert { after_line: _, text } => write_bytes(profile, text.len())?,
+    }
+    sha256(edit.if_match_sha256.as_ref())?;
+    permitted(profile, &edit.path, Access::Write)
+}
+
+fn git(git: &Git) -> Checked {
+    match git {
+        Git::Status => Ok(()),
+        Git::Diff { flags: _, paths } => {
+            argument(paths.len() <= MAX_PATHS, || format!("more than {MAX_PATHS} paths"))
+        }
+        Git::Add { paths } => {
+            argument((1..=MAX_PATHS).contains(&paths.len()), || format!("give 1 to {MAX_PATHS} paths"))
+        }
+        Git::Commit { message } => {
+            argument(!message.trim().is_empty() && message.len() <= MAX_MESSAGE_BYTES, || {
+                format!("a commit message must not be blank and have at most {MAX_MESSAGE_BYTES} bytes")
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::{builtin, exec as command, write as writes};
+
+    fn refused(operation: &Operation) -> Option<Reason> {
+        let policy = builtin();
+        validate(policy.profile("build").unwrap(), operation).err().map(|invalid| invalid.reason)
+    }
+
+    #[test]
+    fn bounds_are_exact() {
+        let most = builtin().profile("build").unwrap().bounds.max_write_bytes;
+        let most = usize::try_from(most).unwrap();
+        let sized = |bytes: usize| Operation::Write(Write { content: vec![b'x'; bytes], ..writes("a") });
+        assert_eq!(refused(&sized(most)), None);
+        assert_eq!(refused(&sized(most + 1)), Some(Reason::WriteLimit));
+        let timed = |timeout| Operation::Exec(Exec { timeout, ..command(&["make"]) });
+        assert_eq!(refused(&timed(Duration::from_secs(120))), None);
+        assert_eq!(refused(&timed(Duration::from_millis(120_001))), Some(Reason::InvalidArgument));
+        assert_eq!(refused(&timed(Duration::ZERO)), Some(Reason::InvalidArgument));
+    }
+
+    #[test]
+    fn malformed_commands_are_refused() {
+        for argv in [&[""][..], &["./make"], &["a/b"], &["make", "a\0b"], &["make\0"]] {
+            assert_eq!(refused(&Operation::Exec(command(argv))), Some(Reason::InvalidArgument), "{argv:?}");
+        }
+        let named = |name: &str| {
+            let env = [(name.to_owned(), "1".to_owned())].into();
+            refused(&Operation::Exec(Exec { env, ..command(&["make"]) }))
+        };
+        for name in ["", "1A", "A=B", "A-B", "Ä"] {
+            assert_eq!(named(name), Some(Reason::InvalidArgument), "{name:?}");
+        }
+        assert_eq!(named("_A1"), None);
+    }
+
+    #[test]
+    fn protected_paths_are_refused_before_anybody_is_asked() {
+        for path in [".git/hooks/pre-commit", "@pkg/a", "node_modules/.bin/tsc"] {
+            assert_eq!(refused(&Operation::Write(writes(path))), Some(Reason::SandboxViolation), "{path}");
+        }
+    }
+}

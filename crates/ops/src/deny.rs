@@ -1,0 +1,147 @@
+//! Programs that no policy can allow: the deny list, and how a program's name is compared with it.
+//!
+//! The gateway asks before a call is admitted; the container lane asks again once it knows which file a name
+//! resolves to, so that a link named `ls` that leads to `rm` is refused as `rm`.
+//!
+//! The list is about intent, not confinement: whoever can run a program of its own can do the same by other means,
+//! and the container is what holds it. On it is what ends or alters the machine, what changes who one is, what
+//! leaves the mounts, and what removes files past the trash.
+
+/// Lower-case base names, sorted. Beside these, every name that begins with `mkfs`.
+pub const NAMES: [&str; 67] = [
+    "adduser",
+    "addgroup",
+    "capsh",
+    "cfdisk",
+    "chgpasswd",
+    "chpasswd",
+    "chroot",
+    "chsh",
+    "cryptsetup",
+    "dd",
+    "debugfs",
+    "deluser",
+    "delgroup",
+    "dmsetup",
+    "doas",
+    "fdisk",
+    "fsfreeze",
+    "fstrim",
+    "gdisk",
+    "gpasswd",
+    "groupadd",
+    "groupdel",
+    "groupmod",
+    "halt",
+    "hwclock",
+    "init",
+    "insmod",
+    "kexec",
+    "losetup",
+    "lvm",
+    "mdadm",
+    "mke2fs",
+    "mkswap",
+    "modprobe",
+    "mount",
+    "newgidmap",
+    "newuidmap",
+    "nsenter",
+    "parted",
+    "passwd",
+    "pivot_root",
+    "pkexec",
+    "poweroff",
+    "reboot",
+    "rm",
+    "rmmod",
+    "run0",
+    "runuser",
+    "setcap",
+    "sfdisk",
+    "sgdisk",
+    "shred",
+    "shutdown",
+    "su",
+    "sudo",
+    "sudoedit",
+    "swapoff",
+    "swapon",
+    "telinit",
+    "umount",
+    "unlink",
+    "unshare",
+    "useradd",
+    "userdel",
+    "usermod",
+    "vipw",
+    "visudo",
+];
+
+/// The last component of a program's name or path, in lower case.
+pub fn base_name(program: &str) -> String {
+    let path = program.trim_end_matches('/');
+    path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase()
+}
+
+/// Whether the program with this name or path is on the deny list, whatever its case.
+pub fn is_denied(program: &str) -> bool {
+    let name = base_name(program);
+    name.starts_with("mkfs") || NAMES.contains(&name.as_str())
+}
+
+/// Whether the program is on the deny list or among a profile's `extra` names. An extra name that ends in `*` stands
+/// for every name that begins like it.
+pub fn is_denied_with<S: AsRef<str>>(program: &str, extra: &[S]) -> bool {
+    let name = base_name(program);
+    let among_extra = || {
+        extra.iter().any(|pattern| {
+            let pattern = pattern.as_ref().to_ascii_lowercase();
+            pattern.strip_suffix('*').map_or(name == pattern, |prefix| name.starts_with(prefix))
+        })
+    };
+    is_denied(program) || among_extra()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_by_base_name_without_case() {
+        for denied in [
+            "rm",
+            "RM",
+            "/bin/rm",
+            "/usr/bin/Rm",
+            "./rm",
+            "a/../rm",
+            "rm/",
+            "sudo",
+            "mkfs",
+            "mkfs.ext4",
+            "/sbin/MKFS.XFS",
+        ] {
+            assert!(is_denied(denied), "{denied}");
+        }
+        for permitted in ["", "/", "cat", "rmdir", "farm", "rm.txt", "format", "/rm/cat"] {
+            assert!(!is_denied(permitted), "{permitted}");
+        }
+    }
+
+    #[test]
+    fn every_entry_is_lower_case_and_once() {
+        for (i, name) in NAMES.iter().enumerate() {
+            assert_eq!(base_name(name), *name);
+            assert_eq!(NAMES.iter().position(|other| other == name), Some(i));
+        }
+    }
+
+    #[test]
+    fn a_profile_can_add_names() {
+        assert!(is_denied_with("/usr/bin/Curl", &["curl"]));
+        assert!(is_denied_with("docker-compose", &["Docker*"]));
+        assert!(!is_denied_with("wget", &["curl", "docker*"]));
+        assert!(is_denied_with::<&str>("rm", &[]));
+    }
+}
