@@ -1,0 +1,160 @@
+//! One call from its Start to its end, whoever still waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ops::Operation;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+use wire::v1;
+use wire::worker::v1::{Cancel, Go, Start, ToWorker, to_worker::Body};
+
+use crate::client::shared::Shared;
+use crate::client::table::Event;
+use crate::client::{CallSpec, CloseReason, Finished, LaneError, Placement};
+use crate::convert::{bounds_to_wire, operation_to_wire};
+use crate::frame::encode;
+
+/// Calls that a worker may leave without an outcome before the stream is worth nothing.
+const MAX_ABANDONED: usize = 16;
+/// A deadline further away is as good as none, and a clock could not reach it.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A call that is about to be sent.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    id: u64,
+    start: Vec<u8>,
+    events: mpsc::Receiver<Event>,
+    placement: Option<Placed>,
+    cancel: CancellationToken,
+    /// When its outcome is not waited for any longer.
+    until: Instant,
+    /// Freed when the call is over.
+    _slot: OwnedSemaphorePermit,
+}
+
+/// A placement, and what is owed to it.
+struct Placed {
+    placement: Arc<dyn Placement>,
+    unfinished: bool,
+}
+
+impl Driver {
+    /// Enters the call in the table.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        spec: CallSpec<'_>,
+        placement: Option<Arc<dyn Placement>>,
+        cancel: CancellationToken,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<Self, LaneError> {
+        let placement = placement.filter(|_| matches!(spec.operation, Operation::Exec(_)));
+        let id = shared.next_id();
+        let start = Start {
+            operation: Some(operation_to_wire(spec.operation)),
+            deadline_ms: u64::try_from(spec.deadline.as_millis()).unwrap_or(u64::MAX),
+            bounds: Some(bounds_to_wire(spec.bounds)),
+            placed: placement.is_some(),
+            preview: spec.preview,
+        };
+        let start =
+            encode(&ToWorker { id, body: Some(Body::Start(start)) }).map_err(|_| LaneError::TooLarge)?;
+        let events = shared.table(|table| table.begin(id, &spec, placement.is_some(), start.len() as u64));
+        Ok(Self {
+            shared: Arc::clone(shared),
+            id,
+            start,
+            events,
+            placement: placement.map(|placement| Placed { placement, unfinished: false }),
+            cancel,
+            until: Instant::now() + spec.deadline.min(LONGEST) + shared.options.grace,
+            _slot: slot,
+        })
+    }
+
+    /// Drives it to its end.
+    pub(super) async fn run(mut self) -> Result<Finished, LaneError> {
+        // The table may have been cleared before the call was entered.
+        if self.shared.stop.is_cancelled() {
+            return Err(self.shared.lost());
+        }
+        let ended = self.drive().await;
+        if let Some(Placed { placement, unfinished: true }) = &self.placement {
+            placement.finish(true).await;
+        }
+        ended
+    }
+
+    async fn drive(&mut self) -> Result<Finished, LaneError> {
+        self.shared.send(std::mem::take(&mut self.start)).await?;
+        // Why the call was cancelled, once it was.
+        let mut cancelled = None;
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = self.events.recv() => event.ok_or_else(|| self.shared.lost())?,
+                () = self.cancel.cancelled(), if cancelled.is_none() => {
+                    self.cancel(&mut cancelled, LaneError::Cancelled).await?;
+                    continue;
+                }
+                () = sleep_until(self.until) => return Err(self.abandon(cancelled).await),
+            };
+            match event {
+                Event::Spawned(pid) if cancelled.is_none() => {
+                    if let Err(why) = self.place(pid).await {
+                        self.cancel(&mut cancelled, LaneError::NotPlaced(why)).await?;
+                    }
+                }
+                // It waits for a Go that will not come, and for the Cancel that is on its way.
+                Event::Spawned(_) => {}
+                Event::Ended { forced } => self.finish(forced).await?,
+                Event::Finished(finished) => {
+                    return match cancelled {
+                        Some(error @ LaneError::NotPlaced(_)) => Err(error),
+                        _ => Ok(*finished),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Puts the command where it can be ended and lets it run. An error says why not.
+    async fn place(&mut self, pid: u32) -> Result<(), String> {
+        let Some(placed) = &mut self.placement else { return Err("no placement".to_owned()) };
+        placed.unfinished = true;
+        timeout_at(self.until, placed.placement.place(pid)).await.map_err(|_| "not in time".to_owned())??;
+        self.shared.table(|table| table.release(self.id));
+        // A stream that has closed meanwhile is found out by the next event.
+        let _ = self.shared.say(self.id, Body::Go(Go { evidence: None })).await;
+        Ok(())
+    }
+
+    async fn finish(&mut self, forced: bool) -> Result<(), LaneError> {
+        let Some(placed) = &mut self.placement else { return Ok(()) };
+        let evidence = placed.placement.finish(forced).await;
+        placed.unfinished = false;
+        let wire =
+            v1::KillEvidence { ended: evidence.ended, left: evidence.left, method: evidence.method.clone() };
+        self.shared.table(|table| table.clear(self.id, evidence));
+        self.shared.say(self.id, Body::Go(Go { evidence: Some(wire) })).await
+    }
+
+    /// Asks the worker to end the call, and gives it the grace to say what became of it.
+    async fn cancel(&mut self, cancelled: &mut Option<LaneError>, why: LaneError) -> Result<(), LaneError> {
+        *cancelled = Some(why);
+        self.until = self.until.min(Instant::now() + self.shared.options.grace);
+        self.shared.say(self.id, Body::Cancel(Cancel {})).await
+    }
+
+    /// Nothing came in time.
+    async fn abandon(&self, cancelled: Option<LaneError>) -> LaneError {
+        if self.shared.table(|table| table.abandon(self.id)) > MAX_ABANDONED {
+            self.shared.close(CloseReason::Unresponsive);
+        } else if cancelled.is_none() {
+            let _ = self.shared.say(self.id, Body::Cancel(Cancel {})).await;
+        }
+        cancelled.unwrap_or(LaneError::TimedOut)
+    }
+}

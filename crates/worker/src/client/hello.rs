@@ -1,0 +1,48 @@
+//! The first frame of each direction.
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use wire::worker::v1::{FromWorker, Hello, ToWorker, from_worker, to_worker};
+
+use crate::PROTOCOL;
+use crate::client::{ConnectError, Peer};
+use crate::frame::{FrameBuffer, encode};
+
+const NONCE: usize = 32;
+/// A hello is short: what is read at once before anything is believed.
+const READ: usize = 1024;
+
+/// Says hello and checks the answer. What came after it stays in the buffer.
+pub(super) async fn exchange(
+    output: &mut (impl AsyncWrite + Unpin),
+    input: &mut (impl AsyncRead + Unpin),
+) -> Result<(Peer, FrameBuffer), ConnectError> {
+    let mut nonce = [0; NONCE];
+    getrandom(&mut nonce, GetRandomFlags::empty()).map_err(|errno| ConnectError::Random(errno.into()))?;
+    let hello = Hello { protocol: PROTOCOL, nonce: nonce.to_vec(), pid: 0 };
+    output.write_all(&encode(&ToWorker { id: 0, body: Some(to_worker::Body::Hello(hello)) })?).await?;
+    output.flush().await?;
+
+    let mut buffer = FrameBuffer::new();
+    let mut bytes = [0; READ];
+    let first = loop {
+        if let Some(frame) = buffer.pop::<FromWorker>()? {
+            break frame;
+        }
+        let count = input.read(&mut bytes).await?;
+        if count == 0 {
+            return Err(ConnectError::Closed);
+        }
+        buffer.extend(&bytes[..count]);
+    };
+    let FromWorker { id: 0, body: Some(from_worker::Body::Hello(hello)) } = first else {
+        return Err(ConnectError::NotHello);
+    };
+    if hello.protocol != PROTOCOL {
+        return Err(ConnectError::Version(hello.protocol));
+    }
+    if hello.nonce != nonce {
+        return Err(ConnectError::Nonce);
+    }
+    Ok((Peer { pid: hello.pid }, buffer))
+}

@@ -1,0 +1,195 @@
+//! The daemon's end of a worker's stream: many calls in flight, and nothing believed that was not checked.
+//!
+//! ```text
+//! call ──► driver (a task per call) ──► writer ──► worker
+//!              ▲ events                               │
+//!              └──────── table ◄── reader ◄───────────┘        heartbeat: ping, pong
+//! ```
+//!
+//! Trust boundary: a worker shares its uid with hostile code. The first frame that cannot come now closes the stream,
+//! and every call in flight is lost with it; what a worker may say at all, and when, is in [`table`]. The reader does
+//! bounded work a frame and never waits for a call, so one call cannot hold up another.
+//!
+//! A call is driven by a task of its own. Whoever waits for it may go away: the call is then cancelled, its processes
+//! are ended, and only then is it over.
+
+mod drive;
+mod error;
+mod hello;
+mod output;
+mod placement;
+mod shared;
+mod table;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ops::{Bounds, Operation, Outcome};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use error::{CloseReason, ConnectError, LaneError, Violation};
+pub use placement::Placement;
+
+use crate::client::drive::Driver;
+use crate::client::shared::Shared;
+
+/// After this a client that was shut down leaves its calls alone.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// How patient to be with a worker.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// Until its first frame.
+    pub hello_timeout: Duration,
+    /// Between two pings.
+    pub ping_interval: Duration,
+    /// Until the answer to one.
+    pub ping_timeout: Duration,
+    /// Beyond a call's deadline, or after a cancellation, until its outcome. More than a worker's own grace.
+    pub grace: Duration,
+    /// Calls at once; more wait for a place.
+    pub max_calls: usize,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            hello_timeout: Duration::from_secs(10),
+            ping_interval: Duration::from_secs(5),
+            ping_timeout: Duration::from_secs(10),
+            grace: Duration::from_secs(8),
+            max_calls: 32,
+        }
+    }
+}
+
+/// Who answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process id in its own namespace, as it says.
+    pub pid: u32,
+}
+
+/// One call.
+#[derive(Debug, Clone, Copy)]
+pub struct CallSpec<'a> {
+    /// What to do.
+    pub operation: &'a Operation,
+    /// Within which bounds.
+    pub bounds: &'a Bounds,
+    /// How long the worker has, from receipt.
+    pub deadline: Duration,
+    /// Only look: answer what would be done, and change nothing.
+    pub preview: bool,
+}
+
+/// A call that came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// What the worker says; for a command with its output, head and tail.
+    pub outcome: Outcome,
+    /// What it used.
+    pub usage: Usage,
+    /// Bytes of the operation as sent.
+    pub bytes_in: u64,
+    /// Bytes that came back, streamed output included.
+    pub bytes_out: u64,
+}
+
+/// Resources of a call; zero where they were not measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time of the command, microseconds.
+    pub cpu_time_us: u64,
+    /// Peak resident memory of the command, bytes.
+    pub peak_memory_bytes: u64,
+}
+
+/// A worker's stream. Cheap to clone; when the last clone goes, the stream is closed.
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    slots: Arc<Semaphore>,
+    _stop: DropGuard,
+}
+
+impl Client {
+    /// Exchanges hellos over `output` (to the worker) and `input` (from it), and starts the stream's tasks.
+    pub async fn connect<W, R>(
+        output: W,
+        input: R,
+        options: ConnectOptions,
+    ) -> Result<(Self, Peer), ConnectError>
+    where
+        W: AsyncWrite + Send + Unpin + 'static,
+        R: AsyncRead + Send + Unpin + 'static,
+    {
+        let (mut output, mut input) = (output, input);
+        let (peer, buffer) =
+            tokio::time::timeout(options.hello_timeout, hello::exchange(&mut output, &mut input))
+                .await
+                .map_err(|_| ConnectError::TimedOut)??;
+        let slots = Arc::new(Semaphore::new(options.max_calls));
+        let (shared, frames) = Shared::new(options);
+        tasks::start(&shared, frames, output, input, buffer);
+        let stop = shared.stop.clone().drop_guard();
+        Ok((Self { inner: Arc::new(Inner { shared, slots, _stop: stop }) }, peer))
+    }
+
+    /// Executes one operation. `placement` puts a command into its cgroup and ends what it leaves there; without one
+    /// the worker does what it can. After a cancellation the outcome is waited for all the same, for a while: it
+    /// says what became of the command. Dropping the future cancels the call.
+    pub async fn call(
+        &self,
+        spec: CallSpec<'_>,
+        placement: Option<Arc<dyn Placement>>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
+        let shared = &self.inner.shared;
+        let slot = tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return Err(shared.lost()),
+            () = cancel.cancelled() => return Err(LaneError::Cancelled),
+            slot = tokio::time::timeout(spec.deadline, Arc::clone(&self.inner.slots).acquire_owned()) => match slot {
+                Ok(Ok(slot)) => slot,
+                Ok(Err(_)) => return Err(shared.lost()),
+                Err(_) => return Err(LaneError::TimedOut),
+            },
+        };
+        let cancel = cancel.child_token();
+        let _dropped = cancel.clone().drop_guard();
+        let driver = Driver::new(shared, spec, placement, cancel, slot)?;
+        // A driver does not panic; if its runtime ends, the stream does.
+        shared.drivers.spawn(driver.run()).await.unwrap_or_else(|_| Err(shared.lost()))
+    }
+
+    /// Waits until the stream is closed: why.
+    pub fn closed(&self) -> impl Future<Output = CloseReason> + Send + 'static {
+        let mut closed = self.inner.shared.closed.subscribe();
+        async move {
+            // The sender lives in the tasks; when they are gone without a word, the client was dropped.
+            match closed.wait_for(Option::is_some).await {
+                Ok(reason) => reason.unwrap_or(CloseReason::Shutdown),
+                Err(_) => CloseReason::Shutdown,
+            }
+        }
+    }
+
+    /// Closes the stream, which makes the worker end, and waits for the calls in flight to be lost and cleaned up.
+    pub async fn shutdown(&self) {
+        self.inner.shared.close(CloseReason::Shutdown);
+        self.inner.shared.drivers.close();
+        let _ = tokio::time::timeout(SHUTDOWN, self.inner.shared.drivers.wait()).await;
+    }
+}

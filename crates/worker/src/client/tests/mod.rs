@@ -1,0 +1,5 @@
+//! The client against a fake worker, in memory and with a clock that tests advance.
+
+mod calls;
+mod fake;
+mod hostile;
