@@ -1,0 +1,105 @@
+//! The command line. It is written by the daemon alone, so there is no help and no guessing.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use jail::Mount;
+use thiserror::Error;
+
+/// What to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// PID 1 of a container.
+    Hold,
+    /// The worker of a run.
+    Serve(Mounts),
+}
+
+/// Where the mounts are. By default where every container has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mounts {
+    at: [(Mount, PathBuf); 3],
+}
+
+/// A command line that the daemon does not write.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum ArgsError {
+    #[error("say `hold` or `serve`")]
+    NoCommand,
+    #[error("an unknown argument; `serve` takes --project DIR, --pkg DIR and --state DIR")]
+    Unknown,
+    #[error("a directory is missing after the last argument")]
+    NoValue,
+}
+
+impl Default for Mounts {
+    fn default() -> Self {
+        Self { at: Mount::ALL.map(|mount| (mount, PathBuf::from(mount.container_path()))) }
+    }
+}
+
+impl Mounts {
+    /// Each mount and its directory, which need not exist.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Mount, &PathBuf)> {
+        self.at.iter().map(|(mount, at)| (*mount, at))
+    }
+
+    fn set(&mut self, mount: Mount, to: OsString) {
+        for (known, at) in &mut self.at {
+            if *known == mount {
+                *at = to.into();
+                return;
+            }
+        }
+    }
+}
+
+/// Parses what follows the program's name.
+pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Command, ArgsError> {
+    let command = args.next().ok_or(ArgsError::NoCommand)?;
+    match command.to_str() {
+        Some("hold") => args.next().map_or(Ok(Command::Hold), |_| Err(ArgsError::Unknown)),
+        Some("serve") => serve(args).map(Command::Serve),
+        _ => Err(ArgsError::NoCommand),
+    }
+}
+
+fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Mounts, ArgsError> {
+    let mut mounts = Mounts::default();
+    while let Some(name) = args.next() {
+        let mount = match name.to_str() {
+            Some("--project") => Mount::Project,
+            Some("--pkg") => Mount::Pkg,
+            Some("--state") => Mount::State,
+            _ => return Err(ArgsError::Unknown),
+        };
+        mounts.set(mount, args.next().ok_or(ArgsError::NoValue)?);
+    }
+    Ok(mounts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, ArgsError> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn what_the_daemon_writes() {
+        assert_eq!(parsed("hold"), Ok(Command::Hold));
+        let Ok(Command::Serve(mounts)) = parsed("serve --state /s") else { panic!("not serve") };
+        let at: Vec<_> = mounts.iter().map(|(mount, at)| (mount, at.to_str().unwrap())).collect();
+        assert_eq!(at, [(Mount::Project, "/workspace"), (Mount::Pkg, "/pkg"), (Mount::State, "/s")]);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        assert_eq!(parsed(""), Err(ArgsError::NoCommand));
+        assert_eq!(parsed("run"), Err(ArgsError::NoCommand));
+        assert_eq!(parsed("hold on"), Err(ArgsError::Unknown));
+        assert_eq!(parsed("serve --root /"), Err(ArgsError::Unknown));
+        assert_eq!(parsed("serve --state"), Err(ArgsError::NoValue));
+    }
+}

@@ -1,0 +1,98 @@
+//! The commands that are this process's children, and the only place that makes and reaps them.
+//!
+//! Invariant: a child is in the table from before anybody else can see it until it is reaped. Making and entering it
+//! happens under one lock, so whoever looks at `/proc` first and at the table second never takes a new command for
+//! an orphan.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use seccompiler::BpfProgram;
+use tokio::sync::oneshot;
+
+use crate::exec::{filter, tree};
+use crate::sys::{self, Exit, Plan, Spawned};
+
+/// At the end of the agent, everything has to be gone by then.
+const END: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Commands in flight.
+pub(crate) struct Children {
+    live: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
+    filters: Vec<BpfProgram>,
+}
+
+impl Children {
+    /// None yet.
+    pub(crate) fn new() -> Result<Self, seccompiler::BackendError> {
+        Ok(Self { live: Mutex::default(), filters: filter::programs()? })
+    }
+
+    /// Makes one. The receiver gets its end.
+    pub(super) fn spawn(&self, plan: &Plan) -> io::Result<(Spawned, oneshot::Receiver<Exit>)> {
+        let (exit, exited) = oneshot::channel();
+        let mut live = self.lock();
+        let spawned = sys::spawn(plan, &self.filters)?;
+        live.insert(spawned.pid, exit);
+        Ok((spawned, exited))
+    }
+
+    /// Reaps everything that is over, orphans too.
+    pub(crate) fn reap(&self) {
+        let mut live = self.lock();
+        while let Some((pid, exit)) = sys::reap() {
+            if let Some(waiting) = live.remove(&pid) {
+                let _ = waiting.send(exit);
+            }
+        }
+    }
+
+    /// Kills a command, unless it is reaped already and its number perhaps another's.
+    pub(super) fn kill(&self, pid: i32) {
+        if self.lock().contains_key(&pid) {
+            signal(pid, Signal::KILL);
+        }
+    }
+
+    /// Of these processes, what belongs to `command` alone.
+    pub(super) fn doomed(&self, processes: &[tree::Process], command: i32) -> Vec<i32> {
+        let live = self.lock();
+        tree::doomed(processes, own_pid(), command, |pid| live.contains_key(&pid))
+    }
+
+    /// Ends every process below the agent. Blocks; for when the agent itself ends.
+    pub(crate) fn end_all(&self) {
+        let until = Instant::now() + END;
+        loop {
+            self.reap();
+            let all = tree::below(&tree::processes(), own_pid());
+            if all.is_empty() || Instant::now() > until {
+                return;
+            }
+            for pid in all {
+                signal(pid, Signal::KILL);
+            }
+            sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<i32, oneshot::Sender<Exit>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends a signal; a process that is gone already is what was wanted.
+pub(super) fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}

@@ -1,0 +1,223 @@
+//! Running one command.
+//!
+//! ```text
+//! planned ─► spawned ─► (placed: Spawned … Go) ─► running ─► ended by itself │ forced
+//!                                                                │
+//!                  outcome ◄─ drained ◄─ nothing left ◄──────────┘ (placed: Ended … Go; else: ended here)
+//! ```
+//!
+//! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
+//! everything that it started: a background process never holds a call open and never outlives it.
+
+mod children;
+mod end;
+mod filter;
+mod output;
+mod plan;
+mod program;
+mod tree;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use ops::{Exec, ExecResult, KillEvidence, OpResult, Outcome, Reason, ToolFailure};
+use rustix::io::Errno;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+pub(crate) use children::Children;
+
+use crate::call::{Call, Signal};
+use crate::exec::output::Pumps;
+use crate::exec::program::shown;
+use crate::serve::Lane;
+use crate::sys::{Exit, Spawned};
+
+/// The daemon has its grace and its own bounds; one that takes longer is not coming back.
+const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
+/// A process that was ended is reaped at once, unless the kernel holds on to it.
+const REAP: Duration = Duration::from_secs(1);
+/// What is in the pipes is read to its end when nobody can add to it,
+const DRAIN: Duration = Duration::from_secs(1);
+/// and given up soon when somebody can.
+const DRAIN_WITH_SURVIVORS: Duration = Duration::from_millis(200);
+
+/// A command between fork and its end.
+struct Running {
+    exited: oneshot::Receiver<Exit>,
+    pumps: Pumps,
+    began: Instant,
+}
+
+/// Why a command is being ended.
+enum End {
+    /// It is over by itself.
+    Natural(Option<Exit>),
+    /// Its time is.
+    TimedOut,
+    /// The daemon said so, or it wrote more than it may.
+    Forced,
+}
+
+/// Runs the command to its end, and the end of everything that it started.
+pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Outcome {
+    let stdin = std::mem::take(&mut exec.stdin);
+    let limit = exec.timeout;
+    let command = shown(&exec.command);
+    let plan = plan::make(call, lane, exec).await?;
+    let (spawned, mut exited) = lane.children.spawn(&plan).map_err(|error| not_forked(&error))?;
+    let Spawned { pid, stdin: stdin_fd, stdout, stderr, go, fault } = spawned;
+    if let Some(go) = go {
+        admitted(call, pid, go, &mut exited).await?;
+    }
+    if let Err(failure) = started(fault, call.deadline, &command).await {
+        lane.children.kill(pid);
+        return Err(failure);
+    }
+    let began = Instant::now();
+    let feeder = tokio::spawn(feed(stdin_fd, stdin));
+    let pumps = Pumps::start(call, stdout, stderr).map_err(|error| not_forked(&error))?;
+    let mut running = Running { exited, pumps, began };
+
+    let end = running.ended(call, call.deadline.min(began + limit)).await;
+    let timed_out = matches!(end, End::TimedOut);
+    let mut kill = clear(call, lane, pid, !matches!(end, End::Natural(_))).await;
+    let exit = match end {
+        End::Natural(exit) => exit,
+        End::TimedOut | End::Forced => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
+    };
+    if exit.is_none() {
+        kill.left = kill.left.max(1);
+    }
+    let wall = running.began.elapsed();
+    feeder.abort();
+    let drain = if kill.left == 0 { DRAIN } else { DRAIN_WITH_SURVIVORS };
+    let (stdout_bytes, stderr_bytes) = running.pumps.finish(drain).await;
+    Ok(OpResult::Exec(ExecResult {
+        exit_code: exit.and_then(|exit| exit.code),
+        signal: exit.and_then(|exit| exit.signal),
+        timed_out,
+        stdout_bytes,
+        stderr_bytes,
+        cpu_time_us: exit.map_or(0, |exit| micros(exit.cpu)),
+        peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
+        wall_time_us: micros(wall),
+        kill,
+        ..ExecResult::default()
+    }))
+}
+
+impl Running {
+    async fn ended(&mut self, call: &mut Call, deadline: Instant) -> End {
+        tokio::select! {
+            biased;
+            exit = &mut self.exited => End::Natural(exit.ok()),
+            () = sleep_until(deadline) => End::TimedOut,
+            () = call.cancelled() => End::Forced,
+            () = self.pumps.over_limit() => End::Forced,
+        }
+    }
+}
+
+/// Waits until the daemon has put the command into its cgroup, and lets it run. Any other end drops `go`, and the
+/// command with it: it has not run a single instruction of its program.
+async fn admitted(
+    call: &mut Call,
+    pid: i32,
+    go: OwnedFd,
+    exited: &mut oneshot::Receiver<Exit>,
+) -> Result<(), ToolFailure> {
+    call.outbox.spawned(call.id, pid).await;
+    let signal = tokio::select! {
+        signal = call.signals.recv() => signal,
+        () = sleep_until(call.deadline) => {
+            return Err(ToolFailure::new(Reason::TimedOut, "the command was not let run before the call's deadline"));
+        }
+        _ = exited => return Err(ToolFailure::new(Reason::Internal, "the command was killed before it began")),
+    };
+    match signal {
+        Some(Signal::Go(_)) => {
+            // Where nobody reads any more the next step finds out.
+            let _ = rustix::io::write(&go, &[1]);
+            Ok(())
+        }
+        Some(Signal::Cancel) | None => {
+            Err(ToolFailure::new(Reason::Cancelled, "cancelled before the command began; nothing has run"))
+        }
+    }
+}
+
+/// Waits until the program has replaced the agent's copy, or could not.
+async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(), ToolFailure> {
+    let read = async {
+        let mut errno = Vec::with_capacity(4);
+        pipe::Receiver::from_owned_fd(fault)?.take(4).read_to_end(&mut errno).await?;
+        Ok::<_, io::Error>(errno)
+    };
+    match timeout_at(deadline, read).await {
+        Ok(Ok(errno)) => match <[u8; 4]>::try_from(errno) {
+            Ok(errno) => Err(not_started(command, Errno::from_raw_os_error(i32::from_ne_bytes(errno)))),
+            Err(_) => Ok(()),
+        },
+        Ok(Err(error)) => Err(not_forked(&error)),
+        Err(_) => {
+            Err(ToolFailure::new(Reason::TimedOut, format!("{command}: did not begin before the deadline")))
+        }
+    }
+}
+
+fn not_started(command: &str, errno: Errno) -> ToolFailure {
+    let (reason, why) = match errno {
+        Errno::NOENT => (Reason::NotFound, "it, or the interpreter that it names, does not exist"),
+        Errno::ACCESS | Errno::PERM => {
+            (Reason::PermissionDenied, "it may not be executed (mode, or a noexec mount)")
+        }
+        Errno::NOEXEC => {
+            (Reason::InvalidArgument, "it is no program: neither a binary nor a script with `#!`")
+        }
+        Errno::TOOBIG => (Reason::InvalidArgument, "its arguments and environment are too long"),
+        Errno::NOMEM | Errno::AGAIN => (Reason::Overloaded, "the run is out of memory or processes"),
+        _ => (Reason::Internal, "the kernel refused to execute it"),
+    };
+    ToolFailure::new(reason, format!("{command}: {why}")).with("errno", errno.raw_os_error().to_string())
+}
+
+fn not_forked(error: &io::Error) -> ToolFailure {
+    ToolFailure::new(
+        Reason::Overloaded,
+        format!("the command could not be started: {error}; end something and try again"),
+    )
+}
+
+/// Makes sure that nothing of the command is left.
+async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool) -> KillEvidence {
+    if call.placed {
+        call.outbox.ended(call.id, forced).await;
+        if let Ok(Some(evidence)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
+            return evidence;
+        }
+    }
+    end::end(&lane.children, pid, forced).await
+}
+
+/// What the daemon found. `None` when it is gone or found nothing out.
+async fn evidence(call: &mut Call) -> Option<KillEvidence> {
+    loop {
+        match call.signals.recv().await? {
+            Signal::Go(evidence) => return evidence,
+            Signal::Cancel => {}
+        }
+    }
+}
+
+/// Writes the command's standard input and closes it. A command that does not read it is no error.
+async fn feed(fd: OwnedFd, bytes: Vec<u8>) -> io::Result<()> {
+    pipe::Sender::from_owned_fd(fd)?.write_all(&bytes).await
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,48 @@
+//! From a request to something that can be forked: directory, program, arguments and environment, all checked.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+
+use jail::{Jail, SandboxPath};
+use ops::{Exec, Reason, ToolFailure};
+use tokio::task::spawn_blocking;
+
+use crate::call::Call;
+use crate::exec::program;
+use crate::serve::Lane;
+use crate::sys::Plan;
+
+/// What every command has, unless the call says otherwise. Nothing of the agent's own environment.
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("PATH", program::PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
+
+/// Makes the plan on a thread for file access.
+pub(super) async fn make(call: &Call, lane: &Lane, exec: Exec) -> Result<Plan, ToolFailure> {
+    let (mounts, bounds, wait) = (lane.mounts(), call.bounds.clone(), call.placed);
+    let made = spawn_blocking(move || plan(&Lane::jail(&mounts, &bounds), exec, wait)).await;
+    made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))
+}
+
+fn plan(jail: &Jail, exec: Exec, wait: bool) -> Result<Plan, ToolFailure> {
+    let cwd = enter(jail, &exec.cwd)?;
+    let program = program::find(&exec.command, jail)?;
+    let mut env: BTreeMap<String, String> =
+        ENVIRONMENT.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    env.extend(exec.env);
+    let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
+    let env =
+        env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
+    Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait })
+}
+
+/// The working directory by its handle: a name could be exchanged before the child enters it.
+fn enter(jail: &Jail, path: &SandboxPath) -> Result<OwnedFd, ToolFailure> {
+    let dir = jail.executable(path)?.open_dir()?;
+    dir.as_fd().try_clone_to_owned().map_err(|_| ToolFailure::new(Reason::Overloaded, "too many open files"))
+}
+
+fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, ToolFailure> {
+    CString::new(text).map_err(|_| ToolFailure::new(Reason::InvalidArgument, "a NUL byte in the command"))
+}

@@ -1,0 +1,193 @@
+//! The worker of a run: frames in, calls out, until the daemon closes the stream.
+//!
+//! One thread runs everything but file access. Nothing of a malformed frame is answered: both ends are of one
+//! release, so it means that the stream is not what it seems, and the agent ends with its commands.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jail::{GitReads, Jail, Protection, Root};
+use ops::{Bounds, KillEvidence, Reason, ToolFailure};
+use rustix::process::{Pid, set_child_subreaper};
+use thiserror::Error;
+use tokio::io::AsyncReadExt;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use wire::v1;
+use wire::worker::v1::{Start, ToWorker, to_worker::Body};
+use worker::convert::{bounds_from_wire, operation_from_wire};
+use worker::frame::{FrameBuffer, FrameError};
+
+use crate::args::Mounts;
+use crate::call::{Call, Calls, NotTaken, Signal, deadline};
+use crate::exec::Children;
+use crate::hello;
+use crate::outbox::{Outbox, queues};
+use crate::streams::{self, Input};
+
+/// File operations at once; more wait.
+const FILE_THREADS: usize = 8;
+/// Enough for the deepest walk and for compiling the largest pattern.
+const FILE_THREAD_STACK: usize = 1024 * 1024;
+/// An idle thread goes soon: most runs are idle most of the time.
+const FILE_THREAD_IDLE: Duration = Duration::from_secs(2);
+/// Bytes read from the daemon at once.
+const READ: usize = 16 * 1024;
+
+/// Why the agent ends other than by the end of its input. Goes to standard error, which the daemon keeps.
+#[derive(Debug, Error)]
+pub(crate) enum Fault {
+    /// The stream, or the set-up.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Not a frame.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    /// A frame that cannot come now.
+    #[error("{0}")]
+    Unexpected(&'static str),
+    /// The command filter cannot be made.
+    #[error("the system-call filter: {0}")]
+    Filter(#[from] seccompiler::BackendError),
+}
+
+/// What all calls share.
+pub(crate) struct Lane {
+    mounts: Mounts,
+    /// Calls in flight.
+    pub(crate) calls: Calls,
+    /// Commands in flight.
+    pub(crate) children: Arc<Children>,
+}
+
+impl Lane {
+    /// The run's mounts as they are now. They are opened for each call, because a workspace may be mounted after the
+    /// agent has started. A mount whose directory does not exist is not part of the run.
+    pub(crate) fn jail(mounts: &Mounts, bounds: &Bounds) -> Jail {
+        let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
+        let roots = mounts.iter().filter_map(|(mount, at)| Root::open(mount, at).ok());
+        Jail::new(roots, Protection { git_reads })
+    }
+
+    /// Where the mounts are.
+    pub(crate) fn mounts(&self) -> Mounts {
+        self.mounts.clone()
+    }
+}
+
+/// Serves on descriptors 0 and 1 until they are closed, then ends every command.
+pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
+    // Orphans of commands come to the agent instead of PID 1: it can find and end them.
+    set_child_subreaper(Some(Pid::INIT)).map_err(io::Error::from)?;
+    let children = Arc::new(Children::new()?);
+    let lane = Arc::new(Lane { mounts, calls: Calls::default(), children: Arc::clone(&children) });
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(FILE_THREADS)
+        .thread_stack_size(FILE_THREAD_STACK)
+        .thread_keep_alive(FILE_THREAD_IDLE)
+        .build()?;
+    let ended = runtime.block_on(serve(lane));
+    runtime.shutdown_background();
+    children.end_all();
+    ended
+}
+
+async fn serve(lane: Arc<Lane>) -> Result<(), Fault> {
+    let (input, output) = streams::take()?;
+    let mut frames = Frames { input, buffer: FrameBuffer::new(), bytes: vec![0; READ] };
+    let Some(first) = frames.next().await? else { return Ok(()) };
+    let hello = hello::answer(first)?;
+    let (outbox, queues) = queues();
+    outbox.first(hello);
+    let writer = tokio::spawn(queues.write(output));
+    let reaper = tokio::spawn(reap(Arc::clone(&lane.children)));
+    let ended = tokio::select! {
+        ended = dispatch(&mut frames, &lane, &outbox) => ended,
+        written = writer => written.unwrap_or(Ok(())),
+    };
+    reaper.abort();
+    ended
+}
+
+/// Collects children whenever some are over.
+async fn reap(children: Arc<Children>) -> io::Result<()> {
+    let mut signals = signal(SignalKind::child())?;
+    loop {
+        children.reap();
+        signals.recv().await;
+    }
+}
+
+async fn dispatch(frames: &mut Frames, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
+    while let Some(ToWorker { id, body }) = frames.next().await? {
+        match body {
+            Some(Body::Start(start)) if id != 0 => begin(id, start, lane, outbox).await?,
+            Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence.map(evidence))),
+            Some(Body::Cancel(_)) => lane.calls.signal(id, Signal::Cancel),
+            Some(Body::Ping(_)) => outbox.pong(),
+            Some(Body::Hello(_) | Body::Start(_)) | None => {
+                return Err(Fault::Unexpected("a frame that cannot come here"));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
+    let signals = match lane.calls.begin(id) {
+        Ok(signals) => signals,
+        Err(NotTaken::Duplicate) => return Err(Fault::Unexpected("two calls of one id")),
+        Err(NotTaken::Full) => {
+            let failure =
+                ToolFailure::new(Reason::Overloaded, "too many calls at once in this run; try again");
+            outbox.outcome(id, Err(failure)).await;
+            return Ok(());
+        }
+    };
+    let operation = operation_from_wire(start.operation.unwrap_or_default());
+    let call = Call {
+        id,
+        deadline: deadline(start.deadline_ms),
+        placed: start.placed,
+        preview: start.preview,
+        bounds: bounds_from_wire(start.bounds),
+        signals,
+        outbox: outbox.clone(),
+    };
+    let lane = Arc::clone(lane);
+    tokio::spawn(async move {
+        let operation = operation.map_err(|error| ToolFailure::new(error.reason, error.to_string()));
+        call.run(operation, &lane).await;
+    });
+    Ok(())
+}
+
+fn evidence(evidence: v1::KillEvidence) -> KillEvidence {
+    let v1::KillEvidence { ended, left, method } = evidence;
+    KillEvidence { ended, left, method }
+}
+
+/// The daemon's frames.
+struct Frames {
+    input: Input,
+    buffer: FrameBuffer,
+    bytes: Vec<u8>,
+}
+
+impl Frames {
+    /// The next frame; `None` at the end of the input.
+    async fn next(&mut self) -> Result<Option<ToWorker>, Fault> {
+        loop {
+            if let Some(frame) = self.buffer.pop()? {
+                return Ok(Some(frame));
+            }
+            let count = self.input.read(&mut self.bytes).await?;
+            if count == 0 {
+                return if self.buffer.is_empty() { Ok(None) } else { Err(Fault::Unexpected("a cut frame")) };
+            }
+            self.buffer.extend(&self.bytes[..count]);
+        }
+    }
+}

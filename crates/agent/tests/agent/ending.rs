@@ -1,0 +1,186 @@
+//! Nothing of a command is left, whatever it does about it.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ops::{Bounds, Exec, Operation};
+use tokio_util::sync::CancellationToken;
+use worker::client::CloseReason;
+
+use crate::harness::{Agent, Group, command, nap, result, running, sh};
+
+fn limited(millis: u64, exec: Exec) -> Exec {
+    Exec { timeout: Duration::from_millis(millis), ..exec }
+}
+
+#[tokio::test]
+async fn a_timeout_ends_it_and_keeps_what_it_wrote() {
+    let agent = Agent::start().await;
+    let nap = nap(1);
+    let done = agent.ran(limited(300, sh(&format!("echo before; sleep {nap}; echo after")))).await;
+    assert!(done.timed_out);
+    assert_eq!((done.stdout.as_str(), done.signal), ("before\n", Some(15)));
+    assert_eq!((done.kill.ended, done.kill.left, done.kill.method.as_str()), (2, 0, "descendants"));
+    assert!((300_000..5_000_000).contains(&done.wall_time_us), "{done:?}");
+    assert_eq!(running(&nap), 0);
+}
+
+#[tokio::test]
+async fn sessions_forks_stops_and_deafness_do_not_help() {
+    let agent = Agent::start().await;
+    let nap = nap(2);
+    let script = format!(
+        "trap '' TERM
+         setsid sh -c 'sleep {nap} & sleep {nap}' &
+         (setsid setsid sleep {nap} &) &
+         sleep {nap} & kill -STOP $!
+         echo ready
+         sleep {nap}; sleep {nap}; sleep {nap}"
+    );
+    let done = agent.ran(limited(500, sh(&script))).await;
+    assert!(done.timed_out && done.stdout == "ready\n", "{done:?}");
+    // It is deaf, so it was killed after the grace.
+    assert_eq!(done.signal, Some(9));
+    assert!(done.kill.ended >= 6 && done.kill.left == 0, "{done:?}");
+    assert_eq!(running(&nap), 0);
+    assert!(done.wall_time_us < 7_000_000, "{done:?}");
+}
+
+#[tokio::test]
+async fn a_background_process_never_holds_a_call_open() {
+    let agent = Agent::start().await;
+    let nap = nap(3);
+    for script in
+        [format!("sleep {nap} & echo hi"), format!("(setsid sh -c 'sleep {nap} & sleep {nap}' &) ; echo hi")]
+    {
+        let began = Instant::now();
+        let done = agent.ran(sh(&script)).await;
+        assert_eq!((done.exit_code, done.stdout.as_str()), (Some(0), "hi\n"));
+        assert!(done.kill.ended >= 1 && done.kill.left == 0, "{done:?}");
+        assert!(began.elapsed() < Duration::from_secs(3));
+        assert_eq!(running(&nap), 0);
+    }
+}
+
+#[tokio::test]
+async fn one_command_does_not_end_another() {
+    let agent = Arc::new(Agent::start().await);
+    let other = Arc::clone(&agent);
+    let long =
+        tokio::spawn(async move { other.ran(sh("(sleep 1; echo late) & sleep 1.2; echo end; wait")).await });
+    for _ in 0..20 {
+        let done = agent.ran(sh("sleep 100 & exit 0")).await;
+        assert_eq!((done.kill.ended, done.kill.left), (1, 0));
+    }
+    let done = long.await.unwrap();
+    assert_eq!((done.exit_code, done.stdout.as_str()), (Some(0), "late\nend\n"));
+}
+
+#[tokio::test]
+async fn a_flood_is_cut_and_holds_up_nobody() {
+    let agent = Arc::new(Agent::start().await);
+    let flooding = Arc::clone(&agent);
+    let flood = tokio::spawn(async move {
+        let bounds = Bounds { max_spool_bytes: 32 << 20, max_output_bytes: 1000, ..Bounds::default() };
+        let exec = Operation::Exec(command(&["yes"]));
+        result(flooding.finish(exec, bounds, None, CancellationToken::new()).await.unwrap().outcome)
+    });
+    for _ in 0..10 {
+        assert_eq!(agent.ran(command(&["echo", "quick"])).await.stdout, "quick\n");
+    }
+    let done = flood.await.unwrap();
+    assert_eq!((done.signal, done.timed_out), (Some(15), false));
+    assert!(done.stdout_bytes >= 32 << 20, "{}", done.stdout_bytes);
+    assert!(done.stdout.len() < 1100 && done.stdout_omitted_bytes > (32 << 20) - 1000);
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid)).unwrap();
+    let peak: u64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    assert!(peak < 32 * 1024, "{peak} KiB");
+}
+
+#[tokio::test]
+async fn a_cancelled_command_is_ended() {
+    let agent = Arc::new(Agent::start().await);
+    let nap = nap(4);
+    let cancel = CancellationToken::new();
+    let (calling, exec) = (Arc::clone(&agent), sh(&format!("echo $$ > started; sleep {nap}")));
+    let token = cancel.clone();
+    let call =
+        tokio::spawn(
+            async move { calling.finish(Operation::Exec(exec), Bounds::default(), None, token).await },
+        );
+    until(|| running(&nap) > 0).await;
+    cancel.cancel();
+    let done = result(call.await.unwrap().unwrap().outcome);
+    assert_eq!((done.signal, done.timed_out, done.kill.left), (Some(15), false, 0));
+    assert_eq!(running(&nap), 0);
+}
+
+#[tokio::test]
+async fn a_placed_command_is_ended_by_the_daemon() {
+    let agent = Agent::start().await;
+    let group = Arc::new(Group::default());
+    let exec = Operation::Exec(limited(200, sh("echo hi; trap '' TERM; sleep 1000")));
+    let done =
+        agent.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await.unwrap();
+    let done = result(done.outcome);
+    assert_eq!((done.timed_out, done.signal, done.stdout.as_str()), (true, Some(9), "hi\n"));
+    assert_eq!((*group.forced.lock().unwrap(), done.kill.method.as_str()), (Some(true), "test"));
+}
+
+#[tokio::test]
+async fn the_end_of_the_stream_ends_everything() {
+    let mut agent = Agent::start().await;
+    let nap = nap(5);
+    let script = format!("trap '' TERM; (setsid sleep {nap} &); sleep {nap}; sleep {nap}");
+    let client = agent.client.clone();
+    let operation = Operation::Exec(sh(&script));
+    let call = tokio::spawn(async move {
+        let bounds = Bounds::default();
+        let deadline = Duration::from_secs(60);
+        let spec =
+            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false };
+        client.call(spec, None, CancellationToken::new()).await
+    });
+    until(|| running(&nap) > 2).await;
+    agent.client.shutdown().await;
+    assert!(agent.process.wait().await.unwrap().success());
+    assert_eq!(running(&nap), 0);
+    assert_eq!(call.await.unwrap(), Err(worker::client::LaneError::Lost(CloseReason::Shutdown)));
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_takes_its_commands_along() {
+    let mut agent = Agent::start().await;
+    let nap = nap(6);
+    let client = agent.client.clone();
+    let operation = Operation::Exec(command(&["sleep", &nap]));
+    tokio::spawn(async move {
+        let bounds = Bounds::default();
+        let deadline = Duration::from_secs(60);
+        let spec =
+            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false };
+        client.call(spec, None, CancellationToken::new()).await
+    });
+    until(|| running(&nap) > 0).await;
+    agent.process.kill().await.unwrap();
+    assert_eq!(agent.client.closed().await, CloseReason::Eof);
+    until(|| running(&nap) == 0).await;
+}
+
+/// Other processes tell nothing, so they are looked at until it is so.
+async fn until(condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it did not come to be");
+}

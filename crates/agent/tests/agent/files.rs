@@ -1,0 +1,77 @@
+//! Reading through frames: that each operation arrives at its function, in this run's mounts.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use jail::SandboxPath;
+use ops::{Encoding, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure, Write};
+
+use crate::harness::Agent;
+
+fn read(path: &str) -> Operation {
+    let path = SandboxPath::parse(path).unwrap();
+    Operation::Read(Read { path, part: ReadPart::Whole, encoding: Encoding::Utf8 })
+}
+
+async fn content(agent: &Agent, path: &str) -> Result<ReadResult, ToolFailure> {
+    match agent.call(read(path)).await? {
+        OpResult::Read(result) => Ok(result),
+        other => panic!("not of read: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn files_of_every_mount_are_read() {
+    let agent = Agent::start().await;
+    fs::write(agent.project().join("a"), "one\ntwo\n").unwrap();
+    fs::write(agent.project().join("../state/b"), "three").unwrap();
+    let result = content(&agent, "@project/a").await.unwrap();
+    assert_eq!(
+        (result.content.as_str(), result.total_lines, result.path.as_str()),
+        ("one\ntwo\n", 2, "@project/a")
+    );
+    assert_eq!(content(&agent, "@state/b").await.unwrap().content, "three");
+    assert_eq!(content(&agent, "gone").await.unwrap_err().reason, Reason::NotFound);
+    assert_eq!(content(&agent, "@pkg/a").await.unwrap_err().reason, Reason::SandboxViolation);
+}
+
+#[tokio::test]
+async fn nothing_outside_is_read_and_nothing_hangs() {
+    let agent = Agent::start().await;
+    symlink("/etc/passwd", agent.project().join("out")).unwrap();
+    symlink("/proc/self/environ", agent.project().join("environ")).unwrap();
+    let fifo = agent.project().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    for path in ["out", "environ", "fifo"] {
+        let refused = content(&agent, path).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::SandboxViolation, "{path}: {}", refused.message);
+    }
+}
+
+#[tokio::test]
+async fn many_reads_are_answered_each_with_its_own() {
+    let agent = Agent::start().await;
+    for i in 0..32 {
+        fs::write(agent.project().join(format!("file{i}")), i.to_string().repeat(1000)).unwrap();
+    }
+    let agent = std::sync::Arc::new(agent);
+    let reads: Vec<_> = (0..32)
+        .map(|i| {
+            let agent = std::sync::Arc::clone(&agent);
+            tokio::spawn(async move { content(&agent, &format!("file{i}")).await.unwrap().content })
+        })
+        .collect();
+    for (i, read) in reads.into_iter().enumerate() {
+        assert_eq!(read.await.unwrap(), i.to_string().repeat(1000));
+    }
+}
+
+#[tokio::test]
+async fn writing_is_not_done_here() {
+    let agent = Agent::start().await;
+    let path = SandboxPath::parse("new").unwrap();
+    let write = Write { path, content: b"x".to_vec(), if_match_sha256: None, create_only: false };
+    let refused = agent.call(Operation::Write(write)).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::InvalidArgument);
+    assert!(!agent.project().join("new").exists());
+}

@@ -1,0 +1,9 @@
+//! The real binary, on this host instead of in a container, driven by the real client or by bare frames.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests are tests
+
+mod commands;
+mod ending;
+mod files;
+mod harness;
+mod protocol;

@@ -1,0 +1,230 @@
+//! The agent's own side of the stream: what it answers, and what it does not.
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+use wire::worker::v1::to_worker::Body;
+use wire::worker::v1::{Cancel, FromWorker, Go, Hello, Ping, Start, ToWorker, from_worker, outcome};
+use worker::PROTOCOL;
+use worker::frame::{FrameBuffer, encode};
+
+use crate::harness::binary;
+
+fn frame(id: u64, body: Body) -> Vec<u8> {
+    encode(&ToWorker { id, body: Some(body) }).unwrap()
+}
+
+fn hello() -> Vec<u8> {
+    frame(0, Body::Hello(Hello { protocol: PROTOCOL, nonce: vec![3; 32], pid: 0 }))
+}
+
+/// Sends the bytes and closes: what came back, the exit code, and standard error.
+async fn spoken(parts: &[&[u8]]) -> (Vec<FromWorker>, Option<i32>, String) {
+    let mut process = binary(&["serve", "--project", "/nonexistent"]).spawn().unwrap();
+    let mut input = process.stdin.take().unwrap();
+    for part in parts {
+        // An agent that ends early does not read the rest.
+        let _ = input.write_all(part).await;
+    }
+    drop(input);
+    let mut bytes = Vec::new();
+    process.stdout.take().unwrap().read_to_end(&mut bytes).await.unwrap();
+    let mut errors = String::new();
+    process.stderr.take().unwrap().read_to_string(&mut errors).await.unwrap();
+    let mut buffer = FrameBuffer::new();
+    buffer.extend(&bytes);
+    let mut frames = Vec::new();
+    while let Some(frame) = buffer.pop().unwrap() {
+        frames.push(frame);
+    }
+    assert!(buffer.is_empty());
+    (frames, process.wait().await.unwrap().code(), errors)
+}
+
+/// Says hello and waits for the answer before the rest is sent, so that it cannot be lost in the end.
+async fn after_hello(rest: &[u8], answers: usize) -> (Vec<FromWorker>, Option<i32>) {
+    let mut process = binary(&["serve", "--project", "/nonexistent"]).spawn().unwrap();
+    let (mut input, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    input.write_all(&hello()).await.unwrap();
+    let mut buffer = FrameBuffer::new();
+    let mut frames = Vec::new();
+    let mut sent = false;
+    let mut bytes = [0; 4096];
+    loop {
+        while let Some(frame) = buffer.pop::<FromWorker>().unwrap() {
+            frames.push(frame);
+        }
+        if !frames.is_empty() && !sent {
+            sent = true;
+            let _ = input.write_all(rest).await;
+        }
+        if frames.len() > answers {
+            break;
+        }
+        match output.read(&mut bytes).await.unwrap() {
+            0 => break,
+            count => buffer.extend(&bytes[..count]),
+        }
+    }
+    drop(input);
+    (frames.split_off(1), process.wait().await.unwrap().code())
+}
+
+#[tokio::test]
+async fn a_hello_is_answered() {
+    let mut process = binary(&["serve"]).spawn().unwrap();
+    let mut input = process.stdin.take().unwrap();
+    for byte in hello() {
+        input.write_all(&[byte]).await.unwrap();
+    }
+    let mut bytes = vec![0; 4];
+    let mut output = process.stdout.take().unwrap();
+    output.read_exact(&mut bytes).await.unwrap();
+    let length = u32::from_be_bytes(bytes.clone().try_into().unwrap()) as usize;
+    bytes.resize(4 + length, 0);
+    output.read_exact(&mut bytes[4..]).await.unwrap();
+    let mut buffer = FrameBuffer::new();
+    buffer.extend(&bytes);
+    let expected = Hello { protocol: PROTOCOL, nonce: vec![3; 32], pid: process.id().unwrap() };
+    let answer = buffer.pop::<FromWorker>().unwrap().unwrap();
+    assert_eq!(answer, FromWorker { id: 0, body: Some(from_worker::Body::Hello(expected)) });
+    drop(input);
+    assert!(process.wait().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn an_end_before_anything_is_an_end() {
+    let (frames, code, errors) = spoken(&[]).await;
+    assert_eq!((frames.len(), code, errors.as_str()), (0, Some(0), ""));
+}
+
+#[tokio::test]
+async fn a_first_frame_that_is_no_hello_is_not_answered() {
+    let older = frame(0, Body::Hello(Hello { protocol: PROTOCOL + 1, nonce: vec![3; 32], pid: 0 }));
+    for bytes in [
+        &frame(0, Body::Ping(Ping {}))[..],
+        &frame(1, Body::Start(Start::default())),
+        &frame(1, Body::Hello(Hello { protocol: PROTOCOL, nonce: Vec::new(), pid: 0 })),
+        &older,
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\x02\xff\xff",
+        b"GET / HTTP/1.1\r\n",
+        &hello()[..20],
+    ] {
+        let (frames, code, errors) = spoken(&[bytes]).await;
+        assert_eq!((frames.len(), code), (0, Some(1)), "{bytes:?}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[tokio::test]
+async fn malformed_frames_end_it_without_an_answer() {
+    let twice = [frame(1, Body::Start(Start::default())), frame(1, Body::Start(Start::default()))].concat();
+    for bytes in [
+        &hello()[..],
+        &frame(0, Body::Start(Start::default())),
+        &encode(&ToWorker { id: 1, body: None }).unwrap(),
+        b"\0\0\0\x02\xff\xff",
+        b"\xff\xff\xff\xff",
+        &twice,
+    ] {
+        let (frames, code) = after_hello(bytes, 1).await;
+        assert_eq!((frames, code), (Vec::new(), Some(1)), "{bytes:?}");
+    }
+}
+
+#[tokio::test]
+async fn pings_are_answered_and_signals_for_nobody_ignored() {
+    let bytes = [
+        frame(9, Body::Go(Go { evidence: None })),
+        frame(9, Body::Cancel(Cancel {})),
+        frame(0, Body::Ping(Ping {})),
+    ];
+    let (frames, code) = after_hello(&bytes.concat(), 1).await;
+    assert_eq!(code, Some(0));
+    assert!(
+        matches!(frames[..], [FromWorker { id: 0, body: Some(from_worker::Body::Pong(_)) }]),
+        "{frames:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_operation_that_is_none_fails_alone() {
+    let (frames, code) = after_hello(&frame(5, Body::Start(Start::default())), 1).await;
+    assert_eq!(code, Some(0));
+    let [FromWorker { id: 5, body: Some(from_worker::Body::Outcome(outcome)) }] = &frames[..] else {
+        panic!("{frames:?}")
+    };
+    let Some(outcome::Kind::Failure(failure)) = &outcome.kind else { panic!("{outcome:?}") };
+    assert_eq!(failure.reason, "INVALID_ARGUMENT");
+}
+
+#[tokio::test]
+async fn too_many_calls_are_refused_one_by_one() {
+    // They wait for a Go that does not come.
+    let operation = wire::v1::Operation {
+        kind: Some(wire::v1::operation::Kind::Exec(wire::v1::ExecRequest {
+            command: "true".to_owned(),
+            cwd: "@state".to_owned(),
+            ..Default::default()
+        })),
+    };
+    let start = Start { operation: Some(operation), deadline_ms: 60_000, placed: true, ..Start::default() };
+    let mut bytes = Vec::new();
+    for id in 1..=70 {
+        bytes.extend(frame(id, Body::Start(start.clone())));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut process = binary(&["serve", "--state", dir.path().to_str().unwrap()]).spawn().unwrap();
+    let (mut input, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    input.write_all(&hello()).await.unwrap();
+    input.write_all(&bytes).await.unwrap();
+    let (mut buffer, mut spawned, mut refused) = (FrameBuffer::new(), 0, 0);
+    let mut read = [0; 4096];
+    while spawned + refused < 70 {
+        let count = output.read(&mut read).await.unwrap();
+        assert!(count > 0, "the agent ended");
+        buffer.extend(&read[..count]);
+        while let Some(frame) = buffer.pop::<FromWorker>().unwrap() {
+            match frame.body.unwrap() {
+                from_worker::Body::Spawned(_) => spawned += 1,
+                from_worker::Body::Outcome(outcome) => {
+                    let Some(outcome::Kind::Failure(failure)) = outcome.kind else { panic!("a result") };
+                    assert_eq!(failure.reason, "OVERLOADED");
+                    refused += 1;
+                }
+                from_worker::Body::Hello(_) => {}
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+    assert_eq!((spawned, refused), (64, 6));
+    drop(input);
+    assert!(process.wait().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn hold_ends_at_sigterm() {
+    // Blocked from the start, so that the signal cannot come too early for it.
+    let mut process = Command::new("env")
+        .args(["--block-signal=TERM", env!("CARGO_BIN_EXE_coffer-agent"), "hold"])
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(i32::try_from(process.id().unwrap()).unwrap()).unwrap();
+    let cmdline = format!("/proc/{}/cmdline", process.id().unwrap());
+    while !std::fs::read_to_string(&cmdline).unwrap().starts_with(env!("CARGO_BIN_EXE_coffer-agent")) {
+        tokio::task::yield_now().await;
+    }
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(process.wait().await.unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_wrong_command_line_is_said() {
+    for args in [&[][..], &["run"], &["serve", "--root", "/"]] {
+        let output = binary(args).output().await.unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+        assert!(!output.stderr.is_empty());
+    }
+}
