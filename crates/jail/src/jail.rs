@@ -82,6 +82,12 @@ impl Readable<'_> {
         self.follow(|rel| self.root.dir(rel))
     }
 
+    /// Opens a directory to walk it, with the path without links that leads there: a walker joins the names it meets
+    /// to that one for [`Jail::check`], so that a link to a directory is no way around the rules for what is in it.
+    pub fn open_dir_resolved(&self) -> Result<(SandboxPath, Dir), AccessError> {
+        self.follow(|rel| Ok((SandboxPath::new(self.root.mount(), rel.clone()), self.root.dir(rel)?)))
+    }
+
     /// What is there, at the end of all links.
     pub fn metadata(&self) -> Result<Metadata, AccessError> {
         self.follow(|rel| match self.root.look(rel)?.1 {

@@ -31,7 +31,7 @@ pub use outcome::{
     ListResult, OpResult, Outcome, ReadResult, ToolFailure, WriteResult,
 };
 #[cfg(feature = "read")]
-pub use read::read;
+pub use read::{glob, grep, list, read};
 pub use reason::Reason;
 #[cfg(feature = "write")]
-pub use write::{preview_write, write};
+pub use write::{edit, preview_edit, preview_write, write};

@@ -2,10 +2,23 @@
 //! not grow with what they look at.
 
 mod file;
+mod glob;
+mod grep;
+mod ignores;
+mod list;
+mod matches;
+mod pattern;
+mod place;
 mod stream;
 mod text;
+mod walk;
 
 pub use file::read;
+pub use glob::glob;
+pub use grep::grep;
+pub use list::list;
 
 #[cfg(test)]
 mod scene;
+#[cfg(test)]
+mod tests;

@@ -63,8 +63,7 @@ impl Sink {
         let truncated = self.left_out > 0;
         if truncated {
             let newline = if self.text.ends_with('\n') { "" } else { "\n" };
-            self.text
-                .push_str(&format!("{newline}\\ {} more bytes of this diff are left out\n", self.left_out));
+            let _ = writeln!(self.text, "{newline}\\ {} more bytes of this diff are left out", self.left_out);
         }
         Diff { text: self.text, truncated }
     }
@@ -73,7 +72,7 @@ impl Sink {
 impl fmt::Write for Sink {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = if self.left_out > 0 { 0 } else { self.most.saturating_sub(self.text.len()) };
-        let taken = text.floor_char_boundary(room);
+        let taken = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         self.text.push_str(&text[..taken]);
         self.left_out += text.len() - taken;
         Ok(())

@@ -1,8 +1,16 @@
 //! The host lane's file operations. Each is worked out in full before anything is changed, so that a preview and the
 //! change itself cannot disagree, and then takes effect with one rename or not at all.
 
+mod change;
 mod diff;
+mod edit;
 mod file;
+mod nearest;
+mod newline;
 mod place;
 
+pub use edit::{edit, preview_edit};
 pub use file::{preview_write, write};
+
+#[cfg(test)]
+mod tests;

@@ -74,18 +74,17 @@ impl<'j> Place<'j> {
 
     /// Puts `content` there as a whole, with the directories that lead to it.
     pub(super) fn put(self, content: &[u8], mode: WriteMode) -> Result<(), ToolFailure> {
-        let target = match self.target {
-            Some(target) => target,
-            None => {
-                let target = self.writable.target(Parents::Create)?;
-                if target.found() != Found::Absent {
-                    return Err(ToolFailure::new(
-                        Reason::PreconditionFailed,
-                        format!("{} was created by someone else in the meantime", self.path.excerpt()),
-                    ));
-                }
-                target
+        let target = if let Some(target) = self.target {
+            target
+        } else {
+            let target = self.writable.target(Parents::Create)?;
+            if target.found() != Found::Absent {
+                return Err(ToolFailure::new(
+                    Reason::PreconditionFailed,
+                    format!("{} was created by someone else in the meantime", self.path.excerpt()),
+                ));
             }
+            target
         };
         target.write(content, mode)?;
         Ok(())

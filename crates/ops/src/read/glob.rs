@@ -1,0 +1,57 @@
+//! `glob`: regular files by name.
+
+use std::ops::ControlFlow;
+
+use jail::Jail;
+
+use super::pattern::Pattern;
+use super::walk::{Rules, walk};
+use crate::{Bounds, Cancel, Glob, GlobResult, OpResult, Outcome};
+
+/// Finds files by name, sorted by path. How patterns match is said in `pattern`.
+pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outcome {
+    let pattern = Pattern::compile(&glob.pattern)?;
+    let (start, dir) = jail.readable(&glob.path)?.open_dir_resolved()?;
+    let rules = Rules {
+        hidden: glob.include_ignored || pattern.names_hidden(),
+        ignored: glob.include_ignored,
+        node_modules: true,
+    };
+    let mut room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
+    let (mut paths, mut more) = (Vec::new(), false);
+    let walked = walk(jail, &start, dir, rules, cancel, |visit| {
+        if !pattern.matches(visit.shown) {
+            return ControlFlow::Continue(());
+        }
+        let path = format!("{}/{}", glob.path, visit.shown);
+        match room.checked_sub(path.len() + 1) {
+            Some(left) if paths.len() < glob.max_results as usize => {
+                room = left;
+                paths.push(path);
+                ControlFlow::Continue(())
+            }
+            _ => {
+                more = true;
+                ControlFlow::Break(())
+            }
+        }
+    });
+    if let Some(stopped) = walked.stopped {
+        return Err(stopped
+            .failure(format!(
+                "{}: {} entries looked at, {} files found; give a path further down",
+                glob.path.excerpt(),
+                walked.entries,
+                paths.len()
+            ))
+            .with("entries_seen", walked.entries.to_string()));
+    }
+    let mut hints = walked.hints();
+    if more {
+        hints.push(format!(
+            "only the first {} files: narrow the pattern, give a path further down, or raise maxResults",
+            paths.len()
+        ));
+    }
+    Ok(OpResult::Glob(GlobResult { paths, truncated: more || walked.bounded, hint: hints.join("; ") }))
+}

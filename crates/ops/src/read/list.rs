@@ -1,0 +1,176 @@
+//! `list`: what is in a directory, in the memory that the answer needs, however many entries there are.
+
+use std::collections::BTreeMap;
+
+use jail::{Access, Dir, FileKind, Jail, OpenErrorKind, RelPath, SandboxPath};
+
+use super::place::{below, beside};
+use crate::cancel::Stopped;
+use crate::{Bounds, Cancel, Entry, EntryType, List, ListResult, OpResult, Outcome, Reason, ToolFailure};
+
+/// Entries after which the rest is not even counted.
+const MAX_SEEN: u64 = 1_000_000;
+
+/// Lists a directory: the first entries by path, and how many there are.
+pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outcome {
+    let place = jail.readable(&list.path)?;
+    let (resolved, dir) = place.open_dir_resolved().map_err(|error| {
+        let kind = place.metadata().map(|meta| meta.kind);
+        match kind {
+            Ok(FileKind::File) => ToolFailure::new(
+                Reason::InvalidArgument,
+                format!("{} is a file: use read", list.path.excerpt()),
+            ),
+            _ => ToolFailure::from(error),
+        }
+    })?;
+    let mut lister =
+        Lister { jail, list, cancel, resolved: &resolved, kept: BTreeMap::new(), seen: 0, unread: 0 };
+    match lister.directory(&dir, resolved.rel(), &list.path.to_string(), 1) {
+        Ok(()) => Ok(OpResult::List(lister.result(bounds))),
+        Err(Stop::Called(stopped)) => Err(stopped
+            .failure(format!("{}: {} entries seen", list.path.excerpt(), lister.seen))
+            .with("entries_seen", lister.seen.to_string())),
+        Err(Stop::Failed(failure)) => Err(failure),
+    }
+}
+
+enum Stop {
+    Called(Stopped),
+    Failed(ToolFailure),
+}
+
+struct Lister<'a> {
+    jail: &'a Jail,
+    list: &'a List,
+    cancel: &'a Cancel,
+    /// Where the walk began, without links.
+    resolved: &'a SandboxPath,
+    /// The smallest paths so far. The name's bytes tell two apart that look the same.
+    kept: BTreeMap<(String, Vec<u8>), Entry>,
+    seen: u64,
+    /// Directories that could not be listed.
+    unread: u64,
+}
+
+impl Lister<'_> {
+    fn directory(&mut self, dir: &Dir, at: &RelPath, shown: &str, depth: u32) -> Result<(), Stop> {
+        let entries = dir.entries().map_err(|error| Stop::Failed(error.into()))?;
+        for entry in entries {
+            self.cancel.check().map_err(Stop::Called)?;
+            let Ok(entry) = entry else {
+                self.unread += 1;
+                break;
+            };
+            if self.seen >= MAX_SEEN {
+                break;
+            }
+            let hidden = entry.name.as_bytes().starts_with(b".");
+            if (hidden && !self.list.include_hidden)
+                || (entry.kind == FileKind::Symlink && !self.list.include_symlinks)
+            {
+                continue;
+            }
+            let rel = below(at, &entry.name);
+            let path = beside(self.resolved, rel.as_ref());
+            if path.is_some_and(|path| self.jail.check(&path, Access::Read).is_err()) {
+                continue;
+            }
+            let child = format!("{shown}/{}", entry.name.shown());
+            if !self.keep(dir, &entry, &child) {
+                continue;
+            }
+            if entry.kind == FileKind::Directory
+                && depth < self.list.depth
+                && let Some(rel) = rel
+            {
+                self.descend(dir, &entry, &rel, &child, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn descend(
+        &mut self,
+        dir: &Dir,
+        entry: &jail::Entry,
+        rel: &RelPath,
+        shown: &str,
+        depth: u32,
+    ) -> Result<(), Stop> {
+        match dir.open_dir(&entry.name) {
+            Ok(inner) => match self.directory(&inner, rel, shown, depth + 1) {
+                Err(Stop::Failed(_)) => self.unread += 1,
+                done => return done,
+            },
+            // Gone, or something else by now.
+            Err(error) if matches!(error.kind, OpenErrorKind::NotFound | OpenErrorKind::NotADirectory) => {}
+            Err(_) => self.unread += 1,
+        }
+        Ok(())
+    }
+
+    /// Counts the entry and keeps it while it is among the first; `false` when it has vanished.
+    fn keep(&mut self, dir: &Dir, entry: &jail::Entry, shown: &str) -> bool {
+        let most = self.list.max_entries as usize;
+        let key = (shown.to_owned(), entry.name.as_bytes().to_vec());
+        if self.kept.len() >= most && self.kept.last_key_value().is_some_and(|(last, _)| *last < key) {
+            self.seen += 1;
+            return true;
+        }
+        let Ok(meta) = dir.metadata(&entry.name) else { return false };
+        self.seen += 1;
+        self.kept.insert(key, describe(shown, &entry.name.shown(), meta));
+        if self.kept.len() > most {
+            self.kept.pop_last();
+        }
+        true
+    }
+
+    fn result(self, bounds: &Bounds) -> ListResult {
+        let mut room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
+        let mut entries = Vec::with_capacity(self.kept.len());
+        for entry in self.kept.into_values() {
+            let Some(left) = room.checked_sub(entry.path.len() + 1) else { break };
+            room = left;
+            entries.push(entry);
+        }
+        let counted = self.seen < MAX_SEEN;
+        let truncated = (entries.len() as u64) < self.seen || !counted;
+        let mut hints = Vec::new();
+        if truncated {
+            let at_least = if counted { "" } else { "at least " };
+            hints.push(format!(
+                "the first {} of {at_least}{} entries: list a subdirectory, raise maxEntries, or find files with glob",
+                entries.len(),
+                self.seen
+            ));
+        }
+        if self.unread > 0 {
+            hints.push(format!("{} directories could not be read in full", self.unread));
+        }
+        ListResult {
+            path: self.list.path.to_string(),
+            entries,
+            truncated,
+            total_entries: self.seen,
+            hint: hints.join("; "),
+        }
+    }
+}
+
+fn describe(path: &str, name: &str, meta: jail::Metadata) -> Entry {
+    let entry_type = match meta.kind {
+        FileKind::File => EntryType::File,
+        FileKind::Directory => EntryType::Directory,
+        FileKind::Symlink => EntryType::Symlink,
+        FileKind::Fifo | FileKind::Socket | FileKind::Device | FileKind::Other => EntryType::Other,
+    };
+    Entry {
+        path: path.to_owned(),
+        name: name.to_owned(),
+        entry_type,
+        size_bytes: if entry_type == EntryType::File { meta.size } else { 0 },
+        modified_unix_seconds: meta.modified.0,
+    }
+}

@@ -1,0 +1,129 @@
+//! What an edit makes of a text: pure, so that it can be tested against the standard library.
+//!
+//! Only the bytes of the change differ afterwards: a byte order mark, line endings and the last newline or its
+//! absence stay. A model writes `\n` whatever the file has, so in a file whose lines all end in `\r\n` a `\n` in the
+//! edit stands for that, unless the edit has a `\r` itself. Where line endings are mixed the exact text comes first.
+
+use super::nearest::{Nearest, nearest};
+use super::newline::Newlines;
+
+/// Line numbers that a failure names.
+const MAX_LINES: usize = 100;
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// The text afterwards.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Changed {
+    pub(super) text: String,
+    /// Places that differ.
+    pub(super) replacements: u32,
+}
+
+/// Why the change does not fit the text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Misfit {
+    /// The text to replace is not there.
+    Absent(Nearest),
+    /// It is there more than once.
+    Ambiguous {
+        count: usize,
+        /// 1-based, of the first matches.
+        lines: Vec<u64>,
+    },
+    /// There is no such line to insert after.
+    NoSuchLine { lines: u64 },
+    /// The result would be longer than `most`.
+    TooLong { size: u64 },
+}
+
+/// Replaces `old` where it is exactly once, or everywhere.
+pub(super) fn replace(
+    text: &str,
+    old: &str,
+    new: &str,
+    everywhere: bool,
+    most: u64,
+) -> Result<Changed, Misfit> {
+    let newlines = Newlines::of(text);
+    let converts = !old.contains('\r') && !new.contains('\r');
+    let in_crlf = || (Newlines::Crlf.fit(old), Newlines::Crlf.fit(new));
+    let (mut from, mut to) =
+        if newlines == Newlines::Crlf && converts { in_crlf() } else { (old.to_owned(), new.to_owned()) };
+    let mut count = text.matches(&from).count();
+    if count == 0 && newlines == Newlines::Mixed && converts {
+        (from, to) = in_crlf();
+        count = text.matches(&from).count();
+    }
+    if count == 0 {
+        return Err(Misfit::Absent(nearest(text, old)));
+    }
+    if !everywhere {
+        unique(text, &from, count)?;
+    }
+    let size = (text.len() - count * from.len()) as u64 + count as u64 * to.len() as u64;
+    if size > most {
+        return Err(Misfit::TooLong { size });
+    }
+    Ok(Changed { text: text.replace(&from, &to), replacements: u32::try_from(count).unwrap_or(u32::MAX) })
+}
+
+/// Two matches that overlap are as ambiguous as two that do not, although replacing would see only one.
+fn unique(text: &str, from: &str, count: usize) -> Result<(), Misfit> {
+    let mut starts: Vec<usize> = text.match_indices(from).map(|(start, _)| start).take(MAX_LINES).collect();
+    let mut count = count;
+    if let [only] = starts[..] {
+        let next = only + text[only..].chars().next().map_or(1, char::len_utf8);
+        if let Some(overlapping) = text[next..].find(from) {
+            starts.push(next + overlapping);
+            count += 1;
+        }
+    }
+    if count == 1 { Ok(()) } else { Err(Misfit::Ambiguous { count, lines: line_numbers(text, &starts) }) }
+}
+
+/// The 1-based lines of positions in ascending order.
+pub(super) fn line_numbers(text: &str, positions: &[usize]) -> Vec<u64> {
+    let (mut line, mut at) = (1, 0);
+    positions
+        .iter()
+        .map(|&position| {
+            line += text[at..position].matches('\n').count() as u64;
+            at = position;
+            line
+        })
+        .collect()
+}
+
+/// Puts `added` after line `after`, as lines of its own.
+pub(super) fn insert(text: &str, after: u64, added: &str, most: u64) -> Result<Changed, Misfit> {
+    let newlines = Newlines::of(text);
+    let mut added = newlines.fit(added);
+    let Some(position) = end_of_line(text, after) else {
+        return Err(Misfit::NoSuchLine { lines: text.split_inclusive('\n').count() as u64 });
+    };
+    let (before, behind) = text.split_at(position);
+    if !behind.is_empty() && !added.ends_with('\n') {
+        added.push_str(newlines.as_str());
+    }
+    if !before.is_empty() && before != BYTE_ORDER_MARK && !before.ends_with('\n') {
+        added.insert_str(0, newlines.as_str());
+    }
+    let size = (text.len() + added.len()) as u64;
+    if size > most {
+        return Err(Misfit::TooLong { size });
+    }
+    Ok(Changed { text: [before, &added, behind].concat(), replacements: 1 })
+}
+
+/// Where line `line` ends, with its newline; a byte order mark stays in front of everything.
+fn end_of_line(text: &str, line: u64) -> Option<usize> {
+    let Some(index) = line.checked_sub(1) else {
+        return Some(if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });
+    };
+    let mut end = 0;
+    let mut lines = text.split_inclusive('\n').map(|line| {
+        end += line.len();
+        end
+    });
+    lines.nth(usize::try_from(index).ok()?)
+}

@@ -1,0 +1,164 @@
+//! `edit`: a change of one text file, and everything there is to say when it does not fit.
+
+use jail::{Jail, SandboxPath, WriteMode};
+
+use super::change::{Changed, Misfit, insert, replace};
+use super::diff::unified;
+use super::file::as_text;
+use super::nearest::{Candidate, Nearest};
+use super::place::{Place, within};
+use crate::digest::sha256;
+use crate::{Bounds, Edit, EditChange, EditResult, OpResult, Outcome, Reason, ToolFailure};
+
+/// Longest file that is read to be changed.
+const MAX_EDITED_BYTES: u64 = 10 * 1024 * 1024;
+
+/// Changes the file. How text is found and inserted is said in `change`.
+pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
+    let plan = plan(jail, edit, bounds)?;
+    plan.place.put(plan.text.as_bytes(), plan.mode).map_err(|failure| match edit.change {
+        // Somebody else was faster.
+        EditChange::Create { .. } if failure.reason == Reason::PreconditionFailed => exists(&edit.path),
+        _ => failure,
+    })?;
+    Ok(OpResult::Edit(plan.result))
+}
+
+/// What [`edit`] would do. Fails as [`edit`] would, and changes nothing.
+pub fn preview_edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
+    Ok(OpResult::Edit(plan(jail, edit, bounds)?.result))
+}
+
+/// An edit that fits.
+struct Plan<'j> {
+    place: Place<'j>,
+    text: String,
+    mode: WriteMode,
+    result: EditResult,
+}
+
+fn plan<'j>(jail: &'j Jail, edit: &'j Edit, bounds: &Bounds) -> Result<Plan<'j>, ToolFailure> {
+    let place = Place::look(jail, &edit.path, MAX_EDITED_BYTES)?;
+    let (changed, mode) = match &edit.change {
+        EditChange::Create { content } => (create(&place, edit, content, bounds)?, WriteMode::CreateOnly),
+        EditChange::StrReplace { .. } | EditChange::Insert { .. } => {
+            (change(&place, edit, bounds)?, WriteMode::ReplaceUnchanged)
+        }
+    };
+    let old = place.before.as_ref().and_then(|before| before.content.as_deref()).and_then(as_text);
+    let diff = unified(&edit.path, old, &changed.text, bounds.max_output_bytes);
+    let result = EditResult {
+        path: edit.path.to_string(),
+        diff: diff.text,
+        diff_truncated: diff.truncated,
+        sha256_before: place.sha256_before(),
+        sha256_after: sha256(changed.text.as_bytes()),
+        replacements: changed.replacements,
+    };
+    Ok(Plan { place, text: changed.text, mode, result })
+}
+
+fn create(place: &Place<'_>, edit: &Edit, content: &str, bounds: &Bounds) -> Result<Changed, ToolFailure> {
+    if let Some(before) = &place.before {
+        return Err(exists(&edit.path).with("sha256", &before.sha256));
+    }
+    place.demand(edit.if_match_sha256.as_deref())?;
+    within(&edit.path, content.len() as u64, bounds.max_write_bytes)?;
+    Ok(Changed { text: content.to_owned(), replacements: 1 })
+}
+
+fn change(place: &Place<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed, ToolFailure> {
+    let path = edit.path.excerpt();
+    let Some(before) = &place.before else {
+        return Err(ToolFailure::new(
+            Reason::NotFound,
+            format!("{path}: no such file or directory; create it first, or look for its name with glob"),
+        ));
+    };
+    place.demand(edit.if_match_sha256.as_deref())?;
+    let Some(content) = &before.content else {
+        return Err(ToolFailure::new(
+            Reason::ReadLimit,
+            format!("{path} has {} bytes, more than the {MAX_EDITED_BYTES} that can be edited", before.size),
+        )
+        .with("size_bytes", before.size.to_string()));
+    };
+    let Some(text) = as_text(content) else {
+        return Err(ToolFailure::new(
+            Reason::PreconditionFailed,
+            format!("{path} is not UTF-8 text, so it cannot be edited; write it as a whole instead"),
+        ));
+    };
+    let most = bounds.max_write_bytes;
+    let changed = match &edit.change {
+        EditChange::StrReplace { old, new, replace_all } => replace(text, old, new, *replace_all, most),
+        EditChange::Insert { after_line, text: added } => insert(text, *after_line, added, most),
+        EditChange::Create { .. } => return Err(exists(&edit.path)),
+    };
+    changed.map_err(|misfit| failure(&edit.path, misfit, most))
+}
+
+fn exists(path: &SandboxPath) -> ToolFailure {
+    let path = path.excerpt();
+    let message =
+        format!("File already exists: {path}; change it with str_replace or insert, or choose another name");
+    ToolFailure::new(Reason::PreconditionFailed, message)
+}
+
+fn failure(path: &SandboxPath, misfit: Misfit, most: u64) -> ToolFailure {
+    let shown = path.excerpt();
+    match misfit {
+        Misfit::TooLong { size } => within(path, size, most).err().unwrap_or_else(|| {
+            ToolFailure::new(Reason::WriteLimit, format!("{shown} would have {size} bytes"))
+        }),
+        Misfit::NoSuchLine { lines } => ToolFailure::new(
+            Reason::InvalidArgument,
+            format!("{shown} has {lines} lines: insert after line 0 (the beginning) to {lines} (the end)"),
+        )
+        .with("total_lines", lines.to_string()),
+        Misfit::Ambiguous { count, lines } => {
+            let more = if lines.len() < count { ", …" } else { "" };
+            let lines = join(lines.iter(), ", ");
+            ToolFailure::new(
+                Reason::PreconditionFailed,
+                format!("old_str is {count} times in {shown} (lines {lines}{more}): add lines around it until it is unique, or set replace_all"),
+            )
+            .with("count", count.to_string())
+            .with("lines", lines)
+        }
+        Misfit::Absent(nearest) => absent(&shown, &nearest),
+    }
+}
+
+fn absent(path: &str, nearest: &Nearest) -> ToolFailure {
+    let not_found = format!("old_str not found in {path}");
+    let fail = |rest: &str| ToolFailure::new(Reason::PreconditionFailed, format!("{not_found}{rest}"));
+    match nearest {
+        Nearest::Whitespace(spans) => {
+            let spans =
+                join(
+                    spans.iter().map(|(first, last)| {
+                        if first == last { first.to_string() } else { format!("{first}-{last}") }
+                    }),
+                    ", ",
+                );
+            fail(&format!("; lines {spans} differ from it in white space only (indentation, tabs, blank lines or line endings): read them and copy them exactly"))
+                .with("candidates", spans)
+        }
+        Nearest::Lines(candidates) if candidates.is_empty() => {
+            fail(", nor anything like it: read the file again")
+        }
+        Nearest::Lines(candidates) => {
+            let lines = join(
+                candidates.iter().map(|Candidate { line, text }| format!("line {line} `{}`", text.trim())),
+                ", ",
+            );
+            fail(&format!("; the nearest is {lines}: read the file again and copy the text exactly"))
+                .with("candidates", join(candidates, "\n"))
+        }
+    }
+}
+
+fn join<T: ToString>(items: impl IntoIterator<Item = T>, separator: &str) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(separator)
+}
