@@ -13,6 +13,7 @@ mod digest;
 mod failure;
 mod operation;
 mod outcome;
+pub mod raw;
 #[cfg(feature = "read")]
 mod read;
 mod reason;
@@ -30,6 +31,7 @@ pub use outcome::{
     EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
     ListResult, OpResult, Outcome, ReadResult, ToolFailure, WriteResult,
 };
+pub use raw::Malformed;
 #[cfg(feature = "read")]
 pub use read::{glob, grep, list, read};
 pub use reason::Reason;

@@ -1,0 +1,54 @@
+//! Results of calls that were made without a dialect, and the JSON that others build on.
+
+use std::collections::BTreeMap;
+
+use ops::{OpResult, Outcome, ToolFailure};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Success<'a> {
+    ok: bool,
+    #[serde(flatten)]
+    result: &'a OpResult,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    ok: bool,
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    code: &'a str,
+    message: &'a str,
+    details: BTreeMap<&'a str, &'a str>,
+}
+
+/// `{"ok":true,…}` with the fields of the result, or `{"ok":false,"error":{"code","message","details"}}` where the
+/// code is the name of the reason.
+pub fn render_canonical(outcome: &Outcome) -> String {
+    match outcome {
+        Ok(result) => to_json(&Success { ok: true, result }),
+        Err(ToolFailure { reason, message, details }) => {
+            let details = details.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            to_json(&Failure { ok: false, error: Error { code: reason.as_str(), message, details } })
+        }
+    }
+}
+
+/// A call that waits for a person: a failure with the code `PENDING_APPROVAL`.
+pub fn render_canonical_pending(approval_id: &str) -> String {
+    let details = BTreeMap::from([("approval_id", approval_id)]);
+    to_json(&Failure { ok: false, error: Error { code: "PENDING_APPROVAL", message: PENDING, details } })
+}
+
+/// What models are told about a call that waits for a person.
+pub(crate) const PENDING: &str = "a person has to approve this call first; nothing has been done yet; go on with something else or ask again later";
+
+/// Compact JSON. Own types with string keys always serialise; should one not, the text is valid all the same.
+pub(crate) fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| {
+        r#"{"ok":false,"error":{"code":"INTERNAL","message":"the result could not be rendered"}}"#.to_owned()
+    })
+}

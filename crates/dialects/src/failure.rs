@@ -1,0 +1,91 @@
+//! A tool call that means no operation.
+
+use jail::{Mount, PathRefusal};
+use ops::{Malformed, Reason, ToolFailure};
+use thiserror::Error;
+
+/// Why a model's tool call was not understood. As a [`ToolFailure`] it is rendered like any other, so that the model
+/// can mend it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct ParseFailure {
+    /// `NOT_FOUND` for an unknown tool, `SANDBOX_VIOLATION` for a path, `COMMAND_NOT_ALLOWED`, `INVALID_ARGUMENT`.
+    pub reason: Reason,
+    /// What is wrong and what would be right, in the dialect's own names.
+    pub message: String,
+    /// The argument at fault, as the dialect calls it.
+    pub field: Option<String>,
+    /// Of a refused path: `mount`, `path` and `refusal`, as far as known.
+    pub details: Vec<(&'static str, String)>,
+}
+
+impl ParseFailure {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), field: None, details: Vec::new() }
+    }
+
+    /// The argument `field` is wrong; `message` goes on after its name.
+    pub(crate) fn argument(field: &str, message: impl AsRef<str>) -> Self {
+        let message = format!("{field}: {}", message.as_ref());
+        Self { field: Some(field.to_owned()), ..Self::new(Reason::InvalidArgument, message) }
+    }
+
+    /// The argument `field` is, or holds, a path that is refused.
+    pub(crate) fn path(field: &str, refusal: &PathRefusal) -> Self {
+        let (mount, path) = place(refusal);
+        let facts = [("mount", mount.map(Mount::alias)), ("path", path), ("refusal", Some(refusal.reason()))];
+        let details = facts.into_iter().filter_map(|(name, fact)| Some((name, fact?.to_owned())));
+        Self {
+            field: Some(field.to_owned()),
+            details: details.collect(),
+            ..Self::new(Reason::SandboxViolation, refusal.to_string())
+        }
+    }
+
+    /// What validation says, of the argument that the dialect calls `field`.
+    pub(crate) fn malformed(field: &str, malformed: &Malformed) -> Self {
+        match &malformed.refusal {
+            Some(refusal) => Self::path(field, refusal),
+            None => Self { reason: malformed.reason, ..Self::argument(field, &malformed.message) },
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.details.push((name, value.into()));
+        self
+    }
+}
+
+impl From<ParseFailure> for ToolFailure {
+    fn from(failure: ParseFailure) -> Self {
+        let field = failure.field.map(|field| ("field", field));
+        let details = failure.details.into_iter().chain(field);
+        Self {
+            reason: failure.reason,
+            message: failure.message,
+            details: details.map(|(name, value)| (name.to_owned(), value)).collect(),
+        }
+    }
+}
+
+/// The mount and the path that a refusal is about, as far as it has them.
+fn place(refusal: &PathRefusal) -> (Option<Mount>, Option<&str>) {
+    match refusal {
+        PathRefusal::Empty => (None, None),
+        PathRefusal::UnknownMount { given }
+        | PathRefusal::AbsoluteOutside { given }
+        | PathRefusal::Windows { given } => (None, Some(given)),
+        PathRefusal::NulByte { mount }
+        | PathRefusal::PathTooLong { mount }
+        | PathRefusal::ComponentTooLong { mount }
+        | PathRefusal::NotMounted { mount } => (Some(*mount), None),
+        PathRefusal::ParentSegment { mount, path } | PathRefusal::ReadOnlyMount { mount, path } => {
+            (Some(*mount), Some(path))
+        }
+        PathRefusal::GitInternals { path }
+        | PathRefusal::GitGuarded { path }
+        | PathRefusal::PackageBinaries { path, .. }
+        | PathRefusal::ReservedName { path } => (None, Some(path)),
+    }
+}

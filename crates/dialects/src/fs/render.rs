@@ -1,0 +1,76 @@
+//! Outcomes as the ToolResult union: `{ok:true,…}` or `{ok:false,error:{code,message,details}}`, in camelCase.
+
+use std::collections::BTreeMap;
+
+use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
+use serde::Serialize;
+
+use super::result::{List, Read, Search, Write};
+use crate::canonical::{PENDING, render_canonical, to_json};
+
+/// The `refusal` detail of a range whose last line is before its first.
+pub(super) const LINE_ORDER: &str = "line_order";
+
+/// One result. Results of operations that no tool of this dialect leads to have no form in the union and are rendered
+/// canonically.
+pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
+    match outcome {
+        Ok(OpResult::Read(result)) => to_json(&Read::of(result)),
+        Ok(OpResult::List(result)) => to_json(&List::of(result)),
+        Ok(OpResult::Grep(result)) => to_json(&Search::of(operation, result)),
+        Ok(OpResult::Write(result)) => to_json(&Write::of(result)),
+        Ok(_) => render_canonical(outcome),
+        Err(failure) => {
+            let details = failure.details.iter().map(|(name, value)| (camel_case(name), value.as_str()));
+            error(&code(failure), &failure.message, details.collect())
+        }
+    }
+}
+
+pub(super) fn render_pending(approval_id: &str) -> String {
+    error("E_APPROVAL_REQUIRED", PENDING, BTreeMap::from([("approvalId".to_owned(), approval_id)]))
+}
+
+/// The union's codes are `E_` and the name of the reason, but for three reasons that it knows by other names. Reasons
+/// that it does not know at all get codes in the same style: `E_PERMISSION_DENIED`, `E_RATE_LIMITED`,
+/// `E_APPROVAL_DENIED`, `E_APPROVAL_EXPIRED`, `E_TIMED_OUT` and so on.
+fn code(failure: &ToolFailure) -> String {
+    let line_order = failure.details.get("refusal").is_some_and(|refusal| refusal == LINE_ORDER);
+    match failure.reason {
+        Reason::NotFound => "ENOENT".to_owned(),
+        Reason::AlreadyExists => "E_PRECONDITION_FAILED".to_owned(),
+        Reason::InvalidArgument if line_order => "E_INTERNAL".to_owned(),
+        Reason::InvalidArgument => "E_SCHEMA_VALIDATION".to_owned(),
+        reason => format!("E_{reason}"),
+    }
+}
+
+/// `start_line` → `startLine`.
+pub(super) fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut name, word| {
+        let mut letters = word.chars();
+        name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+        name
+    })
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    ok: bool,
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    details: BTreeMap<String, &'a str>,
+}
+
+fn error(code: &str, message: &str, details: BTreeMap<String, &str>) -> String {
+    to_json(&Failure { ok: false, error: Error { code, message, details } })
+}

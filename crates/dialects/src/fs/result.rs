@@ -1,0 +1,204 @@
+//! The shapes of the union's successful results.
+
+use ops::{Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, ReadResult, WriteResult};
+use serde::Serialize;
+
+use crate::reading::Rest;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Read<'a> {
+    ok: bool,
+    path: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_preview: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    bytes: u64,
+    sha256: &'a str,
+    #[serde(skip_serializing_if = "is_zero")]
+    start_line: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    end_line: u64,
+}
+
+impl<'a> Read<'a> {
+    /// A binary file is one whose text is missing: a preview of nothing.
+    pub(super) fn of(result: &'a ReadResult) -> Self {
+        let partly = result.truncated || result.binary;
+        Self {
+            ok: true,
+            path: &result.path,
+            content: (!partly).then_some(&result.content),
+            content_preview: partly.then_some(&result.content),
+            truncated: partly.then_some(true),
+            hint: read_hint(result),
+            bytes: result.size_bytes,
+            sha256: &result.sha256,
+            start_line: result.start_line,
+            end_line: result.end_line,
+        }
+    }
+}
+
+fn read_hint(result: &ReadResult) -> Option<String> {
+    if result.binary {
+        return Some("the file is not UTF-8 text, so its content is not shown".to_owned());
+    }
+    let rest = match Rest::of(result) {
+        Rest::None => return None,
+        Rest::BeyondEnd => "nothing is there",
+        Rest::InLine => "this line alone is too long to be shown whole; find the place with fs.search",
+        Rest::From(line) => {
+            &format!("read on with startLine={line} and an endLine, or find the place with fs.search")
+        }
+    };
+    Some(format!("the file has {} lines; {rest}", result.total_lines))
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct List<'a> {
+    ok: bool,
+    path: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<Vec<Child<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries_preview: Option<Vec<Child<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Child<'a> {
+    name: &'a str,
+    path: &'a str,
+    #[serde(rename = "type")]
+    entry_type: EntryType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+impl<'a> List<'a> {
+    pub(super) fn of(result: &'a ListResult) -> Self {
+        let entries: Vec<Child<'a>> = result.entries.iter().map(Child::of).collect();
+        let hint = format!(
+            "the directory has {} entries or more, of which {} are shown; list its subdirectories or use fs.search",
+            result.total_entries,
+            entries.len()
+        );
+        let (entries, entries_preview) =
+            if result.truncated { (None, Some(entries)) } else { (Some(entries), None) };
+        Self {
+            ok: true,
+            path: &result.path,
+            entries,
+            entries_preview,
+            truncated: result.truncated.then_some(true),
+            hint: result.truncated.then_some(hint),
+        }
+    }
+}
+
+impl<'a> Child<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        Self {
+            name: &entry.name,
+            path: &entry.path,
+            entry_type: entry.entry_type,
+            bytes: (entry.entry_type == EntryType::File).then_some(entry.size_bytes),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Search<'a> {
+    ok: bool,
+    matches: Vec<Match<'a>>,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
+    stats: Stats,
+}
+
+#[derive(Serialize)]
+struct Match<'a> {
+    path: &'a str,
+    line: u64,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<&'a [String]>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stats {
+    matches: usize,
+    files_searched: u64,
+    files_matched: u64,
+    files_skipped: u64,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn of(operation: Option<&Operation>, result: &'a GrepResult) -> Self {
+        // Context is there when it was asked for, empty at the edge of a file.
+        let (before, after) = match operation {
+            Some(Operation::Grep(grep)) => (grep.before > 0, grep.after > 0),
+            _ => (true, true),
+        };
+        let shown = |found: &'a GrepMatch| Match {
+            path: &found.path,
+            line: found.line,
+            text: &found.text,
+            before: before.then_some(&*found.before),
+            after: after.then_some(&*found.after),
+        };
+        Self {
+            ok: true,
+            matches: result.matches.iter().map(shown).collect(),
+            truncated: result.truncated,
+            hint: result
+                .truncated
+                .then_some("there may be more matches; narrow the pattern or the path, or raise maxMatches"),
+            stats: Stats {
+                matches: result.matches.len(),
+                files_searched: result.files_searched,
+                files_matched: result.files_matched,
+                files_skipped: result.files_skipped,
+            },
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Write<'a> {
+    ok: bool,
+    path: &'a str,
+    bytes_written: u64,
+    sha256_after: &'a str,
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn of(result: &'a WriteResult) -> Self {
+        Self {
+            ok: true,
+            path: &result.path,
+            bytes_written: result.bytes_written,
+            sha256_after: &result.sha256_after,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The names and shapes by which agents know the operations, and nothing else.
+//!
+//! A dialect is a table of tools, and two translations: a model's arguments become an [`ops::Operation`], and an
+//! [`ops::Outcome`] becomes the text that the model sees. There is no policy here and no input or output: the same
+//! operation is decided on, recorded and executed in the same way, whatever it was called.
+//!
+//! A new dialect is a module and a line in [`DIALECTS`].
+
+mod arguments;
+mod canonical;
+mod dialect;
+mod failure;
+mod fs;
+mod list;
+mod native;
+mod reading;
+mod shown;
+mod tool;
+
+pub use canonical::{render_canonical, render_canonical_pending};
+pub use dialect::Dialect;
+pub use failure::ParseFailure;
+pub use list::{Format, list};
+pub use tool::{Effect, Kind, Parameter, Tool};
+
+/// Every dialect.
+static DIALECTS: [&dyn Dialect; 2] = [&native::Native, &fs::Fs];
+
+/// The dialect with exactly this name.
+pub fn find(name: &str) -> Option<&'static dyn Dialect> {
+    DIALECTS.into_iter().find(|dialect| dialect.name() == name)
+}
+
+/// The names of all dialects, the default one first.
+pub fn names() -> Vec<&'static str> {
+    DIALECTS.into_iter().map(Dialect::name).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Outcomes as plain text.
+
+use std::fmt::Write as _;
+
+use ops::{
+    EditChange, EditResult, EntryType, ExecResult, GitResult, GrepResult, ListResult, OpResult, Operation,
+    Outcome, ReadResult,
+};
+
+use super::matches;
+use crate::canonical::{PENDING, render_canonical};
+use crate::reading::Rest;
+use crate::shown::one_line;
+
+/// Results of operations that no tool of this dialect leads to are rendered canonically.
+pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
+    match outcome {
+        Ok(OpResult::Read(result)) => read(result),
+        Ok(OpResult::List(result)) => list(result),
+        Ok(OpResult::Grep(result)) => grep(result),
+        Ok(OpResult::Exec(result)) => exec(operation, result),
+        Ok(OpResult::Edit(result)) => edit(operation, result),
+        Ok(OpResult::Git(result)) => git(result),
+        Ok(OpResult::Glob(_) | OpResult::Write(_)) => render_canonical(outcome),
+        Err(failure) => format!("Error: {}", failure.message),
+    }
+}
+
+pub(super) fn render_pending(approval_id: &str) -> String {
+    format!("Pending approval {approval_id}: {PENDING}")
+}
+
+fn read(result: &ReadResult) -> String {
+    if result.binary {
+        return format!("(binary file: {} bytes, sha256 {})", result.size_bytes, result.sha256);
+    }
+    let rest = match Rest::of(result) {
+        Rest::None if result.content.is_empty() => return "(empty)".to_owned(),
+        Rest::None => return result.content.clone(),
+        Rest::BeyondEnd => return format!("(nothing there: the file has {} lines)", result.total_lines),
+        Rest::InLine => "this line alone is too long to be shown whole; search it with grep",
+        Rest::From(line) => &format!("go on with start_line {line}, or search it with grep"),
+    };
+    let ReadResult { size_bytes, total_lines, .. } = result;
+    let note = format!("[truncated: the file has {size_bytes} bytes in {total_lines} lines; {rest}]");
+    with_notes(result.content.clone(), &[note])
+}
+
+fn list(result: &ListResult) -> String {
+    if result.entries.is_empty() {
+        return "(empty directory)".to_owned();
+    }
+    let mut text = String::new();
+    for entry in &result.entries {
+        let mark = match entry.entry_type {
+            EntryType::Directory => "/",
+            EntryType::Symlink => "@",
+            EntryType::File | EntryType::Other => "",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
+    }
+    if result.truncated {
+        let note = format!(
+            "[truncated: {} of {} or more entries; list a subdirectory, or use grep]",
+            result.entries.len(),
+            result.total_entries
+        );
+        return with_notes(text, &[note]);
+    }
+    text
+}
+
+fn grep(result: &GrepResult) -> String {
+    if result.matches.is_empty() && !result.truncated {
+        return "(no matches found)".to_owned();
+    }
+    let text = matches::render(&result.matches);
+    if result.truncated {
+        let count = result.matches.len();
+        return with_notes(
+            text,
+            &[format!("[stopped after {count} matches; narrow the pattern or the path]")],
+        );
+    }
+    text
+}
+
+/// Output first, then what there is to know about it.
+fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
+    let mut notes = Vec::new();
+    for (stream, bytes) in [("stdout", result.stdout_omitted_bytes), ("stderr", result.stderr_omitted_bytes)]
+    {
+        if bytes > 0 {
+            notes.push(format!("[{bytes} bytes of {stream} left out]"));
+        }
+    }
+    match (result.timed_out, operation, result.exit_code, result.signal) {
+        (true, Some(Operation::Exec(exec)), ..) => {
+            notes.push(format!("Error: Command timed out after {}s", exec.timeout.as_secs_f64()));
+        }
+        (true, ..) => notes.push("Error: Command timed out".to_owned()),
+        (false, _, Some(0), _) => {}
+        (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
+        (false, _, None, Some(signal)) => notes.push(format!("[ended by signal {signal}]")),
+        (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
+    }
+    let mut text = result.stdout.clone();
+    if !result.stderr.is_empty() {
+        text = with_notes(text, &["[stderr]".to_owned()]);
+        text.push('\n');
+        text.push_str(&result.stderr);
+    }
+    if text.is_empty() && notes.is_empty() { "(no output)".to_owned() } else { with_notes(text, &notes) }
+}
+
+fn edit(operation: Option<&Operation>, result: &EditResult) -> String {
+    let path = one_line(&result.path);
+    let created = match operation {
+        Some(Operation::Edit(edit)) => matches!(edit.change, EditChange::Create { .. }),
+        _ => result.sha256_before.is_empty(),
+    };
+    if created {
+        return format!("Created {path}");
+    }
+    let notes = if result.diff_truncated { vec!["[the diff is longer]".to_owned()] } else { Vec::new() };
+    with_notes(format!("Edited {path}\n{}", result.diff), &notes)
+}
+
+fn git(result: &GitResult) -> String {
+    if result.truncated {
+        let note = format!("[{} bytes left out; name fewer paths]", result.omitted_bytes);
+        return with_notes(result.output.clone(), &[note]);
+    }
+    if result.output.is_empty() { "(no output)".to_owned() } else { result.output.clone() }
+}
+
+/// `notes` on lines of their own after `text`.
+fn with_notes(mut text: String, notes: &[String]) -> String {
+    for note in notes {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(note);
+    }
+    text
+}

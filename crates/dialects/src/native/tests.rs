@@ -1,0 +1,317 @@
+use ops::{
+    EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitResult, GrepMatch, GrepResult,
+    ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::Native;
+use crate::dialect::Dialect as _;
+use crate::failure::ParseFailure;
+
+fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
+    Native.parse(tool, &arguments.to_string())
+}
+
+fn git(operation: &str, args: &[&str]) -> Result<Git, String> {
+    match parse("git_operation", &json!({"operation": operation, "args": args})) {
+        Ok(Operation::Git(git)) => Ok(git),
+        Ok(other) => panic!("{other:?}"),
+        Err(failure) => {
+            assert_eq!(failure.field.as_deref(), Some("args"));
+            Err(failure.message)
+        }
+    }
+}
+
+fn render(outcome: &Outcome) -> String {
+    Native.render("", None, outcome)
+}
+
+#[test]
+fn arguments_become_operations() {
+    let arguments = json!({"path": "a", "start_line": 3});
+    let Ok(Operation::Read(read)) = parse("read_file", &arguments) else { panic!("not a read") };
+    assert_eq!(read.part, ReadPart::Lines { first: 3, last: None });
+    let Ok(Operation::List(list)) = Native.parse("list_files", "") else { panic!("not a list") };
+    assert_eq!((list.path.to_string().as_str(), list.depth), ("@project", 1));
+    let Ok(Operation::Grep(grep)) = parse("grep", &json!({"pattern": "a|b"})) else { panic!("not a grep") };
+    assert_eq!((grep.regex, grep.case_insensitive, grep.before, grep.after), (true, false, 0, 0));
+    let arguments = json!({"pattern": "a", "path": "@pkg", "case_insensitive": true, "context_lines": 2});
+    let Ok(Operation::Grep(grep)) = parse("grep", &arguments) else { panic!("not a grep") };
+    assert_eq!(
+        (grep.path.to_string().as_str(), grep.case_insensitive, grep.before, grep.after),
+        ("@pkg", true, 2, 2)
+    );
+    let arguments = json!({"command": "str_replace", "path": "a", "old_str": "x\ny", "new_str": ""});
+    let Ok(Operation::Edit(edit)) = parse("edit_file", &arguments) else { panic!("not an edit") };
+    assert_eq!(
+        edit.change,
+        EditChange::StrReplace { old: "x\ny".into(), new: String::new(), replace_all: false }
+    );
+    let arguments = json!({"command": "create", "path": "a", "content": ""});
+    let Ok(Operation::Edit(edit)) = parse("edit_file", &arguments) else { panic!("not an edit") };
+    assert_eq!(edit.change, EditChange::Create { content: String::new() });
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let edit = |more: &Value| {
+        let mut arguments = json!({"command": "str_replace", "path": "a"});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    let cases = [
+        ("read_file", json!({"path": ""}), Reason::InvalidArgument, "path"),
+        ("read_file", json!({"path": "../a"}), Reason::SandboxViolation, "path"),
+        (
+            "read_file",
+            json!({"path": "a", "start_line": 2, "end_line": 1}),
+            Reason::InvalidArgument,
+            "end_line",
+        ),
+        ("list_files", json!({"path": "/etc"}), Reason::SandboxViolation, "path"),
+        ("grep", json!({"pattern": ""}), Reason::InvalidArgument, "pattern"),
+        ("grep", json!({"pattern": "a", "context_lines": 21}), Reason::InvalidArgument, "context_lines"),
+        ("edit_file", edit(&json!({})), Reason::InvalidArgument, "old_str"),
+        ("edit_file", edit(&json!({"old_str": "a"})), Reason::InvalidArgument, "new_str"),
+        ("edit_file", edit(&json!({"old_str": "a", "new_str": "a"})), Reason::InvalidArgument, "new_str"),
+        ("edit_file", edit(&json!({"old_str": "", "new_str": "a"})), Reason::InvalidArgument, "old_str"),
+        (
+            "edit_file",
+            edit(&json!({"old_str": "a", "new_str": "b", "content": "c"})),
+            Reason::InvalidArgument,
+            "content",
+        ),
+        ("edit_file", edit(&json!({"command": "create"})), Reason::InvalidArgument, "content"),
+        (
+            "edit_file",
+            edit(&json!({"command": "create", "content": "", "old_str": "a"})),
+            Reason::InvalidArgument,
+            "old_str",
+        ),
+        ("edit_file", edit(&json!({"command": "view"})), Reason::InvalidArgument, "command"),
+        ("git_operation", json!({"operation": "push"}), Reason::InvalidArgument, "operation"),
+        ("bash_command", json!({"command": "cat", "args": "a"}), Reason::InvalidArgument, "args"),
+        ("bash_command", json!({"command": "cat", "args": ["a\0"]}), Reason::InvalidArgument, "args"),
+    ];
+    for (tool, arguments, reason, field) in cases {
+        let failure = parse(tool, &arguments).unwrap_err();
+        assert_eq!((failure.reason, failure.field.as_deref()), (reason, Some(field)), "{arguments}");
+    }
+}
+
+#[test]
+fn bash_command_runs_five_programs_and_knows_aliases() {
+    let arguments =
+        json!({"command": "wc", "args": ["-l", "@project/a b", "@pkg", "@types/node", "x@project/y"]});
+    let Ok(Operation::Exec(exec)) = parse("bash_command", &arguments) else { panic!("not an exec") };
+    assert_eq!(exec.command, "wc");
+    assert_eq!(exec.args, ["-l", "/workspace/a b", "/pkg", "@types/node", "x@project/y"]);
+    assert!(exec.env.is_empty() && exec.stdin.is_empty());
+    let failure = parse("bash_command", &json!({"command": "cat", "args": ["@state/../x"]})).unwrap_err();
+    assert_eq!((failure.reason, failure.field.as_deref()), (Reason::SandboxViolation, Some("args")));
+    let failure = parse("bash_command", &json!({"command": "rm"})).unwrap_err();
+    assert_eq!(failure.message, "Command not allowed: rm; use one of cat, head, tail, find, wc");
+    for command in ["rm", "/bin/cat", "CAT", "cat ", "sh", "", "c\u{1b}at"] {
+        let failure = parse("bash_command", &json!({"command": command})).unwrap_err();
+        assert_eq!(failure.reason, Reason::CommandNotAllowed, "{command}");
+        assert!(failure.message.starts_with("Command not allowed: ") && !failure.message.contains('\u{1b}'));
+    }
+}
+
+#[test]
+fn git_command_lines_are_understood() {
+    assert_eq!(git("status", &[]), Ok(Git::Status));
+    assert_eq!(git("status", &["--short", "-b"]), Ok(Git::Status));
+    assert!(git("status", &["src"]).is_err());
+    let Ok(Git::Diff { flags, paths }) = git("diff", &["--staged", "a", "--stat", "--", "-b"]) else {
+        panic!("not a diff")
+    };
+    assert_eq!(flags, [GitDiffFlag::Cached, GitDiffFlag::Stat]);
+    assert_eq!(paths.iter().map(ToString::to_string).collect::<Vec<_>>(), ["@project/a", "@project/-b"]);
+    for bad in ["--ext-diff", "--output=x", "-O/etc/passwd", "--no-index"] {
+        assert!(git("diff", &[bad]).unwrap_err().contains("may only be"), "{bad}");
+    }
+    let Ok(Git::Add { paths }) = git("add", &["."]) else { panic!("not an add") };
+    assert_eq!(paths[0].to_string(), "@project");
+    for bad in [&["-A"][..], &["-f", "a"], &[], &["@pkg/a"], &["../a"]] {
+        assert!(git("add", bad).is_err(), "{bad:?}");
+    }
+    let commit = |args: &[&str]| match git("commit", args) {
+        Ok(Git::Commit { message }) => message,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(commit(&["-m", "-n is a message"]), "-n is a message");
+    assert_eq!(commit(&["--message", "a", "-m", "b"]), "a\n\nb");
+    assert_eq!(commit(&["--message=a"]), "a");
+    assert_eq!(commit(&["-ma"]), "a");
+    for bad in [&[][..], &["-m"], &["a"], &["--amend", "-m", "a"], &["--no-verify", "-m", "a"], &["-m", " "]]
+    {
+        assert!(git("commit", bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn files_are_given_raw() {
+    let read = |content: &str| ReadResult { content: content.into(), ..ReadResult::default() };
+    assert_eq!(render(&Ok(OpResult::Read(read("a\r\n\x1bb")))), "a\r\n\x1bb");
+    assert_eq!(render(&Ok(OpResult::Read(read("")))), "(empty)");
+    let cut = ReadResult {
+        truncated: true,
+        size_bytes: 99,
+        total_lines: 9,
+        start_line: 3,
+        end_line: 4,
+        ..read("a\nb")
+    };
+    assert_eq!(
+        render(&Ok(OpResult::Read(cut.clone()))),
+        "a\nb\n[truncated: the file has 99 bytes in 9 lines; go on with start_line 4, or search it with grep]"
+    );
+    let one_line = ReadResult { end_line: 3, ..cut };
+    assert!(
+        render(&Ok(OpResult::Read(one_line)))
+            .ends_with("; this line alone is too long to be shown whole; search it with grep]")
+    );
+    let beyond = ReadResult { size_bytes: 9, total_lines: 2, ..read("") };
+    assert_eq!(render(&Ok(OpResult::Read(beyond))), "(nothing there: the file has 2 lines)");
+    let binary = ReadResult { binary: true, size_bytes: 4, sha256: "ab".into(), ..read("") };
+    assert_eq!(render(&Ok(OpResult::Read(binary))), "(binary file: 4 bytes, sha256 ab)");
+}
+
+#[test]
+fn a_listing_is_a_name_a_line() {
+    let entry = |name: &str, entry_type| Entry {
+        path: String::new(),
+        name: name.into(),
+        entry_type,
+        size_bytes: 0,
+        modified_unix_seconds: 0,
+    };
+    let entries = vec![
+        entry("a b", EntryType::File),
+        entry("d", EntryType::Directory),
+        entry("evil\n[truncated]", EntryType::File),
+    ];
+    let list = ListResult { entries, ..ListResult::default() };
+    assert_eq!(render(&Ok(OpResult::List(list.clone()))), "a b\nd/\nevil\\n[truncated]\n");
+    let cut = ListResult { truncated: true, total_entries: 700, ..list };
+    assert!(
+        render(&Ok(OpResult::List(cut)))
+            .ends_with("\n[truncated: 3 of 700 or more entries; list a subdirectory, or use grep]")
+    );
+    assert_eq!(render(&Ok(OpResult::List(ListResult::default()))), "(empty directory)");
+}
+
+fn found(path: &str, line: u64, before: &[&str], after: &[&str]) -> GrepMatch {
+    let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+    GrepMatch {
+        path: path.into(),
+        line,
+        text: format!("match {line}"),
+        before: owned(before),
+        after: owned(after),
+    }
+}
+
+fn grep(matches: Vec<GrepMatch>, truncated: bool) -> String {
+    render(&Ok(OpResult::Grep(GrepResult { matches, truncated, ..GrepResult::default() })))
+}
+
+#[test]
+fn matches_look_like_those_of_grep() {
+    assert_eq!(grep(vec![], false), "(no matches found)");
+    let plain = vec![found("@project/a", 2, &[], &[]), found("@project/b", 9, &[], &[])];
+    assert_eq!(grep(plain, false), "@project/a:2:match 2\n@project/b:9:match 9\n");
+    assert_eq!(
+        grep(vec![found("a", 1, &[], &[])], true),
+        "a:1:match 1\n[stopped after 1 matches; narrow the pattern or the path]"
+    );
+}
+
+#[test]
+fn context_that_overlaps_is_printed_once() {
+    let near = vec![
+        found("a", 2, &["l1"], &["match 3"]),
+        found("a", 3, &["match 2"], &["l4"]),
+        found("a", 9, &["l8"], &["l10"]),
+        found("b", 11, &["l10"], &[]),
+    ];
+    assert_eq!(
+        grep(near, false),
+        "a-1-l1\na:2:match 2\na:3:match 3\na-4-l4\n--\na-8-l8\na:9:match 9\na-10-l10\n--\nb-10-l10\nb:11:match 11\n"
+    );
+}
+
+#[test]
+fn a_command_s_output_comes_first() {
+    let exec = |stdout: &str, stderr: &str| ExecResult {
+        stdout: stdout.into(),
+        stderr: stderr.into(),
+        exit_code: Some(0),
+        ..ExecResult::default()
+    };
+    let shown = |result| render(&Ok(OpResult::Exec(result)));
+    assert_eq!(shown(exec("a\n", "")), "a\n");
+    assert_eq!(shown(exec("", "")), "(no output)");
+    assert_eq!(
+        shown(ExecResult { exit_code: Some(1), ..exec("a", "no\n") }),
+        "a\n[stderr]\nno\n[exit code 1]"
+    );
+    assert_eq!(shown(ExecResult { exit_code: Some(1), ..exec("", "") }), "[exit code 1]");
+    assert_eq!(
+        shown(ExecResult { exit_code: None, signal: Some(9), ..exec("a", "") }),
+        "a\n[ended by signal 9]"
+    );
+    assert_eq!(
+        shown(ExecResult { stdout_omitted_bytes: 7, ..exec("a", "") }),
+        "a\n[7 bytes of stdout left out]"
+    );
+    let late = ExecResult { timed_out: true, exit_code: None, signal: Some(15), ..exec("so far", "") };
+    let operation = parse("bash_command", &json!({"command": "find"})).unwrap();
+    assert_eq!(
+        Native.render("bash_command", Some(&operation), &Ok(OpResult::Exec(late))),
+        "so far\nError: Command timed out after 30s"
+    );
+}
+
+#[test]
+fn edits_show_their_diff_and_git_its_output() {
+    let edit = EditResult {
+        path: "@project/a".into(),
+        diff: "-x\n+y\n".into(),
+        sha256_before: "ab".into(),
+        ..EditResult::default()
+    };
+    assert_eq!(render(&Ok(OpResult::Edit(edit.clone()))), "Edited @project/a\n-x\n+y\n");
+    let cut = EditResult { diff_truncated: true, ..edit.clone() };
+    assert!(render(&Ok(OpResult::Edit(cut))).ends_with("+y\n[the diff is longer]"));
+    let new = EditResult { sha256_before: String::new(), ..edit };
+    assert_eq!(render(&Ok(OpResult::Edit(new))), "Created @project/a");
+    let git = |output: &str| GitResult { output: output.into(), ..GitResult::default() };
+    assert_eq!(render(&Ok(OpResult::Git(git("## main\n")))), "## main\n");
+    assert_eq!(render(&Ok(OpResult::Git(git("")))), "(no output)");
+    let cut = GitResult { truncated: true, omitted_bytes: 8, ..git("x") };
+    assert_eq!(render(&Ok(OpResult::Git(cut))), "x\n[8 bytes left out; name fewer paths]");
+}
+
+#[test]
+fn failures_and_waiting_calls_say_so_first() {
+    for reason in Reason::ALL {
+        assert_eq!(render(&Err(ToolFailure::new(reason, "no such file"))), "Error: no such file");
+    }
+    assert!(Native.render_pending("a-1").starts_with("Pending approval a-1: "));
+    let foreign = Ok(OpResult::Write(WriteResult::default()));
+    assert!(render(&foreign).starts_with(r#"{"ok":true,"#));
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_file_is_called_it_stays_on_its_line(name in "\\PC{0,20}[\\x00-\\x1f\u{2028}]{1,3}\\PC{0,20}", line in any::<u64>()) {
+        let text = grep(vec![found(&name, line, &["x"; 3], &["y"; 3])], false);
+        let lines: Vec<&str> = text.lines().collect();
+        prop_assert!(lines.len() <= 7 && !lines.is_empty());
+        prop_assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+    }
+}

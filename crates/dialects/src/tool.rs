@@ -1,0 +1,156 @@
+//! A tool as a dialect offers it: one table from which both the JSON Schema and the parser of arguments come, so that
+//! the two cannot disagree.
+
+use ops::{Operation, Reason};
+use serde_json::{Map, Value, json};
+
+use crate::arguments::Arguments;
+use crate::failure::ParseFailure;
+use crate::shown::shown;
+
+/// A tool of a dialect.
+#[derive(Debug)]
+pub struct Tool {
+    /// Its name, perhaps with dots.
+    pub name: &'static str,
+    /// For the model: what it does, its limits, an example of its arguments.
+    pub description: &'static str,
+    /// Its arguments. Others are refused.
+    pub parameters: &'static [Parameter],
+    /// The canonical operations that it can lead to; it is of use where any of them is permitted. `exec.read_only` is
+    /// the part of `exec` that a policy's read-only rule lets through.
+    pub operations: &'static [&'static str],
+    /// What it does to the workspace.
+    pub effect: Effect,
+    /// Arguments that fit `parameters` → operation.
+    pub(crate) operation: fn(&mut Arguments) -> Result<Operation, ParseFailure>,
+}
+
+/// What a tool may do to the workspace: a hint for clients, no permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It changes nothing.
+    Reads,
+    /// It adds, and removes nothing.
+    Adds,
+    /// It may overwrite or remove.
+    Changes,
+}
+
+/// An argument of a tool.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Its key in the JSON object.
+    pub name: &'static str,
+    /// It has to be there. An optional one may be `null`, too.
+    pub required: bool,
+    /// What it is.
+    pub kind: Kind,
+    /// For the model: meaning, unit, default.
+    pub description: &'static str,
+}
+
+impl Parameter {
+    pub(crate) const fn required(name: &'static str, kind: Kind, description: &'static str) -> Self {
+        Self { name, required: true, kind, description }
+    }
+
+    pub(crate) const fn optional(name: &'static str, kind: Kind, description: &'static str) -> Self {
+        Self { name, required: false, kind, description }
+    }
+}
+
+/// What an argument is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A string.
+    Text,
+    /// One of these strings.
+    Choice(&'static [&'static str]),
+    /// One of these programs; any other is not allowed.
+    Program(&'static [&'static str]),
+    /// A whole number, not less than this.
+    Integer {
+        /// The least one.
+        least: u64,
+    },
+    /// A boolean.
+    Flag,
+    /// An array of strings.
+    TextList,
+}
+
+impl Tool {
+    /// The JSON Schema of the arguments.
+    pub fn schema(&self) -> Value {
+        let properties: Map<String, Value> =
+            self.parameters.iter().map(|parameter| (parameter.name.to_owned(), parameter.schema())).collect();
+        let required: Vec<&str> = self
+            .parameters
+            .iter()
+            .filter(|parameter| parameter.required)
+            .map(|parameter| parameter.name)
+            .collect();
+        json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        })
+    }
+
+    /// The name for vendors that allow no dots: `fs_read` for `fs.read`.
+    pub fn undotted_name(&self) -> String {
+        self.name.replace('.', "_")
+    }
+}
+
+impl Parameter {
+    fn schema(&self) -> Value {
+        let mut schema = match self.kind {
+            Kind::Text => json!({"type": "string"}),
+            Kind::Choice(options) | Kind::Program(options) => json!({"type": "string", "enum": options}),
+            Kind::Integer { least } => json!({"type": "integer", "minimum": least}),
+            Kind::Flag => json!({"type": "boolean"}),
+            Kind::TextList => json!({"type": "array", "items": {"type": "string"}}),
+        };
+        schema["description"] = self.description.into();
+        schema
+    }
+}
+
+impl Kind {
+    /// Whether a value is of this kind.
+    pub(crate) fn fits(self, value: &Value) -> bool {
+        match self {
+            Self::Text => value.is_string(),
+            Self::Choice(options) | Self::Program(options) => {
+                value.as_str().is_some_and(|text| options.contains(&text))
+            }
+            Self::Integer { least } => value.as_u64().is_some_and(|number| number >= least),
+            Self::Flag => value.is_boolean(),
+            Self::TextList => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
+        }
+    }
+
+    /// What to say of the value of `name` that does not fit.
+    pub(crate) fn refuse(self, name: &str, value: &Value) -> ParseFailure {
+        let expectation = match (self, value) {
+            (Self::Program(programs), Value::String(program)) => return not_allowed(name, program, programs),
+            (Self::Text, _) => "must be a string".to_owned(),
+            (Self::Choice(options) | Self::Program(options), _) => {
+                format!("must be one of {}", options.join(", "))
+            }
+            (Self::Integer { least }, _) => format!("must be a whole number, {least} or greater"),
+            (Self::Flag, _) => "must be true or false".to_owned(),
+            (Self::TextList, _) => "must be an array of strings".to_owned(),
+        };
+        ParseFailure::argument(name, expectation)
+    }
+}
+
+fn not_allowed(name: &str, program: &str, programs: &[&str]) -> ParseFailure {
+    let message = format!("Command not allowed: {}; use one of {}", shown(program), programs.join(", "));
+    let failure = ParseFailure::new(Reason::CommandNotAllowed, message);
+    ParseFailure { field: Some(name.to_owned()), ..failure }
+}

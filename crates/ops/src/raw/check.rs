@@ -1,0 +1,67 @@
+//! The checks that several operations share.
+
+use jail::SandboxPath;
+
+use super::Malformed;
+
+/// Bytes that the content of a file may have in one request, whatever the profile says.
+pub(super) const MAX_CONTENT: usize = 3 * 1024 * 1024;
+
+pub(super) fn required_path(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
+    if path.is_empty() {
+        return Err(Malformed::new(field, "is missing: give a path such as @project/src/main.rs"));
+    }
+    SandboxPath::parse(path).map_err(|refusal| Malformed::refused(field, refusal))
+}
+
+pub(super) fn path_or_root(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
+    required_path(field, if path.is_empty() { "@project" } else { path })
+}
+
+pub(super) fn within(
+    field: &str,
+    value: Option<u32>,
+    default: u32,
+    least: u32,
+    most: u32,
+) -> Result<u32, Malformed> {
+    let value = value.unwrap_or(default);
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Malformed::new(field, format!("must be from {least} to {most}")))
+    }
+}
+
+pub(super) fn text(field: &str, text: &str, least: usize, most: usize) -> Result<(), Malformed> {
+    if text.len() < least {
+        return Err(Malformed::new(field, "is missing"));
+    }
+    if text.len() > most {
+        return Err(Malformed::new(field, format!("is longer than {most} bytes")));
+    }
+    if text.contains('\0') {
+        return Err(Malformed::new(field, "contains a NUL byte"));
+    }
+    Ok(())
+}
+
+/// File content may hold NUL bytes.
+pub(super) fn content(field: &str, content: &[u8]) -> Result<(), Malformed> {
+    if content.len() > MAX_CONTENT {
+        return Err(Malformed::new(field, format!("is longer than {MAX_CONTENT} bytes")));
+    }
+    Ok(())
+}
+
+/// Empty is none.
+pub(super) fn sha256(field: &str, hash: String) -> Result<Option<String>, Malformed> {
+    if hash.is_empty() {
+        return Ok(None);
+    }
+    if hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
+        Ok(Some(hash))
+    } else {
+        Err(Malformed::new(field, "is not a SHA-256 in 64 lower-case hexadecimal digits"))
+    }
+}

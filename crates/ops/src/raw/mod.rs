@@ -1,0 +1,26 @@
+//! Operations as somebody wrote them: not believed yet.
+//!
+//! Trust boundary: `into_operation` is the only way from a request to an [`crate::Operation`], whoever made the
+//! request. The API fills these in from its messages, dialects from a model's arguments; every bound that the types
+//! of this crate promise is established here, once for all of them.
+//!
+//! Fields are named in [`Malformed`] by their canonical path, such as `grep.max_matches`. An empty path or `None`
+//! stands for the default, where there is one.
+
+mod change;
+mod check;
+mod exec;
+mod git;
+mod look;
+mod malformed;
+mod search;
+
+pub use change::{Change, Edit, Write};
+pub use exec::Exec;
+pub use git::Git;
+pub use look::{List, Read};
+pub use malformed::Malformed;
+pub use search::{Glob, Grep};
+
+#[cfg(test)]
+mod tests;
