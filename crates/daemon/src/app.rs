@@ -1,0 +1,145 @@
+//! The daemon, put together: start in order, serve, stop in order.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use audit::{Event, Kind};
+use gateway::{Gateway, SystemClock};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::approvals::Desk;
+use crate::audit::AuditLog;
+use crate::calls::Calls;
+use crate::config::Config;
+use crate::rpc::{self, Access, Socket};
+use crate::runs::{Directories, Launcher, Roots, Runs, chain};
+use crate::store::Store;
+use crate::{embedded, policy, recovery, startup};
+
+/// Longest that an orderly stop may take.
+const STOP: Duration = Duration::from_secs(60);
+
+/// What every request works with.
+pub(crate) struct App {
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) desk: Desk,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) calls: Calls,
+    /// Calls that are being made: they outlive their clients, and a stop waits for them.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) policy_dir: Option<PathBuf>,
+    /// Cancelled when the daemon stops.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Runs the daemon until it is told to stop.
+pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
+    let state = startup::state_directory(&config.state_dir)?;
+    startup::kernel().await?;
+    let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
+    let (engine, host) = startup::engine(&config).await?;
+    let agent = embedded::place_agent(&config.state_dir.join("bin")).context("cannot place the agent's binary")?;
+    let image = startup::default_image(engine.as_ref()).await?;
+    let directories = Directories { state: config.state_dir.clone() };
+    recovery::remove_leftovers(engine.as_ref(), &state.instance, &directories).await?;
+
+    let (log, opened, writer) = AuditLog::open(&config.state_dir.join("audit"))
+        .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
+    if let Some(repair) = &opened.repaired {
+        tracing::warn!(bytes = repair.bytes, segment = repair.segment, "the audit log's torn tail was cut and recorded");
+    }
+    let audit = Arc::new(log);
+    recovery::close_open_calls(&audit).await?;
+    let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "instance": state.instance,
+        "engine": host.engine_version,
+        "runc": host.runc_version,
+        "default_image": image.image.id().to_string(),
+    }));
+    audit.record(started).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+    audit.record(policy::loaded_event(&policy)).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+
+    let store = Store::open(&config.state_dir.join("store.db"))
+        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let launcher = Launcher {
+        engine,
+        host,
+        instance: state.instance.clone(),
+        agent,
+        default_image: image.image,
+        directories,
+        roots: Roots::new(config.workspace_roots.clone()),
+    };
+    let runs = Runs::open(store.clone(), audit.clone(), launcher, config.max_runs, config.calls_per_run)
+        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
+    let desk = Desk::new(gateway.clone(), audit.clone(), config.approval_timeout, config.allow_self_approval);
+    let app = Arc::new(App {
+        audit,
+        gateway,
+        desk,
+        runs: Arc::new(runs),
+        calls: Calls::new(store),
+        tasks: TaskTracker::new(),
+        policy_dir: config.policy_dir.clone(),
+        stop: CancellationToken::new(),
+    });
+
+    let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
+        .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
+    let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
+    let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
+    let clock = tokio::spawn({
+        let app = app.clone();
+        async move { app.desk.keep_time(app.stop.clone()).await }
+    });
+    tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
+
+    wait_for_signal(&app).await?;
+    tracing::info!("stopping: no new calls, ending the runs");
+    let stopped = tokio::time::timeout(STOP, stop(&app)).await;
+    if stopped.is_err() {
+        tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
+    }
+    let _ = tokio::time::timeout(Duration::from_secs(5), server).await;
+    let _ = clock.await;
+    drop(app);
+    let joined = tokio::task::spawn_blocking(move || writer.join());
+    let _ = tokio::time::timeout(Duration::from_secs(10), joined).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Refuse, end, flush.
+async fn stop(app: &Arc<App>) {
+    app.stop.cancel();
+    app.runs.shutdown().await;
+    app.tasks.close();
+    app.tasks.wait().await;
+    if app.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
+        tracing::error!("the audit log cannot be written: the stop is not in it");
+    }
+}
+
+/// Until SIGTERM or SIGINT. SIGHUP loads the policy again.
+async fn wait_for_signal(app: &Arc<App>) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hangup.recv() => {
+                // What is wrong with it is in the log already.
+                let _ = policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, "signal:SIGHUP").await;
+            }
+        }
+    }
+}

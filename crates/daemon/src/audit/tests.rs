@@ -1,0 +1,86 @@
+use std::path::Path;
+use std::time::Duration;
+
+use audit::{Event, Kind};
+
+use super::AuditLog;
+
+fn event(call: u32) -> Event {
+    Event::new(Kind::CallIntent).call(format!("call-{call}"))
+}
+
+async fn calls(log: &AuditLog, after: u64) -> Vec<String> {
+    let mut follow = log.read_after(after, false);
+    let mut calls = Vec::new();
+    while let Some(lines) = follow.next().await.unwrap() {
+        calls.extend(lines.into_iter().filter_map(|line| line.record.event.call_id));
+    }
+    calls
+}
+
+fn numbered(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|call| format!("call-{call}")).collect()
+}
+
+fn open(directory: &Path) -> AuditLog {
+    AuditLog::open(directory).unwrap().0
+}
+
+#[tokio::test]
+async fn what_was_recorded_can_be_read_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path());
+    for call in 0..3 {
+        let record = log.record(event(call)).await.unwrap();
+        assert_eq!(record.sequence, u64::from(call) + 1);
+    }
+    assert_eq!(calls(&log, 0).await, numbered(0..3));
+    assert_eq!(calls(&log, 2).await, numbered(2..3));
+    assert_eq!(calls(&log, 9).await, numbered(0..0));
+}
+
+#[tokio::test]
+async fn a_follower_sees_everything_once_and_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path());
+    for call in 0..300 {
+        log.enqueue(event(call)).await.unwrap();
+    }
+    let mut follow = log.read_after(0, true);
+    let reader = tokio::spawn(async move {
+        let mut calls = Vec::new();
+        while calls.len() < 900 {
+            let lines = follow.next().await.unwrap().unwrap();
+            calls.extend(lines.into_iter().filter_map(|line| line.record.event.call_id));
+        }
+        calls
+    });
+    for call in 300..900 {
+        log.enqueue(event(call)).await.unwrap();
+    }
+    assert_eq!(reader.await.unwrap(), numbered(0..900));
+}
+
+/// The disk fails (the directory is gone), calls are refused, nothing that was taken is lost, and it comes back.
+#[tokio::test]
+async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
+    let directory = tempfile::tempdir().unwrap();
+    let limit = audit::Limits { segment_bytes: 1 };
+    let log = AuditLog::open_with(&directory.path().join("log"), limit).unwrap().0;
+    log.record(event(0)).await.unwrap();
+
+    // Every batch begins a segment, which cannot be made in a directory that is not there.
+    std::fs::rename(directory.path().join("log"), directory.path().join("away")).unwrap();
+    let mut availability = log.availability();
+    assert!(log.record(event(1)).await.is_err());
+    assert!(!log.is_available());
+    log.enqueue(event(2)).await.unwrap();
+
+    let _ = std::fs::remove_dir_all(directory.path().join("log"));
+    std::fs::rename(directory.path().join("away"), directory.path().join("log")).unwrap();
+    let back = availability.wait_for(|available| *available);
+    tokio::time::timeout(Duration::from_secs(20), back).await.unwrap().unwrap();
+    log.record(event(3)).await.unwrap();
+    assert_eq!(calls(&log, 0).await, numbered(0..4));
+    assert!(audit::verify(&directory.path().join("log"), &mut |_| {}).unwrap().is_intact());
+}

@@ -1,0 +1,112 @@
+//! The thread that owns the writer: batches what waits, and brings the log back after the disk has failed.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use audit::{Event, Head, Writer};
+use tokio::sync::{mpsc, watch};
+
+use super::{Entry, Unavailable};
+
+/// Events of one group commit.
+const BATCH: usize = 512;
+
+/// Between attempts to open a failed log again.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub(super) struct Thread {
+    /// `None` while the log could not be opened again.
+    writer: Option<Writer>,
+    directory: PathBuf,
+    /// Taken and not yet written, oldest first. Longer than a batch only while the disk fails.
+    waiting: VecDeque<Entry>,
+    head: watch::Sender<Option<Head>>,
+    available: watch::Sender<bool>,
+}
+
+impl Thread {
+    pub(super) fn new(
+        writer: Writer,
+        directory: PathBuf,
+        head: watch::Sender<Option<Head>>,
+        available: watch::Sender<bool>,
+    ) -> Self {
+        Self { writer: Some(writer), directory, waiting: VecDeque::new(), head, available }
+    }
+
+    /// Writes until the last handle is gone. What cannot be written even then is said in the daemon's log.
+    pub(super) fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
+        while let Some(entry) = entries.blocking_recv() {
+            self.waiting.push_back(entry);
+            while self.waiting.len() < BATCH {
+                let Ok(entry) = entries.try_recv() else { break };
+                self.waiting.push_back(entry);
+            }
+            self.write();
+            while self.writer.is_none() && !entries.is_closed() {
+                std::thread::sleep(RETRY);
+                self.reopen();
+                self.write();
+            }
+        }
+        if !self.waiting.is_empty() {
+            tracing::error!(events = self.waiting.len(), "the audit log failed: these last events are not in it");
+        }
+    }
+
+    fn write(&mut self) {
+        while let Some(writer) = &mut self.writer {
+            let count = self.waiting.len().min(BATCH);
+            if count == 0 {
+                return;
+            }
+            let events: Vec<Event> = self.waiting.range(..count).map(|entry| entry.event.clone()).collect();
+            match writer.append_batch(&events) {
+                Ok(records) => {
+                    self.head.send_replace(writer.head());
+                    for (entry, record) in self.waiting.drain(..count).zip(records) {
+                        if let Some(written) = entry.written {
+                            let _ = written.send(Ok(record));
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(error = %error, "the audit log cannot be written: no call is admitted until it can");
+                    self.fail();
+                }
+            }
+        }
+    }
+
+    /// Tells everyone who waits; their events stay and will be written.
+    fn fail(&mut self) {
+        self.writer = None;
+        self.available.send_replace(false);
+        for entry in &mut self.waiting {
+            if let Some(written) = entry.written.take() {
+                let _ = written.send(Err(Unavailable));
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        let (writer, opened) = match Writer::open(&self.directory) {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::error!(error = %error, "the audit log cannot be opened again yet");
+                return;
+            }
+        };
+        // A batch whose fsync failed may be on disk all the same, in whole or in part: those are not written twice.
+        let sequence = |head: Option<Head>| head.map_or(0, |head| head.sequence);
+        let acknowledged = sequence(*self.head.borrow());
+        let survived = sequence(opened.head).saturating_sub(acknowledged);
+        let survived = usize::try_from(survived).unwrap_or(usize::MAX).min(self.waiting.len());
+        self.waiting.drain(..survived);
+        self.head.send_replace(writer.head());
+        self.writer = Some(writer);
+        self.available.send_replace(true);
+        tracing::warn!("the audit log can be written again");
+    }
+}

@@ -1,0 +1,239 @@
+//! The story of a call: admit, record, execute, close.
+//!
+//! ```text
+//!  request ─► decode ─► admit ──refuse──────────────────────────────► receipt ─► answer
+//!                         │ │                                           ▲
+//!                         │ └─ask─► intent ─► approval ─deny, expire────┤
+//!                         │                      │ approve              │
+//!                         └─permit─► intent ─────┴──► execute ──────────┘
+//! ```
+//!
+//! Invariants: one intent and one receipt for each call, refused ones included; the intent of a call with an effect is
+//! durable before the effect, its receipt before the answer; nothing is executed without a permit. The call runs in a
+//! task of its own, so that a client that goes away leaves nothing half done.
+
+mod decode;
+mod record;
+mod review;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
+use ops::{OpResult, Operation, Reason};
+use wire::v1::{CallRequest, CallResponse, Timings};
+use worker::client::Finished;
+
+use crate::app::App;
+use crate::calls::{Answer, Begun, Call};
+use crate::ids::RunId;
+use crate::rpc::Principal;
+use crate::runs::Run;
+use crate::status::Refusal;
+use crate::time::micros;
+
+use decode::{Decoded, Form};
+use record::{Journal, Times};
+
+/// Makes a call, or finds it made already.
+pub(crate) async fn call(
+    app: &Arc<App>,
+    principal: &Arc<Principal>,
+    request: CallRequest,
+) -> Result<CallResponse, Refusal> {
+    let taken = Instant::now();
+    if !app.audit.is_available() {
+        return Err(crate::audit::Unavailable.into());
+    }
+    let wait = request.wait_for_approval;
+    let run_id = RunId::parse(&request.run_id)?;
+    // A run that does not exist has no record to write into.
+    app.runs.get(run_id)?;
+    let digest = decode::digest(&request);
+    let begun = app.calls.begin(run_id, &principal.name, &request.request_id, digest).await?;
+    let call = match begun {
+        Begun::Stored(response) => return Ok(response),
+        Begun::Known(call) => call,
+        Begun::New(call) => {
+            let story = Story {
+                app: app.clone(),
+                principal: principal.clone(),
+                call: call.clone(),
+                taken,
+            };
+            app.tasks.spawn(story.tell(request));
+            call
+        }
+    };
+    let Answer { response, refusal, .. } = call.settled(wait).await;
+    refusal.map_or(Ok(response), Err)
+}
+
+struct Story {
+    app: Arc<App>,
+    principal: Arc<Principal>,
+    call: Arc<Call>,
+    taken: Instant,
+}
+
+/// What a refused or executed call comes to.
+enum Close {
+    Executed(Box<Finished>),
+    Refused(Refusal),
+}
+
+impl Story {
+    async fn tell(self, request: CallRequest) {
+        let id = self.call.id;
+        let decoded = decode::decode(request);
+        let form = decoded.form.clone();
+        let mut journal = Journal::new(&self.call, &self.principal, &decoded);
+        let mut times = Times::begin(self.taken);
+
+        let close = match self.admit(decoded, &mut journal, &mut times).await {
+            Ok((run, permit)) => self.execute(&run, permit, &mut journal, &mut times).await,
+            Err(refusal) => Close::Refused(refusal),
+        };
+        let refusal = match &close {
+            Close::Refused(refusal) => Some(refusal.clone()),
+            Close::Executed(_) => None,
+        };
+        // A refusal of a call that had no intent yet has both written now.
+        if journal.close(&self.app.audit, &close, &mut times).await.is_err() {
+            tracing::error!(call = %id, "a call's receipt waits for the audit log");
+        }
+        let mut response = form.respond(&self.call, close);
+        response.timings = Some(Timings {
+            queue_us: micros(times.queue),
+            policy_us: micros(times.policy),
+            audit_us: micros(times.audit),
+            execution_us: micros(times.execution),
+        });
+        // A dialect's caller reads refusals from `rendered`; a canonical one gets them as a status.
+        let refusal = refusal.filter(|_| !form.is_dialect());
+        let keep = journal.has_effect() || journal.was_asked();
+        self.app.calls.finish(&self.call, response, refusal, keep).await;
+    }
+
+    /// Until there is a permit, or there is none.
+    async fn admit(
+        &self,
+        decoded: Decoded,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> Result<(Arc<Run>, Permit), Refusal> {
+        let operation = decoded.operation?;
+        let run = self.app.runs.living_run(self.call.run)?;
+        let spec = run.record().spec;
+        if !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id {
+            return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
+        }
+        let caller = Caller {
+            principal: self.principal.name.clone(),
+            agent_id: spec.agent_id,
+            role: spec.role,
+            run_id: self.call.run.to_string(),
+        };
+        journal.caller(&caller);
+        run.lanes()?;
+        times.queued();
+
+        let admission = self.app.gateway.admit(&run.scope(), &caller, &self.call.id.to_string(), operation);
+        times.decided();
+        match admission {
+            Admission::Refuse(refused) => {
+                journal.refused(&refused);
+                Err(Refusal::new(refused.reason, refused.message).with("rule", refused.rule))
+            }
+            Admission::Permit(permit) => {
+                journal.decided(permit.decision());
+                journal.open(&self.app.audit, times).await?;
+                Ok((run, permit))
+            }
+            Admission::Ask(ticket) => {
+                journal.decided(ticket.decision());
+                journal.asked();
+                journal.open(&self.app.audit, times).await?;
+                let permit = self.consent(&run, &ticket, journal).await?;
+                Ok((run, permit))
+            }
+        }
+    }
+
+    /// Asks a reviewer and waits. No lock and no slot is held meanwhile.
+    async fn consent(&self, run: &Run, ticket: &Ticket, journal: &mut Journal) -> Result<Permit, Refusal> {
+        let lanes = run.lanes()?;
+        let review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
+        let (approval, settled) = self.app.desk.ask(ticket, review).await?;
+        journal.approval(&approval.approval_id);
+        self.call.pend(&approval.approval_id);
+
+        let approval = tokio::select! {
+            settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
+            () = self.call.cancel.cancelled() => {
+                self.app.desk.cancel(&approval.call_id).await;
+                return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
+            }
+            () = run.ended.cancelled() => {
+                self.app.desk.cancel(&approval.call_id).await;
+                return Err(Refusal::new(Reason::Cancelled, "the run ended before the call was approved"));
+            }
+        };
+        match approval.state {
+            ApprovalState::Approved => {}
+            ApprovalState::Expired => {
+                return Err(Refusal::new(Reason::ApprovalExpired, "nobody decided in time, so the call was denied"));
+            }
+            ApprovalState::Denied | ApprovalState::Pending | ApprovalState::Cancelled => {
+                let said = if approval.comment.is_empty() { String::new() } else { format!(": {}", approval.comment) };
+                return Err(Refusal::new(Reason::ApprovalDenied, format!("a reviewer denied the call{said}")));
+            }
+        }
+        let files = review::files(&*run.lanes()?, ticket.operation()).await;
+        let permit = self.app.gateway.redeem(&approval.approval_id, ticket, &files);
+        let permit = permit.map_err(|refused| Refusal::new(refused.reason, refused.message).with("rule", refused.rule))?;
+        self.call.resume();
+        Ok(permit)
+    }
+
+    /// Spends the permit in its lane.
+    async fn execute(&self, run: &Run, permit: Permit, journal: &mut Journal, times: &mut Times) -> Close {
+        times.resume();
+        let lanes = match run.lanes() {
+            Ok(lanes) => lanes,
+            Err(refusal) => return Close::Refused(refusal),
+        };
+        let cancel = self.call.cancel.child_token();
+        let slot = tokio::select! {
+            slot = run.slots.clone().acquire_owned() => slot,
+            () = cancel.cancelled() => return Close::Refused(Refusal::new(Reason::Cancelled, "the call was cancelled")),
+            () = run.ended.cancelled() => return Close::Refused(Refusal::new(Reason::Cancelled, "the run ended")),
+        };
+        let Ok(_slot) = slot else {
+            return Close::Refused(Refusal::new(Reason::RunNotReady, "the run takes no more calls"));
+        };
+        times.queued();
+        let limit = journal.limit();
+        let finished = lanes.execute(permit, limit, cancel).await;
+        times.executed();
+        if let Ok(OpResult::Exec(exec)) = &finished.outcome
+            && exec.kill.left > 0
+        {
+            // Nothing may run on unseen: a command that cannot be ended costs the run its container.
+            run.fail(format!("{} processes of a command could not be ended", exec.kill.left)).await;
+        }
+        Close::Executed(Box::new(finished))
+    }
+}
+
+/// The form in which the operation came.
+impl Form {
+    fn is_dialect(&self) -> bool {
+        matches!(self, Self::Dialect { .. })
+    }
+}
+
+/// Whether the receipt has to be durable before the answer.
+fn has_effect(operation: Option<&Operation>) -> bool {
+    operation.is_some_and(Operation::has_effect)
+}

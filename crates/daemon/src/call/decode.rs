@@ -1,0 +1,194 @@
+//! From a request to an operation, and from an outcome back to the form in which the client asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dialects::Dialect;
+use ops::{Operation, Outcome, Reason, ToolFailure};
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+use wire::v1::{self, CallRequest, CallResponse, call_request, call_response};
+use worker::convert::{failure_to_wire, operation_from_wire, result_to_wire};
+
+use super::Close;
+use crate::calls::Call;
+use crate::status::Refusal;
+use crate::time::duration_from_wire;
+
+const MAX_NAME: usize = 128;
+/// No tool runs longer.
+const MAX_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A request, decoded as far as it went.
+pub(super) struct Decoded {
+    pub(super) operation: Result<Operation, Refusal>,
+    pub(super) form: Form,
+    pub(super) agent_id: String,
+    pub(super) task_id: String,
+    pub(super) correlation_id: String,
+    pub(super) limit: Option<Duration>,
+}
+
+/// How the operation was put, and so how it is answered.
+#[derive(Clone)]
+pub(super) enum Form {
+    /// As a typed message.
+    Canonical,
+    /// In an agent's own tongue.
+    Dialect {
+        /// `None`: there is no such dialect.
+        dialect: Option<&'static dyn Dialect>,
+        /// As asked, for the record.
+        name: String,
+        tool: String,
+        operation: Option<Arc<Operation>>,
+    },
+}
+
+/// SHA-256 over what makes two requests the same: everything but the id and whether the client waits.
+pub(super) fn digest(request: &CallRequest) -> Vec<u8> {
+    let mut content = request.clone();
+    content.request_id.clear();
+    content.wait_for_approval = false;
+    Sha256::digest(content.encode_to_vec()).to_vec()
+}
+
+pub(super) fn decode(request: CallRequest) -> Decoded {
+    let CallRequest { agent_id, task_id, correlation_id, timeout, operation, .. } = request;
+    let (parsed, form) = match operation {
+        Some(call_request::Operation::Dialect(call)) => dialect(call),
+        operation => (canonical(operation), Form::Canonical),
+    };
+    let limit = limit(timeout.as_ref());
+    let named = [("task_id", &task_id), ("correlation_id", &correlation_id)]
+        .into_iter()
+        .find(|(_, value)| value.len() > MAX_NAME || value.chars().any(char::is_control));
+    let operation = match (named, &limit) {
+        (Some((field, _)), _) => {
+            Err(Refusal::invalid(field, format!("must be at most {MAX_NAME} characters without control characters")))
+        }
+        (None, Err(refusal)) => Err(refusal.clone()),
+        (None, Ok(_)) => parsed,
+    };
+    Decoded { operation, form, agent_id, task_id, correlation_id, limit: limit.ok().flatten() }
+}
+
+fn limit(timeout: Option<&pbjson_types::Duration>) -> Result<Option<Duration>, Refusal> {
+    let Some(timeout) = timeout else { return Ok(None) };
+    match duration_from_wire(timeout).filter(|timeout| *timeout <= MAX_TIMEOUT) {
+        Some(timeout) => Ok(Some(timeout)),
+        None => Err(Refusal::invalid("timeout", "must be more than zero and at most 120 s")),
+    }
+}
+
+fn canonical(operation: Option<call_request::Operation>) -> Result<Operation, Refusal> {
+    use call_request::Operation as Asked;
+    use v1::operation::Kind;
+    let kind = operation.and_then(|operation| {
+        Some(match operation {
+            Asked::Read(request) => Kind::Read(request),
+            Asked::List(request) => Kind::List(request),
+            Asked::Glob(request) => Kind::Glob(request),
+            Asked::Grep(request) => Kind::Grep(request),
+            Asked::Exec(request) => Kind::Exec(request),
+            Asked::Write(request) => Kind::Write(request),
+            Asked::Edit(request) => Kind::Edit(request),
+            Asked::Git(request) => Kind::Git(request),
+            // Taken before.
+            Asked::Dialect(_) => return None,
+        })
+    });
+    operation_from_wire(v1::Operation { kind }).map_err(Refusal::from)
+}
+
+fn dialect(call: v1::DialectCall) -> (Result<Operation, Refusal>, Form) {
+    let v1::DialectCall { dialect: name, name: tool, arguments_json } = call;
+    let dialect = dialects::find(&name);
+    let parsed = match dialect {
+        None => Err(Refusal::new(
+            Reason::NotFound,
+            format!("dialect.dialect: there is no such dialect; there are {}", dialects::names().join(", ")),
+        )
+        .with("resource", "dialect")),
+        Some(dialect) => dialect.parse(&tool, &arguments_json).map_err(|failure| {
+            let refusal = Refusal::new(failure.reason, failure.message);
+            match failure.field {
+                Some(field) => refusal.with("field", field),
+                None => refusal,
+            }
+        }),
+    };
+    let operation = parsed.as_ref().ok().cloned().map(Arc::new);
+    (parsed, Form::Dialect { dialect, name: shorten(name), tool: shorten(tool), operation })
+}
+
+fn shorten(name: String) -> String {
+    if name.len() <= MAX_NAME { name } else { name.chars().take(MAX_NAME / 4).collect() }
+}
+
+impl Form {
+    /// The answer to a call that is over.
+    pub(super) fn respond(&self, call: &Call, close: Close) -> CallResponse {
+        use call_response::Status;
+        let before = call.answer().response;
+        let (outcome, status, usage) = match close {
+            Close::Refused(refusal) => (Err(ToolFailure::from(refusal)), Status::Denied, None),
+            Close::Executed(finished) => {
+                let status = if finished.outcome.is_ok() { Status::Succeeded } else { Status::Failed };
+                let usage = v1::Usage {
+                    cpu_time_us: finished.usage.cpu_time_us,
+                    peak_memory_bytes: finished.usage.peak_memory_bytes,
+                    bytes_in: finished.bytes_in,
+                    bytes_out: finished.bytes_out,
+                };
+                (finished.outcome, status, Some(usage))
+            }
+        };
+        let rendered = self.render(&outcome);
+        let mut response = CallResponse {
+            call_id: before.call_id,
+            approval_id: before.approval_id,
+            status: status.into(),
+            rendered,
+            usage,
+            ..Default::default()
+        };
+        match outcome {
+            Ok(result) => response.result = Some(result_of(result_to_wire(result))),
+            Err(failure) => response.error = Some(failure_to_wire(failure)),
+        }
+        response
+    }
+
+    fn render(&self, outcome: &Outcome) -> String {
+        match self {
+            Self::Dialect { dialect: Some(dialect), tool, operation, .. } => {
+                dialect.render(tool, operation.as_deref(), outcome)
+            }
+            Self::Canonical | Self::Dialect { dialect: None, .. } => dialects::render_canonical(outcome),
+        }
+    }
+
+    /// The dialect's name, for the record.
+    pub(super) fn name(&self) -> Option<String> {
+        match self {
+            Self::Canonical => None,
+            Self::Dialect { name, tool, .. } => Some(format!("{name}:{tool}")),
+        }
+    }
+}
+
+fn result_of(kind: v1::result::Kind) -> call_response::Result {
+    use call_response::Result as Answer;
+    use v1::result::Kind;
+    match kind {
+        Kind::Read(result) => Answer::Read(result),
+        Kind::List(result) => Answer::List(result),
+        Kind::Glob(result) => Answer::Glob(result),
+        Kind::Grep(result) => Answer::Grep(result),
+        Kind::Exec(result) => Answer::Exec(result),
+        Kind::Write(result) => Answer::Write(result),
+        Kind::Edit(result) => Answer::Edit(result),
+        Kind::Git(result) => Answer::Git(result),
+    }
+}

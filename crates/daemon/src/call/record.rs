@@ -1,0 +1,308 @@
+//! A call's two records, and where its time went.
+//!
+//! Never file contents: inputs are cut and redacted, outcomes are sizes, hashes, counts and a short preview of what a
+//! command wrote.
+
+use std::time::{Duration, Instant};
+
+use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
+use gateway::Caller;
+use ops::{OpResult, Reason};
+use serde_json::{Value, json};
+
+use super::decode::Decoded;
+use super::{Close, has_effect};
+use crate::audit::{AuditLog, Unavailable};
+use crate::calls::Call;
+use crate::rpc::Principal;
+use crate::time::micros;
+
+/// Characters of a text argument that the record keeps.
+const INPUT: usize = 1_024;
+/// Characters of a command's output that the record keeps.
+const PREVIEW: usize = 256;
+
+/// Where a call's time went.
+pub(super) struct Times {
+    taken: Instant,
+    mark: Instant,
+    pub(super) queue: Duration,
+    pub(super) policy: Duration,
+    pub(super) audit: Duration,
+    pub(super) execution: Duration,
+}
+
+impl Times {
+    pub(super) fn begin(taken: Instant) -> Self {
+        let zero = Duration::ZERO;
+        Self { taken, mark: taken, queue: zero, policy: zero, audit: zero, execution: zero }
+    }
+
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.mark, now)
+    }
+
+    pub(super) fn queued(&mut self) {
+        let lap = self.lap();
+        self.queue += lap;
+    }
+
+    pub(super) fn decided(&mut self) {
+        let lap = self.lap();
+        self.policy += lap;
+    }
+
+    fn recorded(&mut self) {
+        let lap = self.lap();
+        self.audit += lap;
+    }
+
+    pub(super) fn executed(&mut self) {
+        let lap = self.lap();
+        self.execution += lap;
+    }
+
+    /// The wait for a reviewer is nobody's time.
+    pub(super) fn resume(&mut self) {
+        self.mark = Instant::now();
+    }
+}
+
+/// Writes a call's intent and receipt, each once.
+pub(super) struct Journal {
+    /// What both records have in common.
+    common: Event,
+    input: Value,
+    details: Value,
+    limit: Option<Duration>,
+    has_effect: bool,
+    asked: bool,
+    decision: Option<Decision>,
+    opened: bool,
+}
+
+impl Journal {
+    pub(super) fn new(call: &Call, principal: &Principal, decoded: &Decoded) -> Self {
+        let operation = decoded.operation.as_ref().ok();
+        let mut common = Event::new(Kind::CallIntent)
+            .run(call.run.to_string())
+            .call(call.id.to_string())
+            .principal(&principal.name);
+        common.request_id.clone_from(&call.request_id);
+        common.dialect = decoded.form.name();
+        common.operation = operation.map(|operation| operation.name().to_owned());
+        let mut details = json!({});
+        for (name, value) in [("task_id", &decoded.task_id), ("correlation_id", &decoded.correlation_id)] {
+            if !value.is_empty() {
+                details[name] = value.as_str().into();
+            }
+        }
+        Self {
+            common,
+            input: operation.map_or(Value::Null, input),
+            details,
+            limit: decoded.limit,
+            has_effect: has_effect(operation),
+            asked: false,
+            decision: None,
+            opened: false,
+        }
+    }
+
+    pub(super) fn caller(&mut self, caller: &Caller) {
+        self.common.agent_id = Some(caller.agent_id.clone());
+        self.common.role = Some(caller.role.clone());
+    }
+
+    pub(super) fn decided(&mut self, decision: &gateway::Decision) {
+        let outcome = match decision.verdict {
+            gateway::Verdict::Allow => Verdict::Allow,
+            gateway::Verdict::Ask => Verdict::Ask,
+            gateway::Verdict::Deny => Verdict::Deny,
+        };
+        self.details["risk"] = decision.risk.as_str().into();
+        self.decision = Some(
+            Decision::new(outcome)
+                .rule(&decision.rule)
+                .reason(&decision.justification)
+                .policy_digest(&decision.policy_digest),
+        );
+    }
+
+    pub(super) fn refused(&mut self, refusal: &gateway::Refusal) {
+        self.decision = Some(
+            Decision::new(Verdict::Deny)
+                .rule(&refusal.rule)
+                .reason(refusal.reason.as_str())
+                .policy_digest(&refusal.policy_digest),
+        );
+    }
+
+    pub(super) fn asked(&mut self) {
+        self.asked = true;
+    }
+
+    pub(super) fn was_asked(&self) -> bool {
+        self.asked
+    }
+
+    pub(super) fn has_effect(&self) -> bool {
+        self.has_effect
+    }
+
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
+    pub(super) fn approval(&mut self, approval_id: &str) {
+        self.common.approval_id = Some(approval_id.to_owned());
+    }
+
+    /// The intent: durable when an effect may follow.
+    pub(super) async fn open(&mut self, log: &AuditLog, times: &mut Times) -> Result<(), Unavailable> {
+        let event = self.intent();
+        let recorded = if self.has_effect || self.asked {
+            log.record(event).await.map(drop)
+        } else {
+            log.enqueue(event).await
+        };
+        times.recorded();
+        recorded
+    }
+
+    fn intent(&mut self) -> Event {
+        self.opened = true;
+        let mut event = self.common.clone();
+        event.input = Some(std::mem::take(&mut self.input)).filter(|input| !input.is_null());
+        event.decision.clone_from(&self.decision);
+        event.details = Some(self.details.clone()).filter(|details| details != &json!({}));
+        event
+    }
+
+    /// The receipt, with the intent before it when the call was refused before it had one.
+    pub(super) async fn close(
+        &mut self,
+        log: &AuditLog,
+        close: &Close,
+        times: &mut Times,
+    ) -> Result<(), Unavailable> {
+        if !self.opened {
+            let event = self.intent();
+            log.enqueue(event).await?;
+        }
+        let mut event = self.common.clone();
+        event.kind = Kind::CallReceipt;
+        event.outcome = Some(outcome(close));
+        event.duration_us = Some(micros(times.taken.elapsed()));
+        if let Close::Executed(finished) = close {
+            event.usage = Some(Usage {
+                cpu_us: finished.usage.cpu_time_us,
+                peak_memory_bytes: finished.usage.peak_memory_bytes,
+                bytes_in: finished.bytes_in,
+                bytes_out: finished.bytes_out,
+            });
+        }
+        let executed = matches!(close, Close::Executed(_));
+        let recorded = if self.has_effect && executed {
+            log.record(event).await.map(drop)
+        } else {
+            log.enqueue(event).await
+        };
+        times.recorded();
+        recorded
+    }
+}
+
+/// The operation's arguments for the record: cut, and contents replaced by their size and hash.
+fn input(operation: &ops::Operation) -> Value {
+    let request = worker::convert::operation_to_wire(operation);
+    let mut value = serde_json::to_value(&request).unwrap_or(Value::Null);
+    // {"write": {...}} → {...}: the operation's name stands beside it.
+    if let Value::Object(fields) = &mut value
+        && let Some(only) = fields.values_mut().next()
+    {
+        value = only.take();
+    }
+    shorten(&mut value);
+    value
+}
+
+/// Cuts long texts. What is cut says how long it was and what it hashes to.
+fn shorten(value: &mut Value) {
+    use sha2::{Digest as _, Sha256};
+    match value {
+        Value::String(text) if text.len() > INPUT => {
+            let hash = hex::encode(Sha256::digest(text.as_bytes()));
+            let start: String = text.chars().take(PREVIEW).collect();
+            *value = json!({ "preview": start, "bytes": text.len(), "sha256": hash });
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
+fn outcome(close: &Close) -> Outcome {
+    let finished = match close {
+        Close::Refused(refusal) => {
+            return Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&refusal.message);
+        }
+        Close::Executed(finished) => finished,
+    };
+    match &finished.outcome {
+        Err(failure) => {
+            let outcome = Outcome::new(Status::Failed).reason(failure.reason.as_str()).message(&failure.message);
+            if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
+        }
+        Ok(OpResult::Exec(exec)) => {
+            // A command that failed is a tool that ran: the record says what it said.
+            let status = if exec.exit_code == Some(0) { Status::Succeeded } else { Status::Failed };
+            let outcome = Outcome::new(status).facts(json!({
+                "signal": exec.signal,
+                "timed_out": exec.timed_out,
+                "stdout_bytes": exec.stdout_bytes,
+                "stderr_bytes": exec.stderr_bytes,
+                "stdout": preview(&exec.stdout),
+                "stderr": preview(&exec.stderr),
+                "kill": exec.kill,
+            }));
+            let outcome = if exec.timed_out { outcome.reason(Reason::TimedOut.as_str()) } else { outcome };
+            exec.exit_code.map_or(outcome.clone(), |code| outcome.exit_code(code))
+        }
+        Ok(result) => Outcome::new(Status::Succeeded).facts(facts(result)),
+    }
+}
+
+fn facts(result: &OpResult) -> Value {
+    match result {
+        OpResult::Read(read) => json!({
+            "path": read.path, "size_bytes": read.size_bytes, "sha256": read.sha256,
+            "returned_bytes": read.content.len(), "truncated": read.truncated,
+        }),
+        OpResult::List(list) => json!({ "path": list.path, "entries": list.entries.len(), "truncated": list.truncated }),
+        OpResult::Glob(glob) => json!({ "paths": glob.paths.len(), "truncated": glob.truncated }),
+        OpResult::Grep(grep) => json!({
+            "matches": grep.matches.len(), "files_searched": grep.files_searched, "truncated": grep.truncated,
+        }),
+        OpResult::Write(write) => json!({
+            "path": write.path, "bytes_written": write.bytes_written, "created": write.created,
+            "sha256_before": write.sha256_before, "sha256_after": write.sha256_after,
+        }),
+        OpResult::Edit(edit) => json!({
+            "path": edit.path, "replacements": edit.replacements,
+            "sha256_before": edit.sha256_before, "sha256_after": edit.sha256_after,
+        }),
+        OpResult::Git(git) => json!({ "output_bytes": git.output.len(), "commit": git.commit }),
+        // Has its own form.
+        OpResult::Exec(_) => Value::Null,
+    }
+}
+
+fn preview(text: &str) -> String {
+    let mut preview: String = text.chars().take(PREVIEW).collect();
+    if preview.len() < text.len() {
+        preview.push('…');
+    }
+    preview
+}

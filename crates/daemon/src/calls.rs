@@ -1,0 +1,306 @@
+//! The calls that are under way or were made lately, by id and by the client's request id.
+//!
+//! A call is known here from the moment it is taken, and is executed by a task of its own: a client that goes away
+//! loses nothing and finds the outcome with `GetCall`. Finished calls are kept in memory up to a bound; those with an
+//! effect, an approval or a request id are kept in the store as well, until their run is deleted.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ops::Reason;
+use prost::Message as _;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use wire::v1::{CallResponse, call_response::Status};
+
+use crate::ids::{CallId, RunId};
+use crate::runs::chain;
+use crate::status::Refusal;
+use crate::store::{Store, StoredCall};
+
+/// Finished calls that are kept in memory.
+const FINISHED: usize = 2_048;
+/// Calls of one run that wait or run at the same time.
+const UNDER_WAY: usize = 256;
+
+/// A call, as its client sees it.
+pub(crate) struct Call {
+    pub(crate) id: CallId,
+    pub(crate) run: RunId,
+    /// Who made it.
+    pub(crate) principal: String,
+    pub(crate) request_id: Option<String>,
+    /// Digest of the request's content.
+    pub(crate) digest: Vec<u8>,
+    /// Cancelled by `CancelCall`.
+    pub(crate) cancel: CancellationToken,
+    state: watch::Sender<Answer>,
+}
+
+/// What can be said of a call now.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) response: CallResponse,
+    /// The call was refused: what canonical callers get instead of the response.
+    pub(crate) refusal: Option<Refusal>,
+    /// It will not change any more.
+    pub(crate) finished: bool,
+}
+
+impl Call {
+    pub(crate) fn answer(&self) -> Answer {
+        self.state.borrow().clone()
+    }
+
+    /// It waits for this approval.
+    pub(crate) fn pend(&self, approval_id: &str) {
+        self.state.send_modify(|answer| {
+            answer.response.status = Status::PendingApproval.into();
+            approval_id.clone_into(&mut answer.response.approval_id);
+        });
+    }
+
+    /// Its approval was given.
+    pub(crate) fn resume(&self) {
+        self.state.send_modify(|answer| answer.response.status = Status::Running.into());
+    }
+
+    /// The first answer that is worth giving: the outcome, or that an approval is waited for unless the client waits.
+    pub(crate) async fn settled(&self, wait_for_approval: bool) -> Answer {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|answer| {
+            answer.finished || (!wait_for_approval && answer.response.status() == Status::PendingApproval)
+        });
+        match settled.await {
+            Ok(answer) => answer.clone(),
+            // The sender lives in `self`.
+            Err(_) => self.answer(),
+        }
+    }
+}
+
+/// What became of a request to begin a call.
+pub(crate) enum Begun {
+    /// It is new.
+    New(Arc<Call>),
+    /// It was made before and is under way or finished lately.
+    Known(Arc<Call>),
+    /// It was made before and has finished.
+    Stored(CallResponse),
+}
+
+/// All calls.
+pub(crate) struct Calls {
+    store: Store,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<CallId, Arc<Call>>,
+    by_request: HashMap<(RunId, String), CallId>,
+    under_way: HashMap<RunId, usize>,
+    finished: VecDeque<CallId>,
+}
+
+impl Calls {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, table: Mutex::default() }
+    }
+
+    /// Begins a call, or finds the one that the same request began before.
+    pub(crate) async fn begin(
+        &self,
+        run: RunId,
+        principal: &str,
+        request_id: &str,
+        digest: Vec<u8>,
+    ) -> Result<Begun, Refusal> {
+        let request_id = Some(request_id.to_owned()).filter(|id| !id.is_empty());
+        if let Some(request_id) = &request_id {
+            if request_id.len() > 128 || request_id.chars().any(char::is_control) {
+                return Err(Refusal::invalid("request_id", "must be at most 128 characters without control characters"));
+            }
+            let id = request_id.clone();
+            let stored = self.store.with(move |store| store.call_by_request(run, &id)).await;
+            let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
+            if let Some(stored) = stored {
+                same(&stored.principal, principal, &stored.request, &digest)?;
+                return Ok(Begun::Stored(decode(&stored)?));
+            }
+        }
+        let mut table = self.table();
+        if let Some(request_id) = &request_id
+            && let Some(known) = table.by_request.get(&(run, request_id.clone()))
+            && let Some(call) = table.by_id.get(known)
+        {
+            same(&call.principal, principal, &call.digest, &digest)?;
+            return Ok(Begun::Known(call.clone()));
+        }
+        let under_way = table.under_way.entry(run).or_default();
+        if *under_way >= UNDER_WAY {
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                format!("{UNDER_WAY} calls of this run wait or run already: let some finish first"),
+            ));
+        }
+        *under_way += 1;
+        let id = CallId::new();
+        let response =
+            CallResponse { call_id: id.to_string(), status: Status::Running.into(), ..Default::default() };
+        let call = Arc::new(Call {
+            id,
+            run,
+            principal: principal.to_owned(),
+            request_id: request_id.clone(),
+            digest,
+            cancel: CancellationToken::new(),
+            state: watch::Sender::new(Answer { response, refusal: None, finished: false }),
+        });
+        table.by_id.insert(id, call.clone());
+        if let Some(request_id) = request_id {
+            table.by_request.insert((run, request_id), id);
+        }
+        Ok(Begun::New(call))
+    }
+
+    /// The call is over. `keep` puts it into the store.
+    pub(crate) async fn finish(&self, call: &Arc<Call>, response: CallResponse, refusal: Option<Refusal>, keep: bool) {
+        if keep || call.request_id.is_some() {
+            let stored = StoredCall {
+                call_id: call.id,
+                run_id: call.run,
+                principal: call.principal.clone(),
+                request_id: call.request_id.clone(),
+                request: call.digest.clone(),
+                response: response.encode_to_vec(),
+            };
+            // The receipt is in the audit log already; a client that comes back later may not find the outcome.
+            if let Err(error) = self.store.with(move |store| store.insert_call(&stored)).await {
+                tracing::error!(call = %call.id, error = %chain(&error), "a call's outcome was not kept");
+            }
+        }
+        {
+            let mut table = self.table();
+            if let Some(under_way) = table.under_way.get_mut(&call.run) {
+                *under_way -= 1;
+                if *under_way == 0 {
+                    table.under_way.remove(&call.run);
+                }
+            }
+            table.finished.push_back(call.id);
+            if table.finished.len() > FINISHED
+                && let Some(oldest) = table.finished.pop_front()
+                && let Some(forgotten) = table.by_id.remove(&oldest)
+                && let Some(request_id) = &forgotten.request_id
+            {
+                table.by_request.remove(&(forgotten.run, request_id.clone()));
+            }
+        }
+        call.state.send_replace(Answer { response, refusal, finished: true });
+    }
+
+    /// A call that is under way or finished lately.
+    pub(crate) fn known(&self, id: CallId) -> Option<Arc<Call>> {
+        self.table().by_id.get(&id).cloned()
+    }
+
+    /// A call's answer, wherever it is kept.
+    pub(crate) async fn get(&self, id: CallId) -> Result<CallResponse, Refusal> {
+        if let Some(call) = self.known(id) {
+            return Ok(call.answer().response);
+        }
+        let stored = self.store.with(move |store| store.call(id)).await;
+        let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
+        let stored = stored.ok_or_else(|| {
+            Refusal::new(Reason::NotFound, "there is no such call; calls that only read are kept for a while only")
+                .with("resource", "call")
+        })?;
+        decode(&stored)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refusal> {
+    if one == other && digest == again {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Reason::AlreadyExists,
+        "request_id: another call was made under this id; a repetition must have the same content",
+    ))
+}
+
+fn decode(stored: &StoredCall) -> Result<CallResponse, Refusal> {
+    CallResponse::decode(stored.response.as_slice()).map_err(|error| Refusal::internal("reading a kept call", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use ops::Reason;
+    use wire::v1::{CallResponse, call_response::Status};
+
+    use super::{Begun, Calls, FINISHED, UNDER_WAY};
+    use crate::ids::RunId;
+    use crate::store::Store;
+
+    fn calls() -> (tempfile::TempDir, Calls) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store.db")).unwrap();
+        (directory, Calls::new(store))
+    }
+
+    fn done(id: crate::ids::CallId) -> CallResponse {
+        CallResponse { call_id: id.to_string(), status: Status::Succeeded.into(), ..Default::default() }
+    }
+
+    #[tokio::test]
+    async fn a_repeated_request_finds_its_call_and_another_content_is_refused() {
+        let (_directory, calls) = calls();
+        let run = RunId::new();
+        let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "r", vec![1]).await else { panic!("not new") };
+        let Ok(Begun::Known(again)) = calls.begin(run, "uid:0", "r", vec![1]).await else { panic!("not known") };
+        assert_eq!(again.id, call.id);
+        let refused = |result: Result<Begun, crate::status::Refusal>| result.err().map(|refusal| refusal.reason);
+        assert_eq!(refused(calls.begin(run, "uid:0", "r", vec![2]).await), Some(Reason::AlreadyExists));
+        assert_eq!(refused(calls.begin(run, "uid:7", "r", vec![1]).await), Some(Reason::AlreadyExists));
+        assert!(matches!(calls.begin(RunId::new(), "uid:0", "r", vec![2]).await, Ok(Begun::New(_))));
+
+        calls.finish(&call, done(call.id), None, false).await;
+        let Ok(Begun::Stored(stored)) = calls.begin(run, "uid:0", "r", vec![1]).await else { panic!("not stored") };
+        assert_eq!(stored, done(call.id));
+        assert_eq!(refused(calls.begin(run, "uid:0", "r", vec![2]).await), Some(Reason::AlreadyExists));
+        assert_eq!(calls.get(call.id).await.unwrap(), done(call.id));
+    }
+
+    #[tokio::test]
+    async fn memory_is_bounded_and_what_was_kept_is_found() {
+        let (_directory, calls) = calls();
+        let run = RunId::new();
+        let mut first = None;
+        for i in 0..=FINISHED {
+            let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "", vec![]).await else { panic!("not new") };
+            calls.finish(&call, done(call.id), None, i == 0).await;
+            first.get_or_insert(call.id);
+        }
+        let first = first.unwrap();
+        assert!(calls.known(first).is_none());
+        assert_eq!(calls.get(first).await.unwrap(), done(first));
+        assert_eq!(calls.table().by_id.len(), FINISHED);
+    }
+
+    #[tokio::test]
+    async fn a_run_cannot_pile_up_calls() {
+        let (_directory, calls) = calls();
+        let run = RunId::new();
+        for _ in 0..UNDER_WAY {
+            assert!(matches!(calls.begin(run, "uid:0", "", vec![]).await, Ok(Begun::New(_))));
+        }
+        let refused = calls.begin(run, "uid:0", "", vec![]).await.err().map(|refusal| refusal.reason);
+        assert_eq!(refused, Some(Reason::Overloaded));
+        assert!(calls.begin(RunId::new(), "uid:0", "", vec![]).await.is_ok());
+    }
+}

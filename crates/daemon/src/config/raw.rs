@@ -1,0 +1,114 @@
+//! The configuration file as it is written: every key, nothing judged yet.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Config {
+    #[serde(default)]
+    pub(super) listen: Listen,
+    #[serde(default = "state_dir")]
+    pub(super) state_dir: PathBuf,
+    #[serde(default)]
+    pub(super) workspace_roots: Vec<PathBuf>,
+    pub(super) policy_dir: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) docker: Docker,
+    #[serde(default)]
+    pub(super) pool: Pool,
+    #[serde(default)]
+    pub(super) approvals: Approvals,
+    #[serde(default)]
+    pub(super) access: Vec<Access>,
+    #[serde(default)]
+    pub(super) limits: Limits,
+    #[serde(default)]
+    pub(super) log: Log,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listen {
+    #[serde(default)]
+    pub(super) unix: Unix,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Unix {
+    pub(super) path: PathBuf,
+    pub(super) mode: String,
+}
+
+impl Default for Unix {
+    fn default() -> Self {
+        Self { path: "/run/cofferdam/cofferd.sock".into(), mode: "0660".to_owned() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Docker {
+    pub(super) endpoint: String,
+    pub(super) strict_engine: bool,
+}
+
+impl Default for Docker {
+    fn default() -> Self {
+        Self { endpoint: "unix:///var/run/docker.sock".to_owned(), strict_engine: false }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Pool {
+    pub(super) min: u32,
+    pub(super) max: u32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Approvals {
+    pub(super) timeout: Option<String>,
+    pub(super) allow_self_approval: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Access {
+    pub(super) uid: u32,
+    pub(super) roles: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Limits {
+    pub(super) runs: u32,
+    pub(super) calls_per_run: u32,
+    pub(super) connections: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { runs: 256, calls_per_run: 32, connections: 256 }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Log {
+    pub(super) level: String,
+    pub(super) format: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".to_owned(), format: "text".to_owned() }
+    }
+}
+
+fn state_dir() -> PathBuf {
+    "/var/lib/cofferdam".into()
+}

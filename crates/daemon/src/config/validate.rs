@@ -1,0 +1,232 @@
+//! Raw → [`Config`], collecting every problem on the way.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use super::{Config, Problem, Problems, raw};
+use crate::rpc::{Role, Roles};
+
+/// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
+const MAX_SOCKET_PATH: usize = 107;
+
+struct Found(Vec<Problem>);
+
+impl Found {
+    fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Problem { key: key.into(), message: message.into() });
+    }
+}
+
+pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
+    let mut found = Found(Vec::new());
+
+    let socket = absolute(&mut found, "listen.unix.path", raw.listen.unix.path);
+    if socket.as_os_str().len() > MAX_SOCKET_PATH {
+        found.add("listen.unix.path", format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets"));
+    }
+    let socket_mode = socket_mode(&mut found, &raw.listen.unix.mode);
+    let state_dir = absolute(&mut found, "state_dir", raw.state_dir);
+    let workspace_roots = roots(&mut found, raw.workspace_roots, &state_dir);
+    let policy_dir = raw.policy_dir.map(|path| absolute(&mut found, "policy_dir", path));
+
+    if !raw.docker.endpoint.strip_prefix("unix://").is_some_and(|path| path.starts_with('/')) {
+        found.add("docker.endpoint", "must be a Unix socket, such as unix:///var/run/docker.sock");
+    }
+    if raw.pool.min > 0 || raw.pool.max > 0 {
+        found.add("pool", "warm containers are not there yet: set min and max to 0, every start is a cold one");
+    }
+    let approval_timeout = raw.approvals.timeout.and_then(|timeout| {
+        let sensible = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
+        let timeout = duration(&timeout).filter(|timeout| sensible.contains(timeout));
+        if timeout.is_none() {
+            found.add("approvals.timeout", "must be from 1s to 7d, such as 30s, 5m or 1h");
+        }
+        timeout
+    });
+    let access = access(&mut found, raw.access);
+    let max_runs = within(&mut found, "limits.runs", raw.limits.runs, 1, 10_000);
+    let calls_per_run = within(&mut found, "limits.calls_per_run", raw.limits.calls_per_run, 1, 64);
+    let max_connections = within(&mut found, "limits.connections", raw.limits.connections, 1, 65_536);
+    if raw.log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
+        found.add("log.level", "must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
+    }
+    if !["text", "json"].contains(&raw.log.format.as_str()) {
+        found.add("log.format", "must be text or json");
+    }
+
+    let config = Config {
+        socket,
+        socket_mode,
+        state_dir,
+        workspace_roots,
+        policy_dir,
+        docker_endpoint: raw.docker.endpoint,
+        strict_engine: raw.docker.strict_engine,
+        approval_timeout,
+        allow_self_approval: raw.approvals.allow_self_approval,
+        access,
+        max_runs,
+        calls_per_run,
+        max_connections,
+        log_level: raw.log.level,
+        log_json: raw.log.format == "json",
+    };
+    if found.0.is_empty() { Ok(config) } else { Err(Problems(found.0)) }
+}
+
+fn absolute(found: &mut Found, key: &str, path: PathBuf) -> PathBuf {
+    let plain = path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
+    if !plain {
+        found.add(key, "must be an absolute path without `..`");
+    }
+    path
+}
+
+fn socket_mode(found: &mut Found, mode: &str) -> u32 {
+    match u32::from_str_radix(mode, 8) {
+        Ok(mode) if mode & 0o002 != 0 => {
+            found.add("listen.unix.mode", "must not let everybody write: who may connect may ask for runs");
+            mode
+        }
+        Ok(mode) if mode <= 0o777 => mode,
+        _ => {
+            found.add("listen.unix.mode", "must be an octal mode in quotes, such as \"0660\"");
+            0
+        }
+    }
+}
+
+fn roots(found: &mut Found, roots: Vec<PathBuf>, state_dir: &Path) -> Vec<PathBuf> {
+    let mut valid = Vec::new();
+    for (i, root) in roots.into_iter().enumerate() {
+        let key = format!("workspace_roots[{i}]");
+        let root = absolute(found, &key, root);
+        if root == Path::new("/") {
+            found.add(&key, "must not be the whole file system");
+        } else if state_dir.starts_with(&root) || root.starts_with(state_dir) {
+            found.add(&key, "must not overlap state_dir: a run could reach the daemon's own files");
+        } else if !root.is_dir() {
+            found.add(&key, format!("{} is not a directory: create it or correct the path", root.display()));
+        }
+        valid.push(root);
+    }
+    valid
+}
+
+fn access(found: &mut Found, access: Vec<raw::Access>) -> Vec<(u32, Roles)> {
+    let mut granted: Vec<(u32, Roles)> = Vec::new();
+    for (i, entry) in access.into_iter().enumerate() {
+        if granted.iter().any(|(uid, _)| *uid == entry.uid) {
+            found.add(format!("access[{i}].uid"), format!("{} is listed twice", entry.uid));
+        }
+        let mut roles = Roles::none();
+        for name in &entry.roles {
+            match Role::parse(name) {
+                Some(role) => roles = roles.with(role),
+                None => found.add(
+                    format!("access[{i}].roles"),
+                    format!("{name:?} is not one of operator, approver, orchestrator, auditor"),
+                ),
+            }
+        }
+        granted.push((entry.uid, roles));
+    }
+    granted
+}
+
+fn within(found: &mut Found, key: &str, value: u32, least: u32, most: u32) -> usize {
+    if !(least..=most).contains(&value) {
+        found.add(key, format!("must be from {least} to {most}"));
+    }
+    value as usize
+}
+
+/// `90s`, `5m`, `2h`, `1d`.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds: u64 = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let number: u64 = number.parse().ok()?;
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::parse::parse;
+    use super::duration;
+
+    fn keys(text: &str) -> Vec<String> {
+        parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect()
+    }
+
+    #[test]
+    fn an_empty_file_means_the_strict_defaults() {
+        let config = parse("").unwrap();
+        assert_eq!(config.socket_mode, 0o660);
+        assert!(!config.allow_self_approval);
+        assert!(config.workspace_roots.is_empty());
+        assert!(config.access.is_empty());
+        assert_eq!(config.approval_timeout, None);
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let text = "
+listen: { unix: { path: relative.sock, mode: \"0666\" } }
+state_dir: /var/lib/../x
+workspace_roots: [/, /no/such/directory]
+docker: { endpoint: \"tcp://1.2.3.4:2375\" }
+pool: { min: 1, max: 2 }
+approvals: { timeout: soon }
+access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
+limits: { runs: 0 }
+log: { format: xml }
+";
+        assert_eq!(
+            keys(text),
+            [
+                "listen.unix.path",
+                "listen.unix.mode",
+                "state_dir",
+                "workspace_roots[0]",
+                "workspace_roots[1]",
+                "docker.endpoint",
+                "pool",
+                "approvals.timeout",
+                "access[0].roles",
+                "access[1].uid",
+                "limits.runs",
+                "log.format",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_root_and_the_state_directory_must_not_overlap() {
+        assert_eq!(keys("{state_dir: /tmp/state, workspace_roots: [/tmp]}"), ["workspace_roots[0]"]);
+    }
+
+    #[test]
+    fn unknown_and_duplicate_keys_are_errors() {
+        for text in ["state_dri: /x", "listen: { unix: { pth: /x } }", "state_dir: /a\nstate_dir: /b", "[1]", "a: b: c"] {
+            assert_eq!(keys(text), [""], "{text}");
+        }
+        assert_eq!(keys(&"[".repeat(100_000)), [""]);
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("90s"), Some(Duration::from_secs(90)));
+        assert_eq!(duration("2h"), Some(Duration::from_secs(7_200)));
+        for bad in ["", "5", "m", "-5m", "5 m", "1.5h", "99999999999999999999d", "5ä"] {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The container lane: `coffer-agent` in the run's container, reached through one attached exec.
+//!
+//! The worker may be stopped or killed by what runs beside it. That costs only its own run: the loss is noticed, the
+//! calls in flight fail, and it is started again for the next ones.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use containers::{AGENT_PATH, ContainerCgroup, ContainerId, Engine, RunUser};
+use ops::Reason;
+use tokio_util::sync::CancellationToken;
+use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError, Placement};
+
+use crate::runs::{cgroup_of, chain, engine_refusal};
+use crate::status::Refusal;
+
+/// The worker that serves now.
+#[derive(Clone)]
+struct Serving {
+    client: Client,
+    host_pid: u32,
+    cgroup: Option<ContainerCgroup>,
+}
+
+/// The container lane of a run.
+pub(crate) struct AgentLane {
+    engine: Arc<dyn Engine>,
+    container: ContainerId,
+    user: RunUser,
+    serving: Mutex<Serving>,
+}
+
+impl AgentLane {
+    /// Starts the worker and waits for its hello.
+    pub(crate) async fn connect(
+        engine: Arc<dyn Engine>,
+        container: ContainerId,
+        user: RunUser,
+    ) -> Result<Self, Refusal> {
+        let serving = start(engine.as_ref(), &container, user).await?;
+        Ok(Self { engine, container, user, serving: Mutex::new(serving) })
+    }
+
+    pub(super) async fn call(
+        &self,
+        spec: CallSpec<'_>,
+        placement: Option<Arc<dyn Placement>>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
+        let client = self.serving().client;
+        client.call(spec, placement, cancel).await
+    }
+
+    /// Resolves when the worker is lost: why.
+    pub(crate) async fn lost(&self) -> CloseReason {
+        let closed = self.serving().client.closed();
+        closed.await
+    }
+
+    /// Starts a new worker in place of a lost one.
+    pub(crate) async fn restart(&self) -> Result<(), Refusal> {
+        let serving = start(self.engine.as_ref(), &self.container, self.user).await?;
+        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = serving;
+        Ok(())
+    }
+
+    /// Where commands get their leaves, and the worker's pid on the host.
+    pub(super) fn cgroup(&self) -> Option<(ContainerCgroup, u32)> {
+        let serving = self.serving();
+        serving.cgroup.map(|cgroup| (cgroup, serving.host_pid))
+    }
+
+    pub(super) async fn shutdown(&self) {
+        let client = self.serving().client;
+        client.shutdown().await;
+    }
+
+    fn serving(&self) -> Serving {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> Result<Serving, Refusal> {
+    let argv = [AGENT_PATH.to_owned(), "serve".to_owned()];
+    let stream = engine.attach_exec(container, &argv, user).await.map_err(engine_refusal)?;
+    let connected = Client::connect(stream.input, stream.output, ConnectOptions::default()).await;
+    let (client, _) = connected.map_err(|error| {
+        tracing::error!(%container, error = %chain(&error), said = stream.errors.text(), "the agent did not come up");
+        Refusal::new(
+            Reason::EngineUnavailable,
+            "the agent did not come up in the container; the daemon's log has its last words",
+        )
+    })?;
+    let host_pid = engine.exec_pid(&stream.exec).await.map_err(engine_refusal)?;
+    let cgroup = cgroup_of(host_pid, container);
+    Ok(Serving { client, host_pid, cgroup })
+}

@@ -1,0 +1,137 @@
+//! The host lane: `coffer-hand`, started when a run first needs it, again when it died, and ended with the run.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use hand::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher};
+use ops::Reason;
+use tokio::net::UnixStream;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+use worker::client::{CallSpec, Client, ConnectOptions, Finished, LaneError};
+
+use crate::runs::{Directory, chain};
+use crate::status::Refusal;
+
+/// Until a clone has to be there.
+const CLONE: Duration = Duration::from_secs(120);
+/// For a hand whose channel was closed to be gone.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// The directories that a hand may see.
+struct Directories {
+    workspace: OwnedFd,
+    state: OwnedFd,
+    pkg: Option<OwnedFd>,
+    owner_uid: u32,
+    owner_gid: u32,
+}
+
+struct Serving {
+    client: Client,
+    process: HandProcess,
+}
+
+/// The host lane of a run.
+pub(crate) struct HandLane {
+    directories: Directories,
+    serving: Mutex<Option<Serving>>,
+}
+
+impl HandLane {
+    pub(crate) fn new(
+        workspace: &Directory,
+        state: &Directory,
+        pkg: Option<&Directory>,
+    ) -> std::io::Result<Self> {
+        let directories = Directories {
+            workspace: workspace.handle.try_clone()?,
+            state: state.handle.try_clone()?,
+            pkg: pkg.map(|pkg| pkg.handle.try_clone()).transpose()?,
+            owner_uid: workspace.owner.uid,
+            owner_gid: workspace.owner.gid,
+        };
+        Ok(Self { directories, serving: Mutex::new(None) })
+    }
+
+    pub(super) async fn call(&self, spec: CallSpec<'_>, cancel: CancellationToken) -> Result<Finished, LaneError> {
+        let client = self.client().await?;
+        client.call(spec, None, cancel).await
+    }
+
+    pub(super) async fn shutdown(&self) {
+        if let Some(serving) = self.serving.lock().await.take() {
+            serving.client.shutdown().await;
+            let _ = tokio::task::spawn_blocking(move || serving.process.wait(GOODBYE)).await;
+        }
+    }
+
+    async fn client(&self) -> Result<Client, LaneError> {
+        let mut serving = self.serving.lock().await;
+        if let Some(present) = serving.as_ref() {
+            if present.client.closed().now_or_never().is_none() {
+                return Ok(present.client.clone());
+            }
+            tracing::warn!("the hand of a run was lost and is started again");
+        }
+        if let Some(lost) = serving.take() {
+            let _ = tokio::task::spawn_blocking(move || lost.process.wait(GOODBYE)).await;
+        }
+        let started = self.start().await.map_err(|error| {
+            tracing::error!(error = %error, "the hand did not come up");
+            LaneError::NotPlaced("the host lane did not come up".to_owned())
+        })?;
+        Ok(serving.insert(started).client.clone())
+    }
+
+    async fn start(&self) -> Result<Serving, String> {
+        let text = |error: &dyn std::error::Error| chain(error);
+        let clone = |handle: &OwnedFd| handle.try_clone().map_err(|error| text(&error));
+        let spec = HandSpec {
+            workspace: clone(&self.directories.workspace)?,
+            state: Some(clone(&self.directories.state)?),
+            pkg: self.directories.pkg.as_ref().map(clone).transpose()?,
+            owner_uid: self.directories.owner_uid,
+            owner_gid: self.directories.owner_gid,
+        };
+        let started = tokio::task::spawn_blocking(move || Launcher::default().serve(&spec)).await;
+        let process = started.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
+        let channel = process.channel.try_clone().map_err(|error| text(&error))?;
+        channel.set_nonblocking(true).map_err(|error| text(&error))?;
+        let (input, output) = UnixStream::from_std(channel).map_err(|error| text(&error))?.into_split();
+        match Client::connect(output, input, ConnectOptions::default()).await {
+            Ok((client, _)) => Ok(Serving { client, process }),
+            Err(error) => {
+                let words = tokio::task::spawn_blocking(move || process.end()).await;
+                let words = words.map_or_else(|error| error.to_string(), |words| words.unwrap_or_default());
+                Err(format!("{}: {}", text(&error), words.trim()))
+            }
+        }
+    }
+}
+
+/// Clones a local repository into a new workspace, in a jail that sees nothing but the two.
+pub(crate) async fn clone_repository(
+    source: &Directory,
+    workspace: &Directory,
+    revision: Option<&str>,
+) -> Result<(), Refusal> {
+    let handle = |directory: &Directory| {
+        directory.handle.try_clone().map_err(|error| Refusal::internal("preparing the clone", &error))
+    };
+    let spec = CloneSpec {
+        workspace: handle(workspace)?,
+        source: handle(source)?,
+        revision: revision.unwrap_or_default().to_owned(),
+        owner_uid: workspace.owner.uid,
+        owner_gid: workspace.owner.gid,
+    };
+    let cloned = tokio::task::spawn_blocking(move || Launcher::default().clone_repository(&spec, CLONE)).await;
+    match cloned.map_err(|error| Refusal::internal("cloning", &error))? {
+        Ok(()) => Ok(()),
+        Err(CloneError::Refused(why)) => Err(Refusal::invalid("workspace.clone", why.trim())),
+        Err(error @ CloneError::TimedOut(_)) => Err(Refusal::new(Reason::TimedOut, error.to_string())),
+        Err(error) => Err(Refusal::internal("cloning", &chain(&error))),
+    }
+}

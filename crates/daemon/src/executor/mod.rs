@@ -1,0 +1,129 @@
+//! Spends a permit in the right lane. Takes nothing but permits: what the gateway did not allow cannot be asked for.
+
+mod agent;
+mod hand;
+mod placement;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway::Permit;
+use ops::{Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use tokio_util::sync::CancellationToken;
+use worker::client::{CallSpec, Finished, LaneError, Placement, Usage};
+
+pub(crate) use agent::AgentLane;
+pub(crate) use hand::{HandLane, clone_repository};
+
+use placement::LeafPlacement;
+
+/// For operations that do not name a timeout of their own.
+const FILE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The two lanes of a run.
+pub(crate) struct Lanes {
+    agent: AgentLane,
+    hand: HandLane,
+}
+
+impl Lanes {
+    pub(crate) fn new(agent: AgentLane, hand: HandLane) -> Self {
+        Self { agent, hand }
+    }
+
+    pub(crate) fn agent(&self) -> &AgentLane {
+        &self.agent
+    }
+
+    /// Executes what the permit allows, within `limit` if that is less than the operation's own.
+    pub(crate) async fn execute(
+        &self,
+        permit: Permit,
+        limit: Option<Duration>,
+        cancel: CancellationToken,
+    ) -> Finished {
+        let parts = permit.into_parts();
+        let own = match &parts.operation {
+            Operation::Exec(exec) => exec.timeout,
+            _ => FILE_DEADLINE,
+        };
+        let spec = CallSpec {
+            operation: &parts.operation,
+            bounds: &parts.bounds,
+            deadline: limit.map_or(own, |limit| limit.min(own)),
+            preview: false,
+        };
+        let finished = match parts.operation.lane() {
+            Lane::Container => {
+                let placement = match &parts.operation {
+                    Operation::Exec(_) => self.agent.placement(&parts.call_id),
+                    _ => None,
+                };
+                self.agent.call(spec, placement, cancel).await
+            }
+            Lane::Host => self.hand.call(spec, cancel).await,
+        };
+        finished.unwrap_or_else(|error| failed(&error))
+    }
+
+    /// What a host operation would do, for its reviewer. Changes nothing.
+    pub(crate) async fn preview(&self, operation: &Operation, bounds: &ops::Bounds) -> Option<Outcome> {
+        if operation.lane() != Lane::Host {
+            return None;
+        }
+        let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true };
+        match self.hand.call(spec, CancellationToken::new()).await {
+            Ok(finished) => Some(finished.outcome),
+            Err(error) => Some(Err(failure(&error))),
+        }
+    }
+
+    /// SHA-256 of a file as it is now; `None` when there is no such regular file.
+    pub(crate) async fn hash(&self, path: &jail::SandboxPath) -> Option<String> {
+        let operation = Operation::Read(ops::Read {
+            path: path.clone(),
+            part: ops::ReadPart::Bytes { offset: 0, limit: Some(0) },
+            encoding: ops::Encoding::Base64,
+        });
+        let bounds = ops::Bounds::default();
+        let spec = CallSpec { operation: &operation, bounds: &bounds, deadline: FILE_DEADLINE, preview: false };
+        match self.agent.call(spec, None, CancellationToken::new()).await.ok()?.outcome {
+            Ok(OpResult::Read(read)) => Some(read.sha256),
+            _ => None,
+        }
+    }
+
+    /// Ends both workers.
+    pub(crate) async fn shutdown(&self) {
+        tokio::join!(self.agent.shutdown(), self.hand.shutdown());
+    }
+}
+
+fn failed(error: &LaneError) -> Finished {
+    Finished { outcome: Err(failure(error)), usage: Usage::default(), bytes_in: 0, bytes_out: 0 }
+}
+
+/// A lane that gave no outcome, as the model sees it.
+fn failure(error: &LaneError) -> ToolFailure {
+    match error {
+        LaneError::Lost(_) => ToolFailure::new(
+            Reason::Cancelled,
+            "the worker of this run was lost during the call and is started again: whether it had an effect is not known; look before you repeat it",
+        )
+        .with("retryable", "true"),
+        LaneError::TimedOut => ToolFailure::new(Reason::TimedOut, "the operation gave no outcome in time"),
+        LaneError::Cancelled => ToolFailure::new(Reason::Cancelled, "the call was cancelled"),
+        LaneError::TooLarge => ToolFailure::new(Reason::InvalidArgument, "the operation is too large to be sent"),
+        LaneError::NotPlaced(_) => ToolFailure::new(
+            Reason::Internal,
+            "the command could not be confined and was not run; the daemon's log says more",
+        ),
+    }
+}
+
+impl AgentLane {
+    fn placement(&self, call: &str) -> Option<Arc<dyn Placement>> {
+        let (cgroup, pid) = self.cgroup()?;
+        Some(Arc::new(LeafPlacement::new(cgroup, pid, call)))
+    }
+}

@@ -1,0 +1,93 @@
+//! A cgroup of its own for each command, so that everything that it starts can be ended for sure.
+//!
+//! The agent starts the command stopped and names its pid; it is moved into a leaf cgroup before its first instruction,
+//! so that nothing it forks is ever outside. Process groups do not do this: `setsid` leaves them.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use containers::{ContainerCgroup, KillMethod, Leaf};
+use ops::KillEvidence;
+use worker::client::Placement;
+
+/// Between SIGTERM and SIGKILL when a command is ended before its time.
+const GRACE: Duration = Duration::from_secs(5);
+/// Until everything has to be gone after SIGKILL.
+const WITHIN: Duration = Duration::from_secs(1);
+/// Between looks whether a terminated command has gone.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The leaf of one call.
+pub(super) struct LeafPlacement {
+    cgroup: ContainerCgroup,
+    agent_host_pid: u32,
+    name: String,
+    leaf: Arc<Mutex<Option<Leaf>>>,
+}
+
+impl LeafPlacement {
+    pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, call: &str) -> Self {
+        Self { cgroup, agent_host_pid, name: format!("call-{call}"), leaf: Arc::default() }
+    }
+}
+
+impl Placement for LeafPlacement {
+    fn place(&self, pid: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        let (cgroup, agent, name, slot) =
+            (self.cgroup.clone(), self.agent_host_pid, self.name.clone(), self.leaf.clone());
+        let placed = tokio::task::spawn_blocking(move || {
+            let process = cgroup.process(agent, pid)?;
+            let leaf = cgroup.leaf(&name)?;
+            leaf.add(&process)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(leaf);
+            Ok::<_, containers::CgroupError>(())
+        });
+        Box::pin(async move {
+            let placed = placed.await.map_err(|error| error.to_string())?;
+            placed.map_err(|error| {
+                tracing::error!(error = %crate::runs::chain(&error), "a command could not be put into its cgroup");
+                error.to_string()
+            })
+        })
+    }
+
+    fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
+        let slot = self.leaf.clone();
+        let ended = tokio::task::spawn_blocking(move || {
+            let leaf = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            leaf.map(|leaf| end(&leaf, forced))
+        });
+        // Without a leaf the command never ran.
+        let nothing = || KillEvidence { method: "none-needed".to_owned(), ..Default::default() };
+        Box::pin(async move { ended.await.ok().flatten().unwrap_or_else(nothing) })
+    }
+}
+
+fn end(leaf: &Leaf, forced: bool) -> KillEvidence {
+    let mut asked = 0;
+    if forced {
+        asked = leaf.terminate_all().unwrap_or(0);
+        let deadline = Instant::now() + GRACE;
+        while Instant::now() < deadline && leaf.pids().is_ok_and(|pids| !pids.is_empty()) {
+            std::thread::sleep(LOOK);
+        }
+    }
+    match leaf.kill_all(WITHIN) {
+        Ok(evidence) => KillEvidence {
+            ended: evidence.ended.max(asked),
+            left: evidence.left,
+            method: match evidence.how {
+                _ if evidence.ended.max(asked) == 0 => "none-needed",
+                KillMethod::CgroupKill => "cgroup-v2-kill",
+                KillMethod::Freezer => "cgroup-v1-freezer",
+            }
+            .to_owned(),
+        },
+        Err(error) => {
+            tracing::error!(error = %crate::runs::chain(&error), "a command's cgroup could not be emptied");
+            let left = leaf.pids().map_or(u32::MAX, |pids| u32::try_from(pids.len()).unwrap_or(u32::MAX));
+            KillEvidence { ended: asked, left, method: "failed".to_owned() }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Identifiers: UUIDv7, RFC 9562, so that they sort by time. Whatever a client sends is parsed before it is used.
+
+use std::fmt;
+
+use ops::Reason;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::status::Refusal;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub(crate) struct $name(Uuid);
+
+        impl $name {
+            /// A new one.
+            pub(crate) fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            /// Parses the hyphenated form. Something else names nothing.
+            pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
+                let none = || Refusal::new(Reason::NotFound, concat!("there is no such ", $what)).with("resource", $what);
+                if text.is_empty() {
+                    return Err(Refusal::new(Reason::InvalidArgument, concat!($what, "_id is missing")));
+                }
+                // Uuid parses more forms than one; only the one that we print is an id.
+                let id = Uuid::parse_str(text).map_err(|_| none())?;
+                if id.hyphenated().to_string() == text { Ok(Self(id)) } else { Err(none()) }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+    };
+}
+
+id!(
+    /// Names a run.
+    RunId,
+    "run"
+);
+id!(
+    /// Names a call.
+    CallId,
+    "call"
+);
+
+impl RunId {
+    /// An id that a client chose: a version 7 UUID.
+    pub(crate) fn chosen(text: &str) -> Result<Self, Refusal> {
+        match Self::parse(text) {
+            Ok(id) if id.0.get_version_num() == 7 => Ok(id),
+            _ => Err(Refusal::invalid("run_id", "is not a version 7 UUID in hyphenated lower-case form")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ops::Reason;
+
+    use super::RunId;
+
+    #[test]
+    fn an_id_parses_back_and_nothing_else_does() {
+        let id = RunId::new();
+        assert_eq!(RunId::parse(&id.to_string()).unwrap(), id);
+        assert_eq!(RunId::chosen(&id.to_string()).unwrap(), id);
+        assert_eq!(RunId::parse("").unwrap_err().reason, Reason::InvalidArgument);
+        let upper = id.to_string().to_uppercase();
+        for bad in ["x", "../..", upper.as_str(), "{00000000-0000-0000-0000-000000000000}"] {
+            assert_eq!(RunId::parse(bad).unwrap_err().reason, Reason::NotFound, "{bad}");
+        }
+        assert_eq!(RunId::chosen("00000000-0000-4000-8000-000000000000").unwrap_err().reason, Reason::InvalidArgument);
+    }
+}

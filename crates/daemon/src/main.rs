@@ -1,0 +1,58 @@
+//! cofferd: the daemon in which coding agents work.
+//!
+//! One per host. It launches a hardened container for each run, decides on every call, and keeps the record. It never
+//! opens a path inside a workspace: it has the privileges, so the two lanes do that for it.
+
+mod app;
+mod approvals;
+mod args;
+mod audit;
+mod call;
+mod calls;
+mod config;
+mod embedded;
+mod executor;
+mod ids;
+mod policy;
+mod recovery;
+mod rpc;
+mod runs;
+mod startup;
+mod status;
+mod store;
+mod time;
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    // The host lane's worker is this very program under another name. It must have one thread and nothing open.
+    let name = std::env::args_os().next().unwrap_or_default();
+    if name.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(hand::PROGRAM.as_bytes()) {
+        return hand::main();
+    }
+    match run(&args::Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cofferd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &args::Args) -> anyhow::Result<()> {
+    let config = config::load(&args.config)?;
+    if args.check_config {
+        println!("{}: the configuration is in order", args.config.display());
+        return Ok(());
+    }
+    if args.print_config {
+        print!("{config}");
+        return Ok(());
+    }
+    startup::log(&config);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(app::run(config))
+}

@@ -1,0 +1,48 @@
+//! The policy in force: loaded at start and on request, whole or not at all.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use audit::{Event, Kind};
+use gateway::{Gateway, Policy, Problems};
+use ops::Reason;
+
+use crate::audit::AuditLog;
+use crate::status::Refusal;
+
+/// Reads the directory, or takes the built-in policy.
+pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
+    match directory {
+        Some(directory) => Policy::load_dir(directory),
+        None => Policy::builtin(),
+    }
+}
+
+/// Loads the policy again. When it is bad the old one stays in force, and the refusal lists every problem.
+pub(crate) async fn reload(
+    gateway: &Arc<Gateway>,
+    directory: Option<PathBuf>,
+    audit: &AuditLog,
+    principal: &str,
+) -> Result<(String, bool), Refusal> {
+    let loaded = tokio::task::spawn_blocking(move || load(directory.as_ref())).await;
+    let policy = loaded.map_err(|error| Refusal::internal("loading the policy", &error))?.map_err(|problems| {
+        tracing::warn!("the policy was not loaded, the old one stays in force:\n{problems}");
+        Refusal::new(Reason::InvalidArgument, format!("the policy was not loaded, the old one stays in force:\n{problems}"))
+    })?;
+    let digest = policy.digest().to_owned();
+    // On record before it decides anything.
+    audit.record(loaded_event(&policy).principal(principal)).await?;
+    let changed = gateway.reload(policy);
+    tracing::info!(digest, changed, "policy loaded");
+    Ok((digest, changed))
+}
+
+/// The record of a policy that comes into force.
+pub(crate) fn loaded_event(policy: &Policy) -> Event {
+    Event::new(Kind::PolicyLoaded).details(serde_json::json!({
+        "digest": policy.digest(),
+        "profiles": policy.profile_names().collect::<Vec<_>>(),
+        "roles": policy.role_names().collect::<Vec<_>>(),
+    }))
+}

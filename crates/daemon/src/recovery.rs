@@ -1,0 +1,73 @@
+//! What a daemon that died has left behind: containers, mounts, and calls without a receipt.
+//!
+//! Runs end with their daemon: nobody has seen what went on in them meanwhile. Their workspaces stay.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use audit::{Event, Kind, Outcome, Status};
+use containers::{Engine, LABEL_INSTANCE};
+
+use crate::audit::AuditLog;
+use crate::runs::{Directories, chain};
+
+/// Removes every container and mount of this instance.
+pub(crate) async fn remove_leftovers(
+    engine: &dyn Engine,
+    instance: &str,
+    directories: &Directories,
+) -> anyhow::Result<()> {
+    let left = engine.list(LABEL_INSTANCE, instance).await.map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    for container in &left {
+        tracing::warn!(container = container.name, "removing a container that a former daemon left");
+        engine.remove(&container.id).await.map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    }
+    let mounts = directories.mounts();
+    let cleaned = tokio::task::spawn_blocking(move || clean(&mounts)).await?;
+    let cleaned = cleaned.context("cannot clean up the mounts that a former daemon left")?;
+    if cleaned > 0 {
+        tracing::warn!(mounts = cleaned, "removed mounts that a former daemon left");
+    }
+    Ok(())
+}
+
+/// The slots are two levels down: `mounts/RUN/workspace`.
+fn clean(mounts: &std::path::Path) -> Result<usize, containers::MountError> {
+    let mut cleaned = 0;
+    for run in std::fs::read_dir(mounts).into_iter().flatten().flatten() {
+        cleaned += containers::clean_slots(&run.path())?;
+        // Only an empty directory goes.
+        let _ = std::fs::remove_dir(run.path());
+    }
+    Ok(cleaned)
+}
+
+/// Gives every intent that has no receipt one that says so.
+pub(crate) async fn close_open_calls(log: &AuditLog) -> anyhow::Result<()> {
+    let mut open: BTreeMap<String, Event> = BTreeMap::new();
+    let mut follow = log.read_after(0, false);
+    while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
+        for line in lines {
+            let event = line.record.event;
+            let Some(call) = event.call_id.clone() else { continue };
+            match event.kind {
+                Kind::CallIntent => drop(open.insert(call, event)),
+                Kind::CallReceipt => drop(open.remove(&call)),
+                _ => {}
+            }
+        }
+    }
+    for (call, intent) in open {
+        tracing::warn!(call, "a call was under way when the daemon ended: recorded as interrupted");
+        let mut receipt = Event::new(Kind::CallReceipt).call(call).outcome(
+            Outcome::new(Status::Interrupted)
+                .message("the daemon ended during the call; whether it had an effect is not known"),
+        );
+        receipt.run_id = intent.run_id;
+        receipt.principal = intent.principal;
+        receipt.agent_id = intent.agent_id;
+        receipt.operation = intent.operation;
+        log.record(receipt).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! `AuditService`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use audit::{Integrity, Record};
+use futures_util::{Stream, StreamExt as _, stream};
+use tonic::{Request, Response, Status};
+use wire::v1;
+use wire::v1::audit_service_server::AuditService;
+
+use crate::app::App;
+use crate::audit::{Follow, Line};
+use crate::status::Refusal;
+
+/// `AuditService`.
+pub(super) struct Service(pub(super) Arc<App>);
+
+#[tonic::async_trait]
+impl AuditService for Service {
+    type StreamEventsStream = Pin<Box<dyn Stream<Item = Result<v1::StreamEventsResponse, Status>> + Send>>;
+
+    async fn stream_events(
+        &self,
+        request: Request<v1::StreamEventsRequest>,
+    ) -> Result<Response<Self::StreamEventsStream>, Status> {
+        let v1::StreamEventsRequest { after_sequence, filter, follow } = request.into_inner();
+        let filter = filter.unwrap_or_default();
+        let follow = self.0.audit.read_after(after_sequence, follow);
+        let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
+            let mut follow = follow?;
+            match follow.next().await {
+                Ok(Some(lines)) => Some((Ok(lines), Some(follow))),
+                Ok(None) => None,
+                Err(refusal) => Some((Err(Status::from(refusal)), None)),
+            }
+        });
+        let events = batches.flat_map(move |batch| {
+            let answers: Vec<_> = match batch {
+                Ok(lines) => lines
+                    .into_iter()
+                    .filter(|line| matches(&filter, &line.record))
+                    .map(|line| Ok(v1::StreamEventsResponse { event: Some(to_wire(line)) }))
+                    .collect(),
+                Err(status) => vec![Err(status)],
+            };
+            stream::iter(answers)
+        });
+        let stop = self.0.stop.clone();
+        Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
+    }
+
+    async fn verify_log(
+        &self,
+        _request: Request<v1::VerifyLogRequest>,
+    ) -> Result<Response<v1::VerifyLogResponse>, Status> {
+        let Some(head) = self.0.audit.head() else {
+            return Ok(Response::new(v1::VerifyLogResponse { intact: true, ..Default::default() }));
+        };
+        let directory = self.0.audit.directory().to_owned();
+        let verified =
+            tokio::task::spawn_blocking(move || audit::verify_up_to(&directory, head, &mut |_| {})).await;
+        let report = verified
+            .map_err(|error| Refusal::internal("verifying the audit log", &error))?
+            .map_err(|error| Refusal::internal("verifying the audit log", &error))?;
+        let damage = match &report.integrity {
+            Integrity::Intact => String::new(),
+            Integrity::Broken(broken) => broken.to_string(),
+        };
+        Ok(Response::new(v1::VerifyLogResponse {
+            intact: report.is_intact(),
+            valid_records: report.records,
+            last_sequence: report.head.map_or(0, |head| head.sequence),
+            head_hash: report.head.map(|head| head.hash.to_string()).unwrap_or_default(),
+            damage,
+        }))
+    }
+}
+
+fn matches(filter: &v1::EventFilter, record: &Record) -> bool {
+    let event = &record.event;
+    let same = |wanted: &str, found: Option<&String>| wanted.is_empty() || found.is_some_and(|found| found == wanted);
+    same(&filter.run_id, event.run_id.as_ref())
+        && same(&filter.call_id, event.call_id.as_ref())
+        && (filter.kinds.is_empty() || filter.kinds.iter().any(|kind| kind == event.kind.as_str()))
+}
+
+fn to_wire(line: Line) -> v1::AuditEvent {
+    let Record { sequence, time, previous, hash, event, .. } = line.record;
+    let time = pbjson_types::Timestamp {
+        seconds: time.unix_seconds(),
+        nanos: i32::try_from(time.subsecond_nanos()).unwrap_or(0),
+    };
+    v1::AuditEvent {
+        sequence,
+        time: Some(time),
+        kind: event.kind.as_str().to_owned(),
+        run_id: event.run_id.unwrap_or_default(),
+        call_id: event.call_id.unwrap_or_default(),
+        principal: event.principal.unwrap_or_default(),
+        agent_id: event.agent_id.unwrap_or_default(),
+        operation: event.operation.unwrap_or_default(),
+        record_json: line.text,
+        previous_hash: previous.to_string(),
+        hash: hash.to_string(),
+    }
+}

@@ -1,0 +1,166 @@
+//! Who connected, and what they may call.
+//!
+//! The *principal* is taken from the connection (the uid at the other end of the Unix socket), never from a message.
+//! One layer over the whole server asks [`Access`] before any service sees a request, reflection and health included:
+//! a method that is not in the table needs a role all the same, so that none can be forgotten.
+
+use std::fmt;
+
+/// A role on the API. Not to be confused with an agent's role in the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Runs the daemon: everything but deciding on approvals.
+    Operator,
+    /// Decides on approvals.
+    Approver,
+    /// Makes runs and calls.
+    Orchestrator,
+    /// Reads the audit log.
+    Auditor,
+}
+
+impl Role {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Operator, "operator"),
+        (Self::Approver, "approver"),
+        (Self::Orchestrator, "orchestrator"),
+        (Self::Auditor, "auditor"),
+    ];
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(role, _)| role)
+    }
+}
+
+/// A set of roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Roles(u8);
+
+impl Roles {
+    pub(crate) fn none() -> Self {
+        Self(0)
+    }
+
+    pub(crate) fn all() -> Self {
+        Role::ALL.into_iter().fold(Self::none(), |roles, (role, _)| roles.with(role))
+    }
+
+    pub(crate) fn with(self, role: Role) -> Self {
+        Self(self.0 | 1 << role as u8)
+    }
+
+    pub(crate) fn has(self, role: Role) -> bool {
+        self.0 & 1 << role as u8 != 0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn has_any(self, roles: &[Role]) -> bool {
+        roles.iter().any(|role| self.has(*role))
+    }
+}
+
+impl fmt::Display for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Role::ALL.into_iter().filter(|(role, _)| self.has(*role)).map(|(_, name)| name).collect();
+        write!(f, "[{}]", names.join(", "))
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Principal {
+    /// As the record names it: `uid:1000`.
+    pub(crate) name: String,
+    /// Its user id.
+    pub(crate) uid: u32,
+    /// Its primary group.
+    pub(crate) gid: u32,
+    /// What it may do.
+    pub(crate) roles: Roles,
+}
+
+/// Which uid has which roles.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    own_uid: u32,
+    granted: Vec<(u32, Roles)>,
+}
+
+impl Access {
+    /// Root and the daemon's own uid have every role, the listed ones what is listed, everybody else none.
+    pub(crate) fn new(own_uid: u32, granted: Vec<(u32, Roles)>) -> Self {
+        Self { own_uid, granted }
+    }
+
+    pub(crate) fn principal(&self, uid: u32, gid: u32) -> Principal {
+        let listed = self.granted.iter().find(|(listed, _)| *listed == uid).map(|(_, roles)| *roles);
+        let roles = match listed {
+            Some(roles) => roles,
+            None if uid == 0 || uid == self.own_uid => Roles::all(),
+            None => Roles::none(),
+        };
+        Principal { name: format!("uid:{uid}"), uid, gid, roles }
+    }
+}
+
+/// Whether `roles` may call the method with this path, such as `/cofferdam.v1.ToolService/Call`.
+pub(super) fn may_call(roles: Roles, path: &str) -> bool {
+    use Role::{Approver, Auditor, Operator, Orchestrator};
+    let Some((service, method)) = path.trim_start_matches('/').split_once('/') else { return false };
+    match (service, method) {
+        ("cofferdam.v1.RunService", "GetRun" | "ListRuns" | "WatchRuns") => {
+            roles.has_any(&[Operator, Orchestrator, Auditor, Approver])
+        }
+        ("cofferdam.v1.RunService" | "cofferdam.v1.ToolService", _) => roles.has_any(&[Operator, Orchestrator]),
+        ("cofferdam.v1.ApprovalService", "DecideApproval") => roles.has(Approver),
+        ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver]),
+        ("cofferdam.v1.AuditService", _) => roles.has_any(&[Operator, Auditor]),
+        ("cofferdam.v1.PolicyService", "ReloadPolicy") => roles.has(Operator),
+        _ => !roles.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Role, Roles, may_call};
+
+    #[test]
+    fn strangers_may_call_nothing() {
+        let access = Access::new(500, vec![(7, Roles::none().with(Role::Auditor))]);
+        let stranger = access.principal(1234, 1234);
+        for path in [
+            "/cofferdam.v1.ToolService/Call",
+            "/cofferdam.v1.PolicyService/GetPolicy",
+            "/grpc.health.v1.Health/Check",
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            "/no.such.Service/Method",
+            "nonsense",
+        ] {
+            assert!(!may_call(stranger.roles, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn root_and_the_daemon_have_every_role_unless_listed() {
+        let access = Access::new(500, vec![(0, Roles::none())]);
+        assert_eq!(access.principal(500, 1).roles, Roles::all());
+        assert!(access.principal(0, 0).roles.is_empty());
+        assert_eq!(Access::new(500, vec![]).principal(0, 0).roles, Roles::all());
+    }
+
+    #[test]
+    fn each_role_opens_its_own_doors() {
+        let only = |role| Roles::none().with(role);
+        assert!(may_call(only(Role::Approver), "/cofferdam.v1.ApprovalService/DecideApproval"));
+        assert!(!may_call(only(Role::Operator), "/cofferdam.v1.ApprovalService/DecideApproval"));
+        assert!(!may_call(only(Role::Approver), "/cofferdam.v1.ToolService/Call"));
+        assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.ToolService/Call"));
+        assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.AuditService/StreamEvents"));
+        assert!(may_call(only(Role::Auditor), "/cofferdam.v1.AuditService/StreamEvents"));
+        assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.RunService/CreateRun"));
+        assert!(may_call(only(Role::Auditor), "/grpc.health.v1.Health/Check"));
+    }
+}

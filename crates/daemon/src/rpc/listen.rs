@@ -1,0 +1,111 @@
+//! The Unix socket: made with its mode, owned by one daemon, bounded in connections.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::transport::server::Connected;
+
+/// Who connected, as the kernel says, unix(7) `SO_PEERCRED`.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// A bound socket. The file goes with it.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    connections: Arc<Semaphore>,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Binds `path`. A socket that nobody serves any more is replaced; a living one is an error.
+    pub(crate) fn bind(path: &Path, mode: u32, max_connections: usize) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon serves this socket")),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            Err(_) => {}
+        }
+        // Bound under another name and renamed, so that nobody connects before the mode is right.
+        let draft = path.with_extension(format!("{}.new", std::process::id()));
+        let _ = std::fs::remove_file(&draft);
+        let listener = UnixListener::bind(&draft)?;
+        std::fs::set_permissions(&draft, Permissions::from_mode(mode))?;
+        std::fs::rename(&draft, path)?;
+        Ok(Self { listener, connections: Arc::new(Semaphore::new(max_connections)), path: path.to_owned() })
+    }
+
+    /// The next connection, as soon as there is room for it.
+    pub(crate) async fn accept(&self) -> io::Result<Connection> {
+        let permit = self.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, _) = self.listener.accept().await?;
+        let credentials = stream.peer_cred()?;
+        let peer = Peer { uid: credentials.uid(), gid: credentials.gid() };
+        Ok(Connection { stream, peer, _permit: permit })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// One accepted connection.
+pub(crate) struct Connection {
+    stream: UnixStream,
+    peer: Peer,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,127 @@
+//! The API: identity from the connection, sizes capped, messages decoded, refusals turned into statuses.
+
+mod approval;
+mod audit;
+mod guard;
+mod identity;
+mod listen;
+mod policy;
+mod run;
+mod tool;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use ops::Reason;
+use tonic::server::NamedService as _;
+use tonic::service::RoutesBuilder;
+use tonic::transport::Server;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+use wire::v1::approval_service_server::ApprovalServiceServer;
+use wire::v1::audit_service_server::AuditServiceServer;
+use wire::v1::policy_service_server::PolicyServiceServer;
+use wire::v1::run_service_server::RunServiceServer;
+use wire::v1::tool_service_server::ToolServiceServer;
+
+use crate::app::App;
+use crate::status::Refusal;
+
+pub(crate) use identity::{Access, Principal, Role, Roles};
+pub(crate) use listen::Socket;
+
+/// Largest request and answer, bytes.
+const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+/// Streams of one connection. tonic's default removes hyper's cap.
+const MAX_STREAMS: u32 = 64;
+/// Header list of one request, bytes.
+const MAX_HEADERS: u32 = 16 * 1024;
+/// Streams that a peer may reset before the connection is closed (CVE-2023-44487, rapid reset).
+const MAX_RESETS: usize = 32;
+
+/// Serves until the daemon stops.
+pub(crate) async fn serve(app: Arc<App>, socket: Socket, access: Access) {
+    if let Err(error) = try_serve(app, socket, access).await {
+        tracing::error!(error = %error, "the API ended");
+    }
+}
+
+async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Result<()> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let mut routes = RoutesBuilder::default();
+    routes.add_service(health);
+    routes.add_service(
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()?,
+    );
+    routes.add_service(
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1alpha()?,
+    );
+    macro_rules! capped {
+        ($server:ident, $service:expr) => {
+            $server::new($service).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE)
+        };
+    }
+    routes.add_service(capped!(RunServiceServer, run::Service(app.clone())));
+    routes.add_service(capped!(ToolServiceServer, tool::Service(app.clone())));
+    routes.add_service(capped!(ApprovalServiceServer, approval::Service(app.clone())));
+    routes.add_service(capped!(AuditServiceServer, audit::Service(app.clone())));
+    routes.add_service(capped!(PolicyServiceServer, policy::Service(app.clone())));
+    say_health(&reporter, true).await;
+
+    // No sink, no call: health says so, too.
+    let mut availability = app.audit.availability();
+    tokio::spawn(async move {
+        while availability.changed().await.is_ok() {
+            let available = *availability.borrow_and_update();
+            say_health(&reporter, available).await;
+        }
+    });
+
+    let incoming = stream::unfold(socket, |socket| async move { Some((socket.accept().await, socket)) });
+    Server::builder()
+        .layer(guard::GuardLayer::new(access))
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_max_header_list_size(MAX_HEADERS)
+        .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
+        .http2_max_local_error_reset_streams(Some(MAX_RESETS))
+        .http2_keepalive_interval(Some(Duration::from_secs(30)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .add_routes(routes.routes())
+        .serve_with_incoming_shutdown(incoming, app.stop.clone().cancelled_owned())
+        .await?;
+    Ok(())
+}
+
+async fn say_health(reporter: &HealthReporter, serving: bool) {
+    let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+    let names = [
+        RunServiceServer::<run::Service>::NAME,
+        ToolServiceServer::<tool::Service>::NAME,
+        ApprovalServiceServer::<approval::Service>::NAME,
+        AuditServiceServer::<audit::Service>::NAME,
+        PolicyServiceServer::<policy::Service>::NAME,
+        // The daemon as a whole.
+        "",
+    ];
+    for name in names {
+        reporter.set_service_status(name, status).await;
+    }
+}
+
+/// The principal that the guard has named.
+fn principal<T>(request: &tonic::Request<T>) -> Result<Arc<Principal>, Refusal> {
+    let named = request.extensions().get::<Arc<Principal>>().cloned();
+    named.ok_or_else(|| Refusal::new(Reason::PermissionDenied, "the connection has no principal"))
+}
+
+/// What a watcher gets when it was too slow for the live stream.
+fn behind() -> tonic::Status {
+    Refusal::new(Reason::Overloaded, "the watcher is too slow and has missed changes: watch again").into()
+}

@@ -1,0 +1,42 @@
+//! `PolicyService`.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+use wire::v1;
+use wire::v1::policy_service_server::PolicyService;
+
+use super::principal;
+use crate::app::App;
+use crate::status::Refusal;
+
+/// `PolicyService`.
+pub(super) struct Service(pub(super) Arc<App>);
+
+#[tonic::async_trait]
+impl PolicyService for Service {
+    async fn get_policy(
+        &self,
+        _request: Request<v1::GetPolicyRequest>,
+    ) -> Result<Response<v1::GetPolicyResponse>, Status> {
+        let policy = self.0.gateway.policy();
+        let yaml = policy.to_yaml().map_err(|error| Refusal::internal("showing the policy", &error))?;
+        Ok(Response::new(v1::GetPolicyResponse {
+            digest: policy.digest().to_owned(),
+            profiles: policy.profile_names().map(str::to_owned).collect(),
+            roles: policy.role_names().map(str::to_owned).collect(),
+            yaml,
+        }))
+    }
+
+    async fn reload_policy(
+        &self,
+        request: Request<v1::ReloadPolicyRequest>,
+    ) -> Result<Response<v1::ReloadPolicyResponse>, Status> {
+        let principal = principal(&request)?;
+        let directory = self.0.policy_dir.clone();
+        let (digest, changed) =
+            crate::policy::reload(&self.0.gateway, directory, &self.0.audit, &principal.name).await?;
+        Ok(Response::new(v1::ReloadPolicyResponse { digest, changed }))
+    }
+}

@@ -1,0 +1,162 @@
+//! `RunService`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt as _, stream};
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+use tokio_stream::wrappers::BroadcastStream;
+use tonic::{Request, Response, Status};
+use wire::v1::run_service_server::RunService;
+use wire::v1::{self, CreateRunRequest};
+
+use super::{Principal, behind, principal};
+use crate::app::App;
+use crate::ids::RunId;
+use crate::runs::{Record, chain, parse_request};
+use crate::status::Refusal;
+
+const DEFAULT_PAGE: usize = 100;
+const MAX_PAGE: u32 = 1_000;
+
+/// `RunService`.
+pub(super) struct Service(pub(super) Arc<App>);
+
+impl Service {
+    async fn create(&self, principal: Arc<Principal>, request: CreateRunRequest) -> Result<Record, Refusal> {
+        if !self.0.audit.is_available() {
+            return Err(crate::audit::Unavailable.into());
+        }
+        let request_id = request.request_id.clone();
+        if request_id.len() > 128 || request_id.chars().any(char::is_control) {
+            return Err(Refusal::invalid("request_id", "must be at most 128 characters without control characters"));
+        }
+        let id = match request.run_id.as_str() {
+            "" => RunId::new(),
+            _ if request_id.is_empty() => {
+                return Err(Refusal::invalid("run_id", "may only be given together with request_id"));
+            }
+            chosen => RunId::chosen(chosen)?,
+        };
+        let digest = digest(&request, &principal);
+        if let Some(record) = self.made_before(&request_id, &digest).await? {
+            return Ok(record);
+        }
+        let policy = self.0.gateway.policy();
+        let (spec, profile) = parse_request(request, &policy, &principal)?;
+        let key = Some((request_id, digest)).filter(|(id, _)| !id.is_empty());
+        self.0.runs.create(id, spec, profile, &principal, key).await
+    }
+
+    /// The run that the same request made before.
+    async fn made_before(&self, request_id: &str, digest: &[u8]) -> Result<Option<Record>, Refusal> {
+        if request_id.is_empty() {
+            return Ok(None);
+        }
+        let id = request_id.to_owned();
+        let found = self.0.runs.store.with(move |store| store.run_by_request(&id)).await;
+        match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
+            None => Ok(None),
+            Some((record, made)) if made == digest => self.0.runs.get(record.id).map(Some),
+            Some(_) => Err(Refusal::new(
+                ops::Reason::AlreadyExists,
+                "request_id: another run was made under this id; a repetition must have the same content",
+            )),
+        }
+    }
+}
+
+fn digest(request: &CreateRunRequest, principal: &Principal) -> Vec<u8> {
+    let mut content = request.clone();
+    content.request_id.clear();
+    Sha256::new().chain_update(&principal.name).chain_update([0]).chain_update(content.encode_to_vec()).finalize().to_vec()
+}
+
+#[tonic::async_trait]
+impl RunService for Service {
+    async fn create_run(&self, request: Request<CreateRunRequest>) -> Result<Response<v1::CreateRunResponse>, Status> {
+        let principal = principal(&request)?;
+        let record = self.create(principal, request.into_inner()).await?;
+        Ok(Response::new(v1::CreateRunResponse { run: Some(record.to_wire()) }))
+    }
+
+    async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
+        let record = self.0.runs.get(RunId::parse(&request.get_ref().run_id)?)?;
+        Ok(Response::new(v1::GetRunResponse { run: Some(record.to_wire()) }))
+    }
+
+    async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let request = request.into_inner();
+        let size = match request.page_size {
+            0 => DEFAULT_PAGE,
+            size => size.min(MAX_PAGE) as usize,
+        };
+        // A page begins behind the run that the last one ended with; ids sort by time.
+        let after = match request.page_token.as_str() {
+            "" => None,
+            token => Some(RunId::parse(token).map_err(|_| Refusal::invalid("page_token", "is not one of ours"))?),
+        };
+        let mut records = self.0.runs.list();
+        records.retain(|record| {
+            (request.state == 0 || i32::from(record.state.to_wire()) == request.state)
+                && after.is_none_or(|after| record.id < after)
+        });
+        let more = records.len() > size;
+        records.truncate(size);
+        let next_page_token = records.last().filter(|_| more).map(|record| record.id.to_string()).unwrap_or_default();
+        let runs = records.iter().map(Record::to_wire).collect();
+        Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
+    }
+
+    async fn stop_run(&self, request: Request<v1::StopRunRequest>) -> Result<Response<v1::StopRunResponse>, Status> {
+        let id = RunId::parse(&request.get_ref().run_id)?;
+        let app = self.0.clone();
+        // Goes on when the client leaves.
+        let stopped = tokio::spawn(async move { app.runs.stop(id).await }).await;
+        let record = stopped.map_err(|error| Refusal::internal("stopping the run", &error))??;
+        Ok(Response::new(v1::StopRunResponse { run: Some(record.to_wire()) }))
+    }
+
+    async fn delete_run(
+        &self,
+        request: Request<v1::DeleteRunRequest>,
+    ) -> Result<Response<v1::DeleteRunResponse>, Status> {
+        let id = RunId::parse(&request.get_ref().run_id)?;
+        let app = self.0.clone();
+        let deleted = tokio::spawn(async move { app.runs.delete(id).await }).await;
+        deleted.map_err(|error| Refusal::internal("deleting the run", &error))??;
+        Ok(Response::new(v1::DeleteRunResponse {}))
+    }
+
+    type WatchRunsStream = Pin<Box<dyn Stream<Item = Result<v1::WatchRunsResponse, Status>> + Send>>;
+
+    async fn watch_runs(
+        &self,
+        request: Request<v1::WatchRunsRequest>,
+    ) -> Result<Response<Self::WatchRunsStream>, Status> {
+        let only = match request.get_ref().run_id.as_str() {
+            "" => None,
+            id => Some(RunId::parse(id)?),
+        };
+        // Subscribed first, so that nothing falls between the two.
+        let changes = self.0.runs.changes();
+        let present = match only {
+            Some(id) => vec![self.0.runs.get(id)?],
+            None => self.0.runs.list(),
+        };
+        let respond = |record: &Record| Ok(v1::WatchRunsResponse { run: Some(record.to_wire()) });
+        let present: Vec<_> = present.iter().rev().map(respond).collect();
+        let later = BroadcastStream::new(changes).filter_map(move |change| {
+            let answer = match change {
+                Ok(record) if only.is_none_or(|id| id == record.id) => Some(respond(&record)),
+                Ok(_) => None,
+                Err(_) => Some(Err(behind())),
+            };
+            std::future::ready(answer)
+        });
+        let stop = self.0.stop.clone();
+        let watched = stream::iter(present).chain(later).take_until(stop.cancelled_owned());
+        Ok(Response::new(Box::pin(watched)))
+    }
+}

@@ -1,0 +1,219 @@
+//! A run as it is kept and shown.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use wire::v1;
+
+use crate::ids::RunId;
+use crate::time::{Timestamp, duration_to_wire};
+
+/// Where a run is in its life.
+///
+/// ```text
+///  CREATING ──► READY ──► STOPPING ──► STOPPED
+///      │          │           │
+///      └──────────┴───────────┴──────► FAILED
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// Its container is being made.
+    Creating,
+    /// It takes calls.
+    Ready,
+    /// It is being ended.
+    Stopping,
+    /// It has ended as asked.
+    Stopped,
+    /// It ended by itself.
+    Failed,
+}
+
+impl State {
+    pub(crate) fn has_ended(self) -> bool {
+        matches!(self, Self::Stopped | Self::Failed)
+    }
+
+    /// As the API names it.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.to_wire().as_str_name()
+    }
+
+    pub(crate) fn to_wire(self) -> v1::run::State {
+        match self {
+            Self::Creating => v1::run::State::Creating,
+            Self::Ready => v1::run::State::Ready,
+            Self::Stopping => v1::run::State::Stopping,
+            Self::Stopped => v1::run::State::Stopped,
+            Self::Failed => v1::run::State::Failed,
+        }
+    }
+}
+
+/// What `/workspace` is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Workspace {
+    /// An existing directory, used in place.
+    Bind {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+    /// A directory of the daemon's, empty at first.
+    Managed,
+    /// A clone of a local repository, in a directory of the daemon's.
+    Clone {
+        /// As it was asked for.
+        repository: PathBuf,
+        /// Branch, tag or commit; `None`: HEAD.
+        revision: Option<String>,
+    },
+}
+
+/// Limits of the container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    pub(crate) memory_bytes: u64,
+    pub(crate) cpu_millis: u32,
+    pub(crate) pids: u32,
+    pub(crate) file_size_bytes: u64,
+    pub(crate) open_files: u32,
+}
+
+/// What was asked for when the run was made. Never changed afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) profile: String,
+    pub(crate) image: String,
+    pub(crate) workspace: Workspace,
+    pub(crate) pkg_path: Option<PathBuf>,
+    pub(crate) agent_id: String,
+    pub(crate) role: String,
+    pub(crate) limits: Limits,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) principal: String,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) id: RunId,
+    pub(crate) spec: Spec,
+    pub(crate) state: State,
+    pub(crate) failure: Option<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) ready_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) started: Option<Started>,
+}
+
+/// What was launched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Started {
+    /// Digest of the image.
+    pub(crate) image_id: String,
+    pub(crate) container_id: String,
+    /// Name and value of each setting, as the engine confirmed it.
+    pub(crate) hardening: Vec<(String, String)>,
+    pub(crate) ownership: Ownership,
+    /// The workspace on the host.
+    pub(crate) workspace_path: PathBuf,
+}
+
+/// How the files of the workspace's owner look to the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Ownership {
+    /// An idmapped mount shows them as uid 1001's.
+    Idmapped,
+    /// The file system cannot: the container runs under the owner's uid.
+    OwnerUid,
+}
+
+impl Record {
+    /// A run that is about to be made.
+    pub(crate) fn new(id: RunId, spec: Spec) -> Self {
+        Self {
+            id,
+            spec,
+            state: State::Creating,
+            failure: None,
+            created_at: Timestamp::now(),
+            ready_at: None,
+            ended_at: None,
+            started: None,
+        }
+    }
+
+    pub(crate) fn to_wire(&self) -> v1::Run {
+        let spec = &self.spec;
+        let started = self.started.as_ref();
+        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let hardening = started.map(|started| &started.hardening).into_iter().flatten();
+        v1::Run {
+            run_id: self.id.to_string(),
+            profile: spec.profile.clone(),
+            image: spec.image.clone(),
+            workspace: Some(workspace_to_wire(&spec.workspace)),
+            pkg_path: spec.pkg_path.as_ref().map(path).unwrap_or_default(),
+            agent_id: spec.agent_id.clone(),
+            role: spec.role.clone(),
+            limits: Some(limits_to_wire(&spec.limits)),
+            ttl: spec.ttl.map(duration_to_wire),
+            idle_timeout: spec.idle_timeout.map(duration_to_wire),
+            labels: spec.labels.clone().into_iter().collect(),
+            state: self.state.to_wire().into(),
+            failure: self.failure.clone().unwrap_or_default(),
+            created_at: Some(self.created_at.to_wire()),
+            ready_at: self.ready_at.map(Timestamp::to_wire),
+            start_kind: match self.ready_at {
+                Some(_) => v1::run::StartKind::Cold,
+                None => v1::run::StartKind::Unspecified,
+            }
+            .into(),
+            hardening: hardening
+                .map(|(name, value)| v1::HardeningFact { name: name.clone(), value: value.clone() })
+                .collect(),
+            image_id: started.map(|started| started.image_id.clone()).unwrap_or_default(),
+            container_id: started.map(|started| started.container_id.clone()).unwrap_or_default(),
+            ownership: started
+                .map(|started| match started.ownership {
+                    Ownership::Idmapped => "idmapped",
+                    Ownership::OwnerUid => "owner-uid",
+                })
+                .unwrap_or_default()
+                .to_owned(),
+            workspace_path: started.map(|started| path(&started.workspace_path)).unwrap_or_default(),
+            principal: spec.principal.clone(),
+            ended_at: self.ended_at.map(Timestamp::to_wire),
+        }
+    }
+}
+
+fn workspace_to_wire(workspace: &Workspace) -> v1::Workspace {
+    use v1::workspace::Source;
+    let source = match workspace {
+        Workspace::Bind { path } => Source::Bind(v1::BindWorkspace { path: path.to_string_lossy().into_owned() }),
+        Workspace::Managed => Source::Managed(v1::ManagedWorkspace {}),
+        Workspace::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
+            repository: repository.to_string_lossy().into_owned(),
+            revision: revision.clone().unwrap_or_default(),
+        }),
+    };
+    v1::Workspace { source: Some(source) }
+}
+
+fn limits_to_wire(limits: &Limits) -> v1::Limits {
+    v1::Limits {
+        memory_bytes: limits.memory_bytes,
+        cpu_millis: limits.cpu_millis,
+        pids: limits.pids,
+        file_size_bytes: limits.file_size_bytes,
+        open_files: limits.open_files,
+    }
+}

@@ -1,0 +1,316 @@
+//! The runs that there are, by id, and who may be told about changes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use audit::{Event, Kind};
+use containers::Access;
+use gateway::policy::WorkspaceMode;
+use gateway::{Profile, RunScope};
+use ops::Reason;
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::launch::{Launcher, Wanted, remove_tree};
+use super::record::{Record, Spec, State, Workspace};
+use super::task::{self, Command, Shared};
+use crate::audit::AuditLog;
+use crate::executor::Lanes;
+use crate::ids::RunId;
+use crate::rpc::Principal;
+use crate::status::Refusal;
+use crate::store::Store;
+
+/// Changes of state that a slow watcher may be behind before it is told to look again.
+const CHANGES: usize = 1_024;
+
+/// A run, as everybody but its task sees it.
+pub(crate) struct Run {
+    record: watch::Receiver<Record>,
+    lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
+    commands: mpsc::Sender<Command>,
+    last_call: Mutex<Instant>,
+    /// Calls that are executed at the same time.
+    pub(crate) slots: Arc<Semaphore>,
+    /// Cancelled when the run no longer takes calls.
+    pub(crate) ended: CancellationToken,
+}
+
+impl Run {
+    pub(crate) fn record(&self) -> Record {
+        self.record.borrow().clone()
+    }
+
+    /// What the gateway has to know of the run.
+    pub(crate) fn scope(&self) -> RunScope {
+        let record = self.record.borrow();
+        let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
+        RunScope { profile: record.spec.profile.clone(), image_id }
+    }
+
+    /// The lanes, while the run takes calls.
+    pub(crate) fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
+        let state = self.record.borrow().state;
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        *self.last_call.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        lanes.filter(|_| state == State::Ready).ok_or_else(|| {
+            let state = state.as_str();
+            Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state)
+        })
+    }
+
+    pub(super) fn idle(&self) -> Duration {
+        self.last_call.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    /// Ends the run as failed: something is wrong with it that no call may go on with.
+    pub(crate) async fn fail(&self, why: String) {
+        let _ = self.commands.send(Command::Fail(why)).await;
+    }
+}
+
+/// All runs of this daemon.
+pub(crate) struct Runs {
+    pub(crate) store: Store,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) launcher: Arc<Launcher>,
+    pub(crate) tasks: TaskTracker,
+    living: Mutex<BTreeMap<RunId, Arc<Run>>>,
+    ended: Mutex<BTreeMap<RunId, Record>>,
+    changes: broadcast::Sender<Record>,
+    max_runs: usize,
+    calls_per_run: usize,
+}
+
+impl Runs {
+    /// With the runs that the store has; those that had not ended are taken to have failed with the last daemon.
+    pub(crate) fn open(
+        store: Store,
+        audit: Arc<AuditLog>,
+        launcher: Launcher,
+        max_runs: usize,
+        calls_per_run: usize,
+    ) -> Result<Self, crate::store::StoreError> {
+        let mut ended = BTreeMap::new();
+        for mut record in store.runs()? {
+            if !record.state.has_ended() {
+                record.state = State::Failed;
+                record.failure = Some("the daemon ended while the run lived".to_owned());
+                record.ended_at = Some(crate::time::Timestamp::now());
+                store.update_run(&record)?;
+            }
+            ended.insert(record.id, record);
+        }
+        Ok(Self {
+            store,
+            audit,
+            launcher: Arc::new(launcher),
+            tasks: TaskTracker::new(),
+            living: Mutex::default(),
+            ended: Mutex::new(ended),
+            changes: broadcast::Sender::new(CHANGES),
+            max_runs,
+            calls_per_run,
+        })
+    }
+
+    /// Makes a run and waits until it is READY. The launch goes on when the caller goes away.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        id: RunId,
+        spec: Spec,
+        profile: &Profile,
+        principal: &Arc<Principal>,
+        request: Option<(String, Vec<u8>)>,
+    ) -> Result<Record, Refusal> {
+        let record = Record::new(id, spec);
+        let wanted = wanted(profile, &record.spec)?;
+        let (record_sender, record_receiver) = watch::channel(record.clone());
+        let (commands, command_receiver) = mpsc::channel(8);
+        let run = Arc::new(Run {
+            record: record_receiver,
+            lanes: Arc::default(),
+            commands,
+            last_call: Mutex::new(Instant::now()),
+            slots: Arc::new(Semaphore::new(self.calls_per_run)),
+            ended: CancellationToken::new(),
+        });
+        self.admit(id, &run)?;
+
+        let inserted = record.clone();
+        let stored = self.store.with(move |store| {
+            store.insert_run(&inserted, request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice())))
+        });
+        if let Err(error) = stored.await {
+            self.living().remove(&id);
+            return Err(Refusal::internal("keeping the run", &chain_store(&error)));
+        }
+        let event = Event::new(Kind::RunCreated)
+            .run(id.to_string())
+            .principal(&record.spec.principal)
+            .agent(&record.spec.agent_id)
+            .role(&record.spec.role)
+            .details(serde_json::json!({
+                "profile": record.spec.profile,
+                "image": record.spec.image,
+                "workspace": record.spec.workspace,
+                "labels": record.spec.labels,
+            }));
+        let recorded = self.audit.record(event).await;
+        if recorded.is_err() {
+            self.living().remove(&id);
+            let _ = self.store.with(move |store| store.delete_run(id)).await;
+            return Err(crate::audit::Unavailable.into());
+        }
+
+        let (ready, answer) = oneshot::channel();
+        let shared = Shared {
+            runs: self.clone(),
+            run: run.clone(),
+            record: record_sender,
+            lanes: run.lanes.clone(),
+            commands: command_receiver,
+        };
+        self.tasks.spawn(task::own(shared, wanted, principal.clone(), ready));
+        answer.await.map_err(|_| Refusal::new(Reason::Internal, "the run's task ended before it was ready"))?
+    }
+
+    fn admit(&self, id: RunId, run: &Arc<Run>) -> Result<(), Refusal> {
+        if self.tasks.is_closed() {
+            return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and makes no more runs"));
+        }
+        let mut living = self.living();
+        if living.len() >= self.max_runs {
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                format!("{} runs live already, which is the daemon's limit: stop one first", self.max_runs),
+            ));
+        }
+        if living.contains_key(&id) || self.ended().contains_key(&id) {
+            return Err(Refusal::new(Reason::AlreadyExists, "run_id: there is a run with this id already"));
+        }
+        living.insert(id, run.clone());
+        Ok(())
+    }
+
+    /// A run that lives.
+    pub(crate) fn living_run(&self, id: RunId) -> Result<Arc<Run>, Refusal> {
+        if let Some(run) = self.living().get(&id) {
+            return Ok(run.clone());
+        }
+        let record = self.get(id)?;
+        let state = record.state.as_str();
+        Err(Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state))
+    }
+
+    pub(crate) fn get(&self, id: RunId) -> Result<Record, Refusal> {
+        if let Some(run) = self.living().get(&id) {
+            return Ok(run.record());
+        }
+        let ended = self.ended().get(&id).cloned();
+        ended.ok_or_else(|| Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run"))
+    }
+
+    /// All of them, newest first.
+    pub(crate) fn list(&self) -> Vec<Record> {
+        let mut records: Vec<_> = self.living().values().map(|run| run.record()).collect();
+        records.extend(self.ended().values().cloned());
+        records.sort_by_key(|record| std::cmp::Reverse(record.id));
+        records
+    }
+
+    /// Changes from now on.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<Record> {
+        self.changes.subscribe()
+    }
+
+    /// Ends a run and waits until everything of it is gone. One that has ended already is no error.
+    pub(crate) async fn stop(&self, id: RunId) -> Result<Record, Refusal> {
+        let run = self.living().get(&id).cloned();
+        if let Some(run) = run {
+            let (done, answer) = oneshot::channel();
+            if run.commands.send(Command::Stop(done)).await.is_ok() {
+                let _ = answer.await;
+            }
+        }
+        self.get(id)
+    }
+
+    /// Forgets a run that has ended, and deletes what was made for it.
+    pub(crate) async fn delete(&self, id: RunId) -> Result<(), Refusal> {
+        let record = self.get(id)?;
+        if !record.state.has_ended() {
+            return Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"));
+        }
+        let run = id.to_string();
+        let directories = &self.launcher.directories;
+        remove_tree(directories.run_state(&run)).await;
+        if !matches!(record.spec.workspace, Workspace::Bind { .. }) {
+            remove_tree(directories.workspace(&run)).await;
+        }
+        let deleted = self.store.with(move |store| store.delete_run(id)).await;
+        deleted.map_err(|error| Refusal::internal("forgetting the run", &chain_store(&error)))?;
+        self.ended().remove(&id);
+        Ok(())
+    }
+
+    /// Ends all runs and takes no more.
+    pub(crate) async fn shutdown(&self) {
+        self.tasks.close();
+        let runs: Vec<_> = self.living().keys().copied().collect();
+        futures_util::future::join_all(runs.into_iter().map(|id| self.stop(id))).await;
+        self.tasks.wait().await;
+    }
+
+    /// A run's task is over.
+    pub(super) fn has_ended(&self, record: Record) {
+        // In this order, so that it is never in neither.
+        self.ended().insert(record.id, record.clone());
+        self.living().remove(&record.id);
+    }
+
+    pub(super) fn changed(&self, record: Record) {
+        // Nobody watches: nothing to tell.
+        let _ = self.changes.send(record);
+    }
+
+    fn living(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
+        self.living.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Record>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The profile's container, with what the client lowered.
+fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
+    let image = match spec.image.as_str() {
+        "" => None,
+        image => Some(
+            containers::ImageReference::parse(image).map_err(|error| Refusal::invalid("image", error))?,
+        ),
+    };
+    Ok(Wanted {
+        hardening: containers::Hardening {
+            memory_bytes: spec.limits.memory_bytes,
+            cpu_millis: spec.limits.cpu_millis,
+            pids: spec.limits.pids,
+            open_files: u64::from(spec.limits.open_files),
+            file_size_bytes: spec.limits.file_size_bytes,
+            tmp_bytes: profile.limits.tmp_mib << 20,
+            runtime: profile.runtime.clone(),
+        },
+        image,
+        workspace_access: match profile.workspace {
+            WorkspaceMode::ReadOnly => Access::ReadOnly,
+            WorkspaceMode::ReadWrite => Access::ReadWrite,
+        },
+    })
+}
+
+fn chain_store(error: &crate::store::StoreError) -> String {
+    super::chain(error)
+}

@@ -1,0 +1,145 @@
+//! `CreateRunRequest` → what to launch. Everything that can be judged without the engine is judged here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use gateway::{Policy, Profile};
+use ops::Reason;
+use wire::v1;
+
+use super::record::{Limits, Spec, Workspace};
+use crate::rpc::Principal;
+use crate::status::Refusal;
+use crate::time::duration_from_wire;
+
+const MAX_NAME: usize = 128;
+const MAX_LABELS: usize = 64;
+const MAX_LABEL: usize = 256;
+const DEFAULT_ROLE: &str = "worker";
+
+/// Parses and validates.
+pub(crate) fn parse<'p>(
+    request: v1::CreateRunRequest,
+    policy: &'p Policy,
+    principal: &Principal,
+) -> Result<(Spec, &'p Profile), Refusal> {
+    let profile = policy.profile(&request.profile).ok_or_else(|| {
+        if request.profile.is_empty() {
+            return Refusal::invalid("profile", format!("is missing: one of {}", names(policy.profile_names())));
+        }
+        unknown("profile", policy.profile_names())
+    })?;
+    let role = if request.role.is_empty() { DEFAULT_ROLE.to_owned() } else { request.role };
+    if policy.role(&role).is_none() {
+        return Err(unknown("role", policy.role_names()));
+    }
+    if !is_name(&request.agent_id) {
+        return Err(Refusal::invalid("agent_id", format!("must be 1 to {MAX_NAME} characters of [A-Za-z0-9._:@/-]")));
+    }
+    let asked = Some(request.image.as_str()).filter(|image| !image.is_empty());
+    if !profile.permits_image(asked) {
+        return Err(Refusal::new(
+            Reason::PermissionDenied,
+            format!("image: profile {} does not allow this image; see its allowed_images", request.profile),
+        ));
+    }
+    let image = asked.map(str::to_owned).or_else(|| profile.image.clone()).unwrap_or_default();
+    let ttl = duration("ttl", request.ttl.as_ref())?;
+    let idle_timeout = duration("idle_timeout", request.idle_timeout.as_ref())?;
+    let spec = Spec {
+        image,
+        workspace: workspace(request.workspace)?,
+        pkg_path: Some(request.pkg_path).filter(|path| !path.is_empty()).map(PathBuf::from),
+        agent_id: request.agent_id,
+        role,
+        limits: limits(&request.limits.unwrap_or_default(), profile)?,
+        ttl,
+        idle_timeout,
+        labels: labels(request.labels)?,
+        principal: principal.name.clone(),
+        profile: request.profile,
+    };
+    Ok((spec, profile))
+}
+
+fn unknown<'a>(what: &'static str, known: impl Iterator<Item = &'a str>) -> Refusal {
+    Refusal::new(Reason::NotFound, format!("{what}: the policy has no such {what}; it has {}", names(known)))
+        .with("resource", what)
+}
+
+fn names<'a>(known: impl Iterator<Item = &'a str>) -> String {
+    known.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@/-".contains(&byte))
+}
+
+fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
+    use v1::workspace::Source;
+    let source = workspace.and_then(|workspace| workspace.source);
+    Ok(match source.ok_or_else(|| Refusal::invalid("workspace", "is missing: one of bind, managed, clone"))? {
+        Source::Bind(bind) => Workspace::Bind { path: PathBuf::from(bind.path) },
+        Source::Managed(v1::ManagedWorkspace {}) => Workspace::Managed,
+        Source::Clone(clone) => {
+            let plain = clone.revision.len() <= 256
+                && !clone.revision.starts_with('-')
+                && clone.revision.chars().all(|c| !c.is_control() && !c.is_whitespace());
+            if !plain {
+                return Err(Refusal::invalid("workspace.clone.revision", "is not a branch, tag or commit"));
+            }
+            Workspace::Clone {
+                repository: PathBuf::from(clone.repository),
+                revision: Some(clone.revision).filter(|revision| !revision.is_empty()),
+            }
+        }
+    })
+}
+
+/// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
+fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
+    let most = &profile.limits;
+    Ok(Limits {
+        memory_bytes: lowered("limits.memory_bytes", asked.memory_bytes, 16 << 20, most.memory_mib << 20)?,
+        cpu_millis: small(lowered("limits.cpu_millis", asked.cpu_millis.into(), 50, most.cpu_millis)?),
+        pids: small(lowered("limits.pids", asked.pids.into(), 8, most.pids)?),
+        file_size_bytes: lowered("limits.file_size_bytes", asked.file_size_bytes, 1, most.file_size_mib << 20)?,
+        open_files: small(lowered("limits.open_files", asked.open_files.into(), 32, most.open_files)?),
+    })
+}
+
+fn lowered(field: &'static str, asked: u64, least: u64, most: u64) -> Result<u64, Refusal> {
+    match asked {
+        0 => Ok(most),
+        asked if asked > most => Err(Refusal::invalid(field, format!("is above the profile's limit of {most}"))),
+        asked if asked < least => Err(Refusal::invalid(field, format!("is below {least}, too little to run anything"))),
+        asked => Ok(asked),
+    }
+}
+
+fn small(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn duration(
+    field: &'static str,
+    duration: Option<&pbjson_types::Duration>,
+) -> Result<Option<std::time::Duration>, Refusal> {
+    let Some(duration) = duration else { return Ok(None) };
+    match duration_from_wire(duration) {
+        Some(duration) => Ok(Some(duration)),
+        None => Err(Refusal::invalid(field, "must be more than zero and at most a year")),
+    }
+}
+
+fn labels(labels: std::collections::HashMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+    let plain = |text: &String| text.len() <= MAX_LABEL && !text.chars().any(char::is_control);
+    if labels.len() > MAX_LABELS || !labels.iter().all(|(name, value)| !name.is_empty() && plain(name) && plain(value)) {
+        return Err(Refusal::invalid(
+            "labels",
+            format!("must be at most {MAX_LABELS}, names and values at most {MAX_LABEL} characters without control characters"),
+        ));
+    }
+    Ok(labels.into_iter().collect())
+}

@@ -1,0 +1,185 @@
+//! The owning task of a run: launches it, waits for its end, takes it away. The only one that changes its state.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use audit::{Event, Kind};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::launch::{Launched, Remains, Wanted};
+use super::record::{Record, State};
+use super::registry::{Run, Runs};
+use crate::executor::Lanes;
+use crate::rpc::Principal;
+use crate::status::Refusal;
+use crate::time::Timestamp;
+
+/// Between looks at the clock, for `ttl` and `idle_timeout`.
+const TICK: Duration = Duration::from_millis(500);
+/// Restarts of a lost agent within [`RESTART_WINDOW`] before the run is given up.
+const RESTARTS: usize = 3;
+const RESTART_WINDOW: Duration = Duration::from_secs(60);
+
+/// What a run's task is told.
+pub(super) enum Command {
+    /// End; answered when everything is gone.
+    Stop(oneshot::Sender<()>),
+    /// End as failed.
+    Fail(String),
+}
+
+/// What a run's task works with.
+pub(super) struct Shared {
+    pub(super) runs: Arc<Runs>,
+    pub(super) run: Arc<Run>,
+    pub(super) record: watch::Sender<Record>,
+    pub(super) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
+    pub(super) commands: mpsc::Receiver<Command>,
+}
+
+/// Why a run ends.
+enum End {
+    /// As asked; whoever asked waits.
+    Stopped(Option<oneshot::Sender<()>>),
+    /// By itself.
+    Failed(String),
+}
+
+/// Owns the run from its launch to its end.
+pub(super) async fn own(
+    mut shared: Shared,
+    wanted: Wanted,
+    principal: Arc<Principal>,
+    ready: oneshot::Sender<Result<Record, Refusal>>,
+) {
+    let record = shared.record.borrow().clone();
+    let launched = shared.runs.launcher.launch(&record, &wanted, &principal).await;
+    let Launched { started, lanes, remains } = match launched {
+        Ok(launched) => launched,
+        Err(refusal) => {
+            let message = refusal.message.clone();
+            shared.run.ended.cancel();
+            shared.enter(State::Failed, Some(message)).await;
+            let _ = ready.send(Err(refusal));
+            return;
+        }
+    };
+    *shared.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
+    shared.record.send_modify(|record| record.started = Some(started));
+    shared.enter(State::Ready, None).await;
+    // Whoever asked may be gone; the run is there all the same.
+    let _ = ready.send(Ok(shared.record.borrow().clone()));
+
+    let end = shared.live(&record, &lanes).await;
+    shared.finish(end, &lanes, remains).await;
+}
+
+impl Shared {
+    /// Until something ends the run.
+    async fn live(&mut self, record: &Record, lanes: &Lanes) -> End {
+        let began = Instant::now();
+        let mut restarts: Vec<Instant> = Vec::new();
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                command = self.commands.recv() => return match command {
+                    Some(Command::Stop(done)) => End::Stopped(Some(done)),
+                    Some(Command::Fail(why)) => End::Failed(why),
+                    None => End::Stopped(None),
+                },
+                why = lanes.agent().lost() => {
+                    restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
+                    restarts.push(Instant::now());
+                    self.worker_event(record, &why.to_string()).await;
+                    if restarts.len() > RESTARTS {
+                        return End::Failed(format!("its worker was lost {} times within a minute, last because {why}", restarts.len()));
+                    }
+                    if let Err(refusal) = lanes.agent().restart().await {
+                        return End::Failed(format!("its worker was lost ({why}) and did not come up again: {}", refusal.message));
+                    }
+                }
+                _ = tick.tick() => {
+                    if record.spec.ttl.is_some_and(|ttl| began.elapsed() >= ttl) {
+                        return End::Stopped(None);
+                    }
+                    if record.spec.idle_timeout.is_some_and(|idle| self.run.idle() >= idle) {
+                        return End::Stopped(None);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn finish(mut self, end: End, lanes: &Lanes, mut remains: Remains) {
+        self.enter(State::Stopping, None).await;
+        self.run.ended.cancel();
+        *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = None;
+        lanes.shutdown().await;
+        remains.take_away(self.runs.launcher.engine.as_ref()).await;
+        let waiting = match end {
+            End::Stopped(waiting) => {
+                self.enter(State::Stopped, None).await;
+                waiting
+            }
+            End::Failed(why) => {
+                self.enter(State::Failed, Some(why)).await;
+                None
+            }
+        };
+        // Others who asked meanwhile learn the same.
+        self.commands.close();
+        let others = std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
+            Command::Stop(done) => Some(done),
+            Command::Fail(_) => None,
+        });
+        for done in waiting.into_iter().chain(others) {
+            let _ = done.send(());
+        }
+    }
+
+    async fn enter(&self, state: State, failure: Option<String>) {
+        self.record.send_modify(|record| {
+            record.state = state;
+            record.failure = failure;
+            match state {
+                State::Ready => record.ready_at = Some(Timestamp::now()),
+                State::Stopped | State::Failed => record.ended_at = Some(Timestamp::now()),
+                State::Creating | State::Stopping => {}
+            }
+        });
+        let record = self.record.borrow().clone();
+        if let Some(failure) = &record.failure {
+            tracing::warn!(run = %record.id, state = state.as_str(), failure, "run");
+        } else {
+            tracing::info!(run = %record.id, state = state.as_str(), "run");
+        }
+        let kept = record.clone();
+        if let Err(error) = self.runs.store.with(move |store| store.update_run(&kept)).await {
+            tracing::error!(run = %record.id, error = %super::chain(&error), "a run's state was not kept");
+        }
+        let mut details = serde_json::json!({ "state": state.as_str() });
+        if let Some(failure) = &record.failure {
+            details["failure"] = failure.as_str().into();
+        }
+        let mut event = Event::new(Kind::RunState).run(record.id.to_string()).details(details);
+        if let Some(started) = &record.started {
+            event = event.image(&started.image_id);
+        }
+        // Not durable before the state is known: the state itself is what happened.
+        if self.runs.audit.enqueue(event).await.is_err() {
+            tracing::error!(run = %record.id, "a run's state is not in the audit log");
+        }
+        if state.has_ended() {
+            self.runs.has_ended(record.clone());
+        }
+        self.runs.changed(record);
+    }
+
+    async fn worker_event(&self, record: &Record, why: &str) {
+        tracing::warn!(run = %record.id, why, "the agent of a run was lost");
+        let event = Event::new(Kind::WorkerEvent)
+            .run(record.id.to_string())
+            .details(serde_json::json!({ "worker": "coffer-agent", "event": "lost", "why": why }));
+        let _ = self.runs.audit.enqueue(event).await;
+    }
+}

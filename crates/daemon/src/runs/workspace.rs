@@ -1,0 +1,222 @@
+//! From the path that a client names to an open directory that may be mounted.
+//!
+//! Trust boundary: the daemon runs with privileges and the client does not. A path is believed only after the kernel
+//! has resolved it beneath one of the operator's `workspace_roots` (`openat2`, `RESOLVE_BENEATH`), and from then on the
+//! handle is used and not the path. Nothing inside a workspace is ever opened here.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use ops::Reason;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+
+use crate::rpc::Principal;
+use crate::status::Refusal;
+
+/// The owner of a workspace's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// A directory that may be mounted.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) handle: OwnedFd,
+    /// For the engine where no mount of our own can be made, and for the operator's eyes.
+    pub(crate) path: PathBuf,
+    pub(crate) owner: Owner,
+}
+
+/// What the directory is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be a run's workspace, or to be cloned into one: it must be the principal's own.
+    Own,
+    /// To be shown read-only: it must at least be readable by everybody.
+    Show,
+}
+
+/// The operator's `workspace_roots`.
+#[derive(Debug, Clone)]
+pub(crate) struct Roots {
+    roots: Vec<PathBuf>,
+    daemon_uid: u32,
+}
+
+impl Roots {
+    pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
+        Self { roots, daemon_uid: rustix::process::geteuid().as_raw() }
+    }
+
+    /// Opens `path` for `principal`. `field` names it in a refusal.
+    pub(crate) fn open(
+        &self,
+        field: &'static str,
+        path: &Path,
+        purpose: Purpose,
+        principal: &Principal,
+    ) -> Result<Directory, Refusal> {
+        if !path.is_absolute() || path.as_os_str().len() > 4_000 {
+            return Err(Refusal::invalid(field, "must be an absolute path on the daemon's host"));
+        }
+        let beneath = self.roots.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)));
+        let Some((root, rest)) = beneath else { return Err(outside(field)) };
+        let handle = open_beneath(root, rest).map_err(|error| match error {
+            Errno::NOENT => Refusal::new(Reason::NotFound, format!("{field}: there is no such directory")),
+            Errno::NOTDIR => Refusal::invalid(field, "is not a directory"),
+            Errno::XDEV | Errno::LOOP => outside(field),
+            error => Refusal::invalid(field, format!("cannot be opened: {error}")),
+        })?;
+        let stat = rustix::fs::fstat(&handle).map_err(|error| Refusal::internal("looking at a workspace", &error))?;
+        if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+            return Err(Refusal::invalid(field, "is not a directory"));
+        }
+        let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
+        let trusted = principal.uid == 0 || principal.uid == self.daemon_uid || principal.uid == owner.uid;
+        let shown = purpose == Purpose::Show && stat.st_mode & 0o005 == 0o005;
+        if !trusted && !shown {
+            return Err(Refusal::new(
+                Reason::PermissionDenied,
+                format!("{field}: the directory belongs to another user than {}", principal.name),
+            ));
+        }
+        Ok(Directory { handle, path: path.to_owned(), owner })
+    }
+}
+
+fn outside(field: &'static str) -> Refusal {
+    Refusal::new(
+        Reason::SandboxViolation,
+        format!("{field}: is not beneath one of the daemon's workspace_roots; the operator sets them in its configuration"),
+    )
+    .with("field", field)
+}
+
+fn open_beneath(root: &Path, rest: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(root, flags, Mode::empty())?;
+    if rest.as_os_str().is_empty() {
+        return Ok(root);
+    }
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    // EAGAIN: something was renamed meanwhile, openat2(2). A handful of tries is enough for honest hosts.
+    let mut tries = 0;
+    loop {
+        match rustix::fs::openat2(&root, rest, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) if tries < 16 => tries += 1,
+            result => return result,
+        }
+    }
+}
+
+/// Makes a directory of the daemon's own for `owner`, mode 0700, whose parent must be the daemon's.
+pub(crate) fn make(path: &Path, owner: Owner) -> io::Result<Directory> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    std::fs::create_dir_all(parent)?;
+    rustix::fs::mkdir(path, Mode::RWXU)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let parent = rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let handle = rustix::fs::openat(&parent, name, flags, Mode::empty())?;
+    let current = rustix::fs::fstat(&handle)?;
+    if (current.st_uid, current.st_gid) != (owner.uid, owner.gid) {
+        rustix::fs::chownat(
+            handle.as_fd(),
+            "",
+            Some(Uid::from_raw(owner.uid)),
+            Some(Gid::from_raw(owner.gid)),
+            rustix::fs::AtFlags::EMPTY_PATH,
+        )?;
+    }
+    Ok(Directory { handle, path: path.to_owned(), owner })
+}
+
+/// The owner of what the daemon makes for `principal`: the principal, or nobody in particular when that is root, so
+/// that no file of an agent ever belongs to root by default.
+pub(crate) fn owner_for(principal: &Principal) -> Owner {
+    let daemon = rustix::process::geteuid();
+    if !daemon.is_root() {
+        return Owner { uid: daemon.as_raw(), gid: rustix::process::getegid().as_raw() };
+    }
+    let nobody = containers::RunUser::DEFAULT;
+    match principal.uid {
+        0 => Owner { uid: nobody.uid(), gid: nobody.gid() },
+        uid => Owner { uid, gid: principal.gid },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+    use std::path::PathBuf;
+
+    use ops::Reason;
+
+    use super::{Owner, Purpose, Roots, make, owner_for};
+    use crate::rpc::Principal;
+
+    fn principal(uid: u32) -> Principal {
+        Principal { name: format!("uid:{uid}"), uid, gid: uid, roles: crate::rpc::Roles::all() }
+    }
+
+    fn root(path: &std::path::Path) -> Roots {
+        Roots { roots: vec![path.to_owned()], daemon_uid: rustix::process::geteuid().as_raw() }
+    }
+
+    #[test]
+    fn only_directories_beneath_a_root_are_opened() {
+        let tree = tempfile::tempdir().unwrap();
+        let inside = tree.path().join("roots");
+        std::fs::create_dir_all(inside.join("a/b")).unwrap();
+        std::fs::create_dir(tree.path().join("secret")).unwrap();
+        std::fs::write(inside.join("file"), "").unwrap();
+        symlink("../secret", inside.join("out")).unwrap();
+        symlink("/", inside.join("slash")).unwrap();
+        symlink("a/b", inside.join("in")).unwrap();
+        let roots = root(&inside);
+        let me = principal(rustix::process::geteuid().as_raw());
+        let open = |path: PathBuf| roots.open("workspace", &path, Purpose::Own, &me).map_err(|refusal| refusal.reason);
+
+        assert!(open(inside.join("a/b")).is_ok());
+        assert!(open(inside.clone()).is_ok());
+        assert!(open(inside.join("in")).is_ok());
+        for outside in ["out", "out/x", "slash", "slash/etc", "../secret", "a/../../secret"] {
+            let refused = open(inside.join(outside)).unwrap_err();
+            assert!(matches!(refused, Reason::SandboxViolation | Reason::InvalidArgument), "{outside}: {refused}");
+        }
+        assert_eq!(open(tree.path().join("secret")).unwrap_err(), Reason::SandboxViolation);
+        assert_eq!(open(inside.join("none")).unwrap_err(), Reason::NotFound);
+        assert_eq!(open(inside.join("file")).unwrap_err(), Reason::InvalidArgument);
+        assert_eq!(open("relative".into()).unwrap_err(), Reason::InvalidArgument);
+    }
+
+    #[test]
+    fn another_users_directory_is_not_a_workspace() {
+        let tree = tempfile::tempdir().unwrap();
+        let roots = Roots { roots: vec![tree.path().to_owned()], daemon_uid: u32::MAX };
+        let stranger = principal(54_321);
+        let refused = roots.open("workspace", tree.path(), Purpose::Own, &stranger).unwrap_err();
+        assert_eq!(refused.reason, Reason::PermissionDenied);
+        assert!(roots.open("workspace", tree.path(), Purpose::Own, &principal(0)).is_ok());
+    }
+
+    #[test]
+    fn what_the_daemon_makes_is_not_roots() {
+        let tree = tempfile::tempdir().unwrap();
+        let owner = owner_for(&principal(0));
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(owner, Owner { uid: 1001, gid: 1001 });
+            assert_eq!(owner_for(&principal(77)), Owner { uid: 77, gid: 77 });
+        }
+        let made = make(&tree.path().join("x/y"), owner).unwrap();
+        let metadata = std::fs::metadata(&made.path).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (owner.uid, owner.gid, 0o700));
+        assert!(make(&tree.path().join("x/y"), owner).is_err(), "an existing directory is not taken over");
+    }
+}

@@ -1,0 +1,125 @@
+//! Everything that has to be true before the first client is let in. Each check says what is missing and how to mend it.
+
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use containers::{DefaultImage, DockerEngine, Endpoint, Engine, EngineFacts};
+use rustix::fs::FlockOperation;
+use tracing_subscriber::EnvFilter;
+
+use crate::config::Config;
+use crate::embedded;
+use crate::runs::chain;
+
+/// Starts the daemon's own log, on standard error.
+pub(crate) fn log(config: &Config) {
+    // bollard logs request bodies when it is let; they hold what must not be in a log.
+    let filter = EnvFilter::new(format!("{},bollard=info,hyper=info,h2=info", config.log_level));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(std::io::stderr);
+    if config.log_json {
+        subscriber.json().init();
+    } else {
+        subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
+    }
+}
+
+/// The state directory, held by this daemon alone for as long as this value lives.
+pub(crate) struct StateDirectory {
+    _lock: File,
+    pub(crate) instance: String,
+}
+
+/// Makes and locks the state directory.
+pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
+    let shown = path.display();
+    if !path.exists() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o711)
+            .create(path)
+            .with_context(|| format!("cannot make state_dir {shown}: create it, or set another in the configuration"))?;
+    }
+    // The agent's binary lies beneath and is executed by the uid of runs, so that the way there must be open.
+    std::fs::set_permissions(path, Permissions::from_mode(0o711))
+        .with_context(|| format!("cannot use state_dir {shown}: it must belong to the user that runs cofferd"))?;
+    for (name, mode) in [("bin", 0o711), ("workspaces", 0o700), ("runs", 0o700), ("mounts", 0o700)] {
+        let directory = path.join(name);
+        if !directory.exists() {
+            std::fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        }
+        std::fs::set_permissions(&directory, Permissions::from_mode(mode))
+            .with_context(|| format!("cannot use {}", directory.display()))?;
+    }
+    let lock = File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("another cofferd uses state_dir {shown}: stop it, or give this one a state_dir of its own");
+    }
+    let instance = instance(&path.join("instance")).context("cannot keep this daemon's identity")?;
+    Ok(StateDirectory { _lock: lock, instance })
+}
+
+/// The identity of this state directory: what containers of this daemon are labelled with.
+fn instance(path: &Path) -> anyhow::Result<String> {
+    if let Ok(text) = std::fs::read_to_string(path)
+        && let Ok(id) = uuid::Uuid::parse_str(text.trim())
+    {
+        return Ok(id.to_string());
+    }
+    let id = uuid::Uuid::new_v4().to_string();
+    let file = atomicwrites::AtomicFile::new(path, atomicwrites::OverwriteBehavior::AllowOverwrite);
+    file.write(|file| std::io::Write::write_all(file, id.as_bytes())).map_err(std::io::Error::from)?;
+    Ok(id)
+}
+
+/// Connects to the engine and makes sure that it can confine anything.
+pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, EngineFacts)> {
+    let endpoint = Endpoint::parse(&config.docker_endpoint).context("docker.endpoint")?;
+    let engine = DockerEngine::connect(&endpoint).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    let facts = engine.version().await.map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    if !facts.has_seccomp() {
+        bail!("the engine has no seccomp: no container on it can be confined; use a kernel and an engine that have it");
+    }
+    tracing::info!(
+        engine = facts.engine_version,
+        api = facts.api_version,
+        runc = facts.runc_version.as_deref().unwrap_or("unknown"),
+        cgroup = facts.cgroup_version,
+        storage = facts.storage_driver,
+        "engine"
+    );
+    let advisories = containers::advisories(&facts);
+    for advisory in &advisories {
+        tracing::warn!(ids = advisory.ids, "{}", advisory.sentence);
+    }
+    if !advisories.is_empty() {
+        tracing::warn!("{}", containers::ADVISORY_CAVEAT);
+        if config.strict_engine {
+            bail!("docker.strict_engine is set and the engine has known escapes: update it, or judge the list above and unset it");
+        }
+    }
+    Ok((Arc::new(engine), facts))
+}
+
+/// Makes sure that the kernel can do what both lanes rest on.
+pub(crate) async fn kernel() -> anyhow::Result<()> {
+    jail::supported().map_err(|error| anyhow::anyhow!("{}", chain(&error)))?;
+    let probe = tokio::task::spawn_blocking(|| hand::Launcher::default().probe()).await?;
+    let report = probe.map_err(|error| anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)))?;
+    tracing::info!(%report, "host lane");
+    Ok(())
+}
+
+/// Makes sure that the engine has the default image, as this daemon carries it.
+pub(crate) async fn default_image(engine: &dyn Engine) -> anyhow::Result<DefaultImage> {
+    let image = containers::ensure_default(engine, embedded::BOX)
+        .await
+        .map_err(|error| anyhow::anyhow!("the default image: {}", chain(&error)))?;
+    tracing::info!(image = %image.reference, "default image");
+    Ok(image)
+}

@@ -1,0 +1,119 @@
+//! The one table that turns what went wrong into a gRPC status with `google.rpc.ErrorInfo`.
+//!
+//! Handlers return a [`Refusal`]; nothing else in the daemon makes a `tonic::Status`. Messages reach agents: they say
+//! what was attempted and what to change, and hold no host path and no secret.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use ops::{Reason, ToolFailure};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use worker::convert::Malformed;
+
+/// The `domain` of every `ErrorInfo`.
+pub(crate) const DOMAIN: &str = "cofferdam";
+
+/// A request that was refused or could not be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Stable reason.
+    pub(crate) reason: Reason,
+    /// A sentence for the client.
+    pub(crate) message: String,
+    /// Facts to act on; they become `ErrorInfo.metadata`.
+    pub(crate) metadata: Vec<(&'static str, String)>,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), metadata: Vec::new() }
+    }
+
+    /// A request that is malformed in `field`.
+    pub(crate) fn invalid(field: &'static str, message: impl fmt::Display) -> Self {
+        Self::new(Reason::InvalidArgument, format!("{field}: {message}")).with("field", field)
+    }
+
+    /// A fault of ours. What happened goes to the log, not to the client.
+    pub(crate) fn internal(what: &str, error: &dyn fmt::Display) -> Self {
+        tracing::error!(error = %error, "{what}");
+        Self::new(Reason::Internal, format!("{what}: an internal error; the daemon's log says more"))
+    }
+
+    #[must_use]
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.metadata.push((name, value.into()));
+        self
+    }
+}
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        let message = malformed.to_string();
+        Self::new(malformed.reason, message).with("field", malformed.field)
+    }
+}
+
+impl From<Refusal> for ToolFailure {
+    fn from(refusal: Refusal) -> Self {
+        let details = refusal.metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Self { reason: refusal.reason, message: refusal.message, details }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let metadata: HashMap<String, String> =
+            refusal.metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let details = ErrorDetails::with_error_info(refusal.reason.as_str(), DOMAIN, metadata);
+        Self::with_error_details(code(refusal.reason), refusal.message, details)
+    }
+}
+
+/// The gRPC code of a reason.
+fn code(reason: Reason) -> Code {
+    match reason {
+        Reason::SandboxViolation
+        | Reason::PermissionDenied
+        | Reason::CommandNotAllowed
+        | Reason::ApprovalDenied
+        | Reason::ApprovalExpired => Code::PermissionDenied,
+        Reason::RateLimited | Reason::Overloaded | Reason::ReadLimit | Reason::WriteLimit => Code::ResourceExhausted,
+        Reason::PreconditionFailed | Reason::RunNotReady => Code::FailedPrecondition,
+        Reason::InvalidFrontmatter | Reason::InvalidArgument => Code::InvalidArgument,
+        Reason::NotFound => Code::NotFound,
+        Reason::AlreadyExists => Code::AlreadyExists,
+        Reason::TimedOut => Code::DeadlineExceeded,
+        Reason::Cancelled => Code::Cancelled,
+        Reason::AuditUnavailable | Reason::EngineUnavailable => Code::Unavailable,
+        Reason::Internal => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ops::Reason;
+    use tonic::{Code, Status};
+    use tonic_types::StatusExt as _;
+
+    use super::{DOMAIN, Refusal};
+
+    #[test]
+    fn a_status_carries_the_stable_reason() {
+        let refusal = Refusal::new(Reason::CommandNotAllowed, "Command not allowed: rm").with("command", "rm");
+        let status = Status::from(refusal);
+        assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "Command not allowed: rm"));
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!((info.reason.as_str(), info.domain.as_str()), ("COMMAND_NOT_ALLOWED", DOMAIN));
+        assert_eq!(info.metadata.get("command").map(String::as_str), Some("rm"));
+    }
+
+    #[test]
+    fn no_reason_is_an_ok() {
+        for reason in Reason::ALL {
+            assert_ne!(super::code(reason), Code::Ok, "{reason}");
+            assert_ne!(super::code(reason), Code::Unknown, "{reason}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The API's clients on one connection.
+
+use std::path::Path;
+
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint, Error};
+use tonic_types::StatusExt as _;
+use wire::v1::approval_service_client::ApprovalServiceClient;
+use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::policy_service_client::PolicyServiceClient;
+use wire::v1::run_service_client::RunServiceClient;
+use wire::v1::tool_service_client::ToolServiceClient;
+use wire::v1::{self, AuditEvent};
+
+/// One client for each service.
+#[derive(Clone)]
+pub struct Clients {
+    /// The connection itself.
+    pub channel: Channel,
+    /// `RunService`.
+    pub runs: RunServiceClient<Channel>,
+    /// `ToolService`.
+    pub tools: ToolServiceClient<Channel>,
+    /// `ApprovalService`.
+    pub approvals: ApprovalServiceClient<Channel>,
+    /// `AuditService`.
+    pub audit: AuditServiceClient<Channel>,
+    /// `PolicyService`.
+    pub policy: PolicyServiceClient<Channel>,
+}
+
+impl Clients {
+    pub(crate) async fn connect(socket: &Path) -> Result<Self, Error> {
+        let channel = Endpoint::try_from(format!("unix:{}", socket.display()))?.connect().await?;
+        Ok(Self {
+            runs: RunServiceClient::new(channel.clone()),
+            tools: ToolServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
+            approvals: ApprovalServiceClient::new(channel.clone()),
+            audit: AuditServiceClient::new(channel.clone()),
+            policy: PolicyServiceClient::new(channel.clone()),
+            channel,
+        })
+    }
+
+    /// All events so far of a kind, of one run or of all.
+    pub async fn events(&mut self, run: &str, kind: &str) -> Vec<AuditEvent> {
+        let filter = v1::EventFilter {
+            run_id: run.to_owned(),
+            kinds: if kind.is_empty() { Vec::new() } else { vec![kind.to_owned()] },
+            ..Default::default()
+        };
+        let request = v1::StreamEventsRequest { filter: Some(filter), ..Default::default() };
+        let mut stream = self.audit.stream_events(request).await.unwrap().into_inner();
+        let mut events = Vec::new();
+        while let Some(response) = stream.message().await.unwrap() {
+            events.push(response.event.unwrap());
+        }
+        events
+    }
+
+    /// The one pending approval of a run; waits for it.
+    pub async fn pending_approval(&mut self, run: &str) -> v1::Approval {
+        let request = v1::WatchApprovalsRequest { run_id: run.to_owned() };
+        let mut stream = self.approvals.watch_approvals(request).await.unwrap().into_inner();
+        loop {
+            let approval = stream.message().await.unwrap().expect("the watch ended").approval.unwrap();
+            if approval.state() == v1::approval::State::Pending {
+                return approval;
+            }
+        }
+    }
+
+    /// Decides on an approval.
+    pub async fn decide(
+        &mut self,
+        approval_id: &str,
+        decision: v1::decide_approval_request::Decision,
+    ) -> Result<v1::Approval, Status> {
+        let request = v1::DecideApprovalRequest {
+            approval_id: approval_id.to_owned(),
+            decision: decision.into(),
+            comment: "decided by a test".to_owned(),
+        };
+        self.approvals.decide_approval(request).await.map(|response| response.into_inner().approval.unwrap())
+    }
+}
+
+/// The stable reason of a refusal; empty when there is none.
+pub fn reason(status: &Status) -> String {
+    let info = status.get_details_error_info();
+    if let Some(info) = &info {
+        assert_eq!(info.domain, "cofferdam");
+    }
+    info.map(|info| info.reason).unwrap_or_default()
+}

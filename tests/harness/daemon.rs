@@ -1,0 +1,273 @@
+//! Starting and stopping `cofferd`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::client::Clients;
+
+/// The default image is imported when a daemon first starts on an engine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a daemon is to be, where it differs from the harness's defaults.
+#[derive(Debug, Default, Clone)]
+pub struct Setup {
+    /// Further lines of the configuration, YAML at top level.
+    pub config: String,
+    /// One person is agent and approver. The harness has one uid.
+    pub forbid_self_approval: bool,
+    /// Policy files by name, in place of the built-in policy.
+    pub policy: Vec<(&'static str, String)>,
+}
+
+/// A daemon. It ends with the value, and its directory with it.
+pub struct Daemon {
+    child: Option<Child>,
+    directory: TempDir,
+}
+
+impl Daemon {
+    /// Starts one with the defaults.
+    pub async fn start() -> Self {
+        Self::start_with(Setup::default()).await
+    }
+
+    /// Starts one and waits until it answers.
+    pub async fn start_with(setup: Setup) -> Self {
+        let directory = tempfile::Builder::new().prefix("cofferdam-test-").tempdir_in("/var/tmp").unwrap();
+        std::fs::create_dir(directory.path().join("roots")).unwrap();
+        let mut daemon = Self { child: None, directory };
+        std::fs::write(daemon.config_path(), daemon.config(&setup)).unwrap();
+        if !setup.policy.is_empty() {
+            std::fs::create_dir(daemon.policy_dir()).unwrap();
+        }
+        for (name, text) in &setup.policy {
+            std::fs::write(daemon.policy_dir().join(name), text).unwrap();
+        }
+        daemon.launch().await;
+        daemon
+    }
+
+    fn config(&self, setup: &Setup) -> String {
+        let root = self.directory.path().display();
+        let mut config = format!(
+            "listen: {{ unix: {{ path: {root}/cofferd.sock, mode: \"0660\" }} }}\n\
+             state_dir: {root}/state\n\
+             workspace_roots: [{root}/roots]\n"
+        );
+        if !setup.policy.is_empty() {
+            writeln!(config, "policy_dir: {root}/policy").unwrap();
+        }
+        if !setup.config.contains("approvals:") {
+            writeln!(config, "approvals: {{ allow_self_approval: {} }}", !setup.forbid_self_approval).unwrap();
+        }
+        config + &setup.config
+    }
+
+    /// Starts the process again, after [`Self::kill`] or [`Self::stop`], on the same directory.
+    pub async fn launch(&mut self) {
+        assert!(self.child.is_none(), "the daemon runs already");
+        let log = std::fs::File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let child = Command::new(binary("cofferd"))
+            .arg("--config")
+            .arg(self.config_path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        let answered = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let child = self.child.as_mut().unwrap();
+                if let Some(status) = child.try_wait().unwrap() {
+                    panic!("cofferd ended with {status}:\n{}", self.log());
+                }
+                if let Ok(mut clients) = self.try_connect().await
+                    && clients.runs.list_runs(crate::v1::ListRunsRequest::default()).await.is_ok()
+                {
+                    return;
+                }
+                // There is nothing to wait on before the socket is there.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        assert!(answered.await.is_ok(), "cofferd does not answer:\n{}", self.log());
+    }
+
+    /// A connection of one's own.
+    pub async fn connect(&self) -> Clients {
+        self.try_connect().await.unwrap()
+    }
+
+    async fn try_connect(&self) -> Result<Clients, tonic::transport::Error> {
+        Clients::connect(&self.socket()).await
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("cofferd.sock")
+    }
+
+    /// Its state directory.
+    pub fn state_dir(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    /// Its policy directory, when the set-up has policy files.
+    pub fn policy_dir(&self) -> PathBuf {
+        self.directory.path().join("policy")
+    }
+
+    /// A place of the host that no run may reach.
+    pub fn outside(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The one workspace root.
+    pub fn roots(&self) -> PathBuf {
+        self.directory.path().join("roots")
+    }
+
+    /// Makes a workspace with these files, owned by an ordinary user as most are.
+    pub fn workspace(&self, name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let workspace = self.roots().join(name);
+        std::fs::create_dir_all(&workspace).unwrap();
+        for (path, content) in files {
+            let path = workspace.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        own(&workspace, 4321);
+        workspace
+    }
+
+    /// A workspace that is a git repository with one commit of these files.
+    pub fn repository(&self, name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let workspace = self.workspace(name, files);
+        for arguments in [&["init", "-q", "-b", "main"][..], &["add", "-A"], &["commit", "-q", "-m", "first"]] {
+            git(&workspace, arguments);
+        }
+        own(&workspace, 4321);
+        workspace
+    }
+
+    /// Everything that it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).expect("the daemon does not run")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub async fn kill(&mut self) {
+        let mut child = self.child.take().expect("the daemon does not run");
+        child.kill().await.unwrap();
+    }
+
+    /// Asks it to stop and waits until it has; it must end with success.
+    pub async fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        let mut child = self.child.take().unwrap();
+        let status = tokio::time::timeout(Duration::from_secs(60), child.wait()).await;
+        let status = status.expect("cofferd does not stop").unwrap();
+        assert!(status.success(), "cofferd ended with {status}:\n{}", self.log());
+    }
+
+    /// Ids of this daemon's containers, running or not, as the engine's own command line says.
+    pub fn containers(&self) -> Vec<String> {
+        let instance = std::fs::read_to_string(self.state_dir().join("instance")).unwrap();
+        let filter = format!("label=io.cofferdam.instance={}", instance.trim());
+        let output = std::process::Command::new("docker")
+            .args(["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter])
+            .output()
+            .expect("the docker command line is part of the set-up");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Mounts beneath this daemon's directory.
+    pub fn mounts(&self) -> Vec<String> {
+        let beneath = format!("{}/", self.directory.path().display());
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|at| at.starts_with(&beneath)).map(str::to_owned).collect()
+    }
+
+    fn config_path(&self) -> PathBuf {
+        self.directory.path().join("cofferd.yaml")
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.path().join("cofferd.log")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // In order, so that no container or mount outlives the test; then for sure.
+            if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+                let _ = kill_process(pid, Signal::TERM);
+                for _ in 0..600 {
+                    if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("--- cofferd's log ---\n{}", self.log());
+        }
+        for container in self.state_dir().join("instance").exists().then(|| self.containers()).into_iter().flatten() {
+            let _ = std::process::Command::new("docker").args(["rm", "-f", &container]).output();
+        }
+        for mount in self.mounts().iter().rev() {
+            let _ = std::process::Command::new("umount").args(["-l", mount]).output();
+        }
+    }
+}
+
+/// Path of one of our programs, beside the test's own.
+pub fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    // target/debug/deps/TEST
+    let binary = test.ancestors().nth(2).unwrap().join(name);
+    assert!(binary.exists(), "{} is not built: cargo build -p cofferd -p coffer", binary.display());
+    binary
+}
+
+/// Gives a tree to a user.
+fn own(path: &Path, uid: u32) {
+    let owner = format!("{uid}:{uid}");
+    let status = std::process::Command::new("chown").args(["-R", &owner]).arg(path).status().unwrap();
+    assert!(status.success());
+}
+
+/// The real git, for setting up and for looking at what was done.
+pub fn git(directory: &Path, arguments: &[&str]) -> String {
+    let output = std::process::Command::new("git")
+        .args(["-c", "safe.directory=*", "-c", "user.name=Test", "-c", "user.email=test@example.invalid"])
+        .args(arguments)
+        .current_dir(directory)
+        .env_remove("GIT_DIR")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,14 @@
+//! A real daemon on a real engine, in a directory of its own, for tests through the API.
+//!
+//! Nothing is skipped when the engine is absent: the daemon does not start, and the test fails with its words.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)] // what cannot be set up fails its test
+
+mod client;
+mod daemon;
+mod run;
+
+pub use client::{Clients, reason};
+pub use daemon::{Daemon, Setup, binary, git};
+pub use run::{RunHandle, calls};
+pub use wire::v1;
