@@ -38,14 +38,14 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, operation: Operation) -> O
 fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -> Outcome {
     match operation {
         Operation::Read(read) => ops::read(jail, read, bounds, stop),
-        other => Err(elsewhere(other)),
+        Operation::List(list) => ops::list(jail, list, bounds, stop),
+        Operation::Glob(glob) => ops::glob(jail, glob, bounds, stop),
+        Operation::Grep(grep) => ops::grep(jail, grep, bounds, stop),
+        Operation::Exec(_) | Operation::Write(_) | Operation::Edit(_) | Operation::Git(_) => {
+            let message = format!("{}: not a file operation of the container lane", operation.name());
+            Err(ToolFailure::new(Reason::InvalidArgument, message))
+        }
     }
-}
-
-/// For an operation that is not this lane's.
-pub(crate) fn elsewhere(operation: &Operation) -> ToolFailure {
-    let message = format!("{}: this is not done in the container lane", operation.name());
-    ToolFailure::new(Reason::InvalidArgument, message)
 }
 
 fn ending() -> ToolFailure {

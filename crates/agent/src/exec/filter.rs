@@ -55,3 +55,41 @@ fn program(
     let refuse = SeccompAction::Errno(errno.unsigned_abs());
     SeccompFilter::new(table, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::fs::{Mode, OFlags, ResolveFlags, chmod, fchmod, openat2};
+    use rustix::io::Errno;
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_refuses_what_it_should() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        // Filters belong to the thread that installs them.
+        let filtered = thread::spawn(move || {
+            for program in programs().unwrap() {
+                seccompiler::apply_filter(&program).unwrap();
+            }
+            let open = openat2(rustix::fs::CWD, "/", OFlags::RDONLY, Mode::empty(), ResolveFlags::BENEATH);
+            assert_eq!(open.unwrap_err(), Errno::NOSYS);
+            for (mode, expected) in [
+                (0o4755, Err(Errno::PERM)),
+                (0o2755, Err(Errno::PERM)),
+                (0o6755, Err(Errno::PERM)),
+                (0o1755, Ok(())),
+                (0o755, Ok(())),
+            ] {
+                let mode = Mode::from_raw_mode(mode);
+                assert_eq!(fchmod(&file, mode), expected, "{mode:?}");
+                assert_eq!(chmod(file.path(), mode), expected, "{mode:?}");
+            }
+            let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+            assert_eq!(pidfd_getfd(&own, 0, PidfdGetfdFlags::empty()).unwrap_err(), Errno::PERM);
+        });
+        filtered.join().unwrap();
+    }
+}

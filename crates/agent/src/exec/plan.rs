@@ -21,13 +21,13 @@ const ENVIRONMENT: [(&str, &str); 4] =
 /// Makes the plan on a thread for file access.
 pub(super) async fn make(call: &Call, lane: &Lane, exec: Exec) -> Result<Plan, ToolFailure> {
     let (mounts, bounds, wait) = (lane.mounts(), call.bounds.clone(), call.placed);
-    let made = spawn_blocking(move || plan(&Lane::jail(&mounts, &bounds), exec, wait)).await;
+    let made = spawn_blocking(move || plan(&Lane::jail(&mounts, &bounds), exec, &bounds.denied_programs, wait)).await;
     made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))
 }
 
-fn plan(jail: &Jail, exec: Exec, wait: bool) -> Result<Plan, ToolFailure> {
+fn plan(jail: &Jail, exec: Exec, denied: &[String], wait: bool) -> Result<Plan, ToolFailure> {
     let cwd = enter(jail, &exec.cwd)?;
-    let program = program::find(&exec.command, jail)?;
+    let program = program::find(&exec.command, denied, jail)?;
     let mut env: BTreeMap<String, String> =
         ENVIRONMENT.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     env.extend(exec.env);

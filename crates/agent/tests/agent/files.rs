@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use jail::SandboxPath;
-use ops::{Encoding, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure, Write};
+use ops::{
+    Encoding, Glob, Grep, List, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure, Write,
+};
 
 use crate::harness::Agent;
 
@@ -33,6 +35,46 @@ async fn files_of_every_mount_are_read() {
     assert_eq!(content(&agent, "@state/b").await.unwrap().content, "three");
     assert_eq!(content(&agent, "gone").await.unwrap_err().reason, Reason::NotFound);
     assert_eq!(content(&agent, "@pkg/a").await.unwrap_err().reason, Reason::SandboxViolation);
+}
+
+#[tokio::test]
+async fn directories_are_listed_and_searched() {
+    let agent = Agent::start().await;
+    fs::create_dir(agent.project().join("src")).unwrap();
+    fs::write(agent.project().join("src/a.rs"), "fn main() {}\nlet needle = 1;\n").unwrap();
+    fs::write(agent.project().join("b.txt"), "needle\n").unwrap();
+    let path = SandboxPath::parse("@project").unwrap();
+
+    let list = List {
+        path: path.clone(),
+        depth: 2,
+        include_hidden: false,
+        include_symlinks: false,
+        max_entries: 10,
+    };
+    let Ok(OpResult::List(listed)) = agent.call(Operation::List(list)).await else { panic!("not listed") };
+    let paths: Vec<_> = listed.entries.iter().map(|entry| entry.path.as_str()).collect();
+    assert_eq!(paths, ["@project/b.txt", "@project/src", "@project/src/a.rs"]);
+
+    let glob =
+        Glob { path: path.clone(), pattern: "**/*.rs".to_owned(), include_ignored: false, max_results: 10 };
+    let Ok(OpResult::Glob(found)) = agent.call(Operation::Glob(glob)).await else { panic!("not found") };
+    assert_eq!(found.paths, ["@project/src/a.rs"]);
+
+    let grep = Grep {
+        path,
+        pattern: "needle".to_owned(),
+        regex: false,
+        case_insensitive: false,
+        before: 0,
+        after: 0,
+        glob: None,
+        max_matches: 10,
+        include_ignored: false,
+    };
+    let Ok(OpResult::Grep(found)) = agent.call(Operation::Grep(grep)).await else { panic!("not searched") };
+    let places: Vec<_> = found.matches.iter().map(|found| (found.path.as_str(), found.line)).collect();
+    assert_eq!(places, [("@project/b.txt", 1), ("@project/src/a.rs", 2)]);
 }
 
 #[tokio::test]
