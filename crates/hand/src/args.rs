@@ -1,0 +1,184 @@
+//! The command line of `coffer-hand`: written by [`crate::spawn`], read by [`crate::main`], and by nobody else.
+//!
+//! No paths: the directories come as open handles, in the order of `--mounts`, in the first message of the channel.
+
+use std::ffi::{OsStr, OsString};
+
+use rustix::fs::{Gid, Uid};
+use thiserror::Error;
+
+/// What is mounted in the jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `@project`.
+    Workspace,
+    /// `@state`.
+    State,
+    /// `@pkg`.
+    Pkg,
+    /// The repository to clone from.
+    Source,
+}
+
+impl Place {
+    const ALL: [Self; 4] = [Self::Workspace, Self::State, Self::Pkg, Self::Source];
+
+    /// Name of its directory in the jail's root.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Workspace => "workspace",
+            Self::State => "state",
+            Self::Pkg => "pkg",
+            Self::Source => "source",
+        }
+    }
+
+    /// Whether anything may be written there.
+    pub(crate) fn is_writable(self) -> bool {
+        matches!(self, Self::Workspace | Self::State)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|place| place.name() == name)
+    }
+}
+
+/// What to do in the jail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Serve calls until the channel ends.
+    Serve,
+    /// Clone the source into the workspace and check this revision out; empty is the source's HEAD.
+    Clone(String),
+    /// Say on standard error what the jail consists of.
+    Report,
+}
+
+/// The parsed command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Args {
+    /// Owner of the workspace, whom the hand becomes.
+    pub(crate) uid: Uid,
+    /// The owner's group.
+    pub(crate) gid: Gid,
+    /// The mounts, in the order in which their handles arrive; each at most once, the workspace always.
+    pub(crate) places: Vec<Place>,
+    /// What to do.
+    pub(crate) task: Task,
+}
+
+/// A command line that [`crate::spawn`] would not write.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("bad command line: {0}")]
+pub(crate) struct BadArgs(&'static str);
+
+impl Args {
+    /// The command line, without the program's name.
+    pub(crate) fn to_command_line(&self) -> Vec<OsString> {
+        let places: Vec<&str> = self.places.iter().map(|place| place.name()).collect();
+        let mut line: Vec<OsString> = vec![
+            "--uid".into(),
+            self.uid.as_raw().to_string().into(),
+            "--gid".into(),
+            self.gid.as_raw().to_string().into(),
+            "--mounts".into(),
+            places.join(",").into(),
+        ];
+        match &self.task {
+            Task::Serve => line.push("--serve".into()),
+            Task::Report => line.push("--report".into()),
+            Task::Clone(revision) => line.extend(["--clone".into(), revision.into()]),
+        }
+        line
+    }
+
+    /// Parses what [`Self::to_command_line`] wrote, in that order, and nothing else.
+    pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Self, BadArgs> {
+        let mut line = line.into_iter();
+        let uid = number(&value(&mut line, "--uid")?)?;
+        let gid = number(&value(&mut line, "--gid")?)?;
+        let places = places(&value(&mut line, "--mounts")?)?;
+        let task = match line.next().as_deref().and_then(OsStr::to_str) {
+            Some("--serve") => Task::Serve,
+            Some("--report") => Task::Report,
+            Some("--clone") if places.contains(&Place::Source) => {
+                let revision = line.next().ok_or(BadArgs("--clone without a revision"))?;
+                Task::Clone(revision.into_string().map_err(|_| BadArgs("a revision that is not UTF-8"))?)
+            }
+            _ => return Err(BadArgs("no task")),
+        };
+        match line.next() {
+            None => Ok(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, task }),
+            Some(_) => Err(BadArgs("more than one task")),
+        }
+    }
+}
+
+fn value(line: &mut impl Iterator<Item = OsString>, name: &str) -> Result<OsString, BadArgs> {
+    match line.next() {
+        Some(given) if given == name => line.next().ok_or(BadArgs("an option without its value")),
+        _ => Err(BadArgs("an option is missing or out of its order")),
+    }
+}
+
+fn number(text: &OsStr) -> Result<u32, BadArgs> {
+    let id = text.to_str().and_then(|text| text.parse().ok()).ok_or(BadArgs("an id that is no number"))?;
+    // The kernel takes -1 for "leave it as it is": the hand would stay root.
+    if id == u32::MAX { Err(BadArgs("an id that means none")) } else { Ok(id) }
+}
+
+fn places(text: &OsStr) -> Result<Vec<Place>, BadArgs> {
+    let names = text.to_str().ok_or(BadArgs("mounts that are not UTF-8"))?;
+    let mut places = Vec::new();
+    for name in names.split(',') {
+        let place = Place::parse(name).ok_or(BadArgs("an unknown mount"))?;
+        if places.contains(&place) {
+            return Err(BadArgs("a mount twice"));
+        }
+        places.push(place);
+    }
+    if places.contains(&Place::Workspace) { Ok(places) } else { Err(BadArgs("no workspace")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<Args, BadArgs> {
+        Args::parse(line.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn what_is_written_parses_back() {
+        for task in [Task::Serve, Task::Report, Task::Clone(String::new()), Task::Clone("--serve".to_owned())]
+        {
+            let args = Args {
+                uid: Uid::from_raw(1234),
+                gid: Gid::ROOT,
+                places: vec![Place::State, Place::Workspace, Place::Source],
+                task,
+            };
+            assert_eq!(Args::parse(args.to_command_line()), Ok(args));
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--serve"];
+        assert!(parse(&good).is_ok());
+        for (index, bad) in
+            [(0, "--gid"), (1, "x"), (1, "-1"), (1, "4294967295"), (3, "4294967295"), (4, "--x")]
+        {
+            let mut line = good;
+            line[index] = bad;
+            assert!(parse(&line).is_err(), "{line:?}");
+        }
+        for mounts in ["", "state", "workspace,", "workspace,etc", "workspace,workspace", "workspace,../etc"]
+        {
+            assert!(parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--serve"]).is_err(), "{mounts}");
+        }
+        assert!(parse(&good[..6]).is_err());
+        assert!(parse(&[&good[..], &["--serve"]].concat()).is_err());
+        assert!(parse(&[&good[..6], &["--clone", "main"]].concat()).is_err(), "a clone needs a source");
+    }
+}

@@ -1,0 +1,92 @@
+//! One operation, inside its own process: limits on, do it, write the outcome, exit.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Instant;
+
+use jail::{GitReads, Jail, Mount, Protection, Root};
+use ops::{Bounds, Operation, Outcome, Reason, ToolFailure};
+use prost::Message;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::stdio::{dup2_stdin, stdin};
+use wire::worker::v1::Start;
+use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire};
+
+use crate::setup::{Filter, restrict_child};
+use crate::{git, sys};
+
+/// Runs the operation and ends the process. `result` is where the outcome goes.
+pub(crate) fn run(start: Start, deadline: Instant, filter: &Filter, result: OwnedFd) -> ! {
+    let status = match isolate(deadline, filter, result) {
+        Ok(()) => {
+            let outcome = catch_unwind(AssertUnwindSafe(|| execute(start))).unwrap_or_else(|_| {
+                Err(ToolFailure::new(Reason::Internal, "the operation failed by a fault of ours"))
+            });
+            i32::from(answer(&outcome_to_wire(outcome).encode_to_vec()).is_err())
+        }
+        Err(_) => 1,
+    };
+    sys::exit_now(status)
+}
+
+/// Lets go of all that belongs to the hand: its channel, the other operations' pipes and pidfds.
+fn isolate(deadline: Instant, filter: &Filter, result: OwnedFd) -> io::Result<()> {
+    fcntl_setfl(&result, OFlags::empty())?;
+    dup2_stdin(&result)?;
+    std::mem::forget(result);
+    sys::close_from(3)?;
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    restrict_child(deadline.saturating_duration_since(Instant::now()))?;
+    filter.install()
+}
+
+fn execute(start: Start) -> Outcome {
+    let preview = start.preview;
+    let bounds = bounds_from_wire(start.bounds);
+    let operation = start
+        .operation
+        .ok_or_else(|| ToolFailure::new(Reason::InvalidArgument, "no operation"))
+        .and_then(|operation| {
+            operation_from_wire(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
+        })?;
+    let jail = jail(&bounds).map_err(|error| {
+        ToolFailure::new(Reason::Internal, format!("cannot open the run's mounts: {error}"))
+    })?;
+    match operation {
+        Operation::Write(write) if preview => ops::preview_write(&jail, &write, &bounds),
+        Operation::Write(write) => ops::write(&jail, &write, &bounds),
+        Operation::Edit(edit) if preview => ops::preview_edit(&jail, &edit, &bounds),
+        Operation::Edit(edit) => ops::edit(&jail, &edit, &bounds),
+        Operation::Git(command) => git::run(&jail, &command, &bounds, preview),
+        other => Err(ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", other.name()))),
+    }
+}
+
+/// The mounts that are there. Opened by each operation anew: a handle is cheap, a shared one would be one more thing
+/// to inherit.
+fn jail(bounds: &Bounds) -> io::Result<Jail> {
+    let mut roots = Vec::new();
+    for mount in Mount::ALL {
+        match Root::open(mount, Path::new(mount.container_path())) {
+            Ok(root) => roots.push(root),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
+    Ok(Jail::new(roots, Protection { git_reads }))
+}
+
+fn answer(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(stdin(), bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! `git add`: new, changed and removed files of the given paths into the index.
+//!
+//! All paths are checked before anything is staged, and the index is written once, at the end: it is as it was or has
+//! all of them. (Objects of a failed call may stay behind, unreferenced, as with git.)
+
+use std::fs;
+use std::path::Path;
+
+use git2::{Index, Repository};
+use jail::{Jail, Mount, SandboxPath};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::io::Errno;
+
+use super::error::{GitError, shown};
+use super::output::Output;
+use super::quote::{Spaces, quoted};
+use super::repository::WORKSPACE;
+use super::{diff, paths};
+
+/// Largest file that can be added, bytes: an object must fit the limits of the process.
+const LARGEST: u64 = 128 * 1024 * 1024;
+const SUBMODULE: u32 = 0o160_000;
+
+/// Stages `given`. A `preview` says what would be staged, as `git add --dry-run` does.
+pub(super) fn add(
+    repository: &Repository,
+    jail: &Jail,
+    given: &[SandboxPath],
+    preview: bool,
+    output: &mut Output,
+) -> Result<(), GitError> {
+    let mut index = repository.index()?;
+    let wanted: Vec<&str> = given.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
+    let mut ignored = Vec::new();
+    for path in wanted.iter().copied().filter(|path| !path.is_empty()) {
+        check(repository, &index, jail, path, &mut ignored)?;
+    }
+    if !ignored.is_empty() {
+        return Err(GitError::Ignored(ignored.join("\n")));
+    }
+    let changes = changes(repository, &wanted, output)?;
+    if preview {
+        for (path, there) in &changes {
+            let verb = if *there { "add" } else { "remove" };
+            output.push_str(&format!("{verb} '{}'\n", quoted(path.as_bytes(), Spaces::Plain)));
+        }
+        return Ok(());
+    }
+    // Removals first, since a directory may stand where a file was.
+    for (path, _) in changes.iter().filter(|(_, there)| !there) {
+        index.remove_path(Path::new(path))?;
+    }
+    for (path, _) in changes.iter().filter(|(_, there)| *there) {
+        index.add_path(Path::new(path))?;
+    }
+    index.write()?;
+    Ok(())
+}
+
+/// What `path` is, and whether it may be added.
+fn check(
+    repository: &Repository,
+    index: &Index,
+    jail: &Jail,
+    path: &str,
+    ignored: &mut Vec<String>,
+) -> Result<(), GitError> {
+    let tracked = is_tracked(index, path);
+    let Some(kind) = look(jail, path)? else {
+        return if tracked { Ok(()) } else { Err(GitError::NoMatch(path.to_owned())) };
+    };
+    let submodule = index.get_path(Path::new(path), 0).is_some_and(|entry| entry.mode == SUBMODULE);
+    match kind {
+        FileType::Directory if submodule || fs::symlink_metadata(dot_git(path)).is_ok() => {
+            Err(GitError::NestedRepository(path.to_owned()))
+        }
+        FileType::RegularFile | FileType::Symlink | FileType::Directory => {
+            if !tracked && repository.is_path_ignored(path)? {
+                ignored.push(shown(path));
+            }
+            Ok(())
+        }
+        _ => Err(GitError::Forbidden(format!("@project/{}", shown(path)))),
+    }
+}
+
+fn dot_git(path: &str) -> std::path::PathBuf {
+    Path::new(WORKSPACE).join(path).join(".git")
+}
+
+/// Whether the index has the path, or something beneath it.
+fn is_tracked(index: &Index, path: &str) -> bool {
+    (0..=3).any(|stage| index.get_path(Path::new(path), stage).is_some())
+        || index.find_prefix(format!("{path}/")).is_ok()
+}
+
+/// The type of what is at `path`, found without following any link. `None` when nothing is there.
+fn look(jail: &Jail, path: &str) -> Result<Option<FileType>, GitError> {
+    let root = jail.root(Mount::Project).map_err(|refusal| GitError::Forbidden(refusal.to_string()))?;
+    let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let found = openat2(root, parent, flags, Mode::empty(), resolve)
+        .and_then(|parent| statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW));
+    match found {
+        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(Errno::LOOP | Errno::XDEV) => Err(GitError::BeyondLink(path.to_owned())),
+        Err(errno) => Err(GitError::Library(errno.to_string())),
+    }
+}
+
+/// The paths that differ from the index, and whether they are still there.
+fn changes(
+    repository: &Repository,
+    wanted: &[&str],
+    output: &mut Output,
+) -> Result<Vec<(String, bool)>, GitError> {
+    let mut options = diff::options(wanted);
+    options.include_untracked(true).recurse_untracked_dirs(true);
+    let diff = repository.diff_index_to_workdir(None, Some(&mut options))?;
+    let mut changes = Vec::new();
+    for delta in diff.deltas() {
+        let Some(bytes) = delta.new_file().path_bytes().or(delta.old_file().path_bytes()) else { continue };
+        let path = String::from_utf8(bytes.to_vec()).map_err(|_| {
+            GitError::Library(format!("a name that is not UTF-8: {}", quoted(bytes, Spaces::Plain)))
+        })?;
+        if path.ends_with('/')
+            || (delta.old_file().id().is_zero() && fs::symlink_metadata(dot_git(&path)).is_ok())
+        {
+            output.push_str(&format!("warning: not adding embedded git repository: {}\n", shown(&path)));
+            continue;
+        }
+        let there = match fs::symlink_metadata(Path::new(WORKSPACE).join(&path)) {
+            Ok(metadata) if metadata.is_file() && metadata.len() > LARGEST => {
+                return Err(GitError::TooLarge { path, bytes: metadata.len(), most: LARGEST });
+            }
+            Ok(metadata) => !metadata.is_dir(),
+            Err(_) => false,
+        };
+        changes.push((path, there));
+    }
+    Ok(changes)
+}

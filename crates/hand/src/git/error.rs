@@ -1,0 +1,97 @@
+//! Why git did not do it, in words for an agent: `@project` instead of paths of the jail, and what to try.
+
+use git2::{ErrorClass, ErrorCode};
+use ops::{Reason, ToolFailure};
+use thiserror::Error;
+
+use super::output::char_boundary;
+
+/// A git operation that failed or was refused.
+#[derive(Debug, Error)]
+pub(super) enum GitError {
+    #[error("@project is no git repository (there is no @project/.git)")]
+    NoRepository,
+    #[error("refused: {place} is {what}; only a repository that is wholly in @project/.git is opened")]
+    Redirected { place: String, what: &'static str },
+    #[error("refused: @project/.git or the workspace belongs to another user")]
+    NotOwned,
+    #[error("refused: {0}: git does not touch its own files, other mounts or special files")]
+    Forbidden(String),
+    #[error("pathspec '{0}' is beyond a symbolic link")]
+    BeyondLink(String),
+    #[error("pathspec '{0}' did not match any files")]
+    NoMatch(String),
+    #[error(
+        "The following paths are ignored by one of your .gitignore files:\n{0}\nNothing was added; name other paths."
+    )]
+    Ignored(String),
+    #[error("'{0}' is a repository of its own; adding it is not supported")]
+    NestedRepository(String),
+    #[error("'{path}' has {bytes} bytes; at most {most} can be added")]
+    TooLarge { path: String, bytes: u64, most: u64 },
+    #[error("options '{0}' and '{1}' cannot be used together")]
+    Flags(&'static str, &'static str),
+    #[error("nothing to commit: nothing is staged; add files with git add first")]
+    NothingStaged,
+    #[error("cannot commit while a {0} is in progress; it has to be concluded by a person")]
+    InProgress(&'static str),
+    #[error("cannot commit: these files have unresolved conflicts; resolve and add them first:\n{0}")]
+    Conflicts(String),
+    #[error("the commit message is empty")]
+    EmptyMessage,
+    #[error("the repository is locked by another git process (or one that crashed): {0}")]
+    Locked(String),
+    #[error("not enough memory for this repository")]
+    Memory,
+    #[error("git: {0}")]
+    Library(String),
+}
+
+impl GitError {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Redirected { .. } | Self::Forbidden(_) | Self::BeyondLink(_) => Reason::SandboxViolation,
+            Self::NoMatch(_) => Reason::NotFound,
+            Self::Flags(..) | Self::EmptyMessage | Self::NestedRepository(_) => Reason::InvalidArgument,
+            Self::TooLarge { .. } => Reason::WriteLimit,
+            Self::NoRepository
+            | Self::NotOwned
+            | Self::Ignored(_)
+            | Self::NothingStaged
+            | Self::InProgress(_)
+            | Self::Conflicts(_)
+            | Self::Locked(_)
+            | Self::Memory
+            | Self::Library(_) => Reason::PreconditionFailed,
+        }
+    }
+}
+
+impl From<git2::Error> for GitError {
+    fn from(error: git2::Error) -> Self {
+        match (error.code(), error.class()) {
+            (ErrorCode::Locked, _) => Self::Locked(shown(error.message())),
+            (ErrorCode::Owner, _) => Self::NotOwned,
+            (_, ErrorClass::NoMemory) => Self::Memory,
+            _ => Self::Library(shown(error.message())),
+        }
+    }
+}
+
+impl From<GitError> for ToolFailure {
+    fn from(error: GitError) -> Self {
+        Self::new(error.reason(), error.to_string())
+    }
+}
+
+/// libgit2's message: it may quote anything from the repository, so it is put on one line and cut.
+pub(super) fn shown(message: &str) -> String {
+    const MOST: usize = 400;
+    let line: String = message
+        .replace("/workspace", "@project")
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let kept = char_boundary(&line, MOST);
+    if kept < line.len() { format!("{}…", &line[..kept]) } else { line }
+}

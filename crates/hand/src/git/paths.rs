@@ -1,0 +1,17 @@
+//! The paths of a git command: in `@project`, and none of git's own.
+
+use jail::{Access, Mount, PathRefusal, Protection, SandboxPath};
+
+use super::error::GitError;
+
+/// The path relative to the work tree; empty for all of it.
+pub(super) fn in_work_tree(path: &SandboxPath) -> Result<&str, GitError> {
+    if path.mount() != Mount::Project {
+        return Err(GitError::Forbidden(path.to_string()));
+    }
+    // The rule that keeps writers out of `.git`, in all its spellings. The other rules are not about git.
+    match Protection::default().check(path, Access::Write) {
+        Err(PathRefusal::GitInternals { path }) => Err(GitError::Forbidden(path)),
+        _ => Ok(path.rel().as_str()),
+    }
+}

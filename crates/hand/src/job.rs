@@ -1,0 +1,187 @@
+//! One operation in a process of its own, seen from the hand.
+//!
+//! ```text
+//! begin ──► at work ──► result complete, exited 0 ──► its outcome
+//!              │  └───► anything else ─────────────► INTERNAL
+//!              └─ stop (deadline, cancel) ─ SIGKILL through the pidfd ─ exited ─► TIMED_OUT, CANCELLED
+//! ```
+//!
+//! What the process writes is hostile: it may have been taken over by what it parsed. It is capped and must decode.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use ops::{Reason, ToolFailure};
+use prost::Message;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, pidfd_send_signal, waitid,
+};
+use wire::v1::{git_request, operation};
+use wire::worker::v1::{Outcome, Start};
+use worker::convert::outcome_to_wire;
+
+use crate::setup::Filter;
+use crate::{child, sys};
+
+/// Most bytes of an encoded outcome; a frame has room for it.
+const MOST: usize = worker::frame::MAX_FRAME - 1024;
+
+/// Why a job is ended from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Its deadline passed.
+    TimedOut,
+    /// The daemon said so.
+    Cancelled,
+}
+
+impl Stop {
+    /// What the call is answered with.
+    pub(crate) fn outcome(self) -> Outcome {
+        outcome_to_wire(Err(match self {
+            Self::TimedOut => ToolFailure::new(
+                Reason::TimedOut,
+                "the operation did not end by its deadline and was ended; a file is either as it was or as it was meant to be",
+            ),
+            Self::Cancelled => ToolFailure::new(Reason::Cancelled, "the operation was cancelled and ended"),
+        }))
+    }
+}
+
+/// Whether the operation writes the repository, so that only one may be at work.
+pub(crate) fn writes_repository(start: &Start) -> bool {
+    let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
+    let Some(operation::Kind::Git(git)) = kind else { return false };
+    !start.preview
+        && matches!(git.command, Some(git_request::Command::Add(_) | git_request::Command::Commit(_)))
+}
+
+/// An operation at work.
+#[derive(Debug)]
+pub(crate) struct Job {
+    id: u64,
+    deadline: Instant,
+    writes_repository: bool,
+    process: OwnedFd,
+    /// `None` once it has ended.
+    pipe: Option<OwnedFd>,
+    result: Vec<u8>,
+    stopped: Option<Stop>,
+}
+
+impl Job {
+    /// Forks. In the new process this does not return.
+    pub(crate) fn begin(id: u64, start: Start, deadline: Instant, filter: &Filter) -> io::Result<Self> {
+        let writes_repository = writes_repository(&start);
+        let (pipe, result) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        match sys::fork()? {
+            sys::Fork::Child => child::run(start, deadline, filter, result),
+            sys::Fork::Parent(pid) => {
+                drop(result);
+                // Not reaped yet, so the id cannot belong to anybody else.
+                let process = pidfd_open(pid, PidfdFlags::empty())?;
+                Ok(Self {
+                    id,
+                    deadline,
+                    writes_repository,
+                    process,
+                    pipe: Some(pipe),
+                    result: Vec::new(),
+                    stopped: None,
+                })
+            }
+        }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn writes_repository(&self) -> bool {
+        self.writes_repository
+    }
+
+    /// When to stop it; `None` once that has been done.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.stopped.is_none().then_some(self.deadline)
+    }
+
+    /// What to wait for.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        // The end of the process is waited for only when the pipe has nothing more to say.
+        let fd = self.pipe.as_ref().map_or_else(|| self.process.as_fd(), AsFd::as_fd);
+        std::iter::once(fd)
+    }
+
+    /// Ends the process. Its outcome follows when the kernel has done so.
+    pub(crate) fn stop(&mut self, why: Stop) {
+        if self.stopped.is_none() {
+            self.stopped = Some(why);
+            // Fails only when the process is over already.
+            let _ = pidfd_send_signal(&self.process, Signal::KILL);
+        }
+    }
+
+    /// Reads what is there. The outcome when the process is over.
+    pub(crate) fn advance(&mut self) -> Option<Outcome> {
+        if let Some(pipe) = &self.pipe {
+            match drain(pipe, &mut self.result) {
+                Ok(Drained::More) => return None,
+                Ok(Drained::End) => self.pipe = None,
+                Err(_) => {
+                    self.pipe = None;
+                    self.result.clear();
+                    let _ = pidfd_send_signal(&self.process, Signal::KILL);
+                }
+            }
+        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let status = retry_on_intr(|| waitid(WaitId::PidFd(self.process.as_fd()), options)).ok()??;
+        Some(self.outcome(&status))
+    }
+
+    fn outcome(&self, status: &WaitIdStatus) -> Outcome {
+        if status.exit_status() == Some(0)
+            && let Ok(outcome) = Outcome::decode(self.result.as_slice())
+            && outcome.kind.is_some()
+        {
+            return outcome;
+        }
+        if let Some(stop) = self.stopped {
+            return stop.outcome();
+        }
+        let signal = status.terminating_signal();
+        if signal == Some(Signal::ALARM.as_raw()) || signal == Some(Signal::XCPU.as_raw()) {
+            return Stop::TimedOut.outcome();
+        }
+        let how = signal.map_or_else(|| "an error".to_owned(), |signal| format!("signal {signal}"));
+        outcome_to_wire(Err(ToolFailure::new(
+            Reason::Internal,
+            format!(
+                "the process of this operation ended with {how}, perhaps for want of memory; no other call is affected"
+            ),
+        )))
+    }
+}
+
+enum Drained {
+    More,
+    End,
+}
+
+fn drain(pipe: &OwnedFd, result: &mut Vec<u8>) -> io::Result<Drained> {
+    let mut bytes = [0; 16 * 1024];
+    loop {
+        match rustix::io::read(pipe, &mut bytes) {
+            Ok(0) => return Ok(Drained::End),
+            Ok(read) if result.len() + read > MOST => return Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(read) => result.extend_from_slice(&bytes[..read]),
+            Err(Errno::AGAIN) => return Ok(Drained::More),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

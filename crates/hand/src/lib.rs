@@ -1,0 +1,135 @@
+//! coffer-hand: the host lane, a jailed child of `cofferd` that writes files and does git.
+//!
+//! ```text
+//! cofferd ── exec ──► keeper ── fork ──► hand (pid 1 of its namespace) ── fork ──► one process per operation
+//!    │                  │ sets the jail up,   │ poll loop: frames in, outcomes out     │ own limits, own deadline,
+//!    │                  │ then only waits     │ never touches the workspace            │ writes one outcome, exits
+//!    └──────────── channel (socketpair) ──────┘◄───────────────── pipe ────────────────┘
+//! ```
+//!
+//! Everything beyond the channel is hostile territory: the workspace was written by an agent, and its repository is
+//! parsed by a C library. So the jail (`setup`) leaves no path, no network, no privilege and no program to reach,
+//! and no operation shares a process with another or with the hand itself. An operation that crashes, hangs or
+//! bloats costs its own call.
+//!
+//! The daemon uses [`Launcher`]; `cofferd` calls [`main`] before anything else when it finds itself started under
+//! [`PROGRAM`], while it still has one thread.
+//!
+//! The hand ends with its channel: when the daemon dies the kernel closes the other end. (A death signal from the
+//! daemon would follow the *thread* that spawned the hand, and threads of a pool come and go.)
+
+mod args;
+mod child;
+mod git;
+mod handles;
+mod job;
+mod report;
+mod serve;
+mod setup;
+mod spawn;
+mod sys;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, stdin};
+use rustix::thread::set_name;
+use thiserror::Error;
+
+use args::{Args, BadArgs, Task};
+use setup::SetupError;
+
+pub use report::{Landlock, Namespaces, Report};
+pub use spawn::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher, ProbeError};
+
+/// The name (`argv[0]`) under which `cofferd` starts itself as a hand.
+pub const PROGRAM: &str = "coffer-hand";
+
+/// Why the hand ends with an error: one line on standard error, and an exit code.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error(transparent)]
+    Args(#[from] BadArgs),
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    #[error(transparent)]
+    Serve(#[from] serve::ServeError),
+    #[error("{0}")]
+    Clone(git::CloneFailure),
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Args(_) => 2,
+            Self::Setup(_) => 3,
+            Self::Clone(_) => 4,
+            Self::Start(_) | Self::Serve(_) => 1,
+        }
+    }
+}
+
+/// Does what the command line says and returns the process's exit code.
+///
+/// Must be called before the process has a second thread or has opened anything: every descriptor but the standard
+/// three is closed.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, Failure> {
+    sys::close_from(3)?;
+    set_name(c"coffer-hand").map_err(io::Error::from)?;
+    let args = Args::parse(std::env::args_os().skip(1))?;
+    let handles = handles::receive(stdin(), args.places.len())?;
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
+    let report = setup::enter(&args, &handles)?;
+    drop(handles);
+    match sys::fork()? {
+        sys::Fork::Parent(hand) => keep(hand, null),
+        sys::Fork::Child => {
+            set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
+            work(args.task, report, null)
+        }
+    }
+}
+
+/// The keeper: waits for the hand and ends as it ended. It gave up its privileges together with the hand.
+fn keep(hand: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
+    dup2_stdin(&null).map_err(io::Error::from)?;
+    dup2_stderr(&null).map_err(io::Error::from)?;
+    drop(null);
+    let status =
+        rustix::io::retry_on_intr(|| waitpid(Some(hand), WaitOptions::empty())).map_err(io::Error::from)?;
+    let code = status.and_then(|(_, status)| status.exit_status()).and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> {
+    match task {
+        Task::Report => eprintln!("{report}"),
+        Task::Clone(revision) => {
+            dup2_stdin(null).map_err(io::Error::from)?;
+            setup::child_filter()?.install()?;
+            git::clone(&revision).map_err(Failure::Clone)?;
+        }
+        Task::Serve => {
+            // The library beneath must have nobody to talk to, and no later file may become descriptor 2.
+            dup2_stderr(&null).map_err(io::Error::from)?;
+            drop(null);
+            serve::serve(stdin())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,260 @@
+//! The hand's loop: frames in, one process per operation, outcomes out. It never opens anything in the workspace.
+//!
+//! Bounded everywhere: calls at work, calls that wait, bytes that the daemon has not read. A daemon that does not read
+//! is not read from either.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use ops::{Reason, ToolFailure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::getpid;
+use thiserror::Error;
+use wire::worker::v1::{FromWorker, Hello, Outcome, Pong, Start, ToWorker, from_worker, to_worker};
+use worker::PROTOCOL;
+use worker::convert::outcome_to_wire;
+use worker::frame::{FrameBuffer, FrameError, encode};
+
+use crate::job::{Job, Stop, writes_repository};
+use crate::setup::{Filter, SetupError, child_filter};
+
+/// Operations at work at the same time.
+const AT_WORK: usize = 16;
+/// Calls that wait for their turn.
+const WAITING: usize = 64;
+/// Unread answers, bytes, beyond which nothing more is asked for.
+const UNREAD: usize = 8 * 1024 * 1024;
+/// Longest that any operation may take.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// The stream with the daemon is broken.
+#[derive(Debug, Error)]
+pub(crate) enum ServeError {
+    #[error("the channel: {0}")]
+    Channel(#[from] io::Error),
+    #[error("the channel: {0}")]
+    Frame(#[from] FrameError),
+    #[error("the daemon broke the protocol: {0}")]
+    Protocol(&'static str),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+}
+
+impl From<Errno> for ServeError {
+    fn from(errno: Errno) -> Self {
+        Self::Channel(errno.into())
+    }
+}
+
+/// A call that has not begun.
+struct Call {
+    id: u64,
+    start: Start,
+    deadline: Instant,
+}
+
+struct Server<'c> {
+    channel: BorrowedFd<'c>,
+    inbox: FrameBuffer,
+    outbox: VecDeque<u8>,
+    greeted: bool,
+    waiting: VecDeque<Call>,
+    jobs: Vec<Job>,
+    filter: Filter,
+}
+
+/// Serves until the channel ends. Whatever is still at work then ends with this process, the init of its namespace.
+pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
+    // fcntl, since the filter knows no ioctl.
+    fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
+    let mut server = Server {
+        channel,
+        inbox: FrameBuffer::new(),
+        outbox: VecDeque::new(),
+        greeted: false,
+        waiting: VecDeque::new(),
+        jobs: Vec::new(),
+        filter: child_filter()?,
+    };
+    while server.turn()? {}
+    Ok(())
+}
+
+impl Server<'_> {
+    /// One round. `false` when the channel has ended.
+    fn turn(&mut self) -> Result<bool, ServeError> {
+        let events = self.wait()?;
+        if events.intersects(PollFlags::OUT) {
+            self.flush()?;
+        }
+        if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) && !self.receive()? {
+            return Ok(false);
+        }
+        self.expire();
+        self.collect()?;
+        self.begin()?;
+        self.flush()?;
+        Ok(true)
+    }
+
+    /// Waits for the channel, a job or a deadline; the channel's events.
+    fn wait(&self) -> Result<PollFlags, Errno> {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, self.outbox.len() < UNREAD);
+        wanted.set(PollFlags::OUT, !self.outbox.is_empty());
+        let mut polled = vec![PollFd::from_borrowed_fd(self.channel, wanted)];
+        for job in &self.jobs {
+            polled.extend(job.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        let timeout = self.next_deadline().map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            Timespec {
+                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) => Ok(polled.first().map_or(PollFlags::empty(), PollFd::revents)),
+            Err(Errno::INTR) => Ok(PollFlags::empty()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let running = self.jobs.iter().filter_map(Job::deadline);
+        running.chain(self.waiting.iter().map(|call| call.deadline)).min()
+    }
+
+    /// Reads what is there and acts on it. `false` at the end of the stream.
+    fn receive(&mut self) -> Result<bool, ServeError> {
+        let mut bytes = [0; 16 * 1024];
+        let read = match retry_on_intr(|| rustix::io::read(self.channel, &mut bytes)) {
+            Ok(0) | Err(Errno::CONNRESET) => return Ok(false),
+            Ok(read) => read,
+            Err(Errno::AGAIN) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        };
+        self.inbox.extend(&bytes[..read]);
+        while let Some(ToWorker { id, body }) = self.inbox.pop()? {
+            self.act(id, body.ok_or(ServeError::Protocol("an empty message"))?)?;
+        }
+        Ok(true)
+    }
+
+    fn act(&mut self, id: u64, body: to_worker::Body) -> Result<(), ServeError> {
+        match body {
+            to_worker::Body::Hello(hello) if !self.greeted && hello.protocol == PROTOCOL => {
+                self.greeted = true;
+                let pid = getpid().as_raw_nonzero().get().unsigned_abs();
+                self.send(0, from_worker::Body::Hello(Hello { protocol: PROTOCOL, nonce: hello.nonce, pid }))
+            }
+            _ if !self.greeted => Err(ServeError::Protocol("no valid hello")),
+            to_worker::Body::Hello(_) => Err(ServeError::Protocol("a second hello")),
+            to_worker::Body::Ping(_) => self.send(id, from_worker::Body::Pong(Pong {})),
+            to_worker::Body::Start(start) => self.enqueue(id, start),
+            to_worker::Body::Cancel(_) => self.cancel(id),
+            to_worker::Body::Go(_) => Err(ServeError::Protocol("nothing here waits for a cgroup")),
+        }
+    }
+
+    fn enqueue(&mut self, id: u64, start: Start) -> Result<(), ServeError> {
+        if self.waiting.len() >= WAITING {
+            let failure =
+                ToolFailure::new(Reason::Overloaded, "too many calls at once for this run; try again");
+            return self.answer(id, outcome_to_wire(Err(failure)));
+        }
+        let time = Duration::from_millis(start.deadline_ms).min(LONGEST);
+        self.waiting.push_back(Call { id, start, deadline: Instant::now() + time });
+        Ok(())
+    }
+
+    fn cancel(&mut self, id: u64) -> Result<(), ServeError> {
+        if let Some(place) = self.waiting.iter().position(|call| call.id == id) {
+            self.waiting.remove(place);
+            return self.answer(id, Stop::Cancelled.outcome());
+        }
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id() == id) {
+            job.stop(Stop::Cancelled);
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        for job in &mut self.jobs {
+            if job.deadline().is_some_and(|deadline| deadline <= now) {
+                job.stop(Stop::TimedOut);
+            }
+        }
+    }
+
+    /// Reads what jobs wrote, and answers for those that are over.
+    fn collect(&mut self) -> Result<(), ServeError> {
+        let mut over = Vec::new();
+        self.jobs.retain_mut(|job| match job.advance() {
+            Some(outcome) => {
+                over.push((job.id(), outcome));
+                false
+            }
+            None => true,
+        });
+        over.into_iter().try_for_each(|(id, outcome)| self.answer(id, outcome))
+    }
+
+    /// Begins what may begin: calls that write the repository one after the other, since git's own lock would fail the
+    /// second, everything else at once.
+    fn begin(&mut self) -> Result<(), ServeError> {
+        let now = Instant::now();
+        let mut later = VecDeque::new();
+        for call in std::mem::take(&mut self.waiting) {
+            if call.deadline <= now {
+                self.answer(call.id, Stop::TimedOut.outcome())?;
+                continue;
+            }
+            let alone = writes_repository(&call.start);
+            let taken = |server: &Self| server.jobs.iter().any(Job::writes_repository);
+            let turn_of_another =
+                alone && (taken(self) || later.iter().any(|call: &Call| writes_repository(&call.start)));
+            if self.jobs.len() >= AT_WORK || turn_of_another {
+                later.push_back(call);
+                continue;
+            }
+            match Job::begin(call.id, call.start, call.deadline, &self.filter) {
+                Ok(job) => self.jobs.push(job),
+                Err(error) => {
+                    let failure =
+                        ToolFailure::new(Reason::Overloaded, format!("cannot start the operation: {error}"));
+                    self.answer(call.id, outcome_to_wire(Err(failure)))?;
+                }
+            }
+        }
+        self.waiting = later;
+        Ok(())
+    }
+
+    fn answer(&mut self, id: u64, outcome: Outcome) -> Result<(), ServeError> {
+        self.send(id, from_worker::Body::Outcome(outcome))
+    }
+
+    fn send(&mut self, id: u64, body: from_worker::Body) -> Result<(), ServeError> {
+        self.outbox.extend(encode(&FromWorker { id, body: Some(body) })?);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ServeError> {
+        while !self.outbox.is_empty() {
+            match retry_on_intr(|| rustix::io::write(self.channel, self.outbox.as_slices().0)) {
+                Ok(written) => drop(self.outbox.drain(..written)),
+                Err(Errno::AGAIN) => break,
+                // The daemon is gone; reading will say so.
+                Err(Errno::PIPE | Errno::CONNRESET) => self.outbox.clear(),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Resource limits: generous for the hand, tight for each operation's own process.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::{SetupError, step};
+use crate::sys;
+
+const MIB: u64 = 1024 * 1024;
+/// Largest file that anything in the hand can make.
+const FILE_SIZE: u64 = 256 * MIB;
+
+/// Limits of the process that serves, inherited by all others. None on processes: the kernel counts those per user,
+/// and the owner may have many elsewhere.
+pub(super) fn restrict_hand() -> Result<(), SetupError> {
+    for (resource, most) in [
+        (Resource::Core, 0),
+        (Resource::Nofile, 512),
+        (Resource::Fsize, FILE_SIZE),
+        (Resource::As, 2048 * MIB),
+        (Resource::Memlock, 0),
+        (Resource::Msgqueue, 0),
+    ] {
+        limit(resource, most).map_err(step("setting limits"))?;
+    }
+    sys::ignore_file_size_signal();
+    Ok(())
+}
+
+/// Limits of the process of one operation; it cannot start others. It ends itself a little after `time`, should nobody
+/// else do it.
+pub(crate) fn restrict_child(time: Duration) -> io::Result<()> {
+    let seconds = time.as_secs().saturating_add(2);
+    limit(Resource::As, 512 * MIB)?;
+    limit(Resource::Nproc, 0)?;
+    limit(Resource::Cpu, seconds)?;
+    sys::alarm(u32::try_from(seconds).unwrap_or(u32::MAX));
+    Ok(())
+}
+
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let most = rustix::process::getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
+    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).map_err(Into::into)
+}

@@ -1,0 +1,63 @@
+//! The jail's file tree: an empty tmpfs as root, the run's mounts in it, nothing of the host reachable.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{CWD, Mode, mkdirat};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, unmount,
+};
+use rustix::process::{chdir, fchdir, pivot_root};
+
+use super::{SetupError, step};
+use crate::args::Place;
+use crate::sys;
+
+const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
+
+/// Makes `trees` (of `places`, in order) all that there is.
+pub(super) fn pivot(places: &[Place], trees: Vec<OwnedFd>) -> Result<(), SetupError> {
+    // Whatever this namespace does must not reach the one it was copied from, nor the other way round.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(step("making mounts private"))?;
+    for (place, tree) in places.iter().zip(&trees) {
+        let read_only = if place.is_writable() { 0 } else { libc::MOUNT_ATTR_RDONLY };
+        sys::restrict_mount(tree.as_fd(), HARMLESS | read_only).map_err(step("restricting a mount"))?;
+    }
+    let root = empty_root().map_err(step("making an empty root"))?;
+    for place in places {
+        mkdirat(&root, place.name(), Mode::RWXU | Mode::from_raw_mode(0o055))
+            .map_err(step("making a mount point"))?;
+    }
+    enter(&root).map_err(step("pivot_root"))?;
+    for (place, tree) in places.iter().zip(trees) {
+        move_mount(tree, "", &root, place.name(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(step("attaching a mount"))?;
+    }
+    sys::restrict_mount(root.as_fd(), HARMLESS | libc::MOUNT_ATTR_RDONLY)
+        .map_err(step("sealing the root"))?;
+    chdir("/").map_err(step("entering the root"))
+}
+
+fn empty_root() -> Result<OwnedFd, Errno> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (option, value) in [("size", "64k"), ("nr_inodes", "16"), ("mode", "0755")] {
+        fsconfig_set_string(context.as_fd(), option, value)?;
+    }
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Puts the new root over `/`, the one directory that every host has, and exchanges the two.
+fn enter(root: &OwnedFd) -> Result<(), Errno> {
+    move_mount(root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    fchdir(root)?;
+    // With both arguments the same, the old root ends up mounted on top of the new one, where it can be detached.
+    pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    chdir("/")
+}

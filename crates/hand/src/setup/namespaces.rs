@@ -1,0 +1,87 @@
+//! New namespaces, and the mounts cloned into them.
+//!
+//! Root clones its mounts *before* it leaves the old mount namespace, where the handles are valid. Without root that
+//! is not allowed; there the handles' paths are opened again inside the new namespaces and compared with the handles.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, fstat, open, readlink};
+use rustix::io::Errno;
+use rustix::mount::{OpenTreeFlags, open_tree};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::UnshareFlags;
+
+use super::{SetupError, step};
+use crate::args::Args;
+use crate::report::Namespaces;
+use crate::sys;
+
+const NEW: UnshareFlags = UnshareFlags::NEWNS
+    .union(UnshareFlags::NEWNET)
+    .union(UnshareFlags::NEWIPC)
+    .union(UnshareFlags::NEWUTS)
+    .union(UnshareFlags::NEWPID)
+    .union(UnshareFlags::NEWCGROUP);
+
+/// Enters them. Returns detached copies of the mounts at `handles`, without anything mounted beneath them.
+pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<(Namespaces, Vec<OwnedFd>), SetupError> {
+    match handles.iter().map(clone_tree).collect::<Result<Vec<_>, _>>() {
+        Ok(trees) => {
+            sys::unshare(NEW).map_err(step("creating namespaces"))?;
+            Ok((Namespaces::Privileged, trees))
+        }
+        Err(Errno::PERM) => Ok((Namespaces::User, enter_as_user(args, handles)?)),
+        Err(errno) => Err(SetupError::new("cloning the mounts", errno)),
+    }
+}
+
+fn enter_as_user(args: &Args, handles: &[OwnedFd]) -> Result<Vec<OwnedFd>, SetupError> {
+    let (uid, gid) = (geteuid(), getegid());
+    if uid != args.uid || gid != args.gid {
+        return Err(SetupError::new("becoming the workspace's owner", Errno::PERM)
+            .hint(" (without root, the workspace must belong to the daemon's own user and group)"));
+    }
+    let paths: Vec<_> = handles
+        .iter()
+        .map(|handle| readlink(format!("/proc/self/fd/{}", handle.as_raw_fd()), Vec::new()))
+        .collect::<Result<_, _>>()
+        .map_err(step("reading /proc"))?;
+    sys::unshare(UnshareFlags::NEWUSER).map_err(|source| {
+        SetupError::new("creating a user namespace", source)
+            .hint(" (run the daemon as root, or allow unprivileged user namespaces)")
+    })?;
+    sys::unshare(NEW).map_err(step("creating namespaces"))?;
+    map_ids(uid.as_raw(), gid.as_raw()).map_err(step("mapping ids"))?;
+    handles
+        .iter()
+        .zip(paths)
+        .map(|(handle, path)| {
+            let again = open(
+                path,
+                OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
+            let (expected, found) = (fstat(handle)?, fstat(&again)?);
+            if (expected.st_dev, expected.st_ino) != (found.st_dev, found.st_ino) {
+                return Err(Errno::STALE);
+            }
+            clone_tree(&again)
+        })
+        .collect::<Result<_, Errno>>()
+        .map_err(step("cloning the mounts"))
+}
+
+fn map_ids(uid: u32, gid: u32) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Not recursive: what is mounted beneath a workspace is not part of it.
+fn clone_tree(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(handle.as_fd(), "", flags)
+}

@@ -1,0 +1,55 @@
+//! Becoming the workspace's owner with no privilege left and no way back.
+
+use rustix::fs::{Gid, Mode, Uid};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capability_is_in_bounding_set,
+    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_no_new_privs, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
+
+use super::{SetupError, step};
+use crate::report::Namespaces;
+
+/// Drops everything. An owner of uid 0 is allowed: a root without capabilities owns its files and no more.
+pub(super) fn drop_all(uid: Uid, gid: Gid, namespaces: Namespaces) -> Result<(), SetupError> {
+    empty_bounding_set().map_err(step("emptying the bounding set"))?;
+    set_capabilities_secure_bits(
+        CapabilitiesSecureBits::NO_ROOT
+            | CapabilitiesSecureBits::NO_ROOT_LOCKED
+            | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+            | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+            | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
+    )
+    .map_err(step("locking the secure bits"))?;
+    // In a user namespace the kernel refuses to change groups, and the one mapped id is the process's own already.
+    if namespaces == Namespaces::Privileged {
+        set_thread_groups(&[]).map_err(step("dropping groups"))?;
+        set_thread_res_gid(gid, gid, gid).map_err(step("taking the owner's group"))?;
+        set_thread_res_uid(uid, uid, uid).map_err(step("taking the owner's uid"))?;
+    }
+    clear_ambient_capability_set().map_err(step("clearing ambient capabilities"))?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(step("dropping capabilities"))?;
+    set_no_new_privs(true).map_err(step("no_new_privs"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("becoming non-dumpable"))?;
+    umask(Mode::WGRP | Mode::WOTH);
+    Ok(())
+}
+
+fn empty_bounding_set() -> Result<(), Errno> {
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match capability_is_in_bounding_set(capability) {
+            Ok(true) => remove_capability_from_bounding_set(capability)?,
+            Ok(false) => {}
+            // Beyond the last capability that this kernel knows.
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

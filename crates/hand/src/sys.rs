@@ -1,0 +1,112 @@
+//! The system calls that no safe wrapper covers. The only place with `unsafe` in this crate.
+//!
+//! Everything here runs in `coffer-hand`, which is single-threaded from its first instruction to its last; that is
+//! what makes `fork` and `unshare` sound.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+use git2::ConfigLevel;
+
+/// Moves this process into new namespaces.
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the flags never contain FILES, the only one that can invalidate descriptors behind safe code's back.
+    unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }.map_err(Into::into)
+}
+
+/// Who one is after a fork.
+pub(crate) enum Fork {
+    /// The new process.
+    Child,
+    /// The old one, with the new one's id.
+    Parent(Pid),
+}
+
+/// Forks this single-threaded process.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: there is one thread, so no lock can be held by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+/// Ends this process at once: no destructors, no exit handlers, nothing that belongs to the process forked from.
+pub(crate) fn exit_now(status: i32) -> ! {
+    // SAFETY: takes no pointers and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// Closes every descriptor from `first` on.
+pub(crate) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: called only before anything else is opened, or in a fresh child that uses none of what it closes and
+    // ends with `exit_now`, so no owner of a closed descriptor lives on.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets attributes (`MOUNT_ATTR_*`) on a mount, and takes it out of any propagation.
+pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
+    let request =
+        libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
+    // SAFETY: the descriptor is open, the path is an empty C string, and `request` lives through the call with the
+    // size that is given.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const request,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Ends this process by SIGALRM after so many seconds, should the parent fail to.
+pub(crate) fn alarm(seconds: u32) {
+    // SAFETY: takes no pointers.
+    unsafe { libc::alarm(seconds) };
+}
+
+/// A write beyond the file size limit then fails with EFBIG instead of ending the process.
+pub(crate) fn ignore_file_size_signal() {
+    // SAFETY: installs no handler, only the constant "ignore".
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// libgit2's process-wide settings: no configuration but the repository's own, durable and verified objects,
+/// checked ownership, bounded memory.
+pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
+    const WINDOW: usize = 16 * 1024 * 1024;
+    const MAPPED: usize = 128 * 1024 * 1024;
+    const CACHE: isize = 32 * 1024 * 1024;
+    // SAFETY: these change globals of libgit2, which is safe while no other thread uses it: there is none.
+    unsafe {
+        for level in [ConfigLevel::System, ConfigLevel::Global, ConfigLevel::XDG, ConfigLevel::ProgramData] {
+            git2::opts::set_search_path(level, "")?;
+        }
+        git2::opts::set_verify_owner_validation(true)?;
+        git2::opts::set_mwindow_size(WINDOW)?;
+        git2::opts::set_mwindow_mapped_limit(MAPPED)?;
+        git2::opts::set_cache_max_size(CACHE)?;
+    }
+    git2::opts::strict_object_creation(true);
+    git2::opts::strict_hash_verification(true);
+    // SAFETY: this option takes one int; libgit2 has been initialised by the calls above.
+    unsafe {
+        libgit2_sys::git_libgit2_opts(
+            libgit2_sys::GIT_OPT_ENABLE_FSYNC_GITDIR.cast_signed(),
+            1 as libc::c_int,
+        )
+    };
+    Ok(())
+}

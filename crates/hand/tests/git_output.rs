@@ -1,0 +1,381 @@
+//! status, diff, add and commit, compared with what the `git` command says of the same repository.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use ops::{Git, OpResult, Operation, Reason};
+use support::{DEADLINE, Hand, Scratch, paths};
+
+/// All formats, staged and not, and status.
+fn compare(scratch: &Scratch, hand: &mut Hand, what: &str) {
+    scratch.own();
+    assert_eq!(hand.status(), scratch.git(&["status", "--porcelain=v1", "--branch"]), "status: {what}");
+    for cached in [&[][..], &["--cached"][..]] {
+        for format in [
+            &[][..],
+            &["--stat"],
+            &["--numstat"],
+            &["--shortstat"],
+            &["--name-only"],
+            &["--name-status"],
+            &["--stat", "--shortstat", "--numstat"],
+            &["--stat", "--name-only"],
+        ] {
+            let flags = [cached, format].concat();
+            let expected = scratch.git_bytes(&[&["diff", "--no-color"], &flags[..]].concat());
+            let expected = String::from_utf8_lossy(&expected);
+            assert_eq!(hand.diff(&flags, &[]), expected, "diff {flags:?}: {what}");
+        }
+    }
+}
+
+fn lines(from: u32, to: u32) -> String {
+    (from..to).flat_map(|n| ["line ".to_owned(), n.to_string(), " of the file\n".to_owned()]).collect()
+}
+
+#[test]
+fn output_equals_that_of_git() {
+    let scratch = Scratch::new();
+    scratch.init();
+    let mut hand = scratch.hand();
+    compare(&scratch, &mut hand, "unborn, empty");
+
+    scratch.write("a.txt", lines(0, 60));
+    scratch.write("src/deep/b.rs", "fn main() {\n    one();\n}\n\nfn other() {\n    two();\n}\n");
+    scratch.write("with space.txt", "x\n");
+    scratch.write("tab\tand \"quote\".txt", "x\n");
+    scratch.write("ünï.txt", "ü\n");
+    scratch.write("empty", "");
+    scratch.write("binary", b"\0\x01\x02binary\xff");
+    scratch.write("noeol", "no newline");
+    scratch.write("latin1.txt", b"caf\xe9\n");
+    compare(&scratch, &mut hand, "unborn, untracked");
+    scratch.git(&["add", "."]);
+    compare(&scratch, &mut hand, "unborn, all added");
+    scratch.commit_all("first");
+    compare(&scratch, &mut hand, "clean");
+
+    scratch.write("a.txt", lines(0, 20) + "changed\n" + &lines(22, 61));
+    scratch.write("src/deep/b.rs", "fn main() {\n    one();\n    more();\n}\n\nfn other() {\n}\n");
+    scratch.write("with space.txt", "y\n");
+    scratch.write("tab\tand \"quote\".txt", "y\n");
+    scratch.write("ünï.txt", "ä\n");
+    scratch.write("empty", "no longer\n");
+    scratch.write("binary", b"\0\x01changed");
+    scratch.write("noeol", "no newline either");
+    scratch.write("latin1.txt", b"caf\xe8\n");
+    scratch.write("new dir/file", "new\n");
+    scratch.write("untracked", "new\n");
+    compare(&scratch, &mut hand, "modified");
+    scratch.git(&["add", "a.txt", "binary", "noeol"]);
+    scratch.write("a.txt", lines(3, 70));
+    compare(&scratch, &mut hand, "staged and modified again");
+    scratch.commit_all("second");
+
+    fs::set_permissions(scratch.workspace().join("noeol"), fs::Permissions::from_mode(0o755)).unwrap();
+    compare(&scratch, &mut hand, "mode changed");
+    scratch.write("noeol", "and content\n");
+    compare(&scratch, &mut hand, "mode and content changed");
+    fs::remove_file(scratch.workspace().join("empty")).unwrap();
+    fs::remove_file(scratch.workspace().join("a.txt")).unwrap();
+    symlink("src/deep/b.rs", scratch.workspace().join("a.txt")).unwrap();
+    compare(&scratch, &mut hand, "deleted and changed to a link");
+    scratch.commit_all("third");
+
+    scratch.git(&["mv", "src/deep/b.rs", "src/c.rs"]);
+    scratch.git(&["mv", "noeol", "eol"]);
+    compare(&scratch, &mut hand, "renamed");
+    scratch.write("src/c.rs", "fn main() {\n    one();\n    more();\n}\n\nfn other() {\n    five();\n}\n");
+    compare(&scratch, &mut hand, "renamed and modified");
+    scratch.git(&["add", "-A"]);
+    compare(&scratch, &mut hand, "renamed with changes");
+    scratch.git(&["rm", "-q", "--cached", "with space.txt"]);
+    compare(&scratch, &mut hand, "removed from the index only");
+    scratch.commit_all("fourth");
+
+    scratch.write(".gitignore", "*.log\ntarget/\n");
+    scratch.write("x.log", "ignored\n");
+    scratch.write("target/debug/out", "ignored\n");
+    scratch.write("only-ignored/y.log", "ignored\n");
+    compare(&scratch, &mut hand, "ignored files");
+    let long = format!("a/{}/{}/file.txt", "long-directory-name".repeat(3), "another-one".repeat(4));
+    scratch.write(&long, lines(0, 300));
+    scratch.write("big", lines(0, 1000));
+    scratch.git(&["add", "."]);
+    compare(&scratch, &mut hand, "long names and large numbers");
+    scratch.git(&["checkout", "-q", "--detach"]);
+    compare(&scratch, &mut hand, "detached");
+}
+
+/// A small generator of numbers, the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+
+    fn content(&mut self) -> String {
+        let lines = self.roll(60);
+        let mut text = String::new();
+        for _ in 0..lines {
+            text += ["fn f() {\n", "}\n", "\n", "    x\n", "\ty\n", "    return 1;\n", "z\r\n"][self.roll(7)];
+            if self.roll(3) == 0 {
+                text.extend(["    unique ".to_owned(), self.roll(1_000_000).to_string(), "\n".to_owned()]);
+            }
+        }
+        if self.roll(5) == 0 { text.trim_end().to_owned() } else { text }
+    }
+
+    /// The text with some lines changed.
+    fn mutate(&mut self, text: &str) -> String {
+        let keep = 5 + self.roll(20);
+        let mut mutated = String::new();
+        for line in text.split_inclusive('\n') {
+            match self.roll(keep) {
+                0 => mutated.extend(["changed ".to_owned(), self.roll(100).to_string(), "\n".to_owned()]),
+                1 => {}
+                _ => mutated += line,
+            }
+        }
+        mutated
+    }
+}
+
+#[test]
+fn random_states_equal_those_of_git() {
+    const NAMES: [&str; 12] =
+        ["a", "b.c", "d/e", "d/f g", "d/h/i", "j", "k/l", "m", "n/o", "ö", "d/h/x.rs", "k/y.rs"];
+    let mut dice = Dice(7);
+    for state in 0..12 {
+        let scratch = Scratch::new();
+        scratch.init();
+        let at = |name: &str| scratch.workspace().join(name);
+        for name in NAMES {
+            if dice.roll(3) > 0 {
+                scratch.write(name, dice.content());
+            }
+        }
+        scratch.write("always", dice.content());
+        scratch.commit_all("state");
+        for stage in [true, false] {
+            for name in NAMES {
+                match (dice.roll(8), fs::read_to_string(at(name))) {
+                    (0, _) => {
+                        let _ = fs::remove_file(at(name));
+                    }
+                    (1, _) => drop(scratch.write(name, dice.content())),
+                    (2, Ok(text)) => {
+                        // git before 2.44 forgets an unterminated last line when it measures similarity.
+                        let text = dice.mutate(&text).trim_end().to_owned() + "\n";
+                        scratch.write(&format!("moved/{name}"), text);
+                        fs::remove_file(at(name)).unwrap();
+                    }
+                    (3 | 4, Ok(text)) => drop(scratch.write(name, dice.mutate(&text))),
+                    (5, Ok(_)) => fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap(),
+                    _ => {}
+                }
+            }
+            if stage {
+                scratch.git(&["add", "-A"]);
+            }
+        }
+        compare(&scratch, &mut scratch.hand(), &format!("state {state}"));
+    }
+}
+
+#[test]
+fn branches_with_upstreams() {
+    let scratch = Scratch::new();
+    scratch.init();
+    scratch.write("a", "1\n");
+    scratch.commit_all("one");
+    scratch.git(&["branch", "base"]);
+    scratch.git(&["branch", "-q", "--set-upstream-to=base"]);
+    let mut hand = scratch.hand();
+    let mut compare = |what: &str| {
+        assert_eq!(hand.status(), scratch.git(&["status", "--porcelain=v1", "--branch"]), "{what}");
+    };
+    compare("even");
+    scratch.write("a", "2\n");
+    scratch.commit_all("two");
+    compare("ahead");
+    scratch.git(&["checkout", "-q", "base"]);
+    scratch.write("b", "3\n");
+    scratch.commit_all("three");
+    scratch.git(&["checkout", "-q", "main"]);
+    compare("diverged");
+    scratch.git(&["branch", "-q", "-D", "base"]);
+    compare("gone");
+}
+
+#[test]
+fn conflicts_in_status() {
+    let scratch = Scratch::new();
+    scratch.init();
+    for name in ["both", "ours-gone", "theirs-gone"] {
+        scratch.write(name, "base\n");
+    }
+    scratch.commit_all("base");
+    scratch.git(&["checkout", "-q", "-b", "other"]);
+    scratch.write("both", "theirs\n");
+    scratch.write("added", "theirs\n");
+    scratch.write("ours-gone", "theirs\n");
+    fs::remove_file(scratch.workspace().join("theirs-gone")).unwrap();
+    scratch.commit_all("theirs");
+    scratch.git(&["checkout", "-q", "main"]);
+    scratch.write("both", "ours\n");
+    scratch.write("added", "ours\n");
+    scratch.write("theirs-gone", "ours\n");
+    fs::remove_file(scratch.workspace().join("ours-gone")).unwrap();
+    scratch.commit_all("ours");
+    assert!(!scratch.git_command(&["merge", "-q", "other"]).output().unwrap().status.success());
+    scratch.own();
+    let mut hand = scratch.hand();
+    assert_eq!(hand.status(), scratch.git(&["status", "--porcelain=v1", "--branch"]));
+    assert!(hand.diff(&[], &["both"]).starts_with("* Unmerged path both\n"));
+    let refused = hand.commit("no").unwrap_err();
+    assert_eq!(refused.reason, Reason::PreconditionFailed);
+    assert!(refused.message.contains("merge is in progress"), "{refused:?}");
+}
+
+#[test]
+fn diff_is_limited_to_paths_and_bytes() {
+    let scratch = Scratch::new();
+    scratch.init();
+    for name in ["a", "d/a", "d/b", "*"] {
+        scratch.write(name, "1\n");
+    }
+    scratch.commit_all("one");
+    for name in ["a", "d/a", "d/b", "*"] {
+        scratch.write(name, lines(0, 50));
+    }
+    let mut hand = scratch.hand();
+    assert_eq!(hand.diff(&["--name-only"], &["d"]), "d/a\nd/b\n");
+    assert_eq!(hand.diff(&["--name-only"], &["*"]), "*\n");
+    assert_eq!(hand.diff(&["--name-only"], &["@project"]), "*\na\nd/a\nd/b\n");
+    assert_eq!(hand.diff(&["--name-only"], &["nothing"]), "");
+
+    let whole = hand.diff(&[], &[]);
+    hand.bounds.max_output_bytes = 100;
+    let cut = hand.git(Git::Diff { flags: Vec::new(), paths: Vec::new() }).unwrap();
+    assert_eq!(cut.output, whole[..100]);
+    assert!(cut.truncated);
+    assert_eq!(cut.omitted_bytes, whole.len() as u64 - 100);
+
+    for (refused, reason) in [
+        ("@state", Reason::InvalidArgument),
+        ("@pkg/x", Reason::InvalidArgument),
+        (".git/config", Reason::SandboxViolation),
+        ("d/.GIT", Reason::SandboxViolation),
+    ] {
+        let failure = hand.git(Git::Diff { flags: Vec::new(), paths: paths(&[refused]) }).unwrap_err();
+        assert_eq!(failure.reason, reason, "{refused}");
+    }
+}
+
+#[test]
+fn add_and_commit() {
+    let scratch = Scratch::new();
+    scratch.init();
+    let mut hand = scratch.hand();
+    assert_eq!(hand.commit("x").unwrap_err().reason, Reason::PreconditionFailed);
+
+    scratch.write("a.txt", "one\n");
+    scratch.write("d/b.txt", "two\n");
+    scratch.write("d/run.sh", "#!/bin/sh\n");
+    fs::set_permissions(scratch.workspace().join("d/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let add = Operation::Git(Git::Add { paths: paths(&["d", "a.txt"]) });
+    let id = hand.begin(&add, DEADLINE, true);
+    let OpResult::Git(preview) = hand.outcome(id).unwrap() else { panic!() };
+    assert_eq!(preview.output, "add 'a.txt'\nadd 'd/b.txt'\nadd 'd/run.sh'\n");
+    assert_eq!(hand.status(), "## No commits yet on main\n?? a.txt\n?? d/\n", "a preview stages nothing");
+    assert_eq!(hand.add(&["d", "a.txt"]).unwrap().output, "");
+    assert_eq!(hand.status(), scratch.git(&["status", "--porcelain", "-b"]));
+
+    let commit = Operation::Git(Git::Commit { message: "no".to_owned() });
+    let id = hand.begin(&commit, DEADLINE, true);
+    let OpResult::Git(preview) = hand.outcome(id).unwrap() else { panic!() };
+    assert_eq!(preview.output, scratch.git(&["diff", "--cached"]));
+
+    let result = hand.commit("  \nSubject\nof it\n\nBody\n\n\n").unwrap();
+    assert_eq!(result.commit, scratch.git(&["rev-parse", "HEAD"]).trim());
+    let short = &result.commit[..7];
+    assert_eq!(
+        result.output,
+        format!(
+            "[main (root-commit) {short}] Subject of it\n 3 files changed, 3 insertions(+)\n \
+             create mode 100644 a.txt\n create mode 100644 d/b.txt\n create mode 100755 d/run.sh\n"
+        )
+    );
+    assert_eq!(
+        scratch.git(&["log", "--format=%an <%ae>|%B", "-1"]),
+        "Cofferdam agent <agent@cofferdam.invalid>|Subject\nof it\n\nBody\n\n"
+    );
+    scratch.git(&["fsck", "--strict"]);
+
+    fs::remove_file(scratch.workspace().join("d/b.txt")).unwrap();
+    scratch.write("a.txt", "one\ntwo\n");
+    assert_eq!(hand.add(&["d/b.txt", "a.txt"]).unwrap().output, "");
+    let result = hand.commit("Second").unwrap();
+    let short = &result.commit[..7];
+    assert_eq!(
+        result.output,
+        format!(
+            "[main {short}] Second\n 2 files changed, 1 insertion(+), 1 deletion(-)\n delete mode 100644 d/b.txt\n"
+        )
+    );
+    assert_eq!(hand.commit("Third").unwrap_err().reason, Reason::PreconditionFailed);
+
+    scratch.git(&["checkout", "-q", "--detach"]);
+    scratch.git(&["mv", "a.txt", "c.txt"]);
+    let result = hand.commit("Fourth").unwrap();
+    assert!(result.output.starts_with("[detached HEAD "), "{}", result.output);
+    assert!(
+        result
+            .output
+            .ends_with("\n 1 file changed, 0 insertions(+), 0 deletions(-)\n rename a.txt => c.txt (100%)\n")
+    );
+    assert_eq!(hand.commit(" \n\t").unwrap_err().reason, Reason::InvalidArgument);
+    assert_eq!(hand.status(), "## HEAD (no branch)\n");
+}
+
+#[test]
+fn what_cannot_be_added() {
+    let scratch = Scratch::new();
+    scratch.init();
+    scratch.write(".gitignore", "*.log\n");
+    scratch.write("a.log", "x");
+    scratch.write("good", "x");
+    scratch.write("nested/file", "x");
+    support::run(&mut support::git_in(&scratch.workspace().join("nested"), &["init", "-q"]));
+    support::fifo(scratch.workspace().join("pipe"));
+    symlink(scratch.outside(), scratch.workspace().join("link")).unwrap();
+    scratch.own();
+    let mut hand = scratch.hand();
+    for (path, reason, words) in [
+        ("a.log", Reason::PreconditionFailed, "ignored by one of your .gitignore files:\na.log"),
+        ("missing", Reason::NotFound, "pathspec 'missing' did not match any files"),
+        ("nested", Reason::InvalidArgument, "repository of its own"),
+        ("pipe", Reason::SandboxViolation, "special"),
+        ("link/canary", Reason::SandboxViolation, "pathspec 'link/canary' is beyond a symbolic link"),
+        (".git/config", Reason::SandboxViolation, "refused"),
+        ("@state", Reason::InvalidArgument, "beneath @project"),
+    ] {
+        let failure = hand.add(&["good", path]).unwrap_err();
+        assert_eq!(failure.reason, reason, "{path}: {failure:?}");
+        assert!(failure.message.contains(words), "{path}: {failure:?}");
+    }
+    assert_eq!(scratch.git(&["ls-files"]), "", "a refused call stages nothing");
+
+    fs::remove_file(scratch.workspace().join("pipe")).unwrap();
+    let all = hand.add(&["@project"]).unwrap();
+    assert_eq!(all.output, "warning: not adding embedded git repository: nested/\n");
+    assert_eq!(scratch.git(&["ls-files"]), ".gitignore\ngood\nlink\n");
+    let link = scratch.git(&["ls-files", "-s", "link"]);
+    assert!(link.starts_with("120000 "), "links are stored, never followed: {link}");
+}

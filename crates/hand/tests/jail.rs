@@ -1,0 +1,303 @@
+//! The jail as the kernel sees it, and the life of a hand.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cofferdam_hand::{HandSpec, Namespaces};
+use ops::{Edit, EditChange, Git, OpResult, Operation, Reason};
+use support::{DEADLINE, Hand, SHORT, Scratch, directory, fifo, launcher, paths, run, write};
+use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
+
+/// The keeper and the hand, by their ids on the host.
+fn processes(hand: &Hand) -> [u32; 2] {
+    let keeper = hand.process.pid();
+    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+    [keeper, children.trim().parse().unwrap()]
+}
+
+fn status(pid: u32, field: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn names(path: String) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn nothing_of_the_host_is_left() {
+    for uid in [1234, 0] {
+        let scratch = Scratch::owned_by(uid);
+        let hand = scratch.hand();
+        for pid in processes(&hand) {
+            for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+                assert_eq!(status(pid, set), "0000000000000000", "{set}");
+            }
+            assert_eq!(status(pid, "Uid"), format!("{uid} {uid} {uid} {uid}"));
+            assert_eq!(status(pid, "Gid"), format!("{uid} {uid} {uid} {uid}"));
+            assert_eq!(status(pid, "Groups"), "");
+            assert_eq!(status(pid, "NoNewPrivs"), "1");
+            assert_eq!(status(pid, "Seccomp"), "2");
+            assert_eq!(status(pid, "Threads"), "1");
+            assert_eq!(status(pid, "Umask"), "0022");
+            assert_eq!(names(format!("/proc/{pid}/root")), ["pkg", "state", "workspace"]);
+            assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), PathBuf::from("/"));
+            assert_eq!(names(format!("/proc/{pid}/fd")), ["0", "1", "2"]);
+            assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap(), b"");
+            let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
+            assert_eq!(mounts.lines().count(), 4, "{mounts}");
+            for mount in mounts.lines() {
+                let fields: Vec<_> = mount.split(' ').collect();
+                let expected = if matches!(fields[4], "/workspace" | "/state") { "rw" } else { "ro" };
+                assert!(fields[5].starts_with(&format!("{expected},nosuid,nodev,noexec")), "{mount}");
+                assert!(fields[6] == "-", "no propagation: {mount}");
+            }
+            let interfaces = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
+            assert_eq!(
+                interfaces
+                    .lines()
+                    .skip(2)
+                    .map(|line| line.split(':').next().unwrap().trim())
+                    .collect::<Vec<_>>(),
+                ["lo"]
+            );
+            for namespace in ["mnt", "net", "ipc", "uts", "cgroup"] {
+                let own = fs::read_link(format!("/proc/self/ns/{namespace}")).unwrap();
+                assert_ne!(fs::read_link(format!("/proc/{pid}/ns/{namespace}")).unwrap(), own, "{namespace}");
+            }
+        }
+        let [_, hand_pid] = processes(&hand);
+        assert_eq!(status(hand_pid, "NSpid").split(' ').next_back(), Some("1"));
+    }
+}
+
+#[test]
+fn a_hand_sees_only_the_mounts_that_it_was_given() {
+    let scratch = Scratch::new();
+    // A mount beneath the workspace is not part of it.
+    let inner = scratch.workspace().join("inner");
+    fs::create_dir(&inner).unwrap();
+    run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&inner));
+    fs::write(inner.join("secret"), "x").unwrap();
+    let hand = scratch.hand();
+    let [_, pid] = processes(&hand);
+    assert_eq!(names(format!("/proc/{pid}/root/workspace/inner")), [] as [&str; 0]);
+    run(Command::new("umount").arg(&inner));
+}
+
+#[test]
+fn a_probe_reports_the_jail() {
+    let report = launcher().probe().unwrap();
+    assert_eq!(report.namespaces, Namespaces::Privileged);
+}
+
+/// Started again by the test below, as an ordinary user.
+const AS_USER: &str = "HAND_TEST_AS_USER";
+
+#[test]
+fn works_without_root_where_user_namespaces_are_allowed() {
+    if let Ok(dir) = std::env::var(AS_USER) {
+        assert_eq!(launcher().probe().unwrap().namespaces, Namespaces::User);
+        let spec = |uid| HandSpec {
+            workspace: directory(dir.as_ref()),
+            state: None,
+            pkg: None,
+            owner_uid: uid,
+            owner_gid: uid,
+        };
+        let refused = launcher().serve(&spec(4321)).unwrap().wait(Duration::from_secs(5)).unwrap();
+        assert!(refused.contains("must belong to the daemon's own user"), "{refused}");
+        drop(launcher().serve(&spec(1234)).unwrap());
+        return;
+    }
+    let scratch = Scratch::new();
+    // The build directory may not be reachable for others: hand them copies.
+    for (from, to) in [
+        (std::env::current_exe().unwrap(), "test"),
+        (PathBuf::from(env!("CARGO_BIN_EXE_coffer-hand")), "coffer-hand"),
+    ] {
+        let to = scratch.dir.path().join(to);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(to, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(scratch.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(scratch.dir.path().join("test"))
+        .args(["--exact", "works_without_root_where_user_namespaces_are_allowed"])
+        .env(AS_USER, scratch.workspace())
+        .env(support::PROGRAM, scratch.dir.path().join("coffer-hand"))
+        .uid(1234)
+        .gid(1234)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_program_that_is_no_hand_is_an_error() {
+    let scratch = Scratch::new();
+    let spec = HandSpec {
+        workspace: directory(&scratch.workspace()),
+        state: None,
+        pkg: None,
+        owner_uid: 1234,
+        owner_gid: 1234,
+    };
+    assert!(cofferdam_hand::Launcher::of("/nonexistent").serve(&spec).is_err());
+    let words =
+        cofferdam_hand::Launcher::of("/bin/sh").serve(&spec).unwrap().wait(Duration::from_secs(5)).unwrap();
+    assert!(!words.is_empty());
+}
+
+#[test]
+fn a_broken_protocol_ends_the_hand() {
+    type Break = fn(&mut Hand);
+    let scratch = Scratch::new();
+    let breaks: [Break; 4] = [
+        |hand| {
+            let hello = Hello { protocol: worker::PROTOCOL, nonce: Vec::new(), pid: 0 };
+            hand.send(0, to_worker::Body::Hello(hello));
+        },
+        |hand| hand.send(0, to_worker::Body::Go(wire::worker::v1::Go { evidence: None })),
+        |hand| hand.raw(&u32::MAX.to_be_bytes()),
+        |hand| hand.raw(&[0, 0, 0, 2, 0xff, 0xff]),
+    ];
+    for break_it in breaks {
+        let mut hand = scratch.hand();
+        break_it(&mut hand);
+        assert_eq!(hand.receive(), None);
+    }
+}
+
+#[test]
+fn answers_a_ping_while_something_hangs_and_ends_with_its_channel() {
+    let scratch = Scratch::new();
+    scratch.init();
+    scratch.write("d/x", "x");
+    fifo(scratch.workspace().join("d/.gitignore"));
+    let mut hand = scratch.hand();
+    let hanging = hand.begin(&Operation::Git(Git::Status), DEADLINE, false);
+    hand.ping();
+    assert!(matches!(hand.receive(), Some(FromWorker { body: Some(from_worker::Body::Pong(_)), .. })));
+    hand.cancel(hanging);
+    assert_eq!(hand.outcome(hanging).unwrap_err().reason, Reason::Cancelled);
+    let timed = hand.begin(&Operation::Git(Git::Status), SHORT, false);
+    assert_eq!(hand.outcome(timed).unwrap_err().reason, Reason::TimedOut);
+
+    hand.begin(&Operation::Git(Git::Status), DEADLINE, false);
+    let [_, pid] = processes(&hand);
+    let began = Instant::now();
+    assert_eq!(hand.process.wait(Duration::from_secs(5)).unwrap(), "");
+    assert!(began.elapsed() < Duration::from_secs(5), "it did not end by itself");
+    assert!(!PathBuf::from(format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn many_calls_at_once_are_all_answered() {
+    let scratch = Scratch::new();
+    scratch.init();
+    let mut hand = scratch.hand();
+    let writes: Vec<_> =
+        (0..30).map(|n| hand.begin(&write(&format!("f{n}"), format!("{n}\n")), DEADLINE, false)).collect();
+    for id in writes {
+        hand.outcome(id).unwrap();
+    }
+    // git's own lock would fail all but one of these, were they not one after the other.
+    let adds: Vec<_> = (0..30)
+        .map(|n| hand.begin(&Operation::Git(Git::Add { paths: paths(&[&format!("f{n}")]) }), DEADLINE, false))
+        .collect();
+    for id in adds {
+        hand.outcome(id).unwrap();
+    }
+    assert_eq!(scratch.git(&["ls-files"]).lines().count(), 30);
+
+    scratch.write("d/x", "x");
+    fifo(scratch.workspace().join("d/.gitignore"));
+    let flood: Vec<_> = (0..200).map(|_| hand.begin(&Operation::Git(Git::Status), DEADLINE, false)).collect();
+    let overloaded = hand.outcome(flood[199]).unwrap_err();
+    assert_eq!(overloaded.reason, Reason::Overloaded);
+    hand.cancel(flood[0]);
+    hand.cancel(flood[40]);
+    assert_eq!(
+        hand.outcome(flood[40]).unwrap_err().reason,
+        Reason::Cancelled,
+        "a waiting call can be cancelled"
+    );
+    assert_eq!(hand.outcome(flood[0]).unwrap_err().reason, Reason::Cancelled);
+}
+
+#[test]
+fn files_belong_to_the_owner_and_stay_in_their_mounts() {
+    for uid in [1234, 0] {
+        let scratch = Scratch::owned_by(uid);
+        let mut hand = scratch.hand();
+        let written = hand.write("d/new.txt", "hello\n").unwrap();
+        assert!(written.created);
+        let metadata = fs::metadata(scratch.workspace().join("d/new.txt")).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o7777), (uid, uid, 0o644));
+        hand.write("@state/note", "x").unwrap();
+        assert_eq!(fs::read_to_string(scratch.dir.path().join("state/note")).unwrap(), "x");
+        for path in ["@pkg/x", ".git/hooks/pre-commit"] {
+            assert_eq!(hand.write(path, "x").unwrap_err().reason, Reason::SandboxViolation, "{path}");
+        }
+        symlink(scratch.outside(), scratch.workspace().join("link")).unwrap();
+        symlink(scratch.outside().join("canary"), scratch.workspace().join("canary")).unwrap();
+        let before = support::fingerprint(&scratch.outside());
+        assert!(hand.write("link/canary", "x").is_err());
+        let _ = hand.write("canary", "x");
+        let edit = Edit {
+            path: "canary2".parse().unwrap(),
+            change: EditChange::Create { content: "x\n".to_owned() },
+            if_match_sha256: None,
+        };
+        hand.edit(edit.clone()).unwrap();
+        assert!(hand.edit(edit).is_err(), "create is exclusive");
+        assert_eq!(support::fingerprint(&scratch.outside()), before);
+    }
+}
+
+#[test]
+fn a_preview_writes_nothing() {
+    let scratch = Scratch::new();
+    scratch.write("a", "one\n");
+    let mut hand = scratch.hand();
+    let before = support::fingerprint(&scratch.workspace());
+    let id = hand.begin(&write("a", "two\n"), DEADLINE, true);
+    let OpResult::Edit(preview) = hand.outcome(id).unwrap() else { panic!("a preview is a diff") };
+    assert!(preview.diff.contains("-one\n+two\n"), "{}", preview.diff);
+    assert_eq!(support::fingerprint(&scratch.workspace()), before);
+}
+
+#[test]
+fn a_killed_hand_leaves_whole_files() {
+    let scratch = Scratch::new();
+    let content = |n: u8| vec![b'a' + n; 90_000];
+    for round in 0..6 {
+        let mut hand = scratch.hand();
+        for n in 0..12 {
+            hand.begin(&write(&format!("f{n}"), content(round)), DEADLINE, false);
+        }
+        // The first answer shows that the others are on their way.
+        hand.receive().unwrap();
+        hand.process.end().unwrap();
+        for n in 0..12 {
+            let Ok(found) = fs::read(scratch.workspace().join(format!("f{n}"))) else { continue };
+            assert!((0..=round).any(|each| found == content(each)), "f{n} is neither old nor new");
+        }
+    }
+}
