@@ -6,6 +6,7 @@
 
 mod base64;
 mod bounds;
+#[cfg(feature = "read")]
 mod cancel;
 pub mod deny;
 #[cfg(any(feature = "read", feature = "write"))]
@@ -22,6 +23,7 @@ mod write;
 
 pub use base64::{decode_base64, encode_base64};
 pub use bounds::Bounds;
+#[cfg(feature = "read")]
 pub use cancel::Cancel;
 pub use operation::{
     Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read, ReadPart,

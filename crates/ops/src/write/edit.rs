@@ -24,7 +24,7 @@ pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
     Ok(OpResult::Edit(plan.result))
 }
 
-/// What [`edit`] would do. Fails as [`edit`] would, and changes nothing.
+/// What [`edit()`] would do. Fails as [`edit()`] would, and changes nothing.
 pub fn preview_edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
     Ok(OpResult::Edit(plan(jail, edit, bounds)?.result))
 }

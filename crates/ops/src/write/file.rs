@@ -29,7 +29,7 @@ pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
     Ok(OpResult::Write(result))
 }
 
-/// What [`write`] would do, as the diff that whoever approves it sees. Fails as [`write`] would, and changes nothing.
+/// What [`write()`] would do, as the diff that whoever approves it sees. Fails as [`write()`] would, and changes nothing.
 pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
     let place = admit(jail, write, bounds, MAX_COMPARED_BYTES)?;
     let Diff { text: diff, truncated: diff_truncated } = compare(&place, write, bounds);

@@ -1,1 +1,6 @@
+//! The operations of this lane on trees that are hostile, large, or gone the next moment.
 
+mod glob;
+mod grep;
+mod list;
+mod read;

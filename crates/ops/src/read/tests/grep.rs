@@ -1,0 +1,192 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use crate::read::scene::{Scene, expect_result, path};
+use crate::{Bounds, Cancel, Grep, GrepMatch, GrepResult, Outcome, Reason, grep};
+
+fn request(pattern: &str) -> Grep {
+    Grep {
+        path: path("@project"),
+        pattern: pattern.to_owned(),
+        regex: false,
+        case_insensitive: false,
+        before: 0,
+        after: 0,
+        glob: None,
+        max_matches: 50,
+        include_ignored: false,
+    }
+}
+
+fn attempt(scene: &Scene, request: &Grep) -> Outcome {
+    grep(&scene.jail, request, &Bounds { max_output_bytes: 1 << 20, ..Bounds::default() }, &Cancel::default())
+}
+
+fn found(scene: &Scene, request: &Grep) -> GrepResult {
+    expect_result!(attempt(scene, request), Grep)
+}
+
+/// `path:line` of every match.
+fn places(scene: &Scene, request: &Grep) -> Vec<String> {
+    let place = |found: &GrepMatch| format!("{}:{}", found.path.trim_start_matches("@project/"), found.line);
+    found(scene, request).matches.iter().map(place).collect()
+}
+
+fn one(path: &str, line: u64, text: &str, before: &[&str], after: &[&str]) -> GrepMatch {
+    let owned = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect();
+    GrepMatch {
+        path: path.to_owned(),
+        line,
+        text: text.to_owned(),
+        before: owned(before),
+        after: owned(after),
+    }
+}
+
+fn tree() -> Scene {
+    let scene = Scene::new();
+    scene.file("a.rs", "fn main() {}\nlet a = f(x.y);\n");
+    scene.file("b/c.rs", "f(xzy)\nF(X.Y)\n");
+    scene.file("b-c.rs", "f(x.y)");
+    scene.file("binary", b"f(x.y)\n\0");
+    scene.file(".hidden", "f(x.y)");
+    scene.file(".git/HEAD", "f(x.y)");
+    scene.file("node_modules/m.js", "f(x.y)");
+    scene.file("ignored.txt", "f(x.y)");
+    scene.file(".gitignore", "ignored.txt");
+    scene.fifo("pipe");
+    scene
+}
+
+#[test]
+fn literal_text_in_path_order_with_numbers() {
+    let result = found(&tree(), &request("f(x.y)"));
+    assert_eq!(
+        result,
+        GrepResult {
+            matches: vec![
+                one("@project/a.rs", 2, "let a = f(x.y);", &[], &[]),
+                one("@project/b-c.rs", 1, "f(x.y)", &[], &[]),
+            ],
+            files_searched: 3,
+            files_matched: 2,
+            files_skipped: 1,
+            ..GrepResult::default()
+        }
+    );
+}
+
+#[test]
+fn patterns_case_globs_and_what_is_left_out_by_default() {
+    let scene = tree();
+    let regex = Grep { regex: true, ..request(r"^f\(x.y\)$") };
+    assert_eq!(places(&scene, &regex), ["b-c.rs:1", "b/c.rs:1"]);
+    let insensitive = Grep { case_insensitive: true, ..request("f(x.y)") };
+    assert_eq!(places(&scene, &insensitive), ["a.rs:2", "b-c.rs:1", "b/c.rs:2"]);
+    let filtered = Grep { glob: Some("b/*.rs".to_owned()), ..insensitive };
+    assert_eq!(places(&scene, &filtered), ["b/c.rs:2"]);
+    let all = Grep { include_ignored: true, ..request("f(x.y)") };
+    assert_eq!(
+        places(&scene, &all),
+        [".hidden:1", "a.rs:2", "b-c.rs:1", "ignored.txt:1", "node_modules/m.js:1"]
+    );
+}
+
+#[test]
+fn contexts_overlap_and_stop_at_gaps() {
+    let scene = Scene::new();
+    scene.file("a", "1\nx2\nx3\n4\n5\n6\n7\nx8\r\n9");
+    let result = found(&scene, &Grep { before: 2, after: 2, ..request("x") });
+    assert_eq!(
+        result.matches,
+        [
+            one("@project/a", 2, "x2", &["1"], &["x3", "4"]),
+            one("@project/a", 3, "x3", &["1", "x2"], &["4", "5"]),
+            one("@project/a", 8, "x8", &["6", "7"], &["9"]),
+        ]
+    );
+    let result = found(&scene, &Grep { before: 1, after: 1, ..request("x") });
+    assert_eq!(result.matches[2], one("@project/a", 8, "x8", &["7"], &["9"]));
+}
+
+#[test]
+fn the_last_wanted_match_keeps_its_context() {
+    let scene = Scene::new();
+    scene.file("a", "x1\nx2\n3\nx4\n");
+    let result = found(&scene, &Grep { after: 2, max_matches: 1, ..request("x") });
+    assert_eq!(result.matches, [one("@project/a", 1, "x1", &[], &["x2", "3"])]);
+    assert!(result.truncated && result.hint.starts_with("stopped after 1 matches: "), "{}", result.hint);
+    let result = found(&scene, &Grep { max_matches: 3, ..request("x") });
+    assert_eq!((result.matches.len(), result.truncated, result.hint.as_str()), (3, false, ""));
+}
+
+#[test]
+fn the_answer_is_bounded_in_bytes() {
+    let scene = Scene::new();
+    scene.file("a", format!("{}\n", "x".repeat(1000)).repeat(100));
+    let bounds = Bounds { max_output_bytes: 1000, ..Bounds::default() };
+    let result = expect_result!(grep(&scene.jail, &request("x"), &bounds, &Cancel::default()), Grep);
+    assert_eq!((result.matches.len(), result.truncated), (3, true));
+    assert_eq!(result.matches[0].text, "x".repeat(400) + "…");
+}
+
+#[test]
+fn one_file_is_searched_whatever_its_name() {
+    let scene = tree();
+    let of = |at: &str| Grep { path: path(at), ..request("f(x.y)") };
+    assert_eq!(places(&scene, &of("ignored.txt")), ["ignored.txt:1"]);
+    let result = found(&scene, &of("binary"));
+    assert_eq!((result.files_skipped, result.hint.as_str()), (1, "the file is binary or unreadable"));
+    assert_eq!(attempt(&scene, &of("pipe")).unwrap_err().reason, Reason::SandboxViolation);
+    assert_eq!(attempt(&scene, &of("none")).unwrap_err().reason, Reason::NotFound);
+}
+
+#[test]
+fn an_endless_line_and_a_sparse_file_cost_no_memory() {
+    let scene = Scene::new();
+    let mut content = b"needle\n".to_vec();
+    content.resize(64 << 20, b'x');
+    scene.file("a", &content);
+    let result = found(&scene, &request("needle"));
+    assert_eq!((result.matches.len(), result.files_searched), (1, 1));
+    assert!(result.hint.starts_with("1 files were not searched to their end"), "{}", result.hint);
+
+    fs::File::create(scene.inside.join("a")).unwrap().set_len(100 << 30).unwrap();
+    assert_eq!(found(&scene, &request("needle")).files_skipped, 1);
+}
+
+#[test]
+fn a_pattern_cannot_hang_it() {
+    let scene = Scene::new();
+    scene.file("a", "a".repeat(100_000) + "b\n");
+    let hard = Grep { regex: true, ..request("(a+a+)+$|(a|a)*c|([a-z]{0,40}){10}d") };
+    let began = Instant::now();
+    let outcome = attempt(&scene, &hard);
+    assert!(began.elapsed() < Duration::from_secs(20), "{outcome:?}");
+    for pattern in ["(", "a{1000}{1000}", "x\ny", "(?P<a>"] {
+        let failure = attempt(&scene, &Grep { regex: true, ..request(pattern) }).unwrap_err();
+        assert_eq!(failure.reason, Reason::InvalidArgument, "{pattern}: {failure:?}");
+    }
+}
+
+#[test]
+fn it_stops_within_a_file() {
+    let scene = Scene::new();
+    scene.file("a", "text\n".repeat(1 << 20));
+    let cancel = Cancel::new(Some(Instant::now()));
+    let failure = grep(&scene.jail, &Grep { path: path("a"), ..request("x") }, &Bounds::default(), &cancel)
+        .unwrap_err();
+    assert_eq!((failure.reason, failure.details["files_searched"].as_str()), (Reason::TimedOut, "0"));
+}
+
+#[test]
+fn a_link_to_git_is_no_way_to_its_configuration() {
+    let scene = Scene::new();
+    scene.file(".git/config", "secret");
+    scene.file(".git/HEAD", "secret");
+    symlink(".git", scene.inside.join("innocent")).unwrap();
+    symlink(scene.outside.join("canary"), scene.inside.join("out")).unwrap();
+    assert_eq!(places(&scene, &Grep { path: path("innocent"), ..request("secret") }), ["innocent/HEAD:1"]);
+    assert_eq!(found(&scene, &request("canary")).files_searched, 0);
+}
