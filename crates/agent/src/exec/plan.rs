@@ -21,7 +21,9 @@ const ENVIRONMENT: [(&str, &str); 4] =
 /// Makes the plan on a thread for file access.
 pub(super) async fn make(call: &Call, lane: &Lane, exec: Exec) -> Result<Plan, ToolFailure> {
     let (mounts, bounds, wait) = (lane.mounts(), call.bounds.clone(), call.placed);
-    let made = spawn_blocking(move || plan(&Lane::jail(&mounts, &bounds), exec, &bounds.denied_programs, wait)).await;
+    let made =
+        spawn_blocking(move || plan(&Lane::jail(&mounts, &bounds), exec, &bounds.denied_programs, wait))
+            .await;
     made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))
 }
 

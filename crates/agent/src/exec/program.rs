@@ -21,11 +21,11 @@ const MAX_LINKS: usize = 40;
 const SHOWN: usize = 200;
 
 /// The program's absolute path as it is to be executed: links are not resolved in it, because programs look at the
-/// name that they were called by.
-pub(super) fn find(command: &str, jail: &Jail) -> Result<PathBuf, ToolFailure> {
+/// name that they were called by. `denied` are the profile's own names beside the list.
+pub(super) fn find(command: &str, denied: &[String], jail: &Jail) -> Result<PathBuf, ToolFailure> {
     let path = if command.starts_with('/') { absolute(command)? } else { lookup(command)? };
     for name in names(&path) {
-        permitted(&name, command, jail)?;
+        permitted(&name, command, denied, jail)?;
     }
     Ok(path)
 }
@@ -112,9 +112,9 @@ fn names(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-fn permitted(name: &Path, command: &str, jail: &Jail) -> Result<(), ToolFailure> {
+fn permitted(name: &Path, command: &str, denied: &[String], jail: &Jail) -> Result<(), ToolFailure> {
     let base = name.file_name().map(OsString::from).unwrap_or_default();
-    if deny::is_denied(&String::from_utf8_lossy(base.as_bytes())) {
+    if deny::is_denied_with(&String::from_utf8_lossy(base.as_bytes()), denied) {
         let message = format!("Command not allowed: {}", shown(command));
         return Err(ToolFailure::new(Reason::CommandNotAllowed, message));
     }
@@ -159,14 +159,14 @@ mod tests {
         }
 
         fn reason(&self, command: &str) -> Reason {
-            find(command, &self.jail).unwrap_err().reason
+            find(command, &["docker*".to_owned()], &self.jail).unwrap_err().reason
         }
     }
 
     #[test]
     fn bare_names_are_looked_up_in_the_fixed_path() {
         let place = place();
-        let found = find("true", &place.jail).unwrap();
+        let found = find("true", &[], &place.jail).unwrap();
         assert_eq!(found.file_name().unwrap(), "true");
         assert!(found.is_absolute());
         assert_eq!(place.reason("no-such-program"), Reason::NotFound);
@@ -177,7 +177,7 @@ mod tests {
     fn absolute_paths_must_be_executable_files() {
         let place = place();
         let tool = place.file("tool", 0o755);
-        assert_eq!(find(&tool, &place.jail).unwrap(), Path::new(&tool));
+        assert_eq!(find(&tool, &[], &place.jail).unwrap(), Path::new(&tool));
         assert_eq!(place.reason(&place.file("text", 0o644)), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("")), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("gone")), Reason::NotFound);
@@ -192,8 +192,10 @@ mod tests {
         assert_eq!(place.reason(&place.link("harmless", "rm")), Reason::CommandNotAllowed);
         assert_eq!(place.reason(&place.link("twice", "harmless")), Reason::CommandNotAllowed);
         assert_eq!(place.reason(&place.link("Dd", "busybox")), Reason::CommandNotAllowed);
-        assert!(find(&place.link("ls", "busybox"), &place.jail).is_ok());
-        let refusal = find(&place.path("harmless"), &place.jail).unwrap_err();
+        place.file("docker-compose", 0o755);
+        assert_eq!(place.reason(&place.link("compose", "docker-compose")), Reason::CommandNotAllowed);
+        assert!(find(&place.link("ls", "busybox"), &[], &place.jail).is_ok());
+        let refusal = find(&place.path("harmless"), &[], &place.jail).unwrap_err();
         assert!(refusal.message.starts_with("Command not allowed: /"), "{}", refusal.message);
     }
 
@@ -201,7 +203,7 @@ mod tests {
     fn package_binaries_are_refused_by_their_container_path() {
         let place = place();
         let refused =
-            permitted(Path::new("/workspace/node_modules/.bin/tsc"), "tsc", &place.jail).unwrap_err();
+            permitted(Path::new("/workspace/node_modules/.bin/tsc"), "tsc", &[], &place.jail).unwrap_err();
         assert_eq!(refused.reason, Reason::SandboxViolation);
         assert_eq!(refused.details.get("refusal").map(String::as_str), Some("package_binaries"));
     }
