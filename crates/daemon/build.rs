@@ -67,17 +67,24 @@ fn build(root: &Path, parts: &[&Part]) -> Result<(), Box<dyn Error>> {
     let directory = target_directory()?.join("static");
 
     let mut cargo = Command::new(std::env::var_os("CARGO").ok_or("CARGO is not set")?);
-    cargo.current_dir(root).args(["build", "--profile", profile, "--target", &target, "--target-dir"]).arg(&directory);
+    cargo
+        .current_dir(root)
+        .args(["build", "--profile", profile, "--target", &target, "--target-dir"])
+        .arg(&directory);
     for part in parts {
         cargo.args(["--package", part.package]);
     }
     // What the outer cargo set up for this very build does not hold for the inner one.
-    for inherited in ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"] {
+    for inherited in
+        ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"]
+    {
         cargo.env_remove(inherited);
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
     if !cargo.status()?.success() {
-        return Err("the static parts (coffer-agent, coffer-box) did not build; see the messages above".into());
+        return Err(
+            "the static parts (coffer-agent, coffer-box) did not build; see the messages above".into()
+        );
     }
     for part in parts {
         embed(part, &directory.join(&target).join(profile).join(part.binary))?;
@@ -86,7 +93,8 @@ fn build(root: &Path, parts: &[&Part]) -> Result<(), Box<dyn Error>> {
 }
 
 fn embed(part: &Part, binary: &Path) -> Result<(), Box<dyn Error>> {
-    let binary = binary.canonicalize().map_err(|e| format!("{}: {}: {e}", part.given_by, binary.display()))?;
+    let binary =
+        binary.canonicalize().map_err(|e| format!("{}: {}: {e}", part.given_by, binary.display()))?;
     println!("cargo::rustc-env={}={}", part.embedded_as, binary.display());
     Ok(())
 }

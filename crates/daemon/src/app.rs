@@ -43,7 +43,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     startup::kernel().await?;
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let (engine, host) = startup::engine(&config).await?;
-    let agent = embedded::place_agent(&config.state_dir.join("bin")).context("cannot place the agent's binary")?;
+    let agent =
+        embedded::place_agent(&config.state_dir.join("bin")).context("cannot place the agent's binary")?;
     let image = startup::default_image(engine.as_ref()).await?;
     let directories = Directories { state: config.state_dir.clone() };
     recovery::remove_leftovers(engine.as_ref(), &state.instance, &directories).await?;
@@ -51,7 +52,11 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let (log, opened, writer) = AuditLog::open(&config.state_dir.join("audit"))
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
     if let Some(repair) = &opened.repaired {
-        tracing::warn!(bytes = repair.bytes, segment = repair.segment, "the audit log's torn tail was cut and recorded");
+        tracing::warn!(
+            bytes = repair.bytes,
+            segment = repair.segment,
+            "the audit log's torn tail was cut and recorded"
+        );
     }
     let audit = Arc::new(log);
     recovery::close_open_calls(&audit).await?;
@@ -63,7 +68,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         "default_image": image.image.id().to_string(),
     }));
     audit.record(started).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
-    audit.record(policy::loaded_event(&policy)).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+    audit
+        .record(policy::loaded_event(&policy))
+        .await
+        .map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
 
     let store = Store::open(&config.state_dir.join("store.db"))
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;

@@ -64,12 +64,12 @@ impl Desk {
             .map_err(|refusal| Refusal::new(refusal.reason, refusal.message))?;
         let (settled, receiver) = oneshot::channel();
         self.waiting().insert(approval.approval_id.clone(), settled);
-        let event = self.event(Kind::ApprovalRequested, &approval).details(serde_json::json!({
+        let event = event(Kind::ApprovalRequested, &approval).details(serde_json::json!({
             "risk": approval.risk.as_str(),
             "rule": approval.rule,
             "justification": approval.justification,
             "digest": approval.digest,
-            "timeout_ms": approval.expires_at.since(approval.created_at).as_millis().min(u128::from(u64::MAX)) as u64,
+            "timeout_ms": approval.expires_at.0.saturating_sub(approval.created_at.0),
         }));
         if let Err(unavailable) = self.audit.record(event).await {
             self.waiting().remove(&approval.approval_id);
@@ -111,13 +111,20 @@ impl Desk {
             let expired = self.gateway.expire_due();
             let _ = self.settle(expired).await;
             for approval in self.gateway.reminders_due() {
-                tracing::warn!(approval = approval.approval_id, operation = approval.operation, "half of the time to decide is over");
-                let _ = self.audit.enqueue(self.event(Kind::ApprovalReminded, &approval)).await;
+                tracing::warn!(
+                    approval = approval.approval_id,
+                    operation = approval.operation,
+                    "half of the time to decide is over"
+                );
+                let _ = self.audit.enqueue(event(Kind::ApprovalReminded, &approval)).await;
                 self.publish(&approval);
             }
             let now = SystemClock.now();
             // A wall clock may jump: it is looked at once a second at least while something waits.
-            let sleep = self.gateway.next_due().map(|due| due.since(now).clamp(Duration::from_millis(10), Duration::from_secs(1)));
+            let sleep = self
+                .gateway
+                .next_due()
+                .map(|due| due.since(now).clamp(Duration::from_millis(10), Duration::from_secs(1)));
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => {}
@@ -139,7 +146,7 @@ impl Desk {
     /// Records settled approvals, then tells whoever waits.
     async fn settle(&self, settled: Vec<Approval>) -> Result<(), Refusal> {
         for approval in settled {
-            let event = self.event(Kind::ApprovalDecided, &approval).details(serde_json::json!({
+            let event = event(Kind::ApprovalDecided, &approval).details(serde_json::json!({
                 "state": approval.state.as_str(),
                 "decided_by": approval.decided_by,
                 "comment": approval.comment,
@@ -162,16 +169,6 @@ impl Desk {
         Ok(())
     }
 
-    fn event(&self, kind: Kind, approval: &Approval) -> Event {
-        Event::new(kind)
-            .run(&approval.run_id)
-            .call(&approval.call_id)
-            .principal(&approval.requested_by)
-            .agent(&approval.agent_id)
-            .operation(&approval.operation)
-            .approval(&approval.approval_id)
-    }
-
     fn publish(&self, approval: &Approval) {
         // Nobody watches: nothing to tell.
         let _ = self.changes.send(approval.clone());
@@ -180,6 +177,16 @@ impl Desk {
     fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<Approval>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn event(kind: Kind, approval: &Approval) -> Event {
+    Event::new(kind)
+        .run(&approval.run_id)
+        .call(&approval.call_id)
+        .principal(&approval.requested_by)
+        .agent(&approval.agent_id)
+        .operation(&approval.operation)
+        .approval(&approval.approval_id)
 }
 
 fn decide_refusal(error: &DecideError) -> Refusal {
@@ -192,7 +199,9 @@ fn decide_refusal(error: &DecideError) -> Refusal {
             Refusal::new(Reason::PreconditionFailed, format!("the approval is decided: {message}"))
                 .with("state", state.as_str())
         }
-        DecideError::Expired => Refusal::new(Reason::ApprovalExpired, "the approval has expired; the call was denied"),
+        DecideError::Expired => {
+            Refusal::new(Reason::ApprovalExpired, "the approval has expired; the call was denied")
+        }
         DecideError::SelfApproval => Refusal::new(
             Reason::PermissionDenied,
             format!("{message}; for development the operator can set approvals.allow_self_approval"),

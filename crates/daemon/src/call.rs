@@ -26,7 +26,7 @@ use worker::client::Finished;
 
 use crate::app::App;
 use crate::calls::{Answer, Begun, Call};
-use crate::ids::RunId;
+use crate::ids::{CallId, RunId};
 use crate::rpc::Principal;
 use crate::runs::Run;
 use crate::status::Refusal;
@@ -46,27 +46,44 @@ pub(crate) async fn call(
         return Err(crate::audit::Unavailable.into());
     }
     let wait = request.wait_for_approval;
-    let run_id = RunId::parse(&request.run_id)?;
-    // A run that does not exist has no record to write into.
-    app.runs.get(run_id)?;
-    let digest = decode::digest(&request);
-    let begun = app.calls.begin(run_id, &principal.name, &request.request_id, digest).await?;
-    let call = match begun {
-        Begun::Stored(response) => return Ok(response),
+    let call = match begin(app, principal, &request).await {
+        Err(refusal) => return Err(turned_away(app, principal, request, refusal, taken).await),
+        Ok(begun) => begun,
+    };
+    let call = match call {
+        Begun::Stored(response) => return Ok(*response),
         Begun::Known(call) => call,
         Begun::New(call) => {
-            let story = Story {
-                app: app.clone(),
-                principal: principal.clone(),
-                call: call.clone(),
-                taken,
-            };
+            let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
             app.tasks.spawn(story.tell(request));
             call
         }
     };
     let Answer { response, refusal, .. } = call.settled(wait).await;
     refusal.map_or(Ok(response), Err)
+}
+
+async fn begin(app: &App, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
+    let run_id = RunId::parse(&request.run_id)?;
+    app.runs.get(run_id)?;
+    app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
+}
+
+/// A call that cannot even begin, for it names no run or is one too many, is on record as well.
+async fn turned_away(
+    app: &App,
+    principal: &Principal,
+    request: CallRequest,
+    refusal: Refusal,
+    taken: Instant,
+) -> Refusal {
+    let named: String = request.run_id.chars().take(64).collect();
+    let mut journal = Journal::new(named, CallId::new(), principal, &decode::decode(request));
+    let close = Close::Refused(refusal.clone());
+    match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
+        Ok(()) => refusal,
+        Err(unavailable) => unavailable.into(),
+    }
 }
 
 struct Story {
@@ -87,7 +104,8 @@ impl Story {
         let id = self.call.id;
         let decoded = decode::decode(request);
         let form = decoded.form.clone();
-        let mut journal = Journal::new(&self.call, &self.principal, &decoded);
+        let mut journal = Journal::new(self.call.run.to_string(), id, &self.principal, &decoded);
+        journal.request(self.call.request_id.clone());
         let mut times = Times::begin(self.taken);
 
         let close = match self.admit(decoded, &mut journal, &mut times).await {
@@ -154,19 +172,25 @@ impl Story {
                 journal.decided(ticket.decision());
                 journal.asked();
                 journal.open(&self.app.audit, times).await?;
-                let permit = self.consent(&run, &ticket, journal).await?;
+                let permit = self.consent(&run, &ticket, &decoded.form, journal).await?;
                 Ok((run, permit))
             }
         }
     }
 
     /// Asks a reviewer and waits. No lock and no slot is held meanwhile.
-    async fn consent(&self, run: &Run, ticket: &Ticket, journal: &mut Journal) -> Result<Permit, Refusal> {
+    async fn consent(
+        &self,
+        run: &Run,
+        ticket: &Ticket,
+        form: &Form,
+        journal: &mut Journal,
+    ) -> Result<Permit, Refusal> {
         let lanes = run.lanes()?;
         let review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
         let (approval, settled) = self.app.desk.ask(ticket, review).await?;
         journal.approval(&approval.approval_id);
-        self.call.pend(&approval.approval_id);
+        self.call.pend(&approval.approval_id, form.pending(&approval.approval_id));
 
         let approval = tokio::select! {
             settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
@@ -182,16 +206,27 @@ impl Story {
         match approval.state {
             ApprovalState::Approved => {}
             ApprovalState::Expired => {
-                return Err(Refusal::new(Reason::ApprovalExpired, "nobody decided in time, so the call was denied"));
+                return Err(Refusal::new(
+                    Reason::ApprovalExpired,
+                    "nobody decided in time, so the call was denied",
+                ));
             }
             ApprovalState::Denied | ApprovalState::Pending | ApprovalState::Cancelled => {
-                let said = if approval.comment.is_empty() { String::new() } else { format!(": {}", approval.comment) };
-                return Err(Refusal::new(Reason::ApprovalDenied, format!("a reviewer denied the call{said}")));
+                let said = if approval.comment.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", approval.comment)
+                };
+                return Err(Refusal::new(
+                    Reason::ApprovalDenied,
+                    format!("a reviewer denied the call{said}"),
+                ));
             }
         }
         let files = review::files(&*run.lanes()?, ticket.operation()).await;
         let permit = self.app.gateway.redeem(&approval.approval_id, ticket, &files);
-        let permit = permit.map_err(|refused| Refusal::new(refused.reason, refused.message).with("rule", refused.rule))?;
+        let permit = permit
+            .map_err(|refused| Refusal::new(refused.reason, refused.message).with("rule", refused.rule))?;
         self.call.resume();
         Ok(permit)
     }

@@ -53,9 +53,10 @@ impl Call {
     }
 
     /// It waits for this approval.
-    pub(crate) fn pend(&self, approval_id: &str) {
+    pub(crate) fn pend(&self, approval_id: &str, rendered: String) {
         self.state.send_modify(|answer| {
             answer.response.status = Status::PendingApproval.into();
+            answer.response.rendered = rendered;
             approval_id.clone_into(&mut answer.response.approval_id);
         });
     }
@@ -86,7 +87,7 @@ pub(crate) enum Begun {
     /// It was made before and is under way or finished lately.
     Known(Arc<Call>),
     /// It was made before and has finished.
-    Stored(CallResponse),
+    Stored(Box<CallResponse>),
 }
 
 /// All calls.
@@ -119,14 +120,17 @@ impl Calls {
         let request_id = Some(request_id.to_owned()).filter(|id| !id.is_empty());
         if let Some(request_id) = &request_id {
             if request_id.len() > 128 || request_id.chars().any(char::is_control) {
-                return Err(Refusal::invalid("request_id", "must be at most 128 characters without control characters"));
+                return Err(Refusal::invalid(
+                    "request_id",
+                    "must be at most 128 characters without control characters",
+                ));
             }
             let id = request_id.clone();
             let stored = self.store.with(move |store| store.call_by_request(run, &id)).await;
             let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
             if let Some(stored) = stored {
                 same(&stored.principal, principal, &stored.request, &digest)?;
-                return Ok(Begun::Stored(decode(&stored)?));
+                return Ok(Begun::Stored(Box::new(decode(&stored)?)));
             }
         }
         let mut table = self.table();
@@ -165,7 +169,13 @@ impl Calls {
     }
 
     /// The call is over. `keep` puts it into the store.
-    pub(crate) async fn finish(&self, call: &Arc<Call>, response: CallResponse, refusal: Option<Refusal>, keep: bool) {
+    pub(crate) async fn finish(
+        &self,
+        call: &Arc<Call>,
+        response: CallResponse,
+        refusal: Option<Refusal>,
+        keep: bool,
+    ) {
         if keep || call.request_id.is_some() {
             let stored = StoredCall {
                 call_id: call.id,
@@ -213,8 +223,11 @@ impl Calls {
         let stored = self.store.with(move |store| store.call(id)).await;
         let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
         let stored = stored.ok_or_else(|| {
-            Refusal::new(Reason::NotFound, "there is no such call; calls that only read are kept for a while only")
-                .with("resource", "call")
+            Refusal::new(
+                Reason::NotFound,
+                "there is no such call; calls that only read are kept for a while only",
+            )
+            .with("resource", "call")
         })?;
         decode(&stored)
     }
@@ -235,7 +248,8 @@ fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refus
 }
 
 fn decode(stored: &StoredCall) -> Result<CallResponse, Refusal> {
-    CallResponse::decode(stored.response.as_slice()).map_err(|error| Refusal::internal("reading a kept call", &error))
+    CallResponse::decode(stored.response.as_slice())
+        .map_err(|error| Refusal::internal("reading a kept call", &error))
 }
 
 #[cfg(test)]
@@ -262,16 +276,21 @@ mod tests {
         let (_directory, calls) = calls();
         let run = RunId::new();
         let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "r", vec![1]).await else { panic!("not new") };
-        let Ok(Begun::Known(again)) = calls.begin(run, "uid:0", "r", vec![1]).await else { panic!("not known") };
+        let Ok(Begun::Known(again)) = calls.begin(run, "uid:0", "r", vec![1]).await else {
+            panic!("not known")
+        };
         assert_eq!(again.id, call.id);
-        let refused = |result: Result<Begun, crate::status::Refusal>| result.err().map(|refusal| refusal.reason);
+        let refused =
+            |result: Result<Begun, crate::status::Refusal>| result.err().map(|refusal| refusal.reason);
         assert_eq!(refused(calls.begin(run, "uid:0", "r", vec![2]).await), Some(Reason::AlreadyExists));
         assert_eq!(refused(calls.begin(run, "uid:7", "r", vec![1]).await), Some(Reason::AlreadyExists));
         assert!(matches!(calls.begin(RunId::new(), "uid:0", "r", vec![2]).await, Ok(Begun::New(_))));
 
         calls.finish(&call, done(call.id), None, false).await;
-        let Ok(Begun::Stored(stored)) = calls.begin(run, "uid:0", "r", vec![1]).await else { panic!("not stored") };
-        assert_eq!(stored, done(call.id));
+        let Ok(Begun::Stored(stored)) = calls.begin(run, "uid:0", "r", vec![1]).await else {
+            panic!("not stored")
+        };
+        assert_eq!(*stored, done(call.id));
         assert_eq!(refused(calls.begin(run, "uid:0", "r", vec![2]).await), Some(Reason::AlreadyExists));
         assert_eq!(calls.get(call.id).await.unwrap(), done(call.id));
     }

@@ -26,7 +26,8 @@ pub(crate) fn place_agent(directory: &Path) -> io::Result<PathBuf> {
     let mode = if uid.is_root() { 0o711 } else { 0o111 };
 
     if let Ok(metadata) = std::fs::symlink_metadata(&path) {
-        let ours = metadata.is_file() && metadata.uid() == uid.as_raw() && metadata.len() == AGENT.len() as u64;
+        let ours =
+            metadata.is_file() && metadata.uid() == uid.as_raw() && metadata.len() == AGENT.len() as u64;
         // The directory is the daemon's alone, so that what is there under this name was written by a daemon; a file
         // cut short by a crash has another length.
         if ours && metadata.mode() & 0o7777 == mode {

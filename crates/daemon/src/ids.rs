@@ -78,6 +78,9 @@ mod tests {
         for bad in ["x", "../..", upper.as_str(), "{00000000-0000-0000-0000-000000000000}"] {
             assert_eq!(RunId::parse(bad).unwrap_err().reason, Reason::NotFound, "{bad}");
         }
-        assert_eq!(RunId::chosen("00000000-0000-4000-8000-000000000000").unwrap_err().reason, Reason::InvalidArgument);
+        assert_eq!(
+            RunId::chosen("00000000-0000-4000-8000-000000000000").unwrap_err().reason,
+            Reason::InvalidArgument
+        );
     }
 }

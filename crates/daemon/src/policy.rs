@@ -26,10 +26,14 @@ pub(crate) async fn reload(
     principal: &str,
 ) -> Result<(String, bool), Refusal> {
     let loaded = tokio::task::spawn_blocking(move || load(directory.as_ref())).await;
-    let policy = loaded.map_err(|error| Refusal::internal("loading the policy", &error))?.map_err(|problems| {
-        tracing::warn!("the policy was not loaded, the old one stays in force:\n{problems}");
-        Refusal::new(Reason::InvalidArgument, format!("the policy was not loaded, the old one stays in force:\n{problems}"))
-    })?;
+    let policy =
+        loaded.map_err(|error| Refusal::internal("loading the policy", &error))?.map_err(|problems| {
+            tracing::warn!("the policy was not loaded, the old one stays in force:\n{problems}");
+            Refusal::new(
+                Reason::InvalidArgument,
+                format!("the policy was not loaded, the old one stays in force:\n{problems}"),
+            )
+        })?;
     let digest = policy.digest().to_owned();
     // On record before it decides anything.
     audit.record(loaded_event(&policy).principal(principal)).await?;

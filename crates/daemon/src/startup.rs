@@ -18,10 +18,8 @@ use crate::runs::chain;
 pub(crate) fn log(config: &Config) {
     // bollard logs request bodies when it is let; they hold what must not be in a log.
     let filter = EnvFilter::new(format!("{},bollard=info,hyper=info,h2=info", config.log_level));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_writer(std::io::stderr);
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
     if config.log_json {
         subscriber.json().init();
     } else {
@@ -39,24 +37,25 @@ pub(crate) struct StateDirectory {
 pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     let shown = path.display();
     if !path.exists() {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o711)
-            .create(path)
-            .with_context(|| format!("cannot make state_dir {shown}: create it, or set another in the configuration"))?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(path).with_context(|| {
+            format!("cannot make state_dir {shown}: create it, or set another in the configuration")
+        })?;
     }
     // The agent's binary lies beneath and is executed by the uid of runs, so that the way there must be open.
-    std::fs::set_permissions(path, Permissions::from_mode(0o711))
-        .with_context(|| format!("cannot use state_dir {shown}: it must belong to the user that runs cofferd"))?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o711)).with_context(|| {
+        format!("cannot use state_dir {shown}: it must belong to the user that runs cofferd")
+    })?;
     for (name, mode) in [("bin", 0o711), ("workspaces", 0o700), ("runs", 0o700), ("mounts", 0o700)] {
         let directory = path.join(name);
         if !directory.exists() {
-            std::fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+            std::fs::create_dir(&directory)
+                .with_context(|| format!("cannot make {}", directory.display()))?;
         }
         std::fs::set_permissions(&directory, Permissions::from_mode(mode))
             .with_context(|| format!("cannot use {}", directory.display()))?;
     }
-    let lock = File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
+    let lock =
+        File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!("another cofferd uses state_dir {shown}: stop it, or give this one a state_dir of its own");
     }
@@ -83,7 +82,9 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, 
     let engine = DockerEngine::connect(&endpoint).map_err(|error| anyhow::anyhow!(chain(&error)))?;
     let facts = engine.version().await.map_err(|error| anyhow::anyhow!(chain(&error)))?;
     if !facts.has_seccomp() {
-        bail!("the engine has no seccomp: no container on it can be confined; use a kernel and an engine that have it");
+        bail!(
+            "the engine has no seccomp: no container on it can be confined; use a kernel and an engine that have it"
+        );
     }
     tracing::info!(
         engine = facts.engine_version,
@@ -100,7 +101,9 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, 
     if !advisories.is_empty() {
         tracing::warn!("{}", containers::ADVISORY_CAVEAT);
         if config.strict_engine {
-            bail!("docker.strict_engine is set and the engine has known escapes: update it, or judge the list above and unset it");
+            bail!(
+                "docker.strict_engine is set and the engine has known escapes: update it, or judge the list above and unset it"
+            );
         }
     }
     Ok((Arc::new(engine), facts))
@@ -110,7 +113,8 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, 
 pub(crate) async fn kernel() -> anyhow::Result<()> {
     jail::supported().map_err(|error| anyhow::anyhow!("{}", chain(&error)))?;
     let probe = tokio::task::spawn_blocking(|| hand::Launcher::default().probe()).await?;
-    let report = probe.map_err(|error| anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)))?;
+    let report =
+        probe.map_err(|error| anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)))?;
     tracing::info!(%report, "host lane");
     Ok(())
 }

@@ -79,7 +79,9 @@ fn code(reason: Reason) -> Code {
         | Reason::CommandNotAllowed
         | Reason::ApprovalDenied
         | Reason::ApprovalExpired => Code::PermissionDenied,
-        Reason::RateLimited | Reason::Overloaded | Reason::ReadLimit | Reason::WriteLimit => Code::ResourceExhausted,
+        Reason::RateLimited | Reason::Overloaded | Reason::ReadLimit | Reason::WriteLimit => {
+            Code::ResourceExhausted
+        }
         Reason::PreconditionFailed | Reason::RunNotReady => Code::FailedPrecondition,
         Reason::InvalidFrontmatter | Reason::InvalidArgument => Code::InvalidArgument,
         Reason::NotFound => Code::NotFound,
@@ -101,7 +103,8 @@ mod tests {
 
     #[test]
     fn a_status_carries_the_stable_reason() {
-        let refusal = Refusal::new(Reason::CommandNotAllowed, "Command not allowed: rm").with("command", "rm");
+        let refusal =
+            Refusal::new(Reason::CommandNotAllowed, "Command not allowed: rm").with("command", "rm");
         let status = Status::from(refusal);
         assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "Command not allowed: rm"));
         let info = status.get_details_error_info().unwrap();

@@ -87,7 +87,11 @@ impl Store {
     }
 
     /// Adds a run. `request` is the id and digest of the request that made it.
-    pub(crate) fn insert_run(&self, record: &Record, request: Option<(&str, &[u8])>) -> Result<(), StoreError> {
+    pub(crate) fn insert_run(
+        &self,
+        record: &Record,
+        request: Option<(&str, &[u8])>,
+    ) -> Result<(), StoreError> {
         let (request_id, digest) = request.unzip();
         self.lock().execute(
             "INSERT INTO runs (run_id, request_id, request, record) VALUES (?1, ?2, ?3, ?4)",
@@ -157,22 +161,41 @@ impl Store {
     }
 
     /// The finished call that a request made in a run.
-    pub(crate) fn call_by_request(&self, run: RunId, request_id: &str) -> Result<Option<StoredCall>, StoreError> {
+    pub(crate) fn call_by_request(
+        &self,
+        run: RunId,
+        request_id: &str,
+    ) -> Result<Option<StoredCall>, StoreError> {
         self.find("run_id = ?1 AND request_id = ?2", &run.to_string(), Some(request_id))
     }
 
-    fn find(&self, condition: &str, first: &str, second: Option<&str>) -> Result<Option<StoredCall>, StoreError> {
-        let query =
-            format!("SELECT call_id, run_id, principal, request_id, request, response FROM calls WHERE {condition}");
+    fn find(
+        &self,
+        condition: &str,
+        first: &str,
+        second: Option<&str>,
+    ) -> Result<Option<StoredCall>, StoreError> {
+        let query = format!(
+            "SELECT call_id, run_id, principal, request_id, request, response FROM calls WHERE {condition}"
+        );
         let row = self
             .lock()
             .query_row(&query, params![first, second], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get(2)?,
+                    row.get(3)?,
+                    row.get(4)?,
+                    row.get(5)?,
+                ))
             })
             .optional()?;
         let Some((call_id, run_id, principal, request_id, request, response)) = row else { return Ok(None) };
         // Ids are written by us in the form that parses; a database that says otherwise holds no such call.
-        let (Ok(call_id), Ok(run_id)) = (CallId::parse(&call_id), RunId::parse(&run_id)) else { return Ok(None) };
+        let (Ok(call_id), Ok(run_id)) = (CallId::parse(&call_id), RunId::parse(&run_id)) else {
+            return Ok(None);
+        };
         Ok(Some(StoredCall { call_id, run_id, principal, request_id, request, response }))
     }
 

@@ -53,7 +53,7 @@ impl Gateway {
         match consider(&policy, run, caller, call_id, operation) {
             Err(refusal) => Admission::Refuse(refusal),
             Ok(ticket) if ticket.decision.verdict == Verdict::Allow => {
-                Admission::Permit(permit(&policy, ticket, None))
+                Admission::Permit(permit(ticket, None))
             }
             Ok(ticket) => Admission::Ask(Box::new(ticket)),
         }
@@ -97,7 +97,7 @@ impl Gateway {
             }
         };
         approvals.issue(approval_id, &again.digest(policy.digest(), files), &policy)?;
-        Ok(permit(&policy, again, Some(approval_id.to_owned())))
+        Ok(permit(again, Some(approval_id.to_owned())))
     }
 
     /// Approvals whose time is over: now `EXPIRED`. Each is returned once.
@@ -176,9 +176,7 @@ fn consider(
     })
 }
 
-fn permit(policy: &Policy, ticket: Ticket, approval_id: Option<String>) -> Permit {
-    let denied_programs =
-        policy.profile(&ticket.run.profile).map_or_else(Vec::new, |profile| profile.exec.deny.clone());
+fn permit(ticket: Ticket, approval_id: Option<String>) -> Permit {
     Permit::mint(PermitParts {
         call_id: ticket.call_id,
         caller: ticket.caller,
@@ -186,7 +184,6 @@ fn permit(policy: &Policy, ticket: Ticket, approval_id: Option<String>) -> Permi
         bounds: ticket.bounds,
         decision: ticket.decision,
         approval_id,
-        denied_programs,
     })
 }
 

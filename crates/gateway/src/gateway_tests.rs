@@ -239,7 +239,7 @@ fn a_permit_carries_what_the_lane_needs() {
         (operation, "call-7", caller("director"))
     );
     assert_eq!((parts.bounds.max_output_bytes, parts.bounds.author_name.as_str()), (999, "Bob"));
-    assert_eq!((parts.denied_programs, parts.approval_id), (vec!["curl".to_owned()], None));
+    assert_eq!((parts.bounds.denied_programs, parts.approval_id), (vec!["curl".to_owned()], None));
 }
 
 #[test]

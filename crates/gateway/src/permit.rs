@@ -62,8 +62,6 @@ pub struct PermitParts {
     pub decision: Decision,
     /// The approval that it came from, where one was needed.
     pub approval_id: Option<String>,
-    /// Programs that the profile denies beside [`ops::deny::NAMES`]: the lane refuses a command that resolves to one.
-    pub denied_programs: Vec<String>,
 }
 
 impl Permit {
@@ -99,11 +97,6 @@ impl Permit {
     /// The approval that it came from, where one was needed.
     pub fn approval_id(&self) -> Option<&str> {
         self.parts.approval_id.as_deref()
-    }
-
-    /// Programs that the profile denies beside [`ops::deny::NAMES`].
-    pub fn denied_programs(&self) -> &[String] {
-        &self.parts.denied_programs
     }
 
     /// Spends the permit.

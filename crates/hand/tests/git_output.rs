@@ -316,6 +316,8 @@ fn add_and_commit() {
         scratch.git(&["log", "--format=%an <%ae>|%B", "-1"]),
         "Cofferdam agent <agent@cofferdam.invalid>|Subject\nof it\n\nBody\n\n"
     );
+    let reflog = scratch.git(&["log", "-g", "--format=%gs"]);
+    assert!(reflog.starts_with("commit (initial): Subject"), "{reflog}");
     scratch.git(&["fsck", "--strict"]);
 
     fs::remove_file(scratch.workspace().join("d/b.txt")).unwrap();

@@ -13,6 +13,8 @@ pub struct Bounds {
     pub max_spool_bytes: u64,
     /// `.git/hooks` and `.git/config` may not be read.
     pub hide_git_config: bool,
+    /// Base names of programs that are denied beside [`crate::deny::NAMES`].
+    pub denied_programs: Vec<String>,
     /// Name in commits.
     pub author_name: String,
     /// Address in commits.
@@ -28,6 +30,7 @@ impl Default for Bounds {
             max_output_bytes: 16 * 1024,
             max_spool_bytes: 64 * 1024 * 1024,
             hide_git_config: true,
+            denied_programs: Vec::new(),
             author_name: "Cofferdam agent".to_owned(),
             author_email: "agent@cofferdam.invalid".to_owned(),
         }

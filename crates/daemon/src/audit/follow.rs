@@ -24,13 +24,18 @@ pub(crate) struct Line {
 pub(crate) struct Follow {
     /// `None` only while a batch is being read.
     reader: Option<Reader>,
-    follow: bool,
+    waits: bool,
     head: watch::Receiver<Option<Head>>,
 }
 
 impl Follow {
-    pub(super) fn new(directory: &Path, after: u64, follow: bool, head: watch::Receiver<Option<Head>>) -> Self {
-        Self { reader: Some(Reader::from(directory, after)), follow, head }
+    pub(super) fn new(
+        directory: &Path,
+        after: u64,
+        follow: bool,
+        head: watch::Receiver<Option<Head>>,
+    ) -> Self {
+        Self { reader: Some(Reader::from(directory, after)), waits: follow, head }
     }
 
     /// The next records, waiting for some when following; `None` at the end.
@@ -41,7 +46,7 @@ impl Follow {
             let next = reader.next_sequence();
             if next > head {
                 self.reader = Some(reader);
-                if !self.follow || self.head.changed().await.is_err() {
+                if !self.waits || self.head.changed().await.is_err() {
                     return Ok(None);
                 }
                 continue;
@@ -51,7 +56,8 @@ impl Follow {
                 let lines = read_up_to(&mut reader, last);
                 (reader, lines)
             });
-            let (reader, lines) = read.await.map_err(|error| Refusal::internal("reading the audit log", &error))?;
+            let (reader, lines) =
+                read.await.map_err(|error| Refusal::internal("reading the audit log", &error))?;
             self.reader = Some(reader);
             return match lines {
                 Ok(lines) if lines.is_empty() => {

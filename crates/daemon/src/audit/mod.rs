@@ -72,11 +72,9 @@ impl AuditLog {
         let (head_sender, head) = watch::channel(writer.head());
         let (available_sender, available) = watch::channel(true);
         let thread = thread::Thread::new(writer, directory.to_owned(), head_sender, available_sender);
-        let join = std::thread::Builder::new()
-            .name("audit".to_owned())
-            .spawn(move || thread.run(entries))
-?;
-        let log = Self { queue, head, available, directory: directory.to_owned(), redactor: Redactor::default() };
+        let join = std::thread::Builder::new().name("audit".to_owned()).spawn(move || thread.run(entries))?;
+        let log =
+            Self { queue, head, available, directory: directory.to_owned(), redactor: Redactor::default() };
         Ok((log, opened, join))
     }
 

@@ -51,7 +51,10 @@ impl Thread {
             }
         }
         if !self.waiting.is_empty() {
-            tracing::error!(events = self.waiting.len(), "the audit log failed: these last events are not in it");
+            tracing::error!(
+                events = self.waiting.len(),
+                "the audit log failed: these last events are not in it"
+            );
         }
     }
 

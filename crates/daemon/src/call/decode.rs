@@ -64,9 +64,10 @@ pub(super) fn decode(request: CallRequest) -> Decoded {
         .into_iter()
         .find(|(_, value)| value.len() > MAX_NAME || value.chars().any(char::is_control));
     let operation = match (named, &limit) {
-        (Some((field, _)), _) => {
-            Err(Refusal::invalid(field, format!("must be at most {MAX_NAME} characters without control characters")))
-        }
+        (Some((field, _)), _) => Err(Refusal::invalid(
+            field,
+            format!("must be at most {MAX_NAME} characters without control characters"),
+        )),
         (None, Err(refusal)) => Err(refusal.clone()),
         (None, Ok(_)) => parsed,
     };
@@ -111,11 +112,10 @@ fn dialect(call: v1::DialectCall) -> (Result<Operation, Refusal>, Form) {
         )
         .with("resource", "dialect")),
         Some(dialect) => dialect.parse(&tool, &arguments_json).map_err(|failure| {
-            let refusal = Refusal::new(failure.reason, failure.message);
-            match failure.field {
-                Some(field) => refusal.with("field", field),
-                None => refusal,
-            }
+            let facts = failure.field.map(|field| ("field", field)).into_iter().chain(failure.details);
+            facts.fold(Refusal::new(failure.reason, failure.message), |refusal, (name, value)| {
+                refusal.with(name, value)
+            })
         }),
     };
     let operation = parsed.as_ref().ok().cloned().map(Arc::new);
@@ -158,6 +158,16 @@ impl Form {
             Err(failure) => response.error = Some(failure_to_wire(failure)),
         }
         response
+    }
+
+    /// The answer to a call that waits for a reviewer, as the model sees it.
+    pub(super) fn pending(&self, approval_id: &str) -> String {
+        match self {
+            Self::Dialect { dialect: Some(dialect), .. } => dialect.render_pending(approval_id),
+            Self::Canonical | Self::Dialect { dialect: None, .. } => {
+                dialects::render_canonical_pending(approval_id)
+            }
+        }
     }
 
     fn render(&self, outcome: &Outcome) -> String {

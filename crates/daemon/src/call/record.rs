@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::decode::Decoded;
 use super::{Close, has_effect};
 use crate::audit::{AuditLog, Unavailable};
-use crate::calls::Call;
+use crate::ids::CallId;
 use crate::rpc::Principal;
 use crate::time::micros;
 
@@ -83,13 +83,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(call: &Call, principal: &Principal, decoded: &Decoded) -> Self {
+    pub(super) fn new(run: String, call: CallId, principal: &Principal, decoded: &Decoded) -> Self {
         let operation = decoded.operation.as_ref().ok();
-        let mut common = Event::new(Kind::CallIntent)
-            .run(call.run.to_string())
-            .call(call.id.to_string())
-            .principal(&principal.name);
-        common.request_id.clone_from(&call.request_id);
+        let mut common =
+            Event::new(Kind::CallIntent).run(run).call(call.to_string()).principal(&principal.name);
         common.dialect = decoded.form.name();
         common.operation = operation.map(|operation| operation.name().to_owned());
         let mut details = json!({});
@@ -108,6 +105,10 @@ impl Journal {
             decision: None,
             opened: false,
         }
+    }
+
+    pub(super) fn request(&mut self, request_id: Option<String>) {
+        self.common.request_id = request_id;
     }
 
     pub(super) fn caller(&mut self, caller: &Caller) {
@@ -252,7 +253,8 @@ fn outcome(close: &Close) -> Outcome {
     };
     match &finished.outcome {
         Err(failure) => {
-            let outcome = Outcome::new(Status::Failed).reason(failure.reason.as_str()).message(&failure.message);
+            let outcome =
+                Outcome::new(Status::Failed).reason(failure.reason.as_str()).message(&failure.message);
             if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
         }
         Ok(OpResult::Exec(exec)) => {
@@ -280,7 +282,9 @@ fn facts(result: &OpResult) -> Value {
             "path": read.path, "size_bytes": read.size_bytes, "sha256": read.sha256,
             "returned_bytes": read.content.len(), "truncated": read.truncated,
         }),
-        OpResult::List(list) => json!({ "path": list.path, "entries": list.entries.len(), "truncated": list.truncated }),
+        OpResult::List(list) => {
+            json!({ "path": list.path, "entries": list.entries.len(), "truncated": list.truncated })
+        }
         OpResult::Glob(glob) => json!({ "paths": glob.paths.len(), "truncated": glob.truncated }),
         OpResult::Grep(grep) => json!({
             "matches": grep.matches.len(), "files_searched": grep.files_searched, "truncated": grep.truncated,

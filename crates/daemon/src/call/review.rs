@@ -23,7 +23,7 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
         Some(Ok(OpResult::Edit(edit))) => edit.diff,
         Some(Ok(OpResult::Git(git))) => git_preview(operation, &git.output),
         Some(Ok(_)) => String::new(),
-        Some(Err(failure)) => return Err(would_fail(failure)),
+        Some(Err(failure)) => return Err(would_fail(&failure)),
         None => describe(operation, &files),
     };
     let request = worker::convert::operation_to_wire(operation);
@@ -66,34 +66,37 @@ fn named(operation: &Operation) -> Vec<SandboxPath> {
     }
 }
 
-fn would_fail(failure: ToolFailure) -> Refusal {
-    Refusal::new(failure.reason, format!("nobody was asked, because the call would fail: {}", failure.message))
+fn would_fail(failure: &ToolFailure) -> Refusal {
+    Refusal::new(
+        failure.reason,
+        format!("nobody was asked, because the call would fail: {}", failure.message),
+    )
 }
 
 fn git_preview(operation: &Operation, output: &str) -> String {
     match operation {
-        Operation::Git(Git::Commit { message }) => format!("commit message:\n{message}\n\nto be committed:\n{output}"),
+        Operation::Git(Git::Commit { message }) => {
+            format!("commit message:\n{message}\n\nto be committed:\n{output}")
+        }
         _ => output.to_owned(),
     }
 }
 
+/// A command as its reviewer sees it, a line for each thing that matters.
 fn describe(operation: &Operation, files: &FileStates) -> String {
     let Operation::Exec(exec) = operation else { return String::new() };
-    let mut text = String::from("argv:\n");
-    for word in std::iter::once(&exec.command).chain(&exec.args) {
-        text.push_str(&format!("  {word:?}\n"));
-    }
-    text.push_str(&format!("cwd: {}\ntimeout: {} s\n", exec.cwd, exec.timeout.as_secs_f64()));
-    for (name, value) in &exec.env {
-        text.push_str(&format!("env: {name}={value:?}\n"));
-    }
+    let mut lines = vec!["argv:".to_owned()];
+    lines.extend(std::iter::once(&exec.command).chain(&exec.args).map(|word| format!("  {word:?}")));
+    lines.push(format!("cwd: {}", exec.cwd));
+    lines.push(format!("timeout: {} s", exec.timeout.as_secs_f64()));
+    lines.extend(exec.env.iter().map(|(name, value)| format!("env: {name}={value:?}")));
     if !exec.stdin.is_empty() {
-        text.push_str(&format!("stdin: {} bytes\n{}\n", exec.stdin.len(), String::from_utf8_lossy(&exec.stdin)));
+        lines.push(format!("stdin: {} bytes", exec.stdin.len()));
+        lines.push(String::from_utf8_lossy(&exec.stdin).into_owned());
     }
-    for (path, state) in files {
-        if let FileState::Sha256(hash) = state {
-            text.push_str(&format!("file: {path} sha256 {hash}\n"));
-        }
-    }
-    text
+    lines.extend(files.iter().filter_map(|(path, state)| match state {
+        FileState::Sha256(hash) => Some(format!("file: {path} sha256 {hash}")),
+        FileState::Absent => None,
+    }));
+    lines.join("\n") + "\n"
 }

@@ -10,6 +10,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::rpc::Roles;
 
 pub(crate) use parse::load;
@@ -79,34 +81,32 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// `--print-config`: what is in force, as YAML. There are no secrets in it so far.
+/// `--print-config`: what is in force, as a configuration again. There are no secrets in it so far.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "listen:\n  unix: {{ path: {:?}, mode: \"{:04o}\" }}", self.socket, self.socket_mode)?;
-        writeln!(f, "state_dir: {:?}", self.state_dir)?;
-        writeln!(f, "workspace_roots: {:?}", self.workspace_roots)?;
-        match &self.policy_dir {
-            Some(directory) => writeln!(f, "policy_dir: {directory:?}")?,
-            None => writeln!(f, "# policy_dir: the built-in policy")?,
+        let access: Vec<_> =
+            self.access.iter().map(|(uid, roles)| json!({ "uid": uid, "roles": roles.names() })).collect();
+        let mut shown = json!({
+            "listen": { "unix": { "path": self.socket, "mode": format!("{:04o}", self.socket_mode) } },
+            "state_dir": self.state_dir,
+            "workspace_roots": self.workspace_roots,
+            "docker": { "endpoint": self.docker_endpoint, "strict_engine": self.strict_engine },
+            "approvals": { "allow_self_approval": self.allow_self_approval },
+            "access": access,
+            "limits": {
+                "runs": self.max_runs,
+                "calls_per_run": self.calls_per_run,
+                "connections": self.max_connections,
+            },
+            "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
+        });
+        // Absent, these mean the built-in policy and the profile's own timeout.
+        if let Some(directory) = &self.policy_dir {
+            shown["policy_dir"] = json!(directory);
         }
-        writeln!(f, "docker: {{ endpoint: {:?}, strict_engine: {} }}", self.docker_endpoint, self.strict_engine)?;
-        let timeout = self.approval_timeout.map(|timeout| format!("timeout: {}s, ", timeout.as_secs()));
-        let timeout = timeout.unwrap_or_default();
-        writeln!(f, "approvals: {{ {timeout}allow_self_approval: {} }}", self.allow_self_approval)?;
-        writeln!(f, "access:{}", if self.access.is_empty() { " []" } else { "" })?;
-        for (uid, roles) in &self.access {
-            writeln!(f, "  - {{ uid: {uid}, roles: {roles} }}")?;
+        if let Some(timeout) = self.approval_timeout {
+            shown["approvals"]["timeout"] = json!(format!("{}s", timeout.as_secs()));
         }
-        writeln!(
-            f,
-            "limits: {{ runs: {}, calls_per_run: {}, connections: {} }}",
-            self.max_runs, self.calls_per_run, self.max_connections
-        )?;
-        writeln!(
-            f,
-            "log: {{ level: {:?}, format: {} }}",
-            self.log_level,
-            if self.log_json { "json" } else { "text" }
-        )
+        f.write_str(&serde_yaml::to_string(&shown).map_err(|_| fmt::Error)?)
     }
 }

@@ -22,7 +22,10 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
 
     let socket = absolute(&mut found, "listen.unix.path", raw.listen.unix.path);
     if socket.as_os_str().len() > MAX_SOCKET_PATH {
-        found.add("listen.unix.path", format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets"));
+        found.add(
+            "listen.unix.path",
+            format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets"),
+        );
     }
     let socket_mode = socket_mode(&mut found, &raw.listen.unix.mode);
     let state_dir = absolute(&mut found, "state_dir", raw.state_dir);
@@ -33,7 +36,10 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         found.add("docker.endpoint", "must be a Unix socket, such as unix:///var/run/docker.sock");
     }
     if raw.pool.min > 0 || raw.pool.max > 0 {
-        found.add("pool", "warm containers are not there yet: set min and max to 0, every start is a cold one");
+        found.add(
+            "pool",
+            "warm containers are not there yet: set min and max to 0, every start is a cold one",
+        );
     }
     let approval_timeout = raw.approvals.timeout.and_then(|timeout| {
         let sensible = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
@@ -48,7 +54,8 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     let calls_per_run = within(&mut found, "limits.calls_per_run", raw.limits.calls_per_run, 1, 64);
     let max_connections = within(&mut found, "limits.connections", raw.limits.connections, 1, 65_536);
     if raw.log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
-        found.add("log.level", "must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
+        found
+            .add("log.level", "must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
     }
     if !["text", "json"].contains(&raw.log.format.as_str()) {
         found.add("log.format", "must be text or json");
@@ -215,10 +222,24 @@ log: { format: xml }
 
     #[test]
     fn unknown_and_duplicate_keys_are_errors() {
-        for text in ["state_dri: /x", "listen: { unix: { pth: /x } }", "state_dir: /a\nstate_dir: /b", "[1]", "a: b: c"] {
+        for text in [
+            "state_dri: /x",
+            "listen: { unix: { pth: /x } }",
+            "state_dir: /a\nstate_dir: /b",
+            "[1]",
+            "a: b: c",
+        ] {
             assert_eq!(keys(text), [""], "{text}");
         }
         assert_eq!(keys(&"[".repeat(100_000)), [""]);
+    }
+
+    #[test]
+    fn what_is_printed_is_the_same_configuration() {
+        let text = "{approvals: {timeout: 90s}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let printed = parse(text).unwrap().to_string();
+        assert_eq!(parse(&printed).unwrap().to_string(), printed);
+        assert!(printed.contains("timeout: 90s"), "{printed}");
     }
 
     #[test]

@@ -55,7 +55,11 @@ impl HandLane {
         Ok(Self { directories, serving: Mutex::new(None) })
     }
 
-    pub(super) async fn call(&self, spec: CallSpec<'_>, cancel: CancellationToken) -> Result<Finished, LaneError> {
+    pub(super) async fn call(
+        &self,
+        spec: CallSpec<'_>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
         let client = self.client().await?;
         client.call(spec, None, cancel).await
     }
@@ -104,7 +108,7 @@ impl HandLane {
             Ok((client, _)) => Ok(Serving { client, process }),
             Err(error) => {
                 let words = tokio::task::spawn_blocking(move || process.end()).await;
-                let words = words.map_or_else(|error| error.to_string(), |words| words.unwrap_or_default());
+                let words = words.map_or_else(|error| error.to_string(), Result::unwrap_or_default);
                 Err(format!("{}: {}", text(&error), words.trim()))
             }
         }
@@ -127,7 +131,8 @@ pub(crate) async fn clone_repository(
         owner_uid: workspace.owner.uid,
         owner_gid: workspace.owner.gid,
     };
-    let cloned = tokio::task::spawn_blocking(move || Launcher::default().clone_repository(&spec, CLONE)).await;
+    let cloned =
+        tokio::task::spawn_blocking(move || Launcher::default().clone_repository(&spec, CLONE)).await;
     match cloned.map_err(|error| Refusal::internal("cloning", &error))? {
         Ok(()) => Ok(()),
         Err(CloneError::Refused(why)) => Err(Refusal::invalid("workspace.clone", why.trim())),

@@ -86,7 +86,8 @@ impl Lanes {
             encoding: ops::Encoding::Base64,
         });
         let bounds = ops::Bounds::default();
-        let spec = CallSpec { operation: &operation, bounds: &bounds, deadline: FILE_DEADLINE, preview: false };
+        let spec =
+            CallSpec { operation: &operation, bounds: &bounds, deadline: FILE_DEADLINE, preview: false };
         match self.agent.call(spec, None, CancellationToken::new()).await.ok()?.outcome {
             Ok(OpResult::Read(read)) => Some(read.sha256),
             _ => None,

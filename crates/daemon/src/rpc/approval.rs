@@ -54,7 +54,9 @@ impl ApprovalService for Service {
         let choice = match request.decision() {
             Decision::Approve => Choice::Approve,
             Decision::Deny => Choice::Deny,
-            Decision::Unspecified => return Err(Refusal::invalid("decision", "must be APPROVE or DENY").into()),
+            Decision::Unspecified => {
+                return Err(Refusal::invalid("decision", "must be APPROVE or DENY").into());
+            }
         };
         let app = self.0.clone();
         // Goes on when the client leaves: a decision is taken whole.
@@ -65,7 +67,8 @@ impl ApprovalService for Service {
         Ok(Response::new(v1::DecideApprovalResponse { approval: Some(to_wire(&approval)) }))
     }
 
-    type WatchApprovalsStream = Pin<Box<dyn Stream<Item = Result<v1::WatchApprovalsResponse, Status>> + Send>>;
+    type WatchApprovalsStream =
+        Pin<Box<dyn Stream<Item = Result<v1::WatchApprovalsResponse, Status>> + Send>>;
 
     async fn watch_approvals(
         &self,
@@ -75,11 +78,14 @@ impl ApprovalService for Service {
         // Subscribed first, so that nothing falls between the two.
         let changes = self.0.desk.changes();
         let filter = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: run.clone() };
-        let respond = |approval: &Approval| Ok(v1::WatchApprovalsResponse { approval: Some(to_wire(approval)) });
+        let respond =
+            |approval: &Approval| Ok(v1::WatchApprovalsResponse { approval: Some(to_wire(approval)) });
         let pending: Vec<_> = self.0.gateway.list_approvals(&filter).iter().map(respond).collect();
         let later = BroadcastStream::new(changes).filter_map(move |change| {
             let answer = match change {
-                Ok(approval) if run.as_ref().is_none_or(|run| *run == approval.run_id) => Some(respond(&approval)),
+                Ok(approval) if run.as_ref().is_none_or(|run| *run == approval.run_id) => {
+                    Some(respond(&approval))
+                }
                 Ok(_) => None,
                 Err(_) => Some(Err(behind())),
             };

@@ -79,7 +79,9 @@ impl AuditService for Service {
 
 fn matches(filter: &v1::EventFilter, record: &Record) -> bool {
     let event = &record.event;
-    let same = |wanted: &str, found: Option<&String>| wanted.is_empty() || found.is_some_and(|found| found == wanted);
+    let same = |wanted: &str, found: Option<&String>| {
+        wanted.is_empty() || found.is_some_and(|found| found == wanted)
+    };
     same(&filter.run_id, event.run_id.as_ref())
         && same(&filter.call_id, event.call_id.as_ref())
         && (filter.kinds.is_empty() || filter.kinds.iter().any(|kind| kind == event.kind.as_str()))

@@ -49,7 +49,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let principal = request.extensions().get::<Peer>().map(|peer| self.access.principal(peer.uid, peer.gid));
+        let principal =
+            request.extensions().get::<Peer>().map(|peer| self.access.principal(peer.uid, peer.gid));
         match principal {
             Some(principal) if identity::may_call(principal.roles, request.uri().path()) => {
                 request.extensions_mut().insert(Arc::new(principal));
@@ -59,7 +60,9 @@ where
                 let who = principal.map_or_else(|| "an unknown peer".to_owned(), |principal| principal.name);
                 let refusal = Refusal::new(
                     Reason::PermissionDenied,
-                    format!("{who} has no role that allows this; the operator grants roles under `access` in the configuration"),
+                    format!(
+                        "{who} has no role that allows this; the operator grants roles under `access` in the configuration"
+                    ),
                 );
                 Either::Right(ready(Ok(tonic::Status::from(refusal).into_http())))
             }

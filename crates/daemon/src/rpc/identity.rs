@@ -4,8 +4,6 @@
 //! One layer over the whole server asks [`Access`] before any service sees a request, reflection and health included:
 //! a method that is not in the table needs a role all the same, so that none can be forgotten.
 
-use std::fmt;
-
 /// A role on the API. Not to be confused with an agent's role in the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -53,19 +51,17 @@ impl Roles {
         self.0 & 1 << role as u8 != 0
     }
 
+    /// As the configuration names them.
+    pub(crate) fn names(self) -> Vec<&'static str> {
+        Role::ALL.into_iter().filter(|(role, _)| self.has(*role)).map(|(_, name)| name).collect()
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     fn has_any(self, roles: &[Role]) -> bool {
         roles.iter().any(|role| self.has(*role))
-    }
-}
-
-impl fmt::Display for Roles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = Role::ALL.into_iter().filter(|(role, _)| self.has(*role)).map(|(_, name)| name).collect();
-        write!(f, "[{}]", names.join(", "))
     }
 }
 
@@ -114,7 +110,9 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         ("cofferdam.v1.RunService", "GetRun" | "ListRuns" | "WatchRuns") => {
             roles.has_any(&[Operator, Orchestrator, Auditor, Approver])
         }
-        ("cofferdam.v1.RunService" | "cofferdam.v1.ToolService", _) => roles.has_any(&[Operator, Orchestrator]),
+        ("cofferdam.v1.RunService" | "cofferdam.v1.ToolService", _) => {
+            roles.has_any(&[Operator, Orchestrator])
+        }
         ("cofferdam.v1.ApprovalService", "DecideApproval") => roles.has(Approver),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver]),
         ("cofferdam.v1.AuditService", _) => roles.has_any(&[Operator, Auditor]),

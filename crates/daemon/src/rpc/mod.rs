@@ -65,7 +65,9 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
     );
     macro_rules! capped {
         ($server:ident, $service:expr) => {
-            $server::new($service).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE)
+            $server::new($service)
+                .max_decoding_message_size(MAX_MESSAGE)
+                .max_encoding_message_size(MAX_MESSAGE)
         };
     }
     routes.add_service(capped!(RunServiceServer, run::Service(app.clone())));

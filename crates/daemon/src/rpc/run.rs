@@ -30,7 +30,10 @@ impl Service {
         }
         let request_id = request.request_id.clone();
         if request_id.len() > 128 || request_id.chars().any(char::is_control) {
-            return Err(Refusal::invalid("request_id", "must be at most 128 characters without control characters"));
+            return Err(Refusal::invalid(
+                "request_id",
+                "must be at most 128 characters without control characters",
+            ));
         }
         let id = match request.run_id.as_str() {
             "" => RunId::new(),
@@ -70,23 +73,37 @@ impl Service {
 fn digest(request: &CreateRunRequest, principal: &Principal) -> Vec<u8> {
     let mut content = request.clone();
     content.request_id.clear();
-    Sha256::new().chain_update(&principal.name).chain_update([0]).chain_update(content.encode_to_vec()).finalize().to_vec()
+    Sha256::new()
+        .chain_update(&principal.name)
+        .chain_update([0])
+        .chain_update(content.encode_to_vec())
+        .finalize()
+        .to_vec()
 }
 
 #[tonic::async_trait]
 impl RunService for Service {
-    async fn create_run(&self, request: Request<CreateRunRequest>) -> Result<Response<v1::CreateRunResponse>, Status> {
+    async fn create_run(
+        &self,
+        request: Request<CreateRunRequest>,
+    ) -> Result<Response<v1::CreateRunResponse>, Status> {
         let principal = principal(&request)?;
         let record = self.create(principal, request.into_inner()).await?;
         Ok(Response::new(v1::CreateRunResponse { run: Some(record.to_wire()) }))
     }
 
-    async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
+    async fn get_run(
+        &self,
+        request: Request<v1::GetRunRequest>,
+    ) -> Result<Response<v1::GetRunResponse>, Status> {
         let record = self.0.runs.get(RunId::parse(&request.get_ref().run_id)?)?;
         Ok(Response::new(v1::GetRunResponse { run: Some(record.to_wire()) }))
     }
 
-    async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
+    async fn list_runs(
+        &self,
+        request: Request<v1::ListRunsRequest>,
+    ) -> Result<Response<v1::ListRunsResponse>, Status> {
         let request = request.into_inner();
         let size = match request.page_size {
             0 => DEFAULT_PAGE,
@@ -95,7 +112,9 @@ impl RunService for Service {
         // A page begins behind the run that the last one ended with; ids sort by time.
         let after = match request.page_token.as_str() {
             "" => None,
-            token => Some(RunId::parse(token).map_err(|_| Refusal::invalid("page_token", "is not one of ours"))?),
+            token => {
+                Some(RunId::parse(token).map_err(|_| Refusal::invalid("page_token", "is not one of ours"))?)
+            }
         };
         let mut records = self.0.runs.list();
         records.retain(|record| {
@@ -104,12 +123,16 @@ impl RunService for Service {
         });
         let more = records.len() > size;
         records.truncate(size);
-        let next_page_token = records.last().filter(|_| more).map(|record| record.id.to_string()).unwrap_or_default();
+        let next_page_token =
+            records.last().filter(|_| more).map(|record| record.id.to_string()).unwrap_or_default();
         let runs = records.iter().map(Record::to_wire).collect();
         Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
     }
 
-    async fn stop_run(&self, request: Request<v1::StopRunRequest>) -> Result<Response<v1::StopRunResponse>, Status> {
+    async fn stop_run(
+        &self,
+        request: Request<v1::StopRunRequest>,
+    ) -> Result<Response<v1::StopRunResponse>, Status> {
         let id = RunId::parse(&request.get_ref().run_id)?;
         let app = self.0.clone();
         // Goes on when the client leaves.

@@ -62,7 +62,10 @@ impl ToolService for Service {
         Ok(Response::new(response))
     }
 
-    async fn get_call(&self, request: Request<v1::GetCallRequest>) -> Result<Response<v1::GetCallResponse>, Status> {
+    async fn get_call(
+        &self,
+        request: Request<v1::GetCallRequest>,
+    ) -> Result<Response<v1::GetCallResponse>, Status> {
         let call = self.0.calls.get(CallId::parse(&request.get_ref().call_id)?).await?;
         Ok(Response::new(v1::GetCallResponse { call: Some(call) }))
     }

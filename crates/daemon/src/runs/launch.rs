@@ -157,7 +157,10 @@ impl Launcher {
             let fields: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.field).collect();
             return Err(Refusal::new(
                 Reason::EngineUnavailable,
-                format!("the engine did not apply the asked hardening ({}); no run is started like this", fields.join(", ")),
+                format!(
+                    "the engine did not apply the asked hardening ({}); no run is started like this",
+                    fields.join(", ")
+                ),
             ));
         }
         let report = containers::report(&spec, &inspection);
@@ -181,7 +184,9 @@ impl Launcher {
             Some(facts) => facts.usable().map_err(|refused| Refusal::invalid("image", refused)),
             None => Err(Refusal::new(
                 Reason::NotFound,
-                format!("image: the engine has no image {reference}; the operator loads it, nothing is pulled"),
+                format!(
+                    "image: the engine has no image {reference}; the operator loads it, nothing is pulled"
+                ),
             )),
         }
     }
@@ -221,7 +226,8 @@ impl Launcher {
         remains: &mut Remains,
     ) -> Result<(Vec<MountSpec>, RunUser, Ownership), Refusal> {
         let slots = self.directories.slots(run);
-        std::fs::create_dir_all(&slots).map_err(|error| Refusal::internal("making the mount points", &error))?;
+        std::fs::create_dir_all(&slots)
+            .map_err(|error| Refusal::internal("making the mount points", &error))?;
         remains.slot_directory = Some(slots.clone());
         match prepare(&slots, directories, Some(RunUser::DEFAULT)) {
             Ok(prepared) => {
@@ -264,7 +270,12 @@ fn prepare(
                 seen_uid: seen.uid(),
                 seen_gid: seen.gid(),
             });
-            MountSlot::prepare(directory.handle.as_fd(), &slots.join(&mount.container_path()[1..]), map, *access)
+            MountSlot::prepare(
+                directory.handle.as_fd(),
+                &slots.join(&mount.container_path()[1..]),
+                map,
+                *access,
+            )
         })
         .collect()
 }
@@ -321,6 +332,7 @@ pub(crate) async fn remove_tree(path: PathBuf) {
 }
 
 /// What an engine's failure means for a client.
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` asks for
 pub(crate) fn engine_refusal(error: EngineError) -> Refusal {
     tracing::error!(error = %chain(&error), "the engine failed");
     match error {

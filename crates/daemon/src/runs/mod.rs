@@ -7,7 +7,7 @@ mod request;
 mod task;
 mod workspace;
 
-pub(crate) use launch::{Directories, Launcher, chain, cgroup_of, engine_refusal};
+pub(crate) use launch::{Directories, Launcher, cgroup_of, chain, engine_refusal};
 pub(crate) use record::Record;
 pub(crate) use registry::{Run, Runs};
 pub(crate) use request::parse as parse_request;

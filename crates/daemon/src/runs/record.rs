@@ -198,7 +198,9 @@ impl Record {
 fn workspace_to_wire(workspace: &Workspace) -> v1::Workspace {
     use v1::workspace::Source;
     let source = match workspace {
-        Workspace::Bind { path } => Source::Bind(v1::BindWorkspace { path: path.to_string_lossy().into_owned() }),
+        Workspace::Bind { path } => {
+            Source::Bind(v1::BindWorkspace { path: path.to_string_lossy().into_owned() })
+        }
         Workspace::Managed => Source::Managed(v1::ManagedWorkspace {}),
         Workspace::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
             repository: repository.to_string_lossy().into_owned(),

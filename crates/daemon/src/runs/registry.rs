@@ -57,7 +57,8 @@ impl Run {
         *self.last_call.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         lanes.filter(|_| state == State::Ready).ok_or_else(|| {
             let state = state.as_str();
-            Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state)
+            Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls"))
+                .with("state", state)
         })
     }
 
@@ -80,7 +81,7 @@ pub(crate) struct Runs {
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
     changes: broadcast::Sender<Record>,
-    max_runs: usize,
+    limit: usize,
     calls_per_run: usize,
 }
 
@@ -90,7 +91,7 @@ impl Runs {
         store: Store,
         audit: Arc<AuditLog>,
         launcher: Launcher,
-        max_runs: usize,
+        limit: usize,
         calls_per_run: usize,
     ) -> Result<Self, crate::store::StoreError> {
         let mut ended = BTreeMap::new();
@@ -111,7 +112,7 @@ impl Runs {
             living: Mutex::default(),
             ended: Mutex::new(ended),
             changes: broadcast::Sender::new(CHANGES),
-            max_runs,
+            limit,
             calls_per_run,
         })
     }
@@ -174,7 +175,9 @@ impl Runs {
             commands: command_receiver,
         };
         self.tasks.spawn(task::own(shared, wanted, principal.clone(), ready));
-        answer.await.map_err(|_| Refusal::new(Reason::Internal, "the run's task ended before it was ready"))?
+        answer
+            .await
+            .map_err(|_| Refusal::new(Reason::Internal, "the run's task ended before it was ready"))?
     }
 
     fn admit(&self, id: RunId, run: &Arc<Run>) -> Result<(), Refusal> {
@@ -182,10 +185,10 @@ impl Runs {
             return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and makes no more runs"));
         }
         let mut living = self.living();
-        if living.len() >= self.max_runs {
+        if living.len() >= self.limit {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                format!("{} runs live already, which is the daemon's limit: stop one first", self.max_runs),
+                format!("{} runs live already, which is the daemon's limit: stop one first", self.limit),
             ));
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
@@ -202,7 +205,8 @@ impl Runs {
         }
         let record = self.get(id)?;
         let state = record.state.as_str();
-        Err(Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state))
+        Err(Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls"))
+            .with("state", state))
     }
 
     pub(crate) fn get(&self, id: RunId) -> Result<Record, Refusal> {
@@ -265,7 +269,7 @@ impl Runs {
     }
 
     /// A run's task is over.
-    pub(super) fn has_ended(&self, record: Record) {
+    pub(super) fn has_ended(&self, record: &Record) {
         // In this order, so that it is never in neither.
         self.ended().insert(record.id, record.clone());
         self.living().remove(&record.id);
@@ -289,9 +293,9 @@ impl Runs {
 fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
     let image = match spec.image.as_str() {
         "" => None,
-        image => Some(
-            containers::ImageReference::parse(image).map_err(|error| Refusal::invalid("image", error))?,
-        ),
+        image => {
+            Some(containers::ImageReference::parse(image).map_err(|error| Refusal::invalid("image", error))?)
+        }
     };
     Ok(Wanted {
         hardening: containers::Hardening {

@@ -25,7 +25,10 @@ pub(crate) fn parse<'p>(
 ) -> Result<(Spec, &'p Profile), Refusal> {
     let profile = policy.profile(&request.profile).ok_or_else(|| {
         if request.profile.is_empty() {
-            return Refusal::invalid("profile", format!("is missing: one of {}", names(policy.profile_names())));
+            return Refusal::invalid(
+                "profile",
+                format!("is missing: one of {}", names(policy.profile_names())),
+            );
         }
         unknown("profile", policy.profile_names())
     })?;
@@ -34,7 +37,10 @@ pub(crate) fn parse<'p>(
         return Err(unknown("role", policy.role_names()));
     }
     if !is_name(&request.agent_id) {
-        return Err(Refusal::invalid("agent_id", format!("must be 1 to {MAX_NAME} characters of [A-Za-z0-9._:@/-]")));
+        return Err(Refusal::invalid(
+            "agent_id",
+            format!("must be 1 to {MAX_NAME} characters of [A-Za-z0-9._:@/-]"),
+        ));
     }
     let asked = Some(request.image.as_str()).filter(|image| !image.is_empty());
     if !profile.permits_image(asked) {
@@ -79,22 +85,29 @@ pub(crate) fn is_name(name: &str) -> bool {
 fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
     use v1::workspace::Source;
     let source = workspace.and_then(|workspace| workspace.source);
-    Ok(match source.ok_or_else(|| Refusal::invalid("workspace", "is missing: one of bind, managed, clone"))? {
-        Source::Bind(bind) => Workspace::Bind { path: PathBuf::from(bind.path) },
-        Source::Managed(v1::ManagedWorkspace {}) => Workspace::Managed,
-        Source::Clone(clone) => {
-            let plain = clone.revision.len() <= 256
-                && !clone.revision.starts_with('-')
-                && clone.revision.chars().all(|c| !c.is_control() && !c.is_whitespace());
-            if !plain {
-                return Err(Refusal::invalid("workspace.clone.revision", "is not a branch, tag or commit"));
+    Ok(
+        match source
+            .ok_or_else(|| Refusal::invalid("workspace", "is missing: one of bind, managed, clone"))?
+        {
+            Source::Bind(bind) => Workspace::Bind { path: PathBuf::from(bind.path) },
+            Source::Managed(v1::ManagedWorkspace {}) => Workspace::Managed,
+            Source::Clone(clone) => {
+                let plain = clone.revision.len() <= 256
+                    && !clone.revision.starts_with('-')
+                    && clone.revision.chars().all(|c| !c.is_control() && !c.is_whitespace());
+                if !plain {
+                    return Err(Refusal::invalid(
+                        "workspace.clone.revision",
+                        "is not a branch, tag or commit",
+                    ));
+                }
+                Workspace::Clone {
+                    repository: PathBuf::from(clone.repository),
+                    revision: Some(clone.revision).filter(|revision| !revision.is_empty()),
+                }
             }
-            Workspace::Clone {
-                repository: PathBuf::from(clone.repository),
-                revision: Some(clone.revision).filter(|revision| !revision.is_empty()),
-            }
-        }
-    })
+        },
+    )
 }
 
 /// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
@@ -104,7 +117,12 @@ fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
         memory_bytes: lowered("limits.memory_bytes", asked.memory_bytes, 16 << 20, most.memory_mib << 20)?,
         cpu_millis: small(lowered("limits.cpu_millis", asked.cpu_millis.into(), 50, most.cpu_millis)?),
         pids: small(lowered("limits.pids", asked.pids.into(), 8, most.pids)?),
-        file_size_bytes: lowered("limits.file_size_bytes", asked.file_size_bytes, 1, most.file_size_mib << 20)?,
+        file_size_bytes: lowered(
+            "limits.file_size_bytes",
+            asked.file_size_bytes,
+            1,
+            most.file_size_mib << 20,
+        )?,
         open_files: small(lowered("limits.open_files", asked.open_files.into(), 32, most.open_files)?),
     })
 }
@@ -112,8 +130,12 @@ fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
 fn lowered(field: &'static str, asked: u64, least: u64, most: u64) -> Result<u64, Refusal> {
     match asked {
         0 => Ok(most),
-        asked if asked > most => Err(Refusal::invalid(field, format!("is above the profile's limit of {most}"))),
-        asked if asked < least => Err(Refusal::invalid(field, format!("is below {least}, too little to run anything"))),
+        asked if asked > most => {
+            Err(Refusal::invalid(field, format!("is above the profile's limit of {most}")))
+        }
+        asked if asked < least => {
+            Err(Refusal::invalid(field, format!("is below {least}, too little to run anything")))
+        }
         asked => Ok(asked),
     }
 }
@@ -135,10 +157,14 @@ fn duration(
 
 fn labels(labels: std::collections::HashMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
     let plain = |text: &String| text.len() <= MAX_LABEL && !text.chars().any(char::is_control);
-    if labels.len() > MAX_LABELS || !labels.iter().all(|(name, value)| !name.is_empty() && plain(name) && plain(value)) {
+    if labels.len() > MAX_LABELS
+        || !labels.iter().all(|(name, value)| !name.is_empty() && plain(name) && plain(value))
+    {
         return Err(Refusal::invalid(
             "labels",
-            format!("must be at most {MAX_LABELS}, names and values at most {MAX_LABEL} characters without control characters"),
+            format!(
+                "must be at most {MAX_LABELS}, names and values at most {MAX_LABEL} characters without control characters"
+            ),
         ));
     }
     Ok(labels.into_iter().collect())

@@ -128,10 +128,11 @@ impl Shared {
         };
         // Others who asked meanwhile learn the same.
         self.commands.close();
-        let others = std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
-            Command::Stop(done) => Some(done),
-            Command::Fail(_) => None,
-        });
+        let others =
+            std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
+                Command::Stop(done) => Some(done),
+                Command::Fail(_) => None,
+            });
         for done in waiting.into_iter().chain(others) {
             let _ = done.send(());
         }
@@ -170,7 +171,7 @@ impl Shared {
             tracing::error!(run = %record.id, "a run's state is not in the audit log");
         }
         if state.has_ended() {
-            self.runs.has_ended(record.clone());
+            self.runs.has_ended(&record);
         }
         self.runs.changed(record);
     }

@@ -72,7 +72,8 @@ impl Roots {
             Errno::XDEV | Errno::LOOP => outside(field),
             error => Refusal::invalid(field, format!("cannot be opened: {error}")),
         })?;
-        let stat = rustix::fs::fstat(&handle).map_err(|error| Refusal::internal("looking at a workspace", &error))?;
+        let stat = rustix::fs::fstat(&handle)
+            .map_err(|error| Refusal::internal("looking at a workspace", &error))?;
         if !FileType::from_raw_mode(stat.st_mode).is_dir() {
             return Err(Refusal::invalid(field, "is not a directory"));
         }
@@ -181,14 +182,19 @@ mod tests {
         symlink("a/b", inside.join("in")).unwrap();
         let roots = root(&inside);
         let me = principal(rustix::process::geteuid().as_raw());
-        let open = |path: PathBuf| roots.open("workspace", &path, Purpose::Own, &me).map_err(|refusal| refusal.reason);
+        let open = |path: PathBuf| {
+            roots.open("workspace", &path, Purpose::Own, &me).map_err(|refusal| refusal.reason)
+        };
 
         assert!(open(inside.join("a/b")).is_ok());
         assert!(open(inside.clone()).is_ok());
         assert!(open(inside.join("in")).is_ok());
         for outside in ["out", "out/x", "slash", "slash/etc", "../secret", "a/../../secret"] {
             let refused = open(inside.join(outside)).unwrap_err();
-            assert!(matches!(refused, Reason::SandboxViolation | Reason::InvalidArgument), "{outside}: {refused}");
+            assert!(
+                matches!(refused, Reason::SandboxViolation | Reason::InvalidArgument),
+                "{outside}: {refused}"
+            );
         }
         assert_eq!(open(tree.path().join("secret")).unwrap_err(), Reason::SandboxViolation);
         assert_eq!(open(inside.join("none")).unwrap_err(), Reason::NotFound);

@@ -154,6 +154,7 @@ impl Profile {
             max_output_bytes: self.bounds.max_output_bytes,
             max_spool_bytes: self.bounds.max_spool_bytes,
             hide_git_config: self.bounds.hide_git_config,
+            denied_programs: self.exec.deny.clone(),
             author_name: self.commit.author_name.clone(),
             author_email: self.commit.author_email.clone(),
         }

@@ -6,20 +6,25 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{SetupError, step};
+use crate::args::Task;
 use crate::sys;
 
 const MIB: u64 = 1024 * 1024;
-/// Largest file that anything in the hand can make.
+const GIB: u64 = 1024 * MIB;
+/// Largest file that an operation can make.
 const FILE_SIZE: u64 = 256 * MIB;
+/// Largest file that a clone can copy: a repository may be one pack.
+const PACK_SIZE: u64 = 64 * GIB;
 
 /// Limits of the process that serves, inherited by all others. None on processes: the kernel counts those per user,
 /// and the owner may have many elsewhere.
-pub(super) fn restrict_hand() -> Result<(), SetupError> {
+pub(super) fn restrict_hand(task: &Task) -> Result<(), SetupError> {
+    let file_size = if matches!(task, Task::Clone(_)) { PACK_SIZE } else { FILE_SIZE };
     for (resource, most) in [
         (Resource::Core, 0),
         (Resource::Nofile, 512),
-        (Resource::Fsize, FILE_SIZE),
-        (Resource::As, 2048 * MIB),
+        (Resource::Fsize, file_size),
+        (Resource::As, 2 * GIB),
         (Resource::Memlock, 0),
         (Resource::Msgqueue, 0),
     ] {

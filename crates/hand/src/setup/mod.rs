@@ -61,7 +61,7 @@ pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     let filters = seccomp::filters()?;
     let (namespaces, trees) = namespaces::enter(args, handles)?;
     mounts::pivot(&args.places, trees)?;
-    limits::restrict_hand()?;
+    limits::restrict_hand(&args.task)?;
     privileges::drop_all(args.uid, args.gid, namespaces)?;
     let landlock = landlock::restrict(&args.places)?;
     for filter in &filters {

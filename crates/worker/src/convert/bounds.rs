@@ -13,6 +13,7 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
         author_name: bounds.author_name.clone(),
         author_email: bounds.author_email.clone(),
         max_spool_bytes: bounds.max_spool_bytes,
+        denied_programs: bounds.denied_programs.clone(),
     }
 }
 
@@ -25,6 +26,7 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
         max_output_bytes: bounds.max_output_bytes,
         max_spool_bytes: bounds.max_spool_bytes,
         hide_git_config: bounds.hide_git_config,
+        denied_programs: bounds.denied_programs,
         author_name: bounds.author_name,
         author_email: bounds.author_email,
     }
