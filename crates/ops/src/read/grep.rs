@@ -17,8 +17,10 @@ use crate::cancel::Stopped;
 use crate::{Bounds, Cancel, Grep, GrepResult, OpResult, Outcome, Reason, ToolFailure};
 
 /// Memory of the compiled pattern and of its automaton's cache.
-const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+const MAX_PATTERN_BYTES: usize = 4 * 1024 * 1024;
 const MAX_CACHE_BYTES: usize = 4 * 1024 * 1024;
+/// What is read, and so searched, between two questions whether to stop: small, since a pattern can cost a lot a byte.
+const BLOCK: usize = 4 * 1024;
 /// A file is searched up to its first line that is longer.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
 
@@ -174,6 +176,7 @@ impl<R: Read> Read for Stoppable<'_, R> {
             self.stopped = Some(stopped);
             return Err(std::io::ErrorKind::Other.into());
         }
-        self.file.read(into)
+        let most = into.len().min(BLOCK);
+        self.file.read(&mut into[..most])
     }
 }

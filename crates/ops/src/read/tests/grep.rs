@@ -171,6 +171,23 @@ fn a_pattern_cannot_hang_it() {
 }
 
 #[test]
+fn a_costly_pattern_ends_by_the_deadline() {
+    let scene = Scene::new();
+    scene.file("a", ("ab".repeat(100) + "\n").repeat(10_000));
+    let costly = Grep { regex: true, ..request("(?:[ab]{1,40}){30}z?[^ab]c") };
+    let cancel = Cancel::new(Some(Instant::now() + Duration::from_millis(100)));
+    let failure = grep(&scene.jail, &costly, &Bounds::default(), &cancel).unwrap_err();
+    assert_eq!(failure.reason, Reason::TimedOut);
+}
+
+#[test]
+fn a_pattern_of_many_unicode_classes_is_searched_for() {
+    let scene = Scene::new();
+    scene.file("a", "größe_1 = länge\n");
+    assert_eq!(places(&scene, &Grep { regex: true, ..request(r"^\w{2,30}\s=\s\w{2,30}$") }), ["a:1"]);
+}
+
+#[test]
 fn it_stops_within_a_file() {
     let scene = Scene::new();
     scene.file("a", "text\n".repeat(1 << 20));
