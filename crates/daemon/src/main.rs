@@ -9,6 +9,7 @@ mod args;
 mod audit;
 mod call;
 mod calls;
+mod cgroup_view;
 mod config;
 mod embedded;
 mod executor;
@@ -53,6 +54,7 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         return Ok(());
     }
     startup::log(&config);
+    cgroup_view::share();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(app::run(config))
 }

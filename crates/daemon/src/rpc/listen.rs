@@ -2,16 +2,22 @@
 
 use std::fs::Permissions;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::server::Connected;
+
+use super::authority::AuthorityFilter;
+
+/// Read from a client at once, bytes.
+const READ: usize = 16 * 1024;
 
 /// Who connected, as the kernel says, unix(7) `SO_PEERCRED`.
 #[derive(Debug, Clone)]
@@ -55,7 +61,14 @@ impl Socket {
         let (stream, _) = self.listener.accept().await?;
         let credentials = stream.peer_cred()?;
         let peer = Peer { uid: credentials.uid(), gid: credentials.gid() };
-        Ok(Connection { stream, peer, _permit: permit })
+        Ok(Connection {
+            stream,
+            peer,
+            filter: AuthorityFilter::new(),
+            ready: Vec::new(),
+            taken: 0,
+            _permit: permit,
+        })
     }
 }
 
@@ -69,6 +82,10 @@ impl Drop for Socket {
 pub(crate) struct Connection {
     stream: UnixStream,
     peer: Peer,
+    filter: AuthorityFilter,
+    /// Filtered, and not yet read from `taken` on.
+    ready: Vec<u8>,
+    taken: usize,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -86,7 +103,23 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let this = &mut *self;
+        while this.taken == this.ready.len() {
+            let mut bytes = [MaybeUninit::uninit(); READ];
+            let mut read = ReadBuf::uninit(&mut bytes);
+            ready!(Pin::new(&mut this.stream).poll_read(context, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            this.ready.clear();
+            this.taken = 0;
+            this.filter.filter(read.filled(), &mut this.ready);
+        }
+        let rest = &this.ready[this.taken..];
+        let count = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..count]);
+        this.taken += count;
+        Poll::Ready(Ok(()))
     }
 }
 

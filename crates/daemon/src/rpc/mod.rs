@@ -2,6 +2,7 @@
 
 mod approval;
 mod audit;
+mod authority;
 mod guard;
 mod identity;
 mod listen;

@@ -1,0 +1,270 @@
+//! Puts `:authority` right on a Unix socket, where it means nothing.
+//!
+//! grpcurl before 1.9, grpc-python, grpc-java and others send the socket's path there, plain or percent-encoded. That is
+//! not an authority by RFC 3986, and h2 ends such a stream with `PROTOCOL_ERROR` before any of our code sees it (its
+//! pull request 487 is open since 2020). So the bytes from a client pass through here, and the value of every
+//! `:authority` that is sent as a literal under its static name becomes [`LOCAL`]. All else stays as it is.
+//!
+//! HPACK (RFC 7541) makes that safe without decoding anything: a literal is replaced in place, so that both sides keep
+//! inserting at the same times, and the new value is never longer than the old one, so that what the client's encoder
+//! still has in its table the decoder has, too. A block that is split over frames, or that cannot be parsed, passes
+//! untouched: then h2 judges it.
+
+const PREFACE: usize = 24;
+const FRAME_HEADER: usize = 9;
+/// The largest frame that we accept, RFC 9113, 6.5.2. A longer one passes, and h2 refuses it.
+const MAX_FRAME: usize = 16_384;
+
+const HEADERS: u8 = 0x1;
+const END_HEADERS: u8 = 0x4;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+
+/// What a local client is told to have asked for.
+const LOCAL: &[u8] = b"local";
+
+/// A client's stream of bytes, on its way to h2. Holds at most one HEADERS frame.
+pub(super) struct AuthorityFilter {
+    /// Bytes that pass without a look: the rest of the preface or of a frame's payload.
+    passing: usize,
+    /// A frame's header, then a HEADERS frame's payload, as far as it has come.
+    held: Vec<u8>,
+}
+
+impl AuthorityFilter {
+    pub(super) fn new() -> Self {
+        Self { passing: PREFACE, held: Vec::new() }
+    }
+
+    /// Takes what the client sent, appends what h2 is to see.
+    pub(super) fn filter(&mut self, mut input: &[u8], output: &mut Vec<u8>) {
+        while !input.is_empty() {
+            if self.passing > 0 {
+                let (pass, rest) = input.split_at(self.passing.min(input.len()));
+                output.extend_from_slice(pass);
+                self.passing -= pass.len();
+                input = rest;
+                continue;
+            }
+            let (taken, rest) = input.split_at((self.wanted() - self.held.len()).min(input.len()));
+            self.held.extend_from_slice(taken);
+            input = rest;
+            if self.held.len() == self.wanted() {
+                self.release(output);
+            }
+        }
+    }
+
+    /// How long what is held has to be before it can go on.
+    fn wanted(&self) -> usize {
+        match self.held.get(..FRAME_HEADER) {
+            Some(header) if is_held(header) => FRAME_HEADER + length(header),
+            _ => FRAME_HEADER,
+        }
+    }
+
+    fn release(&mut self, output: &mut Vec<u8>) {
+        let (header, payload) = self.held.split_at(FRAME_HEADER);
+        if is_held(header) {
+            match rewritten(header[4], payload) {
+                Some(payload) => {
+                    // Never longer than it was, so that its length fits again.
+                    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+                    output.extend_from_slice(&length[1..]);
+                    // An unpadded frame came out of it.
+                    output.extend_from_slice(&[header[3], header[4] & !PADDED]);
+                    output.extend_from_slice(&header[5..]);
+                    output.extend_from_slice(&payload);
+                }
+                None => output.extend_from_slice(&self.held),
+            }
+        } else {
+            self.passing = length(header);
+            output.extend_from_slice(header);
+        }
+        self.held.clear();
+    }
+}
+
+fn length(header: &[u8]) -> usize {
+    usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2])
+}
+
+/// Whether this frame is held back until it is complete: a whole header block.
+fn is_held(header: &[u8]) -> bool {
+    header[3] == HEADERS && header[4] & END_HEADERS != 0 && (1..=MAX_FRAME).contains(&length(header))
+}
+
+/// The payload without padding and with our authority; `None` when there is nothing to change.
+fn rewritten(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
+    let mut block = payload;
+    if flags & PADDED != 0 {
+        let (padding, rest) = block.split_first()?;
+        block = rest.get(..rest.len().checked_sub(usize::from(*padding))?)?;
+    }
+    let priority = if flags & PRIORITY != 0 { 5 } else { 0 };
+    let (priority, mut block) = block.split_at_checked(priority)?;
+    let mut output = priority.to_vec();
+    let mut changed = false;
+    while !block.is_empty() {
+        let field = Field::parse(block)?;
+        let (bytes, rest) = block.split_at_checked(field.length)?;
+        block = rest;
+        match field.authority {
+            Some(value_at) => {
+                output.extend_from_slice(&bytes[..value_at]);
+                output.push(u8::try_from(LOCAL.len()).ok()?);
+                output.extend_from_slice(LOCAL);
+                changed = true;
+            }
+            None => output.extend_from_slice(bytes),
+        }
+    }
+    changed.then_some(output)
+}
+
+/// One representation of a header field, RFC 7541, section 6.
+struct Field {
+    length: usize,
+    /// Where its value begins when it is an authority that can be replaced.
+    authority: Option<usize>,
+}
+
+impl Field {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let first = *bytes.first()?;
+        // Indexed field (1…), or dynamic table size update (001…): one integer and no more.
+        let prefix = match first {
+            0x80.. => return Some(Self { length: integer(bytes, 7)?.1, authority: None }),
+            0x40.. => 6,
+            0x20.. => return Some(Self { length: integer(bytes, 5)?.1, authority: None }),
+            _ => 4,
+        };
+        let (name, mut at) = integer(bytes, prefix)?;
+        if name == 0 {
+            at += string(bytes.get(at..)?)?;
+        }
+        let value = string(bytes.get(at..)?)?;
+        // Entry 1 of the static table is `:authority`. A Huffman-coded value is never longer than the plain one, so
+        // that its length here is a lower bound of what the client's table counts.
+        let replaceable = name == 1 && value > LOCAL.len();
+        Some(Self { length: at + value, authority: replaceable.then_some(at) })
+    }
+}
+
+/// How many bytes a string literal takes, its length included.
+fn string(bytes: &[u8]) -> Option<usize> {
+    let (length, at) = integer(bytes, 7)?;
+    at.checked_add(length).filter(|end| *end <= bytes.len())
+}
+
+/// An integer with a prefix of `bits`, RFC 7541, 5.1: its value, and how many bytes it takes.
+fn integer(bytes: &[u8], bits: u32) -> Option<(usize, usize)> {
+    let most = (1_usize << bits) - 1;
+    let mut value = usize::from(*bytes.first()?) & most;
+    if value < most {
+        return Some((value, 1));
+    }
+    // Three more bytes hold all that a frame can.
+    for (i, byte) in bytes.iter().skip(1).take(3).enumerate() {
+        value += usize::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Some((value, i + 2));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AuthorityFilter, FRAME_HEADER, HEADERS, PREFACE};
+
+    const PATH: &[u8] = b"/run/cofferdam/cofferd.sock";
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut frame = length[1..].to_vec();
+        frame.extend([kind, flags, 0, 0, 0, 1]);
+        frame.extend(payload);
+        frame
+    }
+
+    fn literal(first: u8, value: &[u8]) -> Vec<u8> {
+        let mut field = vec![first, u8::try_from(value.len()).unwrap()];
+        field.extend(value);
+        field
+    }
+
+    /// `:method POST`, an authority, a literal with a new name, an entry of the dynamic table.
+    fn block(authority: &[u8]) -> Vec<u8> {
+        let mut block = vec![0x83];
+        block.extend(authority);
+        block.extend([0x40, 2, b't', b'e', 8]);
+        block.extend(b"trailers");
+        block.push(0xbe);
+        block
+    }
+
+    fn through(frames: &[u8], step: usize) -> Vec<u8> {
+        let mut stream = vec![b'p'; PREFACE];
+        stream.extend(frames);
+        let (mut filter, mut output) = (AuthorityFilter::new(), Vec::new());
+        for bytes in stream.chunks(step) {
+            filter.filter(bytes, &mut output);
+        }
+        assert_eq!(&output[..PREFACE], [b'p'; PREFACE]);
+        output.split_off(PREFACE)
+    }
+
+    #[test]
+    fn a_path_as_authority_is_replaced_in_every_form_however_it_is_cut() {
+        for first in [0x41, 0x01, 0x11] {
+            let data = frame(0, 1, &[HEADERS; 300]);
+            let stream =
+                [frame(4, 0, &[]), frame(HEADERS, 4, &block(&literal(first, PATH))), data.clone()].concat();
+            let wanted =
+                [frame(4, 0, &[]), frame(HEADERS, 4, &block(&literal(first, b"local"))), data].concat();
+            for step in [1, 2, 7, 9, 10, 4096] {
+                assert_eq!(through(&stream, step), wanted, "step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn padding_and_priority_are_understood() {
+        let priority = [0x80, 0, 0, 0, 200];
+        let mut payload = vec![3];
+        payload.extend(priority);
+        payload.extend(block(&literal(0x41, PATH)));
+        payload.extend([0; 3]);
+        let wanted = [&priority[..], &block(&literal(0x41, b"local"))].concat();
+        assert_eq!(
+            through(&frame(HEADERS, 0x4 | 0x8 | 0x20, &payload), 5),
+            frame(HEADERS, 0x4 | 0x20, &wanted)
+        );
+    }
+
+    #[test]
+    fn what_needs_no_change_or_makes_no_sense_passes_untouched() {
+        let cases = [
+            frame(HEADERS, 4, &block(&[])),
+            // Shorter than what would replace it.
+            frame(HEADERS, 4, &block(&literal(0x41, b"unix"))),
+            // Not a whole block.
+            frame(HEADERS, 0, &block(&literal(0x41, PATH))),
+            // A string that ends behind the block, an endless integer, padding longer than the frame, nothing at all.
+            frame(HEADERS, 4, &[0x41, 99, b'x']),
+            frame(HEADERS, 4, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            frame(HEADERS, 0x4 | 0x8, &[200, 0x83]),
+            frame(HEADERS, 4, &[]),
+            // Longer than a frame may be.
+            frame(HEADERS, 4, &vec![0x83; 20_000]),
+            frame(9, 4, &block(&literal(0x41, PATH))),
+        ];
+        for case in cases {
+            for step in [1, 8, FRAME_HEADER, 100_000] {
+                assert_eq!(through(&case, step), case);
+            }
+        }
+    }
+}
