@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
+use jail::Mount;
 use ops::{OpResult, Operation, Reason};
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
@@ -42,6 +43,9 @@ pub(crate) async fn call(
     request: CallRequest,
 ) -> Result<CallResponse, Refusal> {
     let taken = Instant::now();
+    if app.stop.is_cancelled() {
+        return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
+    }
     if !app.audit.is_available() {
         return Err(crate::audit::Unavailable.into());
     }
@@ -55,7 +59,7 @@ pub(crate) async fn call(
         Begun::Known(call) => call,
         Begun::New(call) => {
             let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
-            app.tasks.spawn(story.tell(request));
+            app.tasks.spawn(watch(app.clone(), call.clone(), story.tell(request)));
             call
         }
     };
@@ -63,9 +67,20 @@ pub(crate) async fn call(
     refusal.map_or(Ok(response), Err)
 }
 
+/// Sees a call to its end. Should its task break, whoever waits for it is told all the same.
+async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send + 'static) {
+    if let Err(broken) = tokio::spawn(story).await {
+        let refusal = Refusal::internal("making the call", &broken);
+        let mut response = call.answer().response;
+        response.set_status(wire::v1::call_response::Status::Failed);
+        response.error = Some(worker::convert::failure_to_wire(refusal.clone().into()));
+        app.calls.finish(&call, response, Some(refusal), true).await;
+    }
+}
+
 async fn begin(app: &App, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
     let run_id = RunId::parse(&request.run_id)?;
-    app.runs.get(run_id)?;
+    app.runs.of(run_id, principal)?;
     app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
 }
 
@@ -142,6 +157,7 @@ impl Story {
     ) -> Result<(Arc<Run>, Permit), Refusal> {
         let operation = decoded.operation?;
         let run = self.app.runs.living_run(self.call.run)?;
+        let _busy = run.busy();
         let spec = run.record().spec;
         if !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id {
             return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
@@ -154,6 +170,10 @@ impl Story {
         };
         journal.caller(&caller);
         run.lanes()?;
+        // The container has a directory of this name all the same.
+        if spec.pkg_path.is_none() && operation.paths().iter().any(|path| path.mount() == Mount::Pkg) {
+            return Err(Refusal::new(Reason::SandboxViolation, "this run has no @pkg").with("mount", "@pkg"));
+        }
         times.queued();
 
         let admission = self.app.gateway.admit(&run.scope(), &caller, &self.call.id.to_string(), operation);
@@ -232,8 +252,9 @@ impl Story {
     }
 
     /// Spends the permit in its lane.
-    async fn execute(&self, run: &Run, permit: Permit, journal: &mut Journal, times: &mut Times) -> Close {
+    async fn execute(&self, run: &Arc<Run>, permit: Permit, journal: &mut Journal, times: &mut Times) -> Close {
         times.resume();
+        let _busy = run.busy();
         let lanes = match run.lanes() {
             Ok(lanes) => lanes,
             Err(refusal) => return Close::Refused(refusal),

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
 use crate::ids::{CallId, RunId};
+use crate::rpc::Principal;
 use crate::runs::chain;
 use crate::status::Refusal;
 use crate::store::{Store, StoredCall};
@@ -216,25 +217,28 @@ impl Calls {
     }
 
     /// A call's answer, wherever it is kept.
-    pub(crate) async fn get(&self, id: CallId) -> Result<CallResponse, Refusal> {
+    pub(crate) async fn get(&self, id: CallId, principal: &Principal) -> Result<CallResponse, Refusal> {
         if let Some(call) = self.known(id) {
-            return Ok(call.answer().response);
+            return if principal.may_use(&call.principal) {
+                Ok(call.answer().response)
+            } else {
+                Err(no_such_call())
+            };
         }
         let stored = self.store.with(move |store| store.call(id)).await;
         let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
-        let stored = stored.ok_or_else(|| {
-            Refusal::new(
-                Reason::NotFound,
-                "there is no such call; calls that only read are kept for a while only",
-            )
-            .with("resource", "call")
-        })?;
+        let stored = stored.filter(|stored| principal.may_use(&stored.principal)).ok_or_else(no_such_call)?;
         decode(&stored)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn no_such_call() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are kept for a while only")
+        .with("resource", "call")
 }
 
 fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refusal> {
@@ -259,12 +263,17 @@ mod tests {
 
     use super::{Begun, Calls, FINISHED, UNDER_WAY};
     use crate::ids::RunId;
+    use crate::rpc::{Principal, Roles};
     use crate::store::Store;
 
     fn calls() -> (tempfile::TempDir, Calls) {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db")).unwrap();
         (directory, Calls::new(store))
+    }
+
+    fn principal(name: &str) -> Principal {
+        Principal { name: name.to_owned(), uid: 1, gid: 1, roles: Roles::none() }
     }
 
     fn done(id: crate::ids::CallId) -> CallResponse {
@@ -292,7 +301,8 @@ mod tests {
         };
         assert_eq!(*stored, done(call.id));
         assert_eq!(refused(calls.begin(run, "uid:0", "r", vec![2]).await), Some(Reason::AlreadyExists));
-        assert_eq!(calls.get(call.id).await.unwrap(), done(call.id));
+        assert_eq!(calls.get(call.id, &principal("uid:0")).await.unwrap(), done(call.id));
+        assert!(calls.get(call.id, &principal("uid:7")).await.is_err());
     }
 
     #[tokio::test]
@@ -307,7 +317,8 @@ mod tests {
         }
         let first = first.unwrap();
         assert!(calls.known(first).is_none());
-        assert_eq!(calls.get(first).await.unwrap(), done(first));
+        assert_eq!(calls.get(first, &principal("uid:0")).await.unwrap(), done(first));
+        assert!(calls.get(first, &principal("uid:7")).await.is_err());
         assert_eq!(calls.table().by_id.len(), FINISHED);
     }
 

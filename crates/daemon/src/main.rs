@@ -54,6 +54,8 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         return Ok(());
     }
     startup::log(&config);
+    // What the daemon makes is its own, unless its mode is set on purpose.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     cgroup_view::share();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(app::run(config))

@@ -41,11 +41,12 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
             format!("cannot make state_dir {shown}: create it, or set another in the configuration")
         })?;
     }
-    // The agent's binary lies beneath and is executed by the uid of runs, so that the way there must be open.
+    // Beneath lie the agent's binary, executed by the uid of runs, and the workspaces of principals: the way there must be
+    // open, though not the listing.
     std::fs::set_permissions(path, Permissions::from_mode(0o711)).with_context(|| {
         format!("cannot use state_dir {shown}: it must belong to the user that runs cofferd")
     })?;
-    for (name, mode) in [("bin", 0o711), ("workspaces", 0o700), ("runs", 0o700), ("mounts", 0o700)] {
+    for (name, mode) in [("bin", 0o711), ("workspaces", 0o711), ("runs", 0o711), ("mounts", 0o700)] {
         let directory = path.join(name);
         if !directory.exists() {
             std::fs::create_dir(&directory)

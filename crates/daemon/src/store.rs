@@ -44,6 +44,14 @@ pub(crate) enum StoreError {
     Task,
 }
 
+impl StoreError {
+    /// Somebody else has taken the id meanwhile.
+    pub(crate) fn is_conflict(&self) -> bool {
+        use rusqlite::ErrorCode::ConstraintViolation;
+        matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ConstraintViolation))
+    }
+}
+
 /// A finished call, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredCall {

@@ -79,7 +79,9 @@ type Explain = fn(Response<Body>) -> Response<Body>;
 /// A request that no service has seen because the transport could not take it. Refusals of ours carry details, what
 /// tonic says does not.
 fn explained(response: Response<Body>) -> Response<Body> {
-    let Some(status) = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty()) else {
+    let Some(status) =
+        Status::from_header_map(response.headers()).filter(|status| status.details().is_empty())
+    else {
         return response;
     };
     let refusal = match status.code() {

@@ -78,6 +78,18 @@ pub(crate) struct Principal {
     pub(crate) roles: Roles,
 }
 
+impl Principal {
+    /// Whether it may use what `owner` made: its own, and an operator everything.
+    pub(crate) fn may_use(&self, owner: &str) -> bool {
+        self.name == owner || self.roles.has(Role::Operator)
+    }
+
+    /// Whether it may look at what `owner` made: reviewers and auditors have to.
+    pub(crate) fn may_see(&self, owner: &str) -> bool {
+        self.may_use(owner) || self.roles.has_any(&[Role::Approver, Role::Auditor])
+    }
+}
+
 /// Which uid has which roles.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
@@ -147,6 +159,17 @@ mod tests {
         assert_eq!(access.principal(500, 1).roles, Roles::all());
         assert!(access.principal(0, 0).roles.is_empty());
         assert_eq!(Access::new(500, vec![]).principal(0, 0).roles, Roles::all());
+    }
+
+    #[test]
+    fn runs_of_others_are_the_operators_to_use_and_the_auditors_to_see() {
+        let only = |role| Access::new(500, vec![(7, Roles::none().with(role))]).principal(7, 7);
+        let orchestrator = only(Role::Orchestrator);
+        assert!(
+            orchestrator.may_use("uid:7") && !orchestrator.may_use("uid:8") && !orchestrator.may_see("uid:8")
+        );
+        assert!(only(Role::Operator).may_use("uid:8"));
+        assert!(only(Role::Auditor).may_see("uid:8") && !only(Role::Auditor).may_use("uid:8"));
     }
 
     #[test]

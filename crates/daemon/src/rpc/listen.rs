@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Socket {
             Ok(_) => {
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon serves this socket"));
             }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(path)?,
             Err(_) => {}
         }
         // Bound under another name and renamed, so that nobody connects before the mode is right.
@@ -76,6 +76,14 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Removes a socket that nobody serves, and nothing else: connecting to an ordinary file is refused as well.
+fn remove_socket(path: &Path) -> io::Result<()> {
+    if std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return std::fs::remove_file(path);
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else than a socket at this path"))
 }
 
 /// One accepted connection.

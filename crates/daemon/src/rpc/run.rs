@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt as _, stream};
+use ops::Reason;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use tokio_stream::wrappers::BroadcastStream;
@@ -48,8 +49,25 @@ impl Service {
         }
         let policy = self.0.gateway.policy();
         let (spec, profile) = parse_request(request, &policy, &principal)?;
-        let key = Some((request_id, digest)).filter(|(id, _)| !id.is_empty());
-        self.0.runs.create(id, spec, profile, &principal, key).await
+        let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
+        let created = self.0.runs.create(id, spec, profile, &principal, key).await;
+        match created {
+            // The same request came twice at the same time, and this one came second.
+            Err(refusal) if refusal.reason == Reason::AlreadyExists => {
+                self.made_before(&request_id, &digest).await?.ok_or(refusal)
+            }
+            created => created,
+        }
+    }
+
+    fn seen<T>(&self, request: &Request<T>, run_id: &str) -> Result<Record, Refusal> {
+        let principal = principal(request)?;
+        let record = self.0.runs.get(RunId::parse(run_id)?)?;
+        if principal.may_see(&record.spec.principal) {
+            return Ok(record);
+        }
+        // As if it were not there.
+        self.0.runs.of(record.id, &principal)
     }
 
     /// The run that the same request made before.
@@ -61,9 +79,9 @@ impl Service {
         let found = self.0.runs.store.with(move |store| store.run_by_request(&id)).await;
         match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
             None => Ok(None),
-            Some((record, made)) if made == digest => self.0.runs.get(record.id).map(Some),
+            Some((record, made)) if made == digest => self.0.runs.launched(record.id).await.map(Some),
             Some(_) => Err(Refusal::new(
-                ops::Reason::AlreadyExists,
+                Reason::AlreadyExists,
                 "request_id: another run was made under this id; a repetition must have the same content",
             )),
         }
@@ -96,7 +114,7 @@ impl RunService for Service {
         &self,
         request: Request<v1::GetRunRequest>,
     ) -> Result<Response<v1::GetRunResponse>, Status> {
-        let record = self.0.runs.get(RunId::parse(&request.get_ref().run_id)?)?;
+        let record = self.seen(&request, &request.get_ref().run_id)?;
         Ok(Response::new(v1::GetRunResponse { run: Some(record.to_wire()) }))
     }
 
@@ -104,6 +122,7 @@ impl RunService for Service {
         &self,
         request: Request<v1::ListRunsRequest>,
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let principal = principal(&request)?;
         let request = request.into_inner();
         let size = match request.page_size {
             0 => DEFAULT_PAGE,
@@ -120,6 +139,7 @@ impl RunService for Service {
         records.retain(|record| {
             (request.state == 0 || i32::from(record.state.to_wire()) == request.state)
                 && after.is_none_or(|after| record.id < after)
+                && principal.may_see(&record.spec.principal)
         });
         let more = records.len() > size;
         records.truncate(size);
@@ -134,6 +154,7 @@ impl RunService for Service {
         request: Request<v1::StopRunRequest>,
     ) -> Result<Response<v1::StopRunResponse>, Status> {
         let id = RunId::parse(&request.get_ref().run_id)?;
+        self.0.runs.of(id, &*principal(&request)?)?;
         let app = self.0.clone();
         // Goes on when the client leaves.
         let stopped = tokio::spawn(async move { app.runs.stop(id).await }).await;
@@ -146,6 +167,7 @@ impl RunService for Service {
         request: Request<v1::DeleteRunRequest>,
     ) -> Result<Response<v1::DeleteRunResponse>, Status> {
         let id = RunId::parse(&request.get_ref().run_id)?;
+        self.0.runs.of(id, &*principal(&request)?)?;
         let app = self.0.clone();
         let deleted = tokio::spawn(async move { app.runs.delete(id).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the run", &error))??;
@@ -158,9 +180,10 @@ impl RunService for Service {
         &self,
         request: Request<v1::WatchRunsRequest>,
     ) -> Result<Response<Self::WatchRunsStream>, Status> {
+        let principal = principal(&request)?;
         let only = match request.get_ref().run_id.as_str() {
             "" => None,
-            id => Some(RunId::parse(id)?),
+            id => Some(self.seen(&request, id)?.id),
         };
         // Subscribed first, so that nothing falls between the two.
         let changes = self.0.runs.changes();
@@ -169,10 +192,13 @@ impl RunService for Service {
             None => self.0.runs.list(),
         };
         let respond = |record: &Record| Ok(v1::WatchRunsResponse { run: Some(record.to_wire()) });
-        let present: Vec<_> = present.iter().rev().map(respond).collect();
+        let sees = move |record: &Record| principal.may_see(&record.spec.principal);
+        let present: Vec<_> = present.iter().rev().filter(|record| sees(record)).map(respond).collect();
         let later = BroadcastStream::new(changes).filter_map(move |change| {
             let answer = match change {
-                Ok(record) if only.is_none_or(|id| id == record.id) => Some(respond(&record)),
+                Ok(record) if only.is_none_or(|id| id == record.id) && sees(&record) => {
+                    Some(respond(&record))
+                }
                 Ok(_) => None,
                 Err(_) => Some(Err(behind())),
             };

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
 
-use super::principal;
+use super::{Principal, principal};
 use crate::app::App;
 use crate::ids::{CallId, RunId};
 use crate::status::Refusal;
@@ -17,8 +17,8 @@ use crate::status::Refusal;
 pub(super) struct Service(pub(super) Arc<App>);
 
 impl Service {
-    fn tools(&self, request: &v1::ListToolsRequest) -> Result<String, Refusal> {
-        let record = self.0.runs.get(RunId::parse(&request.run_id)?)?;
+    fn tools(&self, principal: &Principal, request: &v1::ListToolsRequest) -> Result<String, Refusal> {
+        let record = self.0.runs.of(RunId::parse(&request.run_id)?, principal)?;
         let name = if request.dialect.is_empty() { "native" } else { &request.dialect };
         let dialect = dialects::find(name).ok_or_else(|| {
             Refusal::new(
@@ -52,7 +52,7 @@ impl ToolService for Service {
         &self,
         request: Request<v1::ListToolsRequest>,
     ) -> Result<Response<v1::ListToolsResponse>, Status> {
-        let tools_json = self.tools(request.get_ref())?;
+        let tools_json = self.tools(&*principal(&request)?, request.get_ref())?;
         Ok(Response::new(v1::ListToolsResponse { tools_json }))
     }
 
@@ -66,7 +66,8 @@ impl ToolService for Service {
         &self,
         request: Request<v1::GetCallRequest>,
     ) -> Result<Response<v1::GetCallResponse>, Status> {
-        let call = self.0.calls.get(CallId::parse(&request.get_ref().call_id)?).await?;
+        let principal = principal(&request)?;
+        let call = self.0.calls.get(CallId::parse(&request.get_ref().call_id)?, &principal).await?;
         Ok(Response::new(v1::GetCallResponse { call: Some(call) }))
     }
 
@@ -74,10 +75,12 @@ impl ToolService for Service {
         &self,
         request: Request<v1::CancelCallRequest>,
     ) -> Result<Response<v1::CancelCallResponse>, Status> {
+        let principal = principal(&request)?;
         let id = CallId::parse(&request.get_ref().call_id)?;
+        // One that never was, or is somebody else's, is an error.
+        self.0.calls.get(id, &principal).await?;
         let Some(call) = self.0.calls.known(id) else {
-            // Only a call that is over can be in the store alone; one that never was is an error.
-            self.0.calls.get(id).await?;
+            // Only a call that is over can be in the store alone.
             return Ok(Response::new(v1::CancelCallResponse { cancelled: false }));
         };
         let cancelled = !call.answer().finished;

@@ -13,6 +13,7 @@ use containers::{
 };
 use jail::Mount;
 use ops::Reason;
+use tokio::task::block_in_place;
 
 use super::record::{Ownership, Record, Started, Workspace};
 use super::workspace::{self, Directory, Purpose, Roots};
@@ -113,12 +114,14 @@ impl Launcher {
         let run = record.id.to_string();
         let image = self.image(wanted.image.as_ref()).await?;
         let pkg = match &record.spec.pkg_path {
-            Some(path) => Some(self.roots.open("pkg_path", path, Purpose::Show, principal)?),
+            Some(path) => {
+                Some(block_in_place(|| self.roots.open("pkg_path", path, Purpose::Show, principal))?)
+            }
             None => None,
         };
         let workspace = self.workspace(record, principal, remains).await?;
         let state_path = self.directories.run_state(&run);
-        let state = workspace::make(&state_path, workspace.owner)
+        let state = block_in_place(|| workspace::make(&state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
         remains.made.push(state_path);
 
@@ -129,7 +132,7 @@ impl Launcher {
         if let Some(pkg) = &pkg {
             directories.push((Mount::Pkg, pkg, Access::ReadOnly));
         }
-        let (mounts, user, ownership) = self.mounts(&run, &directories, remains)?;
+        let (mounts, user, ownership) = block_in_place(|| self.mounts(&run, &directories, remains))?;
 
         let facts = RunFacts {
             run_id: run.clone(),
@@ -199,7 +202,9 @@ impl Launcher {
     ) -> Result<Directory, Refusal> {
         let path = self.directories.workspace(&record.id.to_string());
         match &record.spec.workspace {
-            Workspace::Bind { path } => self.roots.open("workspace.bind.path", path, Purpose::Own, principal),
+            Workspace::Bind { path } => {
+                block_in_place(|| self.roots.open("workspace.bind.path", path, Purpose::Own, principal))
+            }
             Workspace::Managed => {
                 let made = workspace::make(&path, workspace::owner_for(principal))
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
@@ -301,7 +306,7 @@ impl Remains {
             tracing::error!(%container, error = %chain(&error), "a container was not removed; the next start tries again");
         }
         for slot in self.slots.drain(..) {
-            if let Err(error) = slot.release() {
+            if let Err(error) = block_in_place(|| slot.release()) {
                 tracing::error!(error = %chain(&error), "a mount was not removed; the next start tries again");
             }
         }

@@ -1,7 +1,7 @@
 //! The runs that there are, by id, and who may be told about changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
@@ -31,11 +31,28 @@ pub(crate) struct Run {
     record: watch::Receiver<Record>,
     lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
     commands: mpsc::Sender<Command>,
-    last_call: Mutex<Instant>,
+    activity: Mutex<Activity>,
     /// Calls that are executed at the same time.
     pub(crate) slots: Arc<Semaphore>,
     /// Cancelled when the run no longer takes calls.
     pub(crate) ended: CancellationToken,
+}
+
+/// When a run was last used.
+struct Activity {
+    under_way: usize,
+    last: Instant,
+}
+
+/// A call is under way, or waits for its reviewer: the run is not idle.
+pub(crate) struct Busy(Arc<Run>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut activity = self.0.activity();
+        activity.under_way -= 1;
+        activity.last = Instant::now();
+    }
 }
 
 impl Run {
@@ -54,7 +71,6 @@ impl Run {
     pub(crate) fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
         let state = self.record.borrow().state;
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
-        *self.last_call.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         lanes.filter(|_| state == State::Ready).ok_or_else(|| {
             let state = state.as_str();
             Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls"))
@@ -62,8 +78,19 @@ impl Run {
         })
     }
 
+    /// Keeps the run from being idle until the value is dropped.
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        self.activity().under_way += 1;
+        Busy(self.clone())
+    }
+
     pub(super) fn idle(&self) -> Duration {
-        self.last_call.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        let activity = self.activity();
+        if activity.under_way > 0 { Duration::ZERO } else { activity.last.elapsed() }
+    }
+
+    fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the run as failed: something is wrong with it that no call may go on with.
@@ -134,7 +161,7 @@ impl Runs {
             record: record_receiver,
             lanes: Arc::default(),
             commands,
-            last_call: Mutex::new(Instant::now()),
+            activity: Mutex::new(Activity { under_way: 0, last: Instant::now() }),
             slots: Arc::new(Semaphore::new(self.calls_per_run)),
             ended: CancellationToken::new(),
         });
@@ -146,7 +173,14 @@ impl Runs {
         });
         if let Err(error) = stored.await {
             self.living().remove(&id);
-            return Err(Refusal::internal("keeping the run", &chain_store(&error)));
+            return Err(if error.is_conflict() {
+                Refusal::new(
+                    Reason::AlreadyExists,
+                    "request_id: a run is being made under this id at this moment",
+                )
+            } else {
+                Refusal::internal("keeping the run", &chain_store(&error))
+            });
         }
         let event = Event::new(Kind::RunCreated)
             .run(id.to_string())
@@ -214,7 +248,34 @@ impl Runs {
             return Ok(run.record());
         }
         let ended = self.ended().get(&id).cloned();
-        ended.ok_or_else(|| Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run"))
+        ended.ok_or_else(no_such_run)
+    }
+
+    /// A run whose launch is over. A launch that failed is an error, as it was for whoever asked first.
+    pub(crate) async fn launched(&self, id: RunId) -> Result<Record, Refusal> {
+        let run = self.living().get(&id).cloned();
+        let record = match run {
+            Some(run) => {
+                let mut record = run.record.clone();
+                // The sender goes with the run's task; its last word stays readable.
+                let _ = record.wait_for(|record| record.state != State::Creating).await;
+                run.record()
+            }
+            None => self.get(id)?,
+        };
+        match &record.failure {
+            Some(failure) if record.started.is_none() => {
+                Err(Refusal::new(Reason::RunNotReady, format!("the run of this request failed: {failure}"))
+                    .with("run_id", id.to_string()))
+            }
+            _ => Ok(record),
+        }
+    }
+
+    /// A run that `principal` may use. To others it does not exist.
+    pub(crate) fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
+        let record = self.get(id)?;
+        if principal.may_use(&record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
     }
 
     /// All of them, newest first.
@@ -280,13 +341,17 @@ impl Runs {
         let _ = self.changes.send(record);
     }
 
-    fn living(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
+    fn living(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
         self.living.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ended(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Record>> {
+    fn ended(&self) -> MutexGuard<'_, BTreeMap<RunId, Record>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn no_such_run() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")
 }
 
 /// The profile's container, with what the client lowered.
