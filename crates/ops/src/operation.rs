@@ -76,6 +76,21 @@ impl Operation {
         }
     }
 
+    /// The paths that it names: whole paths of its own, not what a command's arguments may mean.
+    pub fn paths(&self) -> Vec<&SandboxPath> {
+        match self {
+            Self::Read(Read { path, .. })
+            | Self::List(List { path, .. })
+            | Self::Glob(Glob { path, .. })
+            | Self::Grep(Grep { path, .. })
+            | Self::Exec(Exec { cwd: path, .. })
+            | Self::Write(Write { path, .. })
+            | Self::Edit(Edit { path, .. }) => vec![path],
+            Self::Git(Git::Diff { paths, .. } | Git::Add { paths }) => paths.iter().collect(),
+            Self::Git(Git::Status | Git::Commit { .. }) => Vec::new(),
+        }
+    }
+
     /// Whether it may change anything, so that its receipt has to be durable before the answer.
     pub fn has_effect(&self) -> bool {
         matches!(

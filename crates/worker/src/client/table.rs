@@ -105,7 +105,11 @@ impl Table {
             limit: spec.bounds.max_spool_bytes,
             evidence: None,
         });
-        let operation = spec.operation.name();
+        let operation = match spec.operation {
+            // The preview of a write is the difference that it would make.
+            Operation::Write(_) if spec.preview => "edit",
+            operation => operation.name(),
+        };
         self.calls.insert(id, Entry { operation, command, events, bytes_in, bytes_out: 0, abandoned: false });
         receiver
     }
