@@ -3,7 +3,6 @@
 # repository, within what policy and its human allow, and everything is on record. Needs say.sh and daemon.sh.
 
 DEMO_PROFILE=review
-DEMO_ROLE=director
 EXIT_DENIED=3
 
 demo() {
@@ -14,8 +13,8 @@ demo() {
 
 demo_create() {
     title "A run: one hardened container, with a clone of this repository in it"
-    type_out run create --profile "$DEMO_PROFILE" --role "$DEMO_ROLE" --agent alice --clone "$REPOSITORY"
-    RUN=$(coffer run create --profile "$DEMO_PROFILE" --role "$DEMO_ROLE" --agent alice --clone "$REPOSITORY") || return 1
+    type_out run create --profile "$DEMO_PROFILE" --agent alice --clone "$REPOSITORY"
+    RUN=$(coffer run create --profile "$DEMO_PROFILE" --agent alice --clone "$REPOSITORY") || return 1
     note "the run: $RUN"
 }
 
@@ -44,7 +43,7 @@ demo_change() {
 
 demo_record() {
     title "All of it is on record, and the record proves itself"
-    shown 30 audit tail --run "$RUN" && shown 3 audit verify
+    shown 40 audit tail --run "$RUN" && shown 3 audit verify
 }
 
 demo_end() {
@@ -91,7 +90,7 @@ with_consent() {
         approval=$(pending_approval)
         if [[ -n $approval ]]; then
             note "waiting for consent; its human reads what would happen:"
-            shown 16 approval show "$approval" && shown 2 approval approve "$approval" --comment "fine" || return 1
+            shown 28 approval show "$approval" && shown 2 approval approve "$approval" --comment "fine" || return 1
         fi
         sleep 0.1
     done
