@@ -85,6 +85,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         roots: Roots::new(config.workspace_roots.clone()),
     };
     let runs = Runs::open(store.clone(), audit.clone(), launcher, config.max_runs, config.calls_per_run)
+        .await
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
     let desk = Desk::new(gateway.clone(), audit.clone(), config.approval_timeout, config.allow_self_approval);

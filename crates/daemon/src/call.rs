@@ -22,7 +22,7 @@ use std::time::Instant;
 use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
 use ops::{OpResult, Operation, Reason};
-use wire::v1::{CallRequest, CallResponse, Timings};
+use wire::v1::{CallRequest, CallResponse, Timings, call_request, call_response};
 use worker::client::Finished;
 
 use crate::app::App;
@@ -55,7 +55,7 @@ pub(crate) async fn call(
         Ok(begun) => begun,
     };
     let call = match call {
-        Begun::Stored(response) => return Ok(*response),
+        Begun::Stored(response) => return stored(*response, &request),
         Begun::Known(call) => call,
         Begun::New(call) => {
             let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
@@ -67,12 +67,24 @@ pub(crate) async fn call(
     refusal.map_or(Ok(response), Err)
 }
 
+/// The answer to a call that was made before: in the form that the first one had.
+fn stored(mut response: CallResponse, request: &CallRequest) -> Result<CallResponse, Refusal> {
+    let dialect = matches!(request.operation, Some(call_request::Operation::Dialect(_)));
+    if response.status() == call_response::Status::Denied
+        && !dialect
+        && let Some(failure) = response.error.take()
+    {
+        return Err(failure.into());
+    }
+    Ok(response)
+}
+
 /// Sees a call to its end. Should its task break, whoever waits for it is told all the same.
 async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send + 'static) {
     if let Err(broken) = tokio::spawn(story).await {
         let refusal = Refusal::internal("making the call", &broken);
         let mut response = call.answer().response;
-        response.set_status(wire::v1::call_response::Status::Failed);
+        response.set_status(call_response::Status::Failed);
         response.error = Some(worker::convert::failure_to_wire(refusal.clone().into()));
         app.calls.finish(&call, response, Some(refusal), true).await;
     }
@@ -252,7 +264,13 @@ impl Story {
     }
 
     /// Spends the permit in its lane.
-    async fn execute(&self, run: &Arc<Run>, permit: Permit, journal: &mut Journal, times: &mut Times) -> Close {
+    async fn execute(
+        &self,
+        run: &Arc<Run>,
+        permit: Permit,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> Close {
         times.resume();
         let _busy = run.busy();
         let lanes = match run.lanes() {

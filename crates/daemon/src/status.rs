@@ -3,12 +3,14 @@
 //! Handlers return a [`Refusal`]; nothing else in the daemon makes a `tonic::Status`. Messages reach agents: they say
 //! what was attempted and what to change, and hold no host path and no secret.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
 use ops::{Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
+use wire::v1;
 use worker::convert::Malformed;
 
 /// The `domain` of every `ErrorInfo`.
@@ -22,7 +24,7 @@ pub(crate) struct Refusal {
     /// A sentence for the client.
     pub(crate) message: String,
     /// Facts to act on; they become `ErrorInfo.metadata`.
-    pub(crate) metadata: Vec<(&'static str, String)>,
+    pub(crate) metadata: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Refusal {
@@ -42,8 +44,8 @@ impl Refusal {
     }
 
     #[must_use]
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.metadata.push((name, value.into()));
+    pub(crate) fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.metadata.push((name.into(), value.into()));
         self
     }
 }
@@ -55,9 +57,17 @@ impl From<Malformed> for Refusal {
     }
 }
 
+impl From<v1::ToolFailure> for Refusal {
+    fn from(failure: v1::ToolFailure) -> Self {
+        let reason = Reason::parse(&failure.reason).unwrap_or(Reason::Internal);
+        let details = failure.details.into_iter();
+        details.fold(Self::new(reason, failure.message), |refusal, (name, value)| refusal.with(name, value))
+    }
+}
+
 impl From<Refusal> for ToolFailure {
     fn from(refusal: Refusal) -> Self {
-        let details = refusal.metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let details = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
         Self { reason: refusal.reason, message: refusal.message, details }
     }
 }
@@ -65,7 +75,7 @@ impl From<Refusal> for ToolFailure {
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let metadata: HashMap<String, String> =
-            refusal.metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
         let details = ErrorDetails::with_error_info(refusal.reason.as_str(), DOMAIN, metadata);
         Self::with_error_details(code(refusal.reason), refusal.message, details)
     }

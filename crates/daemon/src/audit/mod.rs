@@ -16,6 +16,7 @@ mod follow;
 mod thread;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use audit::{Event, Head, Limits, OpenError, Opened, Record, Redactor, Writer};
 use ops::Reason;
@@ -52,6 +53,10 @@ pub(crate) struct AuditLog {
     queue: mpsc::Sender<Entry>,
     head: watch::Receiver<Option<Head>>,
     available: watch::Receiver<bool>,
+    /// Events that the queue has taken.
+    taken: AtomicU64,
+    /// Events of those that are on disk.
+    written: watch::Receiver<u64>,
     directory: PathBuf,
     redactor: Redactor,
 }
@@ -71,10 +76,19 @@ impl AuditLog {
         let (queue, entries) = mpsc::channel(QUEUE);
         let (head_sender, head) = watch::channel(writer.head());
         let (available_sender, available) = watch::channel(true);
-        let thread = thread::Thread::new(writer, directory.to_owned(), head_sender, available_sender);
+        let (written_sender, written) = watch::channel(0);
+        let thread =
+            thread::Thread::new(writer, directory.to_owned(), head_sender, available_sender, written_sender);
         let join = std::thread::Builder::new().name("audit".to_owned()).spawn(move || thread.run(entries))?;
-        let log =
-            Self { queue, head, available, directory: directory.to_owned(), redactor: Redactor::default() };
+        let log = Self {
+            queue,
+            head,
+            available,
+            taken: AtomicU64::new(0),
+            written,
+            directory: directory.to_owned(),
+            redactor: Redactor::default(),
+        };
         Ok((log, opened, join))
     }
 
@@ -96,7 +110,20 @@ impl AuditLog {
         written: Option<oneshot::Sender<Result<Record, Unavailable>>>,
     ) -> Result<(), Unavailable> {
         event.redact(&self.redactor);
-        self.queue.send(Entry { event, written }).await.map_err(|_| Unavailable)
+        self.queue.send(Entry { event, written }).await.map_err(|_| Unavailable)?;
+        self.taken.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Waits until everything that was taken before is on disk, or until the disk fails: whoever has had an answer
+    /// finds its records.
+    pub(crate) async fn settle(&self) {
+        let taken = self.taken.load(Ordering::Acquire);
+        let (mut written, mut available) = (self.written.clone(), self.available.clone());
+        tokio::select! {
+            _ = written.wait_for(|written| *written >= taken) => {}
+            _ = available.wait_for(|available| !available) => {}
+        }
     }
 
     /// Whether events reach the disk.

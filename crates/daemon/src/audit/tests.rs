@@ -40,6 +40,18 @@ async fn what_was_recorded_can_be_read_at_once() {
 }
 
 #[tokio::test]
+async fn what_was_taken_can_be_read_once_it_is_settled() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path());
+    log.settle().await;
+    for call in 0..300 {
+        log.enqueue(event(call)).await.unwrap();
+    }
+    log.settle().await;
+    assert_eq!(calls(&log, 0).await, numbered(0..300));
+}
+
+#[tokio::test]
 async fn a_follower_sees_everything_once_and_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path());
@@ -75,12 +87,14 @@ async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
     assert!(log.record(event(1)).await.is_err());
     assert!(!log.is_available());
     log.enqueue(event(2)).await.unwrap();
+    log.settle().await;
 
     let _ = std::fs::remove_dir_all(directory.path().join("log"));
     std::fs::rename(directory.path().join("away"), directory.path().join("log")).unwrap();
     let back = availability.wait_for(|available| *available);
     tokio::time::timeout(Duration::from_secs(20), back).await.unwrap().unwrap();
     log.record(event(3)).await.unwrap();
+    log.settle().await;
     assert_eq!(calls(&log, 0).await, numbered(0..4));
     assert!(audit::verify(&directory.path().join("log"), &mut |_| {}).unwrap().is_intact());
 }

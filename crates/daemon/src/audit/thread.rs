@@ -23,6 +23,8 @@ pub(super) struct Thread {
     waiting: VecDeque<Entry>,
     head: watch::Sender<Option<Head>>,
     available: watch::Sender<bool>,
+    /// How many events are on disk since the start.
+    written: watch::Sender<u64>,
 }
 
 impl Thread {
@@ -31,8 +33,9 @@ impl Thread {
         directory: PathBuf,
         head: watch::Sender<Option<Head>>,
         available: watch::Sender<bool>,
+        written: watch::Sender<u64>,
     ) -> Self {
-        Self { writer: Some(writer), directory, waiting: VecDeque::new(), head, available }
+        Self { writer: Some(writer), directory, waiting: VecDeque::new(), head, available, written }
     }
 
     /// Writes until the last handle is gone. What cannot be written even then is said in the daemon's log.
@@ -73,6 +76,7 @@ impl Thread {
                             let _ = written.send(Ok(record));
                         }
                     }
+                    self.written.send_modify(|written| *written += count as u64);
                 }
                 Err(error) => {
                     tracing::error!(error = %error, "the audit log cannot be written: no call is admitted until it can");
@@ -107,6 +111,7 @@ impl Thread {
         let survived = sequence(opened.head).saturating_sub(acknowledged);
         let survived = usize::try_from(survived).unwrap_or(usize::MAX).min(self.waiting.len());
         self.waiting.drain(..survived);
+        self.written.send_modify(|written| *written += survived as u64);
         self.head.send_replace(writer.head());
         self.writer = Some(writer);
         self.available.send_replace(true);

@@ -26,6 +26,7 @@ impl AuditService for Service {
     ) -> Result<Response<Self::StreamEventsStream>, Status> {
         let v1::StreamEventsRequest { after_sequence, filter, follow } = request.into_inner();
         let filter = filter.unwrap_or_default();
+        self.0.audit.settle().await;
         let follow = self.0.audit.read_after(after_sequence, follow);
         let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
             let mut follow = follow?;
@@ -54,6 +55,7 @@ impl AuditService for Service {
         &self,
         _request: Request<v1::VerifyLogRequest>,
     ) -> Result<Response<v1::VerifyLogResponse>, Status> {
+        self.0.audit.settle().await;
         let Some(head) = self.0.audit.head() else {
             return Ok(Response::new(v1::VerifyLogResponse { intact: true, ..Default::default() }));
         };

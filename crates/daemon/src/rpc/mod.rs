@@ -56,12 +56,15 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // So that clients can read the details of a refusal.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?,
     );
     routes.add_service(
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
             .build_v1alpha()?,
     );
     macro_rules! capped {

@@ -114,7 +114,7 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// With the runs that the store has; those that had not ended are taken to have failed with the last daemon.
-    pub(crate) fn open(
+    pub(crate) async fn open(
         store: Store,
         audit: Arc<AuditLog>,
         launcher: Launcher,
@@ -128,6 +128,12 @@ impl Runs {
                 record.failure = Some("the daemon ended while the run lived".to_owned());
                 record.ended_at = Some(crate::time::Timestamp::now());
                 store.update_run(&record)?;
+                let event = Event::new(Kind::RunState).run(record.id.to_string()).details(
+                    serde_json::json!({ "state": record.state.as_str(), "failure": record.failure }),
+                );
+                if audit.enqueue(event).await.is_err() {
+                    tracing::error!(run = %record.id, "a run's end is not in the audit log");
+                }
             }
             ended.insert(record.id, record);
         }
