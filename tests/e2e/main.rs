@@ -1,1 +1,14 @@
-//! To be filled.
+//! From end to end: through the API or the command line, on a real daemon and a real engine.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
+
+mod api;
+mod approvals;
+mod bad_input;
+mod bad_runs;
+mod cli;
+mod life;
+mod main_job;
+mod startup;
+mod strangers;
+mod streams;

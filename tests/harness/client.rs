@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Error};
 use tonic_types::StatusExt as _;
@@ -58,6 +60,28 @@ impl Clients {
         events
     }
 
+    /// All that the log holds for one call, in order.
+    pub async fn of_call(&mut self, call_id: &str) -> Vec<AuditEvent> {
+        let events = self.events("", "").await;
+        events.into_iter().filter(|event| event.call_id == call_id).collect()
+    }
+
+    /// One approval.
+    pub async fn approval(&mut self, approval_id: &str) -> v1::Approval {
+        let request = v1::GetApprovalRequest { approval_id: approval_id.to_owned() };
+        self.approvals.get_approval(request).await.unwrap().into_inner().approval.unwrap()
+    }
+
+    /// Gives consent.
+    pub async fn approve(&mut self, approval_id: &str) -> Result<v1::Approval, Status> {
+        self.decide(approval_id, v1::decide_approval_request::Decision::Approve).await
+    }
+
+    /// Verifies the log.
+    pub async fn verify(&mut self) -> v1::VerifyLogResponse {
+        self.audit.verify_log(v1::VerifyLogRequest {}).await.unwrap().into_inner()
+    }
+
     /// The one pending approval of a run; waits for it.
     pub async fn pending_approval(&mut self, run: &str) -> v1::Approval {
         let request = v1::WatchApprovalsRequest { run_id: run.to_owned() };
@@ -83,6 +107,31 @@ impl Clients {
         };
         self.approvals.decide_approval(request).await.map(|response| response.into_inner().approval.unwrap())
     }
+}
+
+/// Talks to the daemon as another user of this host, on a thread of its own: the kernel names a peer by who connected.
+pub async fn as_user<T: Send + 'static>(
+    uid: u32,
+    socket: &Path,
+    talk: impl AsyncFnOnce(Clients) -> T + Send + 'static,
+) -> T {
+    let socket = socket.to_owned();
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+        set_thread_groups(&[]).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let said = runtime.block_on(async { talk(Clients::connect(&socket).await.unwrap()).await });
+        let _ = answer.send(said);
+    });
+    answered.await.expect("the other user's thread ended early")
+}
+
+/// An event's record as it stands in the log.
+pub fn record(event: &AuditEvent) -> serde_json::Value {
+    serde_json::from_str(&event.record_json).unwrap()
 }
 
 /// The stable reason of a refusal; empty when there is none.

@@ -1,18 +1,26 @@
 //! Starting and stopping `cofferd`.
 
 use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::client::Clients;
 
 /// The default image is imported when a daemon first starts on an engine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Connections live here: they answer the daemon's goodbye while a test's own runtime is blocked by waiting for its end.
+static CONNECTIONS: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
 
 /// How a daemon is to be, where it differs from the harness's defaults.
 #[derive(Debug, Default, Clone)]
@@ -64,7 +72,8 @@ impl Daemon {
             writeln!(config, "policy_dir: {root}/policy").unwrap();
         }
         if !setup.config.contains("approvals:") {
-            writeln!(config, "approvals: {{ allow_self_approval: {} }}", !setup.forbid_self_approval).unwrap();
+            writeln!(config, "approvals: {{ allow_self_approval: {} }}", !setup.forbid_self_approval)
+                .unwrap();
         }
         config + &setup.config
     }
@@ -107,7 +116,8 @@ impl Daemon {
     }
 
     async fn try_connect(&self) -> Result<Clients, tonic::transport::Error> {
-        Clients::connect(&self.socket()).await
+        let socket = self.socket();
+        CONNECTIONS.spawn(async move { Clients::connect(&socket).await }).await.unwrap()
     }
 
     /// Its socket.
@@ -151,7 +161,8 @@ impl Daemon {
     /// A workspace that is a git repository with one commit of these files.
     pub fn repository(&self, name: &str, files: &[(&str, &str)]) -> PathBuf {
         let workspace = self.workspace(name, files);
-        for arguments in [&["init", "-q", "-b", "main"][..], &["add", "-A"], &["commit", "-q", "-m", "first"]] {
+        for arguments in [&["init", "-q", "-b", "main"][..], &["add", "-A"], &["commit", "-q", "-m", "first"]]
+        {
             git(&workspace, arguments);
         }
         own(&workspace, 4321);
@@ -205,10 +216,32 @@ impl Daemon {
     pub fn mounts(&self) -> Vec<String> {
         let beneath = format!("{}/", self.directory.path().display());
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|at| at.starts_with(&beneath)).map(str::to_owned).collect()
+        mounts
+            .lines()
+            .filter_map(|line| line.split(' ').nth(4))
+            .filter(|at| at.starts_with(&beneath))
+            .map(str::to_owned)
+            .collect()
     }
 
-    fn config_path(&self) -> PathBuf {
+    /// What runs have left: containers, mounts, and directories that the daemon made.
+    pub fn leftovers(&self) -> Vec<String> {
+        let made = ["workspaces", "runs", "mounts"].into_iter().flat_map(|name| {
+            let entries = std::fs::read_dir(self.state_dir().join(name)).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path().display().to_string())
+        });
+        self.containers().into_iter().chain(self.mounts()).chain(made).collect()
+    }
+
+    /// Lets every user of the host reach the socket, as only an operator with root's rights can.
+    pub fn expose(&self) {
+        for (path, mode) in [(self.directory.path().to_owned(), 0o711), (self.socket(), 0o666)] {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+    }
+
+    /// Its configuration file.
+    pub fn config_path(&self) -> PathBuf {
         self.directory.path().join("cofferd.yaml")
     }
 
@@ -234,7 +267,9 @@ impl Drop for Daemon {
         if std::thread::panicking() {
             eprintln!("--- cofferd's log ---\n{}", self.log());
         }
-        for container in self.state_dir().join("instance").exists().then(|| self.containers()).into_iter().flatten() {
+        for container in
+            self.state_dir().join("instance").exists().then(|| self.containers()).into_iter().flatten()
+        {
             let _ = std::process::Command::new("docker").args(["rm", "-f", &container]).output();
         }
         for mount in self.mounts().iter().rev() {

@@ -8,7 +8,7 @@ mod client;
 mod daemon;
 mod run;
 
-pub use client::{Clients, reason};
+pub use client::{Clients, as_user, reason, record};
 pub use daemon::{Daemon, Setup, binary, git};
-pub use run::{RunHandle, calls};
+pub use run::{RunHandle, calls, requests};
 pub use wire::v1;

@@ -1,14 +1,20 @@
 //! A run, and calls in it.
 
 use std::path::Path;
+use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tonic::Status;
 use wire::v1::{self, CallRequest, CallResponse, call_request::Operation, call_response};
 
 use crate::client::Clients;
 use crate::daemon::Daemon;
 
+/// Longer than any call here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A run that is READY.
+#[derive(Clone)]
 pub struct RunHandle {
     /// As `CreateRun` answered.
     pub run: v1::Run,
@@ -19,14 +25,11 @@ pub struct RunHandle {
 impl Daemon {
     /// Makes a run on an existing directory.
     pub async fn run(&self, profile: &str, workspace: &Path) -> RunHandle {
-        let source = v1::workspace::Source::Bind(v1::BindWorkspace { path: workspace.display().to_string() });
-        let request = v1::CreateRunRequest {
-            profile: profile.to_owned(),
-            agent_id: "tester".to_owned(),
-            role: "director".to_owned(),
-            workspace: Some(v1::Workspace { source: Some(source) }),
-            ..Default::default()
-        };
+        self.run_on(requests::bind(profile, workspace)).await
+    }
+
+    /// Makes a run as asked, which must succeed.
+    pub async fn run_on(&self, request: v1::CreateRunRequest) -> RunHandle {
         self.run_with(request).await.unwrap_or_else(|status| panic!("{status}\n{}", self.log()))
     }
 
@@ -70,6 +73,57 @@ impl RunHandle {
         response.error.unwrap()
     }
 
+    /// Makes a call that needs consent, and does not wait for it.
+    pub async fn asks(&mut self, operation: Operation) -> CallResponse {
+        let response = self.call(operation).await.unwrap();
+        assert_eq!(response.status(), call_response::Status::PendingApproval, "{response:?}");
+        response
+    }
+
+    /// Makes a call that needs consent and waits, on a connection of its own, until it is over.
+    pub fn waits(&self, operation: Operation) -> JoinHandle<Result<CallResponse, Status>> {
+        let mut run = self.clone();
+        let request =
+            CallRequest { operation: Some(operation), wait_for_approval: true, ..Default::default() };
+        tokio::spawn(async move { run.call_with(request).await })
+    }
+
+    /// Begins a command that takes a minute, and returns when it runs. `ended` appears in the workspace unless
+    /// something ends the command before.
+    pub async fn works(&self, workspace: &Path) -> JoinHandle<Result<CallResponse, Status>> {
+        let working = self.waits(calls::exec(&["sh", "-c", "echo > begun; sleep 60; echo > ended"]));
+        let begins = async {
+            // A command has no other way to tell.
+            while !workspace.join("begun").exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, begins).await.expect("the command does not begin");
+        working
+    }
+
+    /// A call as it is now.
+    pub async fn get(&mut self, call_id: &str) -> CallResponse {
+        let request = v1::GetCallRequest { call_id: call_id.to_owned() };
+        self.clients.tools.get_call(request).await.unwrap().into_inner().call.unwrap()
+    }
+
+    /// What a call that was made without waiting has come to.
+    pub async fn outcome(&mut self, call_id: &str) -> CallResponse {
+        use call_response::Status::{PendingApproval, Running};
+        let over = async {
+            loop {
+                let call = self.get(call_id).await;
+                if ![PendingApproval, Running].contains(&call.status()) {
+                    return call;
+                }
+                // GetCall is what clients have; there is no event behind the moment at which it answers.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, over).await.expect("the call is not over")
+    }
+
     /// Runs a command that the policy allows.
     pub async fn exec(&mut self, argv: &[&str]) -> v1::ExecResult {
         match self.ok(calls::exec(argv)).await {
@@ -78,10 +132,70 @@ impl RunHandle {
         }
     }
 
+    /// The run as it is now.
+    pub async fn show(&mut self) -> v1::Run {
+        let request = v1::GetRunRequest { run_id: self.run.run_id.clone() };
+        self.clients.runs.get_run(request).await.unwrap().into_inner().run.unwrap()
+    }
+
+    /// Waits until the run has ended by itself.
+    pub async fn ended(&mut self) -> v1::Run {
+        let request = v1::WatchRunsRequest { run_id: self.run.run_id.clone() };
+        let mut changes = self.clients.runs.watch_runs(request).await.unwrap().into_inner();
+        let ended = async {
+            loop {
+                let run = changes.message().await.unwrap().expect("the watch ended").run.unwrap();
+                if [v1::run::State::Stopped, v1::run::State::Failed].contains(&run.state()) {
+                    return run;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, ended).await.expect("the run does not end")
+    }
+
+    /// Deletes the run, which must have ended.
+    pub async fn delete(&mut self) {
+        let request = v1::DeleteRunRequest { run_id: self.run.run_id.clone() };
+        self.clients.runs.delete_run(request).await.unwrap();
+    }
+
     /// Stops the run.
     pub async fn stop(&mut self) -> v1::Run {
         let request = v1::StopRunRequest { run_id: self.run.run_id.clone() };
         self.clients.runs.stop_run(request).await.unwrap().into_inner().run.unwrap()
+    }
+}
+
+/// Requests for runs, in short.
+pub mod requests {
+    use std::path::Path;
+
+    use wire::v1::{self, CreateRunRequest, workspace::Source};
+
+    /// On an existing directory.
+    pub fn bind(profile: &str, path: &Path) -> CreateRunRequest {
+        on(profile, Source::Bind(v1::BindWorkspace { path: path.display().to_string() }))
+    }
+
+    /// On an empty directory that the daemon makes.
+    pub fn managed(profile: &str) -> CreateRunRequest {
+        on(profile, Source::Managed(v1::ManagedWorkspace {}))
+    }
+
+    /// On a clone of a repository.
+    pub fn clone(profile: &str, repository: &Path) -> CreateRunRequest {
+        let repository = repository.display().to_string();
+        on(profile, Source::Clone(v1::CloneWorkspace { repository, revision: String::new() }))
+    }
+
+    fn on(profile: &str, source: Source) -> CreateRunRequest {
+        CreateRunRequest {
+            profile: profile.to_owned(),
+            agent_id: "tester".to_owned(),
+            role: "director".to_owned(),
+            workspace: Some(v1::Workspace { source: Some(source) }),
+            ..Default::default()
+        }
     }
 }
 
@@ -101,7 +215,11 @@ pub mod calls {
 
     /// `grep`, literal
     pub fn grep(path: &str, pattern: &str) -> Operation {
-        Operation::Grep(v1::GrepRequest { path: path.to_owned(), pattern: pattern.to_owned(), ..Default::default() })
+        Operation::Grep(v1::GrepRequest {
+            path: path.to_owned(),
+            pattern: pattern.to_owned(),
+            ..Default::default()
+        })
     }
 
     /// `exec`
@@ -113,7 +231,11 @@ pub mod calls {
 
     /// `write`
     pub fn write(path: &str, content: &str) -> Operation {
-        Operation::Write(v1::WriteRequest { path: path.to_owned(), content: content.to_owned(), ..Default::default() })
+        Operation::Write(v1::WriteRequest {
+            path: path.to_owned(),
+            content: content.to_owned(),
+            ..Default::default()
+        })
     }
 
     /// `edit`, replacing text
@@ -138,6 +260,12 @@ pub mod calls {
     /// `git`
     pub fn git(command: v1::git_request::Command) -> Operation {
         Operation::Git(v1::GitRequest { command: Some(command) })
+    }
+
+    /// `git diff`
+    pub fn git_diff(flags: &[&str]) -> Operation {
+        let flags = flags.iter().map(ToString::to_string).collect();
+        git(v1::git_request::Command::Diff(v1::GitDiff { flags, paths: Vec::new() }))
     }
 
     /// `git add`

@@ -1,1 +1,9 @@
-//! To be filled.
+//! What is left when something dies: nothing that runs on unseen, and a record that says what is known.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
+
+mod agent_lost;
+mod daemon_killed;
+mod engine_lost;
+mod orderly_stop;
+mod torn_log;

@@ -1,0 +1,114 @@
+//! Runs that cannot be made: each a clear error with a stable reason, and nothing half-made left behind.
+
+use harness::v1::{self, CreateRunRequest};
+use harness::{Daemon, calls, reason, requests};
+use tonic::Code;
+
+async fn refused(daemon: &Daemon, request: CreateRunRequest) -> (String, String) {
+    match daemon.run_with(request.clone()).await {
+        Err(status) => (reason(&status), status.message().to_owned()),
+        Ok(_) => panic!("{request:?} was not refused"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_be_made_leaves_nothing() {
+    let daemon = Daemon::start().await;
+    let good = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let outside = daemon.outside().join("secret");
+    std::fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, daemon.roots().join("out")).unwrap();
+    let base = requests::bind("review", &good);
+    let on = |path: std::path::PathBuf| requests::bind("review", &path);
+    let clone_of = |path: std::path::PathBuf| requests::clone("review", &path);
+    let with = |change: fn(&mut CreateRunRequest)| {
+        let mut request = base.clone();
+        change(&mut request);
+        request
+    };
+    let limits = |limits: v1::Limits| CreateRunRequest { limits: Some(limits), ..base.clone() };
+    let mut unknown_revision = clone_of(daemon.repository("repository", &[("a.txt", "one\n")]));
+    if let Some(v1::workspace::Source::Clone(clone)) =
+        unknown_revision.workspace.as_mut().unwrap().source.as_mut()
+    {
+        clone.revision = "no-such-branch".to_owned();
+    }
+
+    let (invalid, missing, violation) = ("INVALID_ARGUMENT", "NOT_FOUND", "SANDBOX_VIOLATION");
+    let cases = vec![
+        ("profile", with(|r| r.profile.clear()), invalid),
+        ("profile", with(|r| r.profile = "nope".to_owned()), missing),
+        ("role", with(|r| r.role = "king".to_owned()), missing),
+        ("agent_id", with(|r| r.agent_id.clear()), invalid),
+        ("agent_id", with(|r| r.agent_id = "a b".to_owned()), invalid),
+        ("image", with(|r| r.image = "debian:12".to_owned()), "PERMISSION_DENIED"),
+        (
+            "image",
+            CreateRunRequest { image: "no/such:1".to_owned(), ..requests::bind("open", &good) },
+            missing,
+        ),
+        (
+            "image",
+            CreateRunRequest { image: "../version?a=".to_owned(), ..requests::bind("open", &good) },
+            invalid,
+        ),
+        ("workspace", with(|r| r.workspace = None), invalid),
+        ("workspace", on("relative".into()), invalid),
+        ("workspace", on(outside), violation),
+        ("workspace", on("/".into()), violation),
+        ("workspace", on(daemon.state_dir()), violation),
+        ("workspace", on(daemon.roots().join("out")), violation),
+        ("workspace", on(daemon.roots().join("w/../../secret")), violation),
+        ("workspace", on(daemon.roots().join("none")), missing),
+        ("workspace", on(good.join("a.txt")), invalid),
+        ("workspace", clone_of(good.clone()), invalid),
+        ("workspace", clone_of(daemon.roots().join("none")), missing),
+        ("workspace", unknown_revision, invalid),
+        ("pkg_path", with(|r| r.pkg_path = "/etc".to_owned()), violation),
+        ("limits.memory_bytes", limits(v1::Limits { memory_bytes: 1 << 40, ..Default::default() }), invalid),
+        ("limits.pids", limits(v1::Limits { pids: 1_000_000, ..Default::default() }), invalid),
+        ("limits.cpu_millis", limits(v1::Limits { cpu_millis: 1, ..Default::default() }), invalid),
+        ("ttl", with(|r| r.ttl = Some(std::time::Duration::ZERO.into())), invalid),
+        ("labels", with(|r| r.labels = [(String::new(), String::new())].into()), invalid),
+        ("run_id", with(|r| r.run_id = "0198a1b2-0000-7000-8000-000000000000".to_owned()), invalid),
+        ("request_id", with(|r| r.request_id = "x".repeat(129)), invalid),
+    ];
+    for (field, request, expected) in cases {
+        let (reason, message) = refused(&daemon, request).await;
+        assert_eq!(reason, expected, "{field}: {message}");
+        assert!(message.contains(field.split('.').next().unwrap()), "{field} is not named: {message}");
+        assert_eq!(daemon.leftovers(), Vec::<String>::new(), "{field}: {message}");
+    }
+    let mut run = daemon.run("review", &good).await;
+    run.ok(calls::read("a.txt")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_stands_for_one_run() {
+    let daemon = Daemon::start().await;
+    let request = CreateRunRequest { request_id: "r1".to_owned(), ..requests::managed("review") };
+    let first = daemon.run_with(request.clone()).await.unwrap();
+    let again = daemon.run_with(request.clone()).await.unwrap();
+    assert_eq!((again.id(), daemon.containers().len()), (first.id(), 1));
+    let other = CreateRunRequest { agent_id: "other".to_owned(), ..request };
+    let status = daemon.run_with(other).await.map(|_| ()).unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::AlreadyExists, "ALREADY_EXISTS"));
+
+    // Both at once: one run, and both get it when it is READY.
+    let request = CreateRunRequest { request_id: "r2".to_owned(), ..requests::managed("review") };
+    let (one, other) = tokio::join!(daemon.run_with(request.clone()), daemon.run_with(request));
+    assert_eq!(one.unwrap().id(), other.unwrap().id());
+    assert_eq!(daemon.containers().len(), 2);
+
+    // An id of the client's own.
+    let chosen = "0198a1b2-0000-7000-8000-00000000aaaa";
+    let request = CreateRunRequest {
+        request_id: "r3".to_owned(),
+        run_id: chosen.to_owned(),
+        ..requests::managed("review")
+    };
+    assert_eq!(daemon.run_with(request.clone()).await.unwrap().id(), chosen);
+    let taken = CreateRunRequest { request_id: "r4".to_owned(), ..request };
+    assert_eq!(reason(&daemon.run_with(taken).await.map(|_| ()).unwrap_err()), "ALREADY_EXISTS");
+    assert_eq!(daemon.containers().len(), 3);
+}

@@ -1,0 +1,231 @@
+//! `coffer` against the real daemon: data on standard output, talk on standard error, and how it ends.
+
+use std::process::Output;
+
+use harness::{Daemon, Setup, binary, git};
+use serde_json::Value;
+
+struct End {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+async fn at(endpoint: &str, line: &[&str]) -> End {
+    let mut command = tokio::process::Command::new(binary("coffer"));
+    for variable in ["COFFERDAM_RUN", "DOCKER_HOST", "NO_COLOR"] {
+        command.env_remove(variable);
+    }
+    command
+        .env("COFFERDAM_ENDPOINT", endpoint)
+        .args(line)
+        .stdin(std::process::Stdio::null())
+        .kill_on_drop(true);
+    let output = tokio::time::timeout(std::time::Duration::from_secs(60), command.output());
+    let Output { status, stdout, stderr } = output.await.expect("coffer does not end").unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    End { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+async fn coffer(daemon: &Daemon, line: &[&str]) -> End {
+    at(&format!("unix:{}", daemon.socket().display()), line).await
+}
+
+/// Must succeed; its standard output.
+async fn out(daemon: &Daemon, line: &[&str]) -> String {
+    let End { code, out, err } = coffer(daemon, line).await;
+    assert_eq!(code, 0, "{line:?}: {out}{err}");
+    out
+}
+
+async fn json(daemon: &Daemon, line: &[&str]) -> Value {
+    let line: Vec<_> = ["--output", "json"].iter().chain(line).copied().collect();
+    serde_json::from_str(&out(daemon, &line).await).unwrap()
+}
+
+/// A run on a clone of a repository, made by the command line; its id.
+async fn run(daemon: &Daemon) -> String {
+    let files = [("README.md", "# A pump\n\nIt keeps the dam dry.\n"), ("src/main.rs", "fn main() {}\n")];
+    let source = daemon.repository("source", &files).display().to_string();
+    let line = [
+        "run",
+        "create",
+        "--profile",
+        "review",
+        "--role",
+        "director",
+        "--agent",
+        "alice",
+        "--clone",
+        &source,
+    ];
+    let End { code, out, err } = coffer(daemon, &line).await;
+    assert_eq!(code, 0, "{err}");
+    assert!(err.starts_with("ready: cold start, "), "{err}");
+    let id = out.trim_end().to_owned();
+    assert_eq!((out.lines().count(), id.len()), (1, 36), "the id alone: {out}");
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_main_job_by_hand() {
+    let daemon = Daemon::start().await;
+    let id = run(&daemon).await;
+    let run = id.as_str();
+
+    assert_eq!(out(&daemon, &["call", "read", run, "README.md", "--lines", "1-1"]).await, "# A pump\n");
+    assert!(out(&daemon, &["call", "list", run]).await.contains("src"));
+    let found = out(&daemon, &["call", "grep", run, "fn main", "--glob", "*.rs"]).await;
+    assert!(found.contains("src/main.rs:1:fn main() {}"), "{found}");
+    assert_eq!(out(&daemon, &["call", "glob", run, "**/*.rs"]).await, "@project/src/main.rs\n");
+    assert!(out(&daemon, &["call", "exec", run, "--", "wc", "-l", "README.md"]).await.contains('3'));
+
+    let denied = coffer(&daemon, &["call", "exec", run, "--", "rm", "-rf", "."]).await;
+    assert_eq!(denied.code, 3);
+    assert!(
+        denied.err.contains("Command not allowed: rm") && denied.err.contains("COMMAND_NOT_ALLOWED"),
+        "{}",
+        denied.err
+    );
+    let failed = coffer(&daemon, &["call", "read", run, "none.txt"]).await;
+    assert_eq!((failed.code, failed.out.as_str()), (1, ""));
+    assert!(failed.err.contains("NOT_FOUND"), "{}", failed.err);
+    let failed = coffer(&daemon, &["call", "exec", run, "--", "wc", "none.txt"]).await;
+    assert_eq!(failed.code, 1, "the command failed: {}", failed.err);
+    assert_eq!(coffer(&daemon, &["call", "read", run, "a.txt", "--lines", "nonsense"]).await.code, 2);
+    assert_eq!(coffer(&daemon, &["call", "git", run, "commit", "-m", " "]).await.code, 2);
+
+    let edit = ["call", "edit", run, "README.md", "--old", "dam dry", "--new", "dam very dry"];
+    let awaiting = coffer(&daemon, &edit).await;
+    assert_eq!((awaiting.code, awaiting.out.as_str()), (4, ""));
+    let pending = json(&daemon, &["approval", "list", "--run", run]).await;
+    let approval = pending["approvals"][0]["approvalId"].as_str().unwrap();
+    assert!(awaiting.err.contains(&format!("coffer approval approve {approval}")), "{}", awaiting.err);
+    let call = pending["approvals"][0]["callId"].as_str().unwrap();
+    assert_eq!(coffer(&daemon, &["call", "show", call]).await.code, 4);
+    let shown = out(&daemon, &["approval", "show", approval]).await;
+    assert!(shown.contains("+It keeps the dam very dry."), "{shown}");
+    let decided = out(&daemon, &["approval", "approve", approval, "--comment", "fine"]).await;
+    assert_eq!(decided, format!("{approval} APPROVED\n"));
+    let again = coffer(&daemon, &["approval", "deny", approval]).await;
+    assert_eq!(again.code, 1, "{}", again.err);
+
+    // The outcome is there when its receipt is: the stream of events says when.
+    let mut clients = daemon.connect().await;
+    while clients.of_call(call).await.iter().all(|event| event.kind != "call_receipt") {}
+    let diff = out(&daemon, &["call", "git", run, "diff", "--stat"]).await;
+    assert!(diff.contains("README.md") && diff.contains("1 file changed"), "{diff}");
+
+    let show = json(&daemon, &["run", "show", run]).await;
+    let workspace = std::path::PathBuf::from(show["run"]["workspacePath"].as_str().unwrap());
+    assert_eq!(show["run"]["state"], "READY");
+    assert!(git(&workspace, &["diff"]).contains("very dry"));
+    let listed = out(&daemon, &["run", "list"]).await;
+    assert!(listed.contains(run) && listed.contains("READY"), "{listed}");
+    let short = &run[run.len() - 8..];
+    assert_eq!(out(&daemon, &["run", "stop", short]).await, format!("stopped {run}\n"));
+    assert_eq!(coffer(&daemon, &["call", "list", run]).await.code, 1);
+    assert_eq!(out(&daemon, &["run", "delete", run]).await, format!("deleted {run}\n"));
+    assert_eq!(daemon.leftovers(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_is_read_and_verified_with_the_daemon_and_without() {
+    let mut daemon = Daemon::start().await;
+    let id = run(&daemon).await;
+    out(&daemon, &["call", "read", &id, "README.md"]).await;
+
+    let tail = out(&daemon, &["audit", "tail", "--run", &id]).await;
+    for word in ["run_created", "call_intent", "call_receipt"] {
+        assert!(tail.contains(word), "{tail}");
+    }
+    let lines =
+        out(&daemon, &["--output", "json", "audit", "tail", "--run", &id, "--kind", "call_intent"]).await;
+    let records: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 1);
+    assert_eq!(
+        (records[0]["operation"].as_str(), records[0]["agent_id"].as_str()),
+        (Some("read"), Some("alice"))
+    );
+
+    assert!(out(&daemon, &["audit", "verify"]).await.starts_with("intact: "));
+    let log = daemon.state_dir().join("audit");
+    let directory = log.display().to_string();
+    daemon.stop().await;
+    let intact = out(&daemon, &["audit", "verify", &directory]).await;
+    assert!(intact.starts_with("intact: "), "no daemon is needed: {intact}");
+
+    // One changed byte of one record is found and named.
+    let segment = std::fs::read_dir(&log)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| std::fs::read(path).is_ok_and(|bytes| bytes.windows(5).any(|word| word == b"alice")));
+    let segment = segment.unwrap();
+    let text = std::fs::read_to_string(&segment).unwrap();
+    std::fs::write(&segment, text.replacen("alice", "malice", 1)).unwrap();
+    let broken = coffer(&daemon, &["audit", "verify", &directory]).await;
+    assert_eq!(broken.code, 1);
+    assert!(broken.out.starts_with("BROKEN: "), "{}", broken.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_for_programs_is_json() {
+    let daemon = Daemon::start().await;
+    let created = json(&daemon, &["run", "create", "--profile", "open", "--managed"]).await;
+    assert_eq!((&created["run"]["state"], &created["run"]["startKind"]), (&"READY".into(), &"COLD".into()));
+    let run = created["run"]["runId"].as_str().unwrap();
+
+    let written = json(&daemon, &["call", "edit", run, "a.txt", "--create", "one\n"]).await;
+    assert_eq!(written["status"], "SUCCEEDED");
+    let read = json(&daemon, &["call", "read", run, "a.txt"]).await;
+    assert_eq!((&read["read"]["content"], &read["read"]["sizeBytes"]), (&"one\n".into(), &"4".into()));
+    let exec = json(&daemon, &["call", "exec", run, "--", "id", "-u"]).await;
+    assert_eq!((&exec["exec"]["stdout"], &exec["exec"]["exitCode"]), (&"1001\n".into(), &0.into()));
+    assert_eq!(json(&daemon, &["run", "list"]).await["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(json(&daemon, &["audit", "verify"]).await["intact"], true);
+    let tools = json(&daemon, &["call", "tools", run]).await;
+    assert!(tools.is_array() || tools["tools"].is_array() || tools["toolsJson"].is_string(), "{tools}");
+    let refused = coffer(&daemon, &["--output", "json", "call", "exec", run, "--", "sudo", "id"]).await;
+    assert_eq!(refused.code, 3);
+    let said: Value =
+        serde_json::from_str(if refused.out.is_empty() { &refused.err } else { &refused.out }).unwrap();
+    assert!(said.to_string().contains("COMMAND_NOT_ALLOWED"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_reached_or_allowed_has_its_own_exit_code() {
+    let daemon = Daemon::start_with(Setup { forbid_self_approval: true, ..Default::default() }).await;
+    let nobody = at("unix:/var/tmp/cofferdam-no-such.sock", &["run", "list"]).await;
+    assert_eq!((nobody.code, nobody.out.as_str()), (5, ""));
+    assert_eq!(coffer(&daemon, &["run", "create", "--profile", "review"]).await.code, 2);
+    assert_eq!(coffer(&daemon, &["no-such-command"]).await.code, 2);
+    let unknown = coffer(&daemon, &["run", "create", "--profile", "nope", "--managed"]).await;
+    assert_eq!(unknown.code, 1);
+    assert!(unknown.err.contains("review"), "it says what there is: {}", unknown.err);
+
+    let id = out(&daemon, &["run", "create", "--profile", "review", "--role", "director", "--managed"]).await;
+    let awaiting = coffer(&daemon, &["call", "write", id.trim(), "a.txt", "--content", "x"]).await;
+    assert_eq!(awaiting.code, 4, "{}", awaiting.err);
+    let pending = json(&daemon, &["approval", "list"]).await;
+    let approval = pending["approvals"][0]["approvalId"].as_str().unwrap();
+    let own = coffer(&daemon, &["approval", "approve", approval]).await;
+    assert_eq!(own.code, 3, "{}", own.err);
+    assert_eq!(
+        out(&daemon, &["call", "cancel", pending["approvals"][0]["callId"].as_str().unwrap()])
+            .await
+            .lines()
+            .count(),
+        1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_says_what_this_host_can_do() {
+    let daemon = Daemon::start().await;
+    let End { out, err, .. } = coffer(&daemon, &["doctor"]).await;
+    for word in ["engine", "cgroup", "seccomp"] {
+        assert!(out.to_lowercase().contains(word), "{word}: {out}{err}");
+    }
+    let End { out, .. } = coffer(&daemon, &["--output", "json", "doctor"]).await;
+    serde_json::from_str::<Value>(&out).unwrap();
+}

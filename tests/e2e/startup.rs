@@ -1,0 +1,169 @@
+//! The daemon's own beginning and end: what is missing is named, what is held by another is left alone.
+
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Output;
+
+use harness::{Daemon, Setup, binary, calls, record, requests, v1};
+
+async fn cofferd(arguments: &[&str], config: &Path) -> Output {
+    let mut command = tokio::process::Command::new(binary("cofferd"));
+    command.arg("--config").arg(config).args(arguments).kill_on_drop(true);
+    tokio::time::timeout(std::time::Duration::from_secs(60), command.output())
+        .await
+        .expect("it does not end")
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn written(directory: &Path, text: &str) -> std::path::PathBuf {
+    let path = directory.join("cofferd.yaml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_bad_configuration_is_refused_with_every_problem_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = written(
+        directory.path(),
+        "listen: { unix: { path: run.sock, mode: \"0666\" } }\n\
+         workspace_roots: [/, /no/such/directory]\n\
+         approvals: { timeout: soon }\n\
+         pool: { min: 1, max: 2 }\n",
+    );
+    let keys = [
+        "listen.unix.path",
+        "listen.unix.mode",
+        "workspace_roots[0]",
+        "workspace_roots[1]",
+        "approvals.timeout",
+        "pool",
+    ];
+    for arguments in [&["--check-config"][..], &[]] {
+        let output = cofferd(arguments, &config).await;
+        assert_eq!(output.status.code(), Some(1));
+        let said = said(&output);
+        assert!(said.contains("6 problems in the configuration:"), "{said}");
+        for key in keys {
+            assert!(said.contains(&format!("\n  {key}: ")), "{key}: {said}");
+        }
+    }
+    for (text, word) in
+        [("state_dri: /x\n", "state_dri"), ("state_dir: /a\nstate_dir: /b\n", "duplicate"), ("a: [", "YAML")]
+    {
+        let output = cofferd(&["--check-config"], &written(directory.path(), text)).await;
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said(&output).contains(word), "{}", said(&output));
+    }
+    let output = cofferd(&["--check-config"], &directory.path().join("none.yaml")).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("cannot be read"), "{}", said(&output));
+}
+
+#[tokio::test]
+async fn without_an_engine_the_daemon_says_so_and_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    let config = written(
+        directory.path(),
+        &format!(
+            "listen: {{ unix: {{ path: {root}/cofferd.sock }} }}\nstate_dir: {root}/state\n\
+             docker: {{ endpoint: \"unix://{root}/no-engine.sock\" }}\n"
+        ),
+    );
+    let output = cofferd(&["--check-config"], &config).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let output = cofferd(&[], &config).await;
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    let last = said.trim_end().lines().last().unwrap();
+    assert!(last.starts_with("cofferd: ") && last.contains("no-engine.sock"), "{said}");
+    assert!(!directory.path().join("cofferd.sock").exists());
+}
+
+#[tokio::test]
+async fn a_bad_policy_keeps_the_daemon_from_starting() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    std::fs::create_dir(directory.path().join("policy")).unwrap();
+    std::fs::write(
+        directory.path().join("policy/a.yaml"),
+        "profiles:\n  x: { operations: { read: perhaps } }\n",
+    )
+    .unwrap();
+    let config = written(
+        directory.path(),
+        &format!(
+            "listen: {{ unix: {{ path: {root}/cofferd.sock }} }}\nstate_dir: {root}/state\npolicy_dir: {root}/policy\n"
+        ),
+    );
+    let output = cofferd(&[], &config).await;
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert!(said.contains("a.yaml:2") && said.contains("perhaps"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_directory_has_one_daemon() {
+    let mut daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("open")).await;
+    let output = cofferd(&[], &daemon.config_path()).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("another cofferd uses state_dir"), "{}", said(&output));
+    assert_eq!(run.exec(&["id", "-u"]).await.stdout, "1001\n", "the first one does not mind");
+
+    let socket = std::fs::metadata(daemon.socket()).unwrap();
+    assert!(socket.file_type().is_socket());
+    assert_eq!(socket.permissions().mode() & 0o777, 0o660);
+    assert_eq!(std::fs::metadata(daemon.state_dir()).unwrap().permissions().mode() & 0o777, 0o711);
+
+    daemon.stop().await;
+    assert!(!daemon.socket().exists());
+    assert_eq!(daemon.containers(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_daemons_on_one_engine_leave_each_other_alone() {
+    let one = Daemon::start().await;
+    let mut run = one.run_on(requests::managed("open")).await;
+    let mut other = Daemon::start().await;
+    let theirs = other.run_on(requests::managed("open")).await;
+    assert_eq!((one.containers().len(), other.containers().len()), (1, 1));
+    assert_ne!(one.containers(), other.containers());
+    let mut clients = other.connect().await;
+    let runs = clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner().runs;
+    assert_eq!(runs.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), [theirs.id()]);
+
+    // Neither a crash nor the cleaning up after it touches the neighbour.
+    other.kill().await;
+    other.launch().await;
+    assert_eq!(other.containers(), Vec::<String>::new());
+    assert_eq!(run.exec(&["id", "-u"]).await.stdout, "1001\n");
+    run.ok(calls::write("a.txt", "x")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hangup_loads_the_policy_again() {
+    let review = include_str!("../../crates/gateway/policies/review.yaml");
+    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let policy = vec![("review.yaml", review.to_owned()), ("roles.yaml", roles)];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let mut clients = daemon.connect().await;
+    let filter = v1::EventFilter { kinds: vec!["policy_loaded".to_owned()], ..Default::default() };
+    let request = v1::StreamEventsRequest { filter: Some(filter), follow: true, ..Default::default() };
+    let mut loaded = clients.audit.stream_events(request).await.unwrap().into_inner();
+    let mut next = async || record(&loaded.message().await.unwrap().unwrap().event.unwrap());
+    let first = next().await;
+    std::fs::write(daemon.policy_dir().join("review.yaml"), review.replace("edit: ask", "edit: deny"))
+        .unwrap();
+    daemon.signal(rustix::process::Signal::HUP);
+    let second = next().await;
+    assert_eq!(second["principal"], "signal:SIGHUP");
+    assert_ne!(first["details"]["digest"], second["details"]["digest"]);
+    let policy = clients.policy.get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
+    assert!(policy.profiles == ["review"] && policy.yaml.contains("deny"), "{}", policy.yaml);
+}

@@ -1,0 +1,102 @@
+//! The worker in the container is killed: that costs its calls, is noticed and recorded, and the next call works.
+
+use std::time::Duration;
+
+use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::run::State;
+use harness::{Daemon, calls, record, v1};
+
+/// The agent's process as the host sees it: the one that serves, of the container's processes.
+fn agent(container: &str) -> u32 {
+    let top =
+        std::process::Command::new("docker").args(["top", container, "-eo", "pid,args"]).output().unwrap();
+    assert!(top.status.success(), "{}", String::from_utf8_lossy(&top.stderr));
+    let text = String::from_utf8(top.stdout).unwrap();
+    let serving = text.lines().find(|line| line.ends_with(" serve"));
+    serving
+        .unwrap_or_else(|| panic!("no agent serves: {text}"))
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+fn kill(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_agent_costs_its_calls_and_is_started_again() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut run = daemon.run("open", &workspace).await;
+    let mut events = {
+        let filter = v1::EventFilter { kinds: vec!["worker_event".to_owned()], ..Default::default() };
+        let request = v1::StreamEventsRequest { filter: Some(filter), follow: true, ..Default::default() };
+        run.clients.audit.stream_events(request).await.unwrap().into_inner()
+    };
+    let working = run.works(&workspace).await;
+
+    let before = agent(&run.run.container_id);
+    kill(before, rustix::process::Signal::KILL);
+    let call = working.await.unwrap().unwrap();
+    assert_eq!(call.status(), Status::Failed);
+    let failure = call.error.unwrap();
+    assert_eq!(failure.details.get("retryable").map(String::as_str), Some("true"), "{failure:?}");
+    let lost = events.message().await.unwrap().unwrap().event.unwrap();
+    assert_eq!(lost.run_id, run.id());
+    assert_eq!(record(&lost)["details"]["worker"], "coffer-agent");
+
+    // The new one may not be there yet when the loss is told: its calls fail as retryable until it is.
+    let read = loop {
+        let call = run.call(calls::read("a.txt")).await.unwrap();
+        match call.error {
+            Some(failure) => assert_eq!(failure.details.get("retryable").map(String::as_str), Some("true")),
+            None => break call.result,
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let Some(Answer::Read(read)) = read else { panic!("not a read") };
+    assert_eq!(read.content, "one\n");
+    assert_ne!(agent(&run.run.container_id), before);
+    assert!(!workspace.join("ended").exists());
+    let left = std::process::Command::new("docker")
+        .args(["top", &run.run.container_id, "-eo", "args"])
+        .output()
+        .unwrap();
+    let left = String::from_utf8(left.stdout).unwrap();
+    assert!(!left.contains("sleep 60"), "the lost call's command runs on: {left}");
+    assert_eq!(run.show().await.state(), State::Ready);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_lost_too_often_ends_its_run() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[]);
+    let mut run = daemon.run("open", &workspace).await;
+    let container = run.run.container_id.clone();
+    let mut ended = run.clone();
+    let ended = tokio::spawn(async move { ended.ended().await });
+    let mut before = 0;
+    while !ended.is_finished() {
+        let output = std::process::Command::new("docker")
+            .args(["top", &container, "-eo", "pid,args"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let serving = text.lines().find(|line| line.ends_with(" serve"));
+        let pid = serving.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        if let Some(pid) = pid.filter(|pid| *pid != before) {
+            kill(pid, rustix::process::Signal::KILL);
+            before = pid;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let failed = ended.await.unwrap();
+    assert_eq!(failed.state(), State::Failed);
+    assert!(failed.failure.contains("worker"), "{}", failed.failure);
+    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert!(run.clients.events(run.run.run_id.as_str(), "worker_event").await.len() >= 4);
+}

@@ -1,0 +1,111 @@
+//! `kill -9` of the daemon in the middle of its work.
+
+use harness::v1::call_response::Status;
+use harness::v1::{self, run::State};
+use harness::{Daemon, RunHandle, calls, reason, record};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_runs_on_and_what_was_acknowledged_is_kept() {
+    let mut daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut run = daemon.run("open", &workspace).await;
+    let write = v1::CallRequest {
+        request_id: "once".to_owned(),
+        operation: Some(calls::create("b.txt", "two\n")),
+        ..Default::default()
+    };
+    let written = run.call_with(write.clone()).await.unwrap();
+    assert_eq!(written.status(), Status::Succeeded, "{:?}", written.error);
+    let waiting = daemon.run("review", &workspace).await;
+    let asked = waiting.waits(calls::write("c.txt", "three\n"));
+    let approval = run.clients.pending_approval(waiting.id()).await;
+    let working = run.works(&workspace).await;
+    let before = run.clients.events("", "").await;
+
+    daemon.kill().await;
+    for call in [working, asked] {
+        assert!(call.await.unwrap().is_err(), "the daemon died before it could answer");
+    }
+    assert_eq!(daemon.containers().len(), 2, "the engine knows nothing of it");
+    daemon.launch().await;
+
+    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert!(!workspace.join("ended").exists());
+    let mut clients = daemon.connect().await;
+    for id in [run.id(), waiting.id()] {
+        let request = v1::GetRunRequest { run_id: id.to_owned() };
+        let ended = clients.runs.get_run(request).await.unwrap().into_inner().run.unwrap();
+        assert_eq!(ended.state(), State::Failed);
+        assert!(ended.failure.contains("daemon"), "{}", ended.failure);
+        let states = clients.events(id, "run_state").await;
+        assert_eq!(record(states.last().unwrap())["details"]["state"], "FAILED", "its end is on record");
+    }
+
+    // The log is whole, goes on where it was, and says of each open call that it was interrupted.
+    let after = clients.events("", "").await;
+    assert_eq!(after[..before.len()], before);
+    let verified = clients.verify().await;
+    assert!(verified.intact && verified.valid_records == after.len() as u64, "{verified:?}");
+    let interrupted: Vec<_> = after
+        .iter()
+        .filter(|event| event.kind == "call_receipt" && record(event)["outcome"]["status"] == "interrupted")
+        .map(|event| (event.run_id.as_str(), event.operation.as_str()))
+        .collect();
+    let mut expected = [(run.id(), "exec"), (waiting.id(), "write")];
+    expected.sort_unstable();
+    let mut sorted = interrupted.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+    for kind in ["call_intent", "call_receipt"] {
+        assert_eq!(after.iter().filter(|event| event.kind == kind).count(), 3, "{kind}");
+    }
+
+    // Outcomes that were acknowledged are found by call and by request.
+    let mut run = RunHandle { clients: clients.clone(), ..run };
+    assert_eq!(run.get(&written.call_id).await, written);
+    assert_eq!(run.call_with(write).await.unwrap(), written);
+    let late = run.call(calls::read("a.txt")).await.unwrap_err();
+    assert_eq!(reason(&late), "RUN_NOT_READY");
+    let decided = clients.approve(&approval.approval_id).await;
+    assert!(decided.is_err(), "its call is gone");
+    assert!(!workspace.join("c.txt").exists());
+
+    // And the daemon works as before.
+    run.delete().await;
+    let mut next = daemon.run("open", &workspace).await;
+    assert_eq!(next.exec(&["cat", "b.txt"]).await.stdout, "two\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
+    let mut daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    for round in 0..4 {
+        let mut run = daemon.run("open", &workspace).await;
+        let calls = (0..8).map(|i| {
+            let mut run = run.clone();
+            tokio::spawn(
+                async move { run.call(calls::write(&format!("{round}-{i}.txt"), "x")).await.is_ok() },
+            )
+        });
+        let calls: Vec<_> = calls.collect();
+        run.ok(calls::read("a.txt")).await;
+        daemon.kill().await;
+        for (i, call) in calls.into_iter().enumerate() {
+            let acknowledged = call.await.unwrap();
+            assert!(
+                !acknowledged || workspace.join(format!("{round}-{i}.txt")).exists(),
+                "an answer was a lie"
+            );
+        }
+        daemon.launch().await;
+        assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    }
+    let mut clients = daemon.connect().await;
+    assert!(clients.verify().await.intact);
+    let events = clients.events("", "").await;
+    let count = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
+    assert_eq!(count("call_intent"), count("call_receipt"));
+    assert_eq!(count("daemon_started"), 5);
+    assert_eq!(count("daemon_stopped"), 0);
+}
