@@ -6,8 +6,17 @@ use super::finding::Finding;
 use super::kernel;
 
 /// Capabilities that the daemon cannot do without, by their bit in `CapEff`.
-const NEEDED_CAPABILITIES: [(u32, &str); 6] =
-    [(0, "CHOWN"), (1, "DAC_OVERRIDE"), (5, "KILL"), (6, "SETGID"), (7, "SETUID"), (21, "SYS_ADMIN")];
+const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
+    (0, "CHOWN"),
+    (1, "DAC_OVERRIDE"),
+    (3, "FOWNER"),
+    (5, "KILL"),
+    (6, "SETGID"),
+    (7, "SETUID"),
+    (8, "SETPCAP"),
+    (19, "SYS_PTRACE"),
+    (21, "SYS_ADMIN"),
+];
 
 const LINK_PROTECTION: [&str; 4] =
     ["protected_symlinks", "protected_hardlinks", "protected_fifos", "protected_regular"];
@@ -55,7 +64,7 @@ fn privileges(uid: u32, status: Option<&str>) -> Finding {
     Finding::missing(
         TOPIC,
         format!("root without {}", lacking.join(", ")),
-        "cofferd cannot make mounts or act as the workspaces' owners; in a container, start it privileged",
+        "cofferd cannot make mounts or act as the workspaces' owners; in a container, start it like deploy/compose.yaml does",
     )
 }
 

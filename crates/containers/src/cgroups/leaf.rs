@@ -86,16 +86,17 @@ impl Leaf {
         let deadline = Instant::now() + within;
         let mut seen: BTreeSet<i32> = BTreeSet::new();
         let how = match self.hierarchy {
-            Hierarchy::Unified => {
-                self.note(&mut seen)?;
-                self.kill_unified(deadline)?;
-                KillMethod::CgroupKill
-            }
-            Hierarchy::Freezer => {
-                self.kill_frozen(deadline, &mut seen)?;
-                KillMethod::Freezer
-            }
+            Hierarchy::Unified => KillMethod::CgroupKill,
+            Hierarchy::Freezer => KillMethod::Freezer,
         };
+        // Only a process that is in it can put another one there: an empty leaf stays empty. The common case, at no cost.
+        if self.note(&mut seen)?.is_empty() {
+            return Ok(KillEvidence { ended: 0, left: 0, how });
+        }
+        match self.hierarchy {
+            Hierarchy::Unified => self.kill_unified(deadline)?,
+            Hierarchy::Freezer => self.kill_frozen(deadline, &mut seen)?,
+        }
         let left = self.note(&mut seen)?.len();
         Ok(KillEvidence { ended: count(seen.len() - left), left: count(left), how })
     }

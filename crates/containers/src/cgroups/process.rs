@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::CgroupError;
 
@@ -25,6 +26,15 @@ impl HostProcess {
     pub fn of_engine(host_pid: u32) -> Result<Self, CgroupError> {
         let pid = i32::try_from(host_pid).ok().and_then(Pid::from_raw).ok_or(CgroupError::NoSuchProcess)?;
         Self::open(pid).ok_or(CgroupError::NoSuchProcess)
+    }
+
+    /// Ends it with SIGKILL, stopped or not, and waits until it is over, `within` at the longest: whether it is.
+    pub fn kill(&self, within: Duration) -> bool {
+        // The only failure is that it has ended already.
+        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        let wait = Timespec::try_from(within).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&wait)), Ok(ended) if ended > 0)
     }
 
     fn open(pid: Pid) -> Option<Self> {
@@ -89,6 +99,19 @@ mod tests {
         assert_eq!(find(&[own], me, inside).unwrap().pid(), me);
         assert!(matches!(find(&[own], me, inside + 1), Err(CgroupError::NoSuchProcess)));
         assert!(matches!(find(&[], me, inside), Err(CgroupError::NoSuchProcess)));
+    }
+
+    #[test]
+    fn a_stopped_process_can_be_ended() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let process = HostProcess::of_engine(child.id()).unwrap();
+        pidfd_send_signal(&process.handle, Signal::STOP).unwrap();
+        assert!(process.is_alive());
+        assert!(process.kill(Duration::from_secs(10)));
+        assert!(!process.is_alive());
+        child.wait().unwrap();
+        assert!(process.kill(Duration::ZERO), "one that is gone counts as ended");
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! calls in flight fail, and it is started again for the next ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use containers::{AGENT_PATH, ContainerCgroup, ContainerId, Engine, RunUser};
+use containers::{AGENT_PATH, ContainerCgroup, ContainerId, Engine, HostProcess, RunUser};
 use ops::Reason;
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError, Placement};
@@ -13,11 +14,16 @@ use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, La
 use crate::runs::{cgroup_of, chain, engine_refusal};
 use crate::status::Refusal;
 
+/// For a lost worker that was killed to be gone.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// The worker that serves now.
 #[derive(Clone)]
 struct Serving {
     client: Client,
     host_pid: u32,
+    /// Absent where the engine's processes are not this host's.
+    process: Option<Arc<HostProcess>>,
     cgroup: Option<ContainerCgroup>,
 }
 
@@ -56,11 +62,23 @@ impl AgentLane {
         closed.await
     }
 
-    /// Starts a new worker in place of a lost one.
+    /// Starts a new worker in place of a lost one, which is ended first: one that was stopped would stay.
     pub(crate) async fn restart(&self) -> Result<(), Refusal> {
+        if let Some(process) = self.serving().process {
+            let ended = tokio::task::spawn_blocking(move || process.kill(GOODBYE)).await;
+            if !ended.unwrap_or(false) {
+                tracing::warn!(container = %self.container, "a lost agent could not be ended; it goes with its container");
+            }
+        }
         let serving = start(self.engine.as_ref(), &self.container, self.user).await?;
         *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = serving;
         Ok(())
+    }
+
+    /// The worker's pid on this host; `None` where the engine's processes are not this host's.
+    pub(crate) fn host_pid(&self) -> Option<u32> {
+        let serving = self.serving();
+        serving.process.map(|_| serving.host_pid)
     }
 
     /// Where commands get their leaves, and the worker's pid on the host.
@@ -92,5 +110,7 @@ async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> R
     })?;
     let host_pid = engine.exec_pid(&stream.exec).await.map_err(engine_refusal)?;
     let cgroup = cgroup_of(host_pid, container);
-    Ok(Serving { client, host_pid, cgroup })
+    // The cgroup is this container's, so the pid is one of this host's, and the agent's.
+    let process = cgroup.as_ref().and_then(|_| HostProcess::of_engine(host_pid).ok()).map(Arc::new);
+    Ok(Serving { client, host_pid, process, cgroup })
 }

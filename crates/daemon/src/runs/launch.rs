@@ -13,6 +13,8 @@ use containers::{
 };
 use jail::Mount;
 use ops::Reason;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use tokio::task::block_in_place;
 
 use super::record::{Ownership, Record, Started, Workspace};
@@ -169,6 +171,9 @@ impl Launcher {
         let report = containers::report(&spec, &inspection);
 
         let agent = AgentLane::connect(self.engine.clone(), container.clone(), user).await?;
+        if let Some(pid) = agent.host_pid() {
+            block_in_place(|| arrived(pid, &directories))?;
+        }
         let hand = HandLane::new(&workspace, &state, pkg.as_ref())
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
         let started = Started {
@@ -295,6 +300,35 @@ fn bind(slots: &[MountSlot], directories: &[(Mount, &Directory, Access)]) -> Res
                 .map_err(|error| Refusal::internal("describing a mount", &error))
         })
         .collect()
+}
+
+/// Makes sure that what the container sees at its mount points is what was meant to be there.
+///
+/// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
+/// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
+fn arrived(agent_host_pid: u32, directories: &[(Mount, &Directory, Access)]) -> Result<(), Refusal> {
+    let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root =
+        rustix::fs::open(format!("/proc/{agent_host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
+    for (mount, directory, _) in directories {
+        // The mount point itself, in a root that nobody can write: nothing beneath it is looked at.
+        let place = &mount.container_path()[1..];
+        let seen =
+            rustix::fs::openat(&root, place, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
+        let seen = rustix::fs::fstat(&seen).map_err(failed)?;
+        let meant = rustix::fs::fstat(&directory.handle).map_err(failed)?;
+        if (seen.st_dev, seen.st_ino) != (meant.st_dev, meant.st_ino) {
+            return Err(Refusal::new(
+                Reason::EngineUnavailable,
+                format!(
+                    "the engine shows something else than was mounted at {}: state_dir must be a shared mount at the same path for the engine; see deploy/README.md",
+                    mount.alias()
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Remains {
