@@ -5,10 +5,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)] // what cannot be set up fails its test
 
 mod client;
+mod container;
 mod daemon;
+mod probe;
 mod run;
 
 pub use client::{Clients, as_user, reason, record};
+pub use container::{inspect, processes};
 pub use daemon::{Daemon, Setup, binary, git};
+pub use probe::probe;
 pub use run::{RunHandle, calls, requests};
 pub use wire::v1;

@@ -1,1 +1,17 @@
-//! To be filled.
+//! Attacks from inside of real runs and from inside of hostile workspaces. A test's name begins with the threat that it
+//! is about: P paths, G git, X executing, C containers, A audit.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
+
+mod calls;
+mod confinement;
+mod exec_end;
+mod exhaustion;
+mod git;
+mod hardening;
+mod inside;
+mod neighbours;
+mod paths;
+mod peers;
+mod race;
+mod secrets;

@@ -1,0 +1,22 @@
+//! Traps for those who open what lies in a workspace.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+
+use crate::{check, report, sys};
+
+/// Makes a `fifo`, a `socket`, or a `link` (two paths: its target and itself).
+pub fn place(kind: &str, paths: &[&str]) {
+    let made: io::Result<()> = match (kind, paths) {
+        ("fifo", [path]) => {
+            let path = CString::new(*path).unwrap();
+            check(unsafe { sys::mkfifo(path.as_ptr(), 0o666) }).map(drop)
+        }
+        ("socket", [path]) => UnixListener::bind(path).map(drop),
+        ("link", [target, path]) => symlink(target, path),
+        _ => panic!("{kind} {paths:?}"),
+    };
+    report(kind, made);
+}

@@ -1,0 +1,46 @@
+//! C5: two runs beside each other.
+
+use harness::Daemon;
+use harness::v1::call_request::Operation;
+use libc::{ECONNREFUSED, ENOENT};
+
+use crate::inside::{Inside, exec, outcomes, read};
+
+#[tokio::test]
+async fn c5_runs_see_nothing_of_each_other() {
+    let daemon = Daemon::start().await;
+    let mut one = Inside::enter(&daemon, "one").await;
+    let mut other = Inside::enter(&daemon, "other").await;
+    let marker = "the-marker-of-run-one";
+
+    let ready = one.gate("ready");
+    let mut listening = one.again(&daemon).await;
+    let listener = tokio::spawn(async move {
+        let request = exec(&["listen-abstract", "the-marker-of-run-one", "/workspace/ready"]);
+        listening.run.call(Operation::Exec(request)).await
+    });
+    ready.passed().await;
+    for place in ["/workspace", "/state", "/tmp"] {
+        let made = one.probe(&["file", &format!("{place}/{marker}"), "1"]).await;
+        assert_eq!(made, ["file ok", "size 1"]);
+    }
+    // It is there to be found.
+    let found = one.probe(&["find", marker]).await;
+    for place in ["/workspace", "/state", "/tmp"] {
+        assert!(found.contains(&format!("{place}/{marker}")), "{found:?}");
+    }
+
+    assert_eq!(other.probe(&["find", marker]).await, Vec::<String>::new());
+    let processes = other.probe(&["processes"]).await;
+    assert_eq!(processes.len(), 3, "{processes:?}");
+    let reached = other.probe(&["connect", &format!("abstract:{marker}")]).await;
+    assert_eq!(outcomes(&reached)[0].1, ECONNREFUSED);
+    let host_path = one.workspace.join(marker).display().to_string();
+    assert_eq!(other.probe(&["read", &host_path]).await, [format!("{host_path} {ENOENT}")]);
+    assert_eq!(read(&mut other.run, "the-marker-of-run-one").await, Err("NOT_FOUND".to_owned()));
+    assert_eq!(read(&mut other.run, &host_path).await, Err("SANDBOX_VIOLATION".to_owned()));
+
+    one.run.stop().await;
+    let _ = listener.await.unwrap();
+    assert_eq!(other.probe(&["processes"]).await.len(), 3, "the other run goes on");
+}

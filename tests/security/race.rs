@@ -1,0 +1,198 @@
+//! P1, G5: a directory is exchanged with a link that leads out, as fast as the kernel can, while the API writes and
+//! reads beneath its name.
+
+use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use harness::v1::call_request::Operation;
+use harness::v1::{self, call_response};
+use harness::{Daemon, RunHandle, calls};
+use tokio::task::JoinHandle;
+
+use crate::inside::{Inside, contents, exec};
+
+const OUTSIDE: &str = "from outside";
+
+/// How often; COFFERDAM_LONG asks for the number at which checking before opening lost thousands of times.
+fn rounds() -> u32 {
+    if std::env::var_os("COFFERDAM_LONG").is_some() { 20_000 } else { 500 }
+}
+
+/// A run in which `dir` is now a directory and now a link to `target`.
+struct Race {
+    daemon: Daemon,
+    inside: Inside,
+    swapper: JoinHandle<v1::ExecResult>,
+}
+
+impl Race {
+    async fn begin(name: &str, target: &str) -> Self {
+        let daemon = Daemon::start().await;
+        let workspace = daemon.repository(name, &[("tracked", "x\n"), ("dir/file", "from inside\n")]);
+        symlink(target, workspace.join("link")).unwrap();
+        lchown(workspace.join("link"), Some(4321), Some(4321)).unwrap();
+        let outside = daemon.workspace("outside", &[("file", OUTSIDE)]);
+        // As open as a directory can be: only the path is in the way.
+        std::fs::set_permissions(&outside, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let request = v1::CreateRunRequest::default();
+        let mut inside = Inside::enter_at(&daemon, workspace, request).await;
+        // The same behind the link when it leads to another mount of the run.
+        let made = inside.probe(&["file", "/state/file", "5"]).await;
+        assert_eq!(made, ["file ok", "size 5"]);
+
+        let ready = inside.gate("ready");
+        let mut swapping = inside.again(&daemon).await;
+        let mut swapper = tokio::spawn(async move {
+            let mut request =
+                exec(&["swap", "/workspace/dir", "/workspace/link", "/workspace/ready", "/workspace/stop"]);
+            request.timeout_ms = Some(120_000);
+            swapping.exec(request).await
+        });
+        tokio::select! {
+            () = ready.passed() => {}
+            ended = &mut swapper => panic!("the swapper ended at once: {:?}", ended.unwrap()),
+        }
+        Self { daemon, inside, swapper }
+    }
+
+    /// Stops the swapper, which must have been at it all the time.
+    async fn end(self) -> (Daemon, Inside) {
+        assert!(!self.swapper.is_finished(), "the swapper ended too early");
+        std::fs::write(self.inside.workspace.join("stop"), "").unwrap();
+        let result = self.swapper.await.unwrap();
+        assert_eq!(result.exit_code, Some(0), "{}", result.stderr);
+        let exchanges: u64 = result.stdout.trim().parse().unwrap();
+        assert!(exchanges > 1_000, "{exchanges} exchanges are no race");
+        (self.daemon, self.inside)
+    }
+}
+
+/// How a call under the race may end: done inside, refused, or beaten by the swapper; never a fault.
+fn settled(response: &v1::CallResponse) -> bool {
+    let Some(error) = &response.error else { return true };
+    let expected =
+        ["SANDBOX_VIOLATION", "NOT_FOUND", "PRECONDITION_FAILED", "OVERLOADED", "INVALID_ARGUMENT"];
+    assert!(expected.contains(&error.reason.as_str()), "{error:?}");
+    false
+}
+
+async fn writes(run: &mut RunHandle) -> u32 {
+    let mut done = 0;
+    for round in 0..rounds() {
+        let response = run.call(calls::write(&format!("dir/new-{}", round % 32), "written")).await.unwrap();
+        done += u32::from(settled(&response));
+    }
+    done
+}
+
+#[tokio::test]
+async fn p1_no_write_lands_outside_of_the_workspace() {
+    let mut race = Race::begin("w", "../outside").await;
+    let done = writes(&mut race.inside.run).await;
+    let (daemon, inside) = race.end().await;
+    assert!((1..rounds()).contains(&done), "{done} writes got through: there was no race");
+    let outside = contents(&daemon.roots().join("outside"));
+    assert_eq!(outside.len(), 1, "{outside:?}");
+    assert_eq!(outside[0].1, OUTSIDE.as_bytes());
+    for (path, content) in contents(&inside.workspace) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(!name.starts_with(".cofferdam-tmp-"), "left behind: {name}");
+        if name.starts_with("new-") {
+            assert_eq!(content, b"written", "{name}: a write is whole or absent");
+        }
+    }
+}
+
+#[tokio::test]
+async fn p1_no_write_lands_in_another_mount() {
+    let mut race = Race::begin("w", "/state").await;
+    let done = writes(&mut race.inside.run).await;
+    let (_daemon, mut inside) = race.end().await;
+    assert!((1..rounds()).contains(&done), "{done} writes got through: there was no race");
+    assert_eq!(inside.probe(&["list", "/state"]).await, ["/state file"]);
+}
+
+async fn nothing_is_read(target: &str) {
+    let mut race = Race::begin("w", target).await;
+    let mut done = 0;
+    for round in 0..rounds() {
+        let operation = match round % 3 {
+            0 => calls::read("dir/file"),
+            1 => calls::grep("dir", "from"),
+            _ => calls::list("dir"),
+        };
+        let response = race.inside.run.call(operation).await.unwrap();
+        if !settled(&response) {
+            continue;
+        }
+        done += 1;
+        match response.result.unwrap() {
+            call_response::Result::Read(read) => assert_eq!(read.content, "from inside\n"),
+            call_response::Result::Grep(grep) => {
+                assert!(grep.matches.iter().all(|found| found.text == "from inside"), "{:?}", grep.matches);
+            }
+            call_response::Result::List(list) => {
+                assert!(list.entries.iter().all(|entry| entry.size_bytes == 12), "{:?}", list.entries);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    race.end().await;
+    assert!((1..rounds()).contains(&done), "{done} calls got through: there was no race");
+}
+
+#[tokio::test]
+async fn p1_nothing_outside_of_the_workspace_is_read() {
+    nothing_is_read("../outside").await;
+}
+
+#[tokio::test]
+async fn p1_nothing_in_another_mount_is_read_by_its_wrong_name() {
+    nothing_is_read("/state").await;
+}
+
+/// The content of everything in the repository's object store.
+fn objects(workspace: &Path) -> String {
+    let output = Command::new("git")
+        .args(["-c", "safe.directory=*", "cat-file", "--batch-all-objects", "--batch"])
+        .current_dir(workspace)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[tokio::test]
+async fn g5_nothing_outside_gets_into_the_repository() {
+    let mut race = Race::begin("w", "../outside").await;
+    let mut done = 0;
+    // A git operation is a process of its own: fewer of them in the same time.
+    for _ in 0..rounds() / 10 {
+        let response = race.inside.run.call(calls::git_add(&["dir"])).await.unwrap();
+        done += u32::from(response.error.is_none());
+    }
+    let (_daemon, inside) = race.end().await;
+    assert!(done > 0, "not a single add got through");
+    let objects = objects(&inside.workspace);
+    assert!(objects.contains("from inside"), "what is inside is there to be found");
+    assert!(!objects.contains(OUTSIDE), "{objects}");
+}
+
+#[tokio::test]
+async fn c3_a_working_directory_is_entered_without_a_race() {
+    let mut race = Race::begin("w", "/state").await;
+    let mut done = 0;
+    for _ in 0..rounds() / 5 {
+        let mut request = exec(&["read", "file"]);
+        request.cwd = "dir".to_owned();
+        let response = race.inside.run.call(Operation::Exec(request)).await.unwrap();
+        if settled(&response) {
+            let Some(call_response::Result::Exec(result)) = response.result else { panic!() };
+            assert_eq!(result.stdout, "file \"from inside\\n\"\n");
+            done += 1;
+        }
+    }
+    race.end().await;
+    assert!((1..rounds() / 5).contains(&done), "{done} commands got through: there was no race");
+}

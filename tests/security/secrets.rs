@@ -1,0 +1,179 @@
+//! A5: a secret that an agent passes around is on no disk and in no preview afterwards.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use harness::v1::call_request::Operation;
+use harness::v1::{self, CallRequest};
+use harness::{Daemon, Setup, calls};
+
+use crate::inside::{Inside, contents};
+
+/// Secrets of well-known shapes. Put together here so that no scanner takes them for real ones.
+fn secrets() -> Vec<String> {
+    vec![
+        format!("ghp{}", "_16C7e42F292c6912E7710c838347Ae178B4a"),
+        format!("AKIA{}", "Z7QXK3MPLV5WTRND"),
+        format!("xoxb{}", "-263594206564-2343594206574-FGqddMF8t08v8N7Oq4i57vs1"),
+        format!("sk{}", "-proj-4kNn8TqVz2Lr9WbXc7YdPm3HsJf6Ga1E"),
+        format!("glpat{}", "-Xy7Kp2Qm9Rt4Vw8Zb3Nc"),
+    ]
+}
+
+const PASSWORD: &str = "correct-horse-7-battery";
+
+/// Places in which the secrets are found.
+fn leaks(directory: &Path, texts: &[(&str, String)], secrets: &[String]) -> Vec<String> {
+    let files = contents(directory).into_iter().map(|(path, content)| (path.display().to_string(), content));
+    let texts = texts.iter().map(|(name, text)| ((*name).to_owned(), text.clone().into_bytes()));
+    let mut found = Vec::new();
+    for (place, content) in files.chain(texts) {
+        for secret in secrets {
+            if content.windows(secret.len()).any(|part| part == secret.as_bytes()) {
+                let text = String::from_utf8_lossy(&content);
+                let line = text.lines().find(|line| line.contains(secret.as_str())).unwrap_or_default();
+                found.push(format!("{secret} in {place}: {}", line.chars().take(1_000).collect::<String>()));
+            }
+        }
+    }
+    found
+}
+
+/// A daemon that says as much as it ever does.
+async fn talkative() -> Daemon {
+    Daemon::start_with(Setup { config: "log: { level: debug }\n".to_owned(), ..Default::default() }).await
+}
+
+/// Makes these calls, however they end, and looks for the secrets in the audit log, the daemon's log and the
+/// events; and in the `whole` state directory.
+async fn leaks_of(
+    daemon: &Daemon,
+    inside: &mut Inside,
+    whole: bool,
+    calls: impl Fn(&str) -> Vec<Operation>,
+) -> Vec<String> {
+    let mut secrets = secrets();
+    secrets.push(PASSWORD.to_owned());
+    for secret in &secrets {
+        for operation in calls(secret) {
+            let request = CallRequest {
+                operation: Some(operation),
+                task_id: format!("task token={secret}"),
+                correlation_id: format!("correlation token={secret}"),
+                ..Default::default()
+            };
+            let _ = inside.run.call_with(request).await;
+        }
+    }
+    let id = inside.run.id().to_owned();
+    let events = inside.run.clients.events(&id, "").await;
+    assert!(events.len() > 2 * secrets.len(), "{} events", events.len());
+    let streamed: String = events.iter().map(|event| event.record_json.as_str()).collect();
+    let texts = [("the log", daemon.log()), ("the event stream", streamed)];
+    let mut found = leaks(&daemon.state_dir().join("audit"), &texts, &secrets);
+    if whole {
+        // All but the workspace itself, which is mounted there.
+        for entry in std::fs::read_dir(daemon.state_dir()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("mounts") {
+                found.extend(leaks(&path, &[], &secrets));
+            } else if path.is_file() {
+                let content = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                found.extend(leaks(
+                    &daemon.state_dir().join("audit"),
+                    &[(path.to_str().unwrap(), content)],
+                    &secrets,
+                ));
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a5_what_a_call_is_given_is_kept_nowhere() {
+    let daemon = talkative().await;
+    let mut inside = Inside::enter(&daemon, "w").await;
+    let found = leaks_of(&daemon, &mut inside, true, |secret| {
+        let variables = v1::ExecRequest {
+            command: "true".to_owned(),
+            env: [("DB_PASSWORD".to_owned(), secret.to_owned())].into(),
+            stdin: secret.into(),
+            ..Default::default()
+        };
+        vec![
+            calls::exec(&["true", &format!("--token={secret}")]),
+            calls::exec(&["true", "--password", secret]),
+            Operation::Exec(variables),
+            calls::write("settings", &format!("password = \"{secret}\"\n")),
+        ]
+    })
+    .await;
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Outcomes are kept for `GetCall` as they were; the records of them are not.
+#[tokio::test]
+async fn a5_what_a_call_answers_is_in_no_record_or_log() {
+    let daemon = talkative().await;
+    let workspace = daemon.repository("w", &[("a", "x\n")]);
+    let mut inside = Inside::enter_at(&daemon, workspace, v1::CreateRunRequest::default()).await;
+    let found = leaks_of(&daemon, &mut inside, false, |secret| {
+        vec![
+            calls::exec(&["sh", "-c", &format!("echo password={secret} >&2; exit 3")]),
+            calls::write("settings", &format!("password = \"{secret}\"\n")),
+            calls::read("settings"),
+            calls::grep("@project", &format!("password = \"{secret}\"")),
+            calls::replace("settings", &format!("password = \"{secret}\""), "replaced"),
+            calls::read(&format!("no-such-file?token={secret}")),
+            calls::git_commit(&format!("use password={secret}")),
+        ]
+    })
+    .await;
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn a5_secrets_are_in_no_approval() {
+    let daemon = Daemon::start().await;
+    let secrets = secrets();
+    let workspace = daemon.workspace("w", &[("a", "x\n")]);
+    let mut run = daemon.run("review", &workspace).await;
+    let mut shown = String::new();
+    for secret in &secrets {
+        let operations = [
+            calls::exec(&["env", &format!("TOKEN={secret}"), "true"]),
+            calls::write("settings", &format!("token = \"{secret}\"\n")),
+            calls::replace("a", "x", secret),
+        ];
+        for operation in operations {
+            let response = run.call(operation).await.unwrap();
+            assert!(!response.approval_id.is_empty(), "{response:?}");
+            let request = v1::GetApprovalRequest { approval_id: response.approval_id };
+            let approval =
+                run.clients.approvals.get_approval(request).await.unwrap().into_inner().approval.unwrap();
+            assert!(!approval.preview.is_empty());
+            writeln!(shown, "{approval:?}").unwrap();
+        }
+    }
+    let found = leaks(&daemon.state_dir(), &[("approvals", shown), ("the log", daemon.log())], &secrets);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn a5_a_command_gets_what_it_was_given() {
+    let daemon = Daemon::start().await;
+    let mut inside = Inside::enter(&daemon, "w").await;
+    let secret = &secrets()[0];
+    inside.run.ok(calls::write("settings", secret)).await;
+    let content = std::fs::read_to_string(inside.workspace.join("settings")).unwrap();
+    assert_eq!(&content, secret, "redaction is for records, not for effects");
+    let operation = Operation::Exec(v1::ExecRequest {
+        command: "cat".to_owned(),
+        args: vec!["settings".to_owned()],
+        ..Default::default()
+    });
+    let response = inside.run.call(operation).await.unwrap();
+    let Some(v1::call_response::Result::Exec(result)) = response.result else { panic!() };
+    assert_eq!(&result.stdout, secret);
+}
