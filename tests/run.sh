@@ -68,6 +68,8 @@ run_tests() {
         host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
         export "CARGO_TARGET_${host}_RUNNER=sudo -E"
     fi
+    # The tests of the whole start these programs; nextest builds those only that a test of their own package names.
+    step "Building cofferd and coffer" cargo build --workspace --bins --locked || return 1
     cargo nextest run --workspace --locked "$@"
 }
 
