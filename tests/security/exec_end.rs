@@ -99,7 +99,7 @@ async fn x2_stopped_processes_end_with_their_command() {
 async fn x2_a_cancelled_call_leaves_nothing() {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
-    let ready = inside.gate("ready");
+    let mut ready = inside.gate("ready");
     let mut running = inside.again(&daemon).await;
     let call = tokio::spawn(async move {
         running.run.call(Operation::Exec(exec(&["listen-abstract", "x", "/workspace/ready"]))).await

@@ -111,7 +111,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Waits for the first byte.
-    pub(crate) async fn passed(mut self) {
+    pub(crate) async fn passed(&mut self) {
         let byte = tokio::time::timeout(PATIENCE, self.pipe.read_u8()).await;
         byte.expect("nobody came through the gate").unwrap();
     }

@@ -13,7 +13,7 @@ async fn c5_runs_see_nothing_of_each_other() {
     let mut other = Inside::enter(&daemon, "other").await;
     let marker = "the-marker-of-run-one";
 
-    let ready = one.gate("ready");
+    let mut ready = one.gate("ready");
     let mut listening = one.again(&daemon).await;
     let listener = tokio::spawn(async move {
         let request = exec(&["listen-abstract", "the-marker-of-run-one", "/workspace/ready"]);
