@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use tokio::task::block_in_place;
 
 use super::record::{Ownership, Record, Started, Workspace};
+use super::remove::remove_tree;
 use super::workspace::{self, Directory, Purpose, Roots};
 use crate::executor::{AgentLane, HandLane, Lanes};
 use crate::rpc::Principal;
@@ -355,18 +356,6 @@ impl Remains {
         for path in self.made.drain(..) {
             remove_tree(path).await;
         }
-    }
-}
-
-/// Removes a directory that an agent may have filled. `remove_dir_all` follows no symbolic links.
-pub(crate) async fn remove_tree(path: PathBuf) {
-    let removed = tokio::task::spawn_blocking(move || match std::fs::remove_dir_all(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err((path, error)),
-        _ => Ok(()),
-    })
-    .await;
-    if let Ok(Err((path, error))) = removed {
-        tracing::warn!(path = %path.display(), error = %error, "a directory of a run was not removed");
     }
 }
 

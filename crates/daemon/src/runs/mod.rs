@@ -3,6 +3,7 @@
 mod launch;
 mod record;
 mod registry;
+mod remove;
 mod request;
 mod task;
 mod workspace;

@@ -13,8 +13,9 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::launch::{Launcher, Wanted, remove_tree};
+use super::launch::{Launcher, Wanted};
 use super::record::{Record, Spec, State, Workspace};
+use super::remove::remove_tree;
 use super::task::{self, Command, Shared};
 use crate::audit::AuditLog;
 use crate::executor::Lanes;
