@@ -33,10 +33,18 @@ struct Serving {
     process: HandProcess,
 }
 
+enum State {
+    /// Not needed so far, or lost.
+    Absent,
+    Serves(Serving),
+    /// The run is over: a call that comes late finds no hand, and starts none.
+    Ended,
+}
+
 /// The host lane of a run.
 pub(crate) struct HandLane {
     directories: Directories,
-    serving: Mutex<Option<Serving>>,
+    state: Mutex<State>,
 }
 
 impl HandLane {
@@ -52,7 +60,7 @@ impl HandLane {
             owner_uid: workspace.owner.uid,
             owner_gid: workspace.owner.gid,
         };
-        Ok(Self { directories, serving: Mutex::new(None) })
+        Ok(Self { directories, state: Mutex::new(State::Absent) })
     }
 
     pub(super) async fn call(
@@ -65,28 +73,33 @@ impl HandLane {
     }
 
     pub(super) async fn shutdown(&self) {
-        if let Some(serving) = self.serving.lock().await.take() {
+        let state = std::mem::replace(&mut *self.state.lock().await, State::Ended);
+        if let State::Serves(serving) = state {
             serving.client.shutdown().await;
             let _ = tokio::task::spawn_blocking(move || serving.process.wait(GOODBYE)).await;
         }
     }
 
     async fn client(&self) -> Result<Client, LaneError> {
-        let mut serving = self.serving.lock().await;
-        if let Some(present) = serving.as_ref() {
-            if present.client.closed().now_or_never().is_none() {
-                return Ok(present.client.clone());
+        let mut state = self.state.lock().await;
+        match &*state {
+            State::Ended => return Err(LaneError::Cancelled),
+            State::Serves(serving) if serving.client.closed().now_or_never().is_none() => {
+                return Ok(serving.client.clone());
             }
-            tracing::warn!("the hand of a run was lost and is started again");
+            State::Serves(_) => tracing::warn!("the hand of a run was lost and is started again"),
+            State::Absent => {}
         }
-        if let Some(lost) = serving.take() {
+        if let State::Serves(lost) = std::mem::replace(&mut *state, State::Absent) {
             let _ = tokio::task::spawn_blocking(move || lost.process.wait(GOODBYE)).await;
         }
         let started = self.start().await.map_err(|error| {
             tracing::error!(error = %error, "the hand did not come up");
             LaneError::NotPlaced("the host lane did not come up".to_owned())
         })?;
-        Ok(serving.insert(started).client.clone())
+        let client = started.client.clone();
+        *state = State::Serves(started);
+        Ok(client)
     }
 
     async fn start(&self) -> Result<Serving, String> {
@@ -138,5 +151,35 @@ pub(crate) async fn clone_repository(
         Err(CloneError::Refused(why)) => Err(Refusal::invalid("workspace.clone", why.trim())),
         Err(error @ CloneError::TimedOut(_)) => Err(Refusal::new(Reason::TimedOut, error.to_string())),
         Err(error) => Err(Refusal::internal("cloning", &chain(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+    use worker::client::{CallSpec, LaneError};
+
+    use super::HandLane;
+    use crate::runs::{Directory, Owner};
+
+    #[tokio::test]
+    async fn a_call_that_comes_after_the_end_starts_no_hand() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = || Directory {
+            handle: std::fs::File::open(place.path()).unwrap().into(),
+            path: place.path().to_owned(),
+            owner: Owner { uid: 0, gid: 0 },
+        };
+        let hand = HandLane::new(&directory(), &directory(), None).unwrap();
+        hand.shutdown().await;
+        let operation = ops::Operation::Git(ops::Git::Status);
+        let spec = CallSpec {
+            operation: &operation,
+            bounds: &ops::Bounds::default(),
+            deadline: std::time::Duration::from_secs(5),
+            preview: false,
+        };
+        let late = hand.call(spec, CancellationToken::new()).await;
+        assert!(matches!(late, Err(LaneError::Cancelled)), "{late:?}");
     }
 }

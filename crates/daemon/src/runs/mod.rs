@@ -15,4 +15,7 @@ pub(crate) use request::parse as parse_request;
 pub(crate) use workspace::{Directory, Roots};
 
 #[cfg(test)]
+pub(crate) use workspace::Owner;
+
+#[cfg(test)]
 pub(crate) use record::{Limits, Spec, State, Workspace};
