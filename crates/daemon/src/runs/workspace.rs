@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ops::Reason;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
@@ -29,6 +29,8 @@ pub(crate) struct Directory {
     pub(crate) handle: OwnedFd,
     /// For the engine where no mount of our own can be made, and for the operator's eyes.
     pub(crate) path: PathBuf,
+    /// Whose files the run may use as its owner. Of a directory that is only shown that is the principal, whoever owns
+    /// it: an agent must not read as the owner what the owner keeps from others.
     pub(crate) owner: Owner,
 }
 
@@ -37,7 +39,7 @@ pub(crate) struct Directory {
 pub(crate) enum Purpose {
     /// To be a run's workspace, or to be cloned into one: it must be the principal's own.
     Own,
-    /// To be shown read-only: it must at least be readable by everybody.
+    /// To be shown read-only: everybody must be able to get there and to read it.
     Show,
 }
 
@@ -79,15 +81,42 @@ impl Roots {
         }
         let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
         let trusted = principal.uid == 0 || principal.uid == self.daemon_uid || principal.uid == owner.uid;
-        let shown = purpose == Purpose::Show && stat.st_mode & 0o005 == 0o005;
-        if !trusted && !shown {
+        if trusted {
+            return Ok(Directory { handle, path: path.to_owned(), owner });
+        }
+        let shown =
+            purpose == Purpose::Show && stat.st_mode & 0o005 == 0o005 && is_open_to_all(&handle, root);
+        if !shown {
             return Err(Refusal::new(
                 Reason::PermissionDenied,
                 format!("{field}: the directory belongs to another user than {}", principal.name),
             ));
         }
+        let owner = Owner { uid: principal.uid, gid: principal.gid };
         Ok(Directory { handle, path: path.to_owned(), owner })
     }
+}
+
+/// Whether everybody may pass from `root` down to `directory`. The daemon itself got there by its privileges.
+fn is_open_to_all(directory: &OwnedFd, root: &Path) -> bool {
+    let above = || -> Result<bool, Errno> {
+        let id = |stat: &Stat| (stat.st_dev, stat.st_ino);
+        let top = id(&rustix::fs::stat(root)?);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut below = id(&rustix::fs::fstat(directory)?);
+        let mut at = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
+        while below != top {
+            at = rustix::fs::openat(&at, "..", flags, Mode::empty())?;
+            let stat = rustix::fs::fstat(&at)?;
+            // Moved out of the root meanwhile, or closed to others.
+            if id(&stat) == below || (stat.st_mode & 0o001 == 0 && id(&stat) != top) {
+                return Ok(false);
+            }
+            below = id(&stat);
+        }
+        Ok(true)
+    };
+    above().unwrap_or(false)
 }
 
 fn outside(field: &'static str) -> Refusal {
@@ -210,6 +239,30 @@ mod tests {
         let refused = roots.open("workspace", tree.path(), Purpose::Own, &stranger).unwrap_err();
         assert_eq!(refused.reason, Reason::PermissionDenied);
         assert!(roots.open("workspace", tree.path(), Purpose::Own, &principal(0)).is_ok());
+    }
+
+    #[test]
+    fn what_is_shown_was_open_to_all_and_is_not_read_as_its_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let tree = tempfile::tempdir().unwrap();
+        let (home, public) = (tree.path().join("home"), tree.path().join("home/public"));
+        std::fs::create_dir_all(public.join("deep")).unwrap();
+        let mode = |path: &std::path::Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&public, 0o755);
+        mode(&public.join("deep"), 0o755);
+        let roots = Roots { roots: vec![tree.path().to_owned()], daemon_uid: u32::MAX };
+        let stranger = principal(54_321);
+        let open = |purpose| roots.open("pkg_path", &public.join("deep"), purpose, &stranger);
+
+        mode(&home, 0o700);
+        assert_eq!(open(Purpose::Show).unwrap_err().reason, Reason::PermissionDenied);
+        mode(&home, 0o711);
+        assert_eq!(open(Purpose::Show).unwrap().owner, Owner { uid: 54_321, gid: 54_321 });
+        assert_eq!(open(Purpose::Own).unwrap_err().reason, Reason::PermissionDenied);
+        mode(&public.join("deep"), 0o750);
+        assert_eq!(open(Purpose::Show).unwrap_err().reason, Reason::PermissionDenied);
     }
 
     #[test]
