@@ -26,6 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut config = prost_build::Config::new();
     config.enable_type_names();
+    // In their order, so that equal messages have equal bytes: a repeated request is told by them.
+    config.btree_map([".cofferdam"]);
     // Raw bytes of files and frames are shared, not copied.
     config.bytes([".cofferdam.worker.v1.Output"]);
     if grpc {
@@ -37,7 +39,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_server(grpc)
         .compile_fds_with_config(descriptors, config)?;
     if grpc {
-        pbjson_build::Builder::new().register_descriptors(&bytes)?.build(&[".cofferdam.v1"])?;
+        pbjson_build::Builder::new()
+            .register_descriptors(&bytes)?
+            .btree_map([".cofferdam"])
+            .build(&[".cofferdam.v1"])?;
     }
     Ok(())
 }

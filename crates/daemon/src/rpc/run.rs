@@ -22,6 +22,7 @@ const DEFAULT_PAGE: usize = 100;
 const MAX_PAGE: u32 = 1_000;
 
 /// `RunService`.
+#[derive(Clone)]
 pub(super) struct Service(pub(super) Arc<App>);
 
 impl Service {
@@ -43,7 +44,10 @@ impl Service {
             }
             chosen => RunId::chosen(chosen)?,
         };
-        let digest = digest(&request, &principal);
+        let digest = digest(&request);
+        // Each principal has its own: none can take another's, or find out which there are.
+        let request_id =
+            if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };
         if let Some(record) = self.made_before(&request_id, &digest).await? {
             return Ok(record);
         }
@@ -88,15 +92,10 @@ impl Service {
     }
 }
 
-fn digest(request: &CreateRunRequest, principal: &Principal) -> Vec<u8> {
+fn digest(request: &CreateRunRequest) -> Vec<u8> {
     let mut content = request.clone();
     content.request_id.clear();
-    Sha256::new()
-        .chain_update(&principal.name)
-        .chain_update([0])
-        .chain_update(content.encode_to_vec())
-        .finalize()
-        .to_vec()
+    Sha256::digest(content.encode_to_vec()).to_vec()
 }
 
 #[tonic::async_trait]
@@ -106,7 +105,10 @@ impl RunService for Service {
         request: Request<CreateRunRequest>,
     ) -> Result<Response<v1::CreateRunResponse>, Status> {
         let principal = principal(&request)?;
-        let record = self.create(principal, request.into_inner()).await?;
+        let service = self.clone();
+        // Goes on when the client leaves: a run that is half made would keep its place for ever.
+        let created = tokio::spawn(async move { service.create(principal, request.into_inner()).await });
+        let record = created.await.map_err(|error| Refusal::internal("making the run", &error))??;
         Ok(Response::new(v1::CreateRunResponse { run: Some(record.to_wire()) }))
     }
 

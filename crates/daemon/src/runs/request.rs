@@ -155,7 +155,7 @@ fn duration(
     }
 }
 
-fn labels(labels: std::collections::HashMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+fn labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
     let plain = |text: &String| text.len() <= MAX_LABEL && !text.chars().any(char::is_control);
     if labels.len() > MAX_LABELS
         || !labels.iter().all(|(name, value)| !name.is_empty() && plain(name) && plain(value))
