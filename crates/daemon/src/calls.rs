@@ -21,6 +21,8 @@ use crate::store::{Store, StoredCall};
 
 /// Finished calls that are kept in memory.
 const FINISHED: usize = 2_048;
+/// Bytes of their answers: what was read is in them, so that the number alone bounds nothing.
+const FINISHED_BYTES: usize = 64 * 1024 * 1024;
 /// Calls of one run that wait or run at the same time.
 const UNDER_WAY: usize = 256;
 
@@ -102,7 +104,25 @@ struct Table {
     by_id: HashMap<CallId, Arc<Call>>,
     by_request: HashMap<(RunId, String), CallId>,
     under_way: HashMap<RunId, usize>,
-    finished: VecDeque<CallId>,
+    /// With the size of their answers, oldest first.
+    finished: VecDeque<(CallId, usize)>,
+    finished_bytes: usize,
+}
+
+impl Table {
+    fn finish(&mut self, id: CallId, bytes: usize) {
+        self.finished.push_back((id, bytes));
+        self.finished_bytes += bytes;
+        while self.finished.len() > FINISHED || self.finished_bytes > FINISHED_BYTES {
+            let Some((oldest, bytes)) = self.finished.pop_front() else { return };
+            self.finished_bytes -= bytes;
+            if let Some(forgotten) = self.by_id.remove(&oldest)
+                && let Some(request_id) = &forgotten.request_id
+            {
+                self.by_request.remove(&(forgotten.run, request_id.clone()));
+            }
+        }
+    }
 }
 
 impl Calls {
@@ -199,14 +219,7 @@ impl Calls {
                     table.under_way.remove(&call.run);
                 }
             }
-            table.finished.push_back(call.id);
-            if table.finished.len() > FINISHED
-                && let Some(oldest) = table.finished.pop_front()
-                && let Some(forgotten) = table.by_id.remove(&oldest)
-                && let Some(request_id) = &forgotten.request_id
-            {
-                table.by_request.remove(&(forgotten.run, request_id.clone()));
-            }
+            table.finish(call.id, response.encoded_len());
         }
         call.state.send_replace(Answer { response, refusal, finished: true });
     }
@@ -261,7 +274,7 @@ mod tests {
     use ops::Reason;
     use wire::v1::{CallResponse, call_response::Status};
 
-    use super::{Begun, Calls, FINISHED, UNDER_WAY};
+    use super::{Begun, Calls, FINISHED, FINISHED_BYTES, UNDER_WAY};
     use crate::ids::RunId;
     use crate::rpc::{Principal, Roles};
     use crate::store::Store;
@@ -320,6 +333,21 @@ mod tests {
         assert_eq!(calls.get(first, &principal("uid:0")).await.unwrap(), done(first));
         assert!(calls.get(first, &principal("uid:7")).await.is_err());
         assert_eq!(calls.table().by_id.len(), FINISHED);
+    }
+
+    #[tokio::test]
+    async fn large_answers_are_forgotten_sooner() {
+        let (_directory, calls) = calls();
+        let run = RunId::new();
+        let size = FINISHED_BYTES / 4;
+        for _ in 0..8 {
+            let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "", vec![]).await else { panic!("not new") };
+            let response = CallResponse { rendered: "x".repeat(size), ..done(call.id) };
+            calls.finish(&call, response, None, false).await;
+        }
+        let table = calls.table();
+        assert_eq!((table.by_id.len(), table.finished.len()), (3, 3));
+        assert!(table.finished_bytes <= FINISHED_BYTES);
     }
 
     #[tokio::test]

@@ -12,13 +12,27 @@ use wire::v1;
 use wire::v1::approval_service_server::ApprovalService;
 use wire::v1::decide_approval_request::Decision;
 
-use super::{behind, principal};
+use super::{MAX_MESSAGE, Principal, behind, principal};
 use crate::app::App;
+use crate::ids::RunId;
 use crate::status::Refusal;
 use crate::time::Timestamp;
 
+/// What a list shows of what the calls would do, bytes; it has to fit into one message.
+const MAX_SHOWN: usize = MAX_MESSAGE / 2;
+
 /// `ApprovalService`.
 pub(super) struct Service(pub(super) Arc<App>);
+
+/// Whether `principal` may look at an approval: at those of its own calls and of its own runs, and reviewers at all. What
+/// is shown holds what is in the workspace.
+fn sees(app: &App, principal: &Principal, approval: &Approval) -> bool {
+    let of_own_run = || {
+        let run = RunId::parse(&approval.run_id).and_then(|id| app.runs.get(id));
+        run.is_ok_and(|run| principal.may_see(&run.spec.principal))
+    };
+    principal.may_see(&approval.requested_by) || of_own_run()
+}
 
 #[tonic::async_trait]
 impl ApprovalService for Service {
@@ -26,20 +40,24 @@ impl ApprovalService for Service {
         &self,
         request: Request<v1::ListApprovalsRequest>,
     ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
+        let principal = principal(&request)?;
         let request = request.into_inner();
         let filter = ApprovalFilter {
             state: state_from_wire(request.state())?,
             run_id: Some(request.run_id).filter(|id| !id.is_empty()),
         };
-        let approvals = self.0.gateway.list_approvals(&filter).iter().map(to_wire).collect();
-        Ok(Response::new(v1::ListApprovalsResponse { approvals }))
+        let mut approvals = self.0.gateway.list_approvals(&filter);
+        approvals.retain(|approval| sees(&self.0, &principal, approval));
+        Ok(Response::new(v1::ListApprovalsResponse { approvals: within(&approvals, MAX_SHOWN) }))
     }
 
     async fn get_approval(
         &self,
         request: Request<v1::GetApprovalRequest>,
     ) -> Result<Response<v1::GetApprovalResponse>, Status> {
-        let approval = self.0.gateway.approval(&request.get_ref().approval_id).ok_or_else(|| {
+        let principal = principal(&request)?;
+        let approval = self.0.gateway.approval(&request.get_ref().approval_id);
+        let approval = approval.filter(|approval| sees(&self.0, &principal, approval)).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
         })?;
         Ok(Response::new(v1::GetApprovalResponse { approval: Some(to_wire(&approval)) }))
@@ -74,16 +92,22 @@ impl ApprovalService for Service {
         &self,
         request: Request<v1::WatchApprovalsRequest>,
     ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
+        let principal = principal(&request)?;
         let run = Some(request.into_inner().run_id).filter(|id| !id.is_empty());
+        let app = self.0.clone();
+        let shown = move |approval: &Approval| sees(&app, &principal, approval);
         // Subscribed first, so that nothing falls between the two.
         let changes = self.0.desk.changes();
         let filter = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: run.clone() };
         let respond =
             |approval: &Approval| Ok(v1::WatchApprovalsResponse { approval: Some(to_wire(approval)) });
-        let pending: Vec<_> = self.0.gateway.list_approvals(&filter).iter().map(respond).collect();
+        let pending = self.0.gateway.list_approvals(&filter);
+        let pending: Vec<_> = pending.iter().filter(|approval| shown(approval)).map(respond).collect();
         let later = BroadcastStream::new(changes).filter_map(move |change| {
             let answer = match change {
-                Ok(approval) if run.as_ref().is_none_or(|run| *run == approval.run_id) => {
+                Ok(approval)
+                    if run.as_ref().is_none_or(|run| *run == approval.run_id) && shown(&approval) =>
+                {
                     Some(respond(&approval))
                 }
                 Ok(_) => None,
@@ -95,6 +119,24 @@ impl ApprovalService for Service {
         let watched = stream::iter(pending).chain(later).take_until(stop.cancelled_owned());
         Ok(Response::new(Box::pin(watched)))
     }
+}
+
+/// A list that fits: beyond `most` bytes only that there is an approval, since agents must not be able to hide one from
+/// its reviewers behind large ones. Each can be had whole by itself.
+fn within(approvals: &[Approval], most: usize) -> Vec<v1::Approval> {
+    let mut left = most;
+    let shown = approvals.iter().map(|approval| {
+        let mut approval = to_wire(approval);
+        let size = approval.operation_json.len() + approval.preview.len();
+        if size > left {
+            approval.operation_json.clear();
+            "[too long for this list: GetApproval shows it]".clone_into(&mut approval.preview);
+        } else {
+            left -= size;
+        }
+        approval
+    });
+    shown.collect()
 }
 
 fn state_from_wire(state: v1::approval::State) -> Result<Option<ApprovalState>, Refusal> {

@@ -189,6 +189,11 @@ pub enum RestoreError {
 }
 
 impl Approval {
+    /// Bytes that reviewers are shown.
+    pub(super) fn shown_bytes(&self) -> usize {
+        self.operation_json.len() + self.preview.len()
+    }
+
     /// Whether its permit can still come, or a decision.
     pub(super) fn is_open(&self) -> bool {
         self.state == ApprovalState::Pending || self.permit == PermitState::Available

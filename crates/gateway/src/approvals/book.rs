@@ -22,6 +22,8 @@ pub(super) const MAX_OPEN_PER_RUN: usize = 64;
 pub(super) const MAX_OPEN: usize = 1_000;
 /// Settled approvals that are still shown.
 pub(super) const MAX_SETTLED: usize = 1_000;
+/// Bytes of all settled approvals together.
+pub(super) const MAX_SETTLED_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes that a reviewer is shown of one call.
 pub(super) const MAX_REVIEW_BYTES: usize = 1024 * 1024;
 /// Bytes of all open approvals together.
@@ -91,7 +93,7 @@ impl Approvals {
         let (mut of_run, mut open, mut open_bytes) = (0, 0, bytes);
         for approval in self.all.values().filter(|approval| approval.is_open()) {
             open += 1;
-            open_bytes += approval.operation_json.len() + approval.preview.len();
+            open_bytes += approval.shown_bytes();
             if approval.call_id == ticket.call_id {
                 return refuse(Reason::AlreadyExists, "this call waits for an approval already".to_owned());
             }
@@ -312,22 +314,23 @@ impl Approvals {
         Ok(())
     }
 
-    /// Drops the settled approvals that were settled first, as many as are too many.
+    /// Drops the settled approvals that were settled first, as many as are too many or too much.
     fn forget_oldest(&mut self) {
-        let too_many = self.all.len().saturating_sub(MAX_SETTLED);
-        if too_many == 0 {
+        let settled = || self.all.values().filter(|approval| !approval.is_open());
+        let (mut count, mut bytes) = (settled().count(), settled().map(Approval::shown_bytes).sum::<usize>());
+        if count <= MAX_SETTLED && bytes <= MAX_SETTLED_BYTES {
             return;
         }
-        let mut settled: Vec<(Option<UnixMillis>, String)> = self
-            .all
-            .values()
-            .filter(|approval| !approval.is_open())
-            .map(|approval| (approval.decided_at, approval.approval_id.clone()))
+        let mut oldest: Vec<_> = settled()
+            .map(|approval| (approval.decided_at, approval.approval_id.clone(), approval.shown_bytes()))
             .collect();
-        settled.sort();
-        let excess = settled.len().saturating_sub(MAX_SETTLED);
-        for (_, id) in settled.into_iter().take(excess) {
+        oldest.sort();
+        for (_, id, size) in oldest {
+            if count <= MAX_SETTLED && bytes <= MAX_SETTLED_BYTES {
+                return;
+            }
             self.all.remove(&id);
+            (count, bytes) = (count - 1, bytes - size);
         }
     }
 }

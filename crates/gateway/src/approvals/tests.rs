@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use ops::{Operation, Reason, Write};
 
-use super::book::{MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, REDEEM_WITHIN};
+use super::book::{
+    MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, MAX_SETTLED_BYTES, REDEEM_WITHIN,
+};
 use super::{
     Approval, ApprovalFilter, ApprovalState, Choice, DecideError, PermitState, RestoreError, Review, Reviewer,
 };
@@ -319,6 +321,23 @@ fn settled_ones_are_forgotten_in_order_and_open_ones_never() {
     assert_eq!(scene.gateway.list_approvals(&ApprovalFilter::default()).len(), MAX_SETTLED + 1);
     assert_eq!(scene.gateway.approval(&first.approval_id), None);
     assert_eq!(scene.redeem(&open_id, &open), Ok(()));
+}
+
+#[test]
+fn large_settled_ones_are_forgotten_sooner() {
+    let scene = Scene::new();
+    let size = MAX_REVIEW_BYTES - 1_024;
+    for call in 0..MAX_SETTLED_BYTES / size + 10 {
+        let (call, caller) = (format!("c{call}"), caller("worker"));
+        let ticket = scene.ticket_of(&run("review"), &caller, &call, "hi\n");
+        let large = Review { preview: "x".repeat(size), ..review() };
+        scene.gateway.request_approval(&ticket, large, None).unwrap();
+        scene.gateway.cancel_call(&call);
+        scene.clock.advance(Duration::from_millis(1));
+    }
+    let kept = scene.gateway.list_approvals(&ApprovalFilter::default());
+    assert!(kept.iter().map(Approval::shown_bytes).sum::<usize>() <= MAX_SETTLED_BYTES);
+    assert!(kept.len() >= MAX_SETTLED_BYTES / MAX_REVIEW_BYTES, "{}", kept.len());
 }
 
 #[test]
