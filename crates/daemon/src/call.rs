@@ -10,15 +10,17 @@
 //!
 //! Invariants: one intent and one receipt for each call, refused ones included; the intent of a call with an effect is
 //! durable before the effect, its receipt before the answer; nothing is executed without a permit. The call runs in a
-//! task of its own, so that a client that goes away leaves nothing half done.
+//! task of its own, so that a client that goes away leaves nothing half done. One that breaks has its receipt as well.
 
 mod decode;
 mod record;
 mod review;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::FutureExt as _;
 use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
 use ops::{OpResult, Operation, Reason};
@@ -51,7 +53,15 @@ pub(crate) async fn call(
     }
     let wait = request.wait_for_approval;
     let call = match begin(app, principal, &request).await {
-        Err(refusal) => return Err(turned_away(app, principal, request, refusal, taken).await),
+        Err(refusal) => {
+            let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
+            // Both records or none, whether or not the client stays.
+            return Err(app
+                .tasks
+                .spawn(away)
+                .await
+                .unwrap_or_else(|broken| Refusal::internal("refusing", &broken)));
+        }
         Ok(begun) => begun,
     };
     let call = match call {
@@ -98,14 +108,14 @@ async fn begin(app: &App, principal: &Principal, request: &CallRequest) -> Resul
 
 /// A call that cannot even begin, for it names no run or is one too many, is on record as well.
 async fn turned_away(
-    app: &App,
-    principal: &Principal,
+    app: Arc<App>,
+    principal: Arc<Principal>,
     request: CallRequest,
     refusal: Refusal,
     taken: Instant,
 ) -> Refusal {
     let named: String = request.run_id.chars().take(64).collect();
-    let mut journal = Journal::new(named, CallId::new(), principal, &decode::decode(request));
+    let mut journal = Journal::new(named, CallId::new(), &principal, &decode::decode(request));
     let close = Close::Refused(refusal.clone());
     match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
         Ok(()) => refusal,
@@ -124,6 +134,8 @@ struct Story {
 enum Close {
     Executed(Box<Finished>),
     Refused(Refusal),
+    /// Something of ours broke on the way.
+    Broken(Refusal),
 }
 
 impl Story {
@@ -135,18 +147,22 @@ impl Story {
         journal.request(self.call.request_id.clone());
         let mut times = Times::begin(self.taken);
 
-        let close = match self.admit(decoded, &mut journal, &mut times).await {
-            Ok((run, permit)) => self.execute(&run, permit, &mut journal, &mut times).await,
-            Err(refusal) => Close::Refused(refusal),
+        let made = AssertUnwindSafe(self.make(decoded, &mut journal, &mut times)).catch_unwind().await;
+        let close = if let Ok(close) = made {
+            close
+        } else {
+            self.app.desk.cancel(&id.to_string()).await;
+            Close::Broken(Refusal::new(
+                Reason::Internal,
+                "the call broke; whether it had an effect is not known, and the daemon's log says more",
+            ))
         };
         let refusal = match &close {
-            Close::Refused(refusal) => Some(refusal.clone()),
+            Close::Refused(refusal) | Close::Broken(refusal) => Some(refusal.clone()),
             Close::Executed(_) => None,
         };
         // A refusal of a call that had no intent yet has both written now.
-        if journal.close(&self.app.audit, &close, &mut times).await.is_err() {
-            tracing::error!(call = %id, "a call's receipt waits for the audit log");
-        }
+        let recorded = journal.close(&self.app.audit, &close, &mut times).await;
         let mut response = form.respond(&self.call, close);
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
@@ -155,9 +171,23 @@ impl Story {
             execution_us: micros(times.execution),
         });
         // A dialect's caller reads refusals from `rendered`; a canonical one gets them as a status.
-        let refusal = refusal.filter(|_| !form.is_dialect());
+        let mut refusal = refusal.filter(|_| !form.is_dialect());
+        if recorded.is_err() {
+            tracing::error!(call = %id, "a call's receipt waits for the audit log");
+            refusal = Some(Refusal::new(
+                Reason::AuditUnavailable,
+                "the call is over, but its receipt is not on disk: GetCall has its outcome, do not repeat it unseen",
+            ));
+        }
         let keep = journal.has_effect() || journal.was_asked();
         self.app.calls.finish(&self.call, response, refusal, keep).await;
+    }
+
+    async fn make(&self, decoded: Decoded, journal: &mut Journal, times: &mut Times) -> Close {
+        match self.admit(decoded, journal, times).await {
+            Ok((run, permit)) => self.execute(&run, permit, journal, times).await,
+            Err(refusal) => Close::Refused(refusal),
+        }
     }
 
     /// Until there is a permit, or there is none.
@@ -255,7 +285,7 @@ impl Story {
                 ));
             }
         }
-        let files = review::files(&*run.lanes()?, ticket.operation()).await;
+        let files = review::files(&*run.lanes()?, ticket.operation()).await?;
         let permit = self.app.gateway.redeem(&approval.approval_id, ticket, &files);
         let permit = permit
             .map_err(|refused| Refusal::new(refused.reason, refused.message).with("rule", refused.rule))?;

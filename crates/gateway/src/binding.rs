@@ -21,6 +21,8 @@ pub enum FileState {
     Absent,
     /// SHA-256 of its content, lower-case hex.
     Sha256(String),
+    /// There is something whose content cannot be told, for this stable reason.
+    Unreadable(String),
 }
 
 /// Everything that an approval covers.
@@ -52,6 +54,10 @@ pub(crate) fn digest(covered: &Covered<'_>) -> String {
             FileState::Sha256(hash) => {
                 bytes.text("sha256");
                 bytes.text(hash);
+            }
+            FileState::Unreadable(why) => {
+                bytes.text("unreadable");
+                bytes.text(why);
             }
         }
     }
@@ -273,6 +279,7 @@ mod tests {
             with(FileState::Absent),
             with(FileState::Sha256("aa".into())),
             with(FileState::Sha256("ab".into())),
+            with(FileState::Unreadable("ab".into())),
         ];
         for (i, digest) in digests.iter().enumerate() {
             assert_eq!(digests.iter().position(|other| other == digest), Some(i));

@@ -133,6 +133,7 @@ impl Form {
         let before = call.answer().response;
         let (outcome, status, usage) = match close {
             Close::Refused(refusal) => (Err(ToolFailure::from(refusal)), Status::Denied, None),
+            Close::Broken(refusal) => (Err(ToolFailure::from(refusal)), Status::Failed, None),
             Close::Executed(finished) => {
                 let status = if finished.outcome.is_ok() { Status::Succeeded } else { Status::Failed };
                 let usage = v1::Usage {

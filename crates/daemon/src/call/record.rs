@@ -204,7 +204,7 @@ impl Journal {
                 bytes_out: finished.bytes_out,
             });
         }
-        let executed = matches!(close, Close::Executed(_));
+        let executed = !matches!(close, Close::Refused(_));
         let recorded = if self.has_effect && executed {
             log.record(event).await.map(drop)
         } else {
@@ -248,6 +248,11 @@ fn outcome(close: &Close) -> Outcome {
     let finished = match close {
         Close::Refused(refusal) => {
             return Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&refusal.message);
+        }
+        Close::Broken(refusal) => {
+            return Outcome::new(Status::Interrupted)
+                .reason(refusal.reason.as_str())
+                .message(&refusal.message);
         }
         Close::Executed(finished) => finished,
     };

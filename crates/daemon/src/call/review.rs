@@ -1,24 +1,30 @@
 //! What a reviewer sees, and what the consent is bound to: the state of the files that the call names.
 //!
 //! Secrets are hidden before anything is shown. What is shown is complete in kind: the whole argument vector, the whole
-//! diff up to the profile's bound, which says when it was cut.
+//! diff up to the profile's bound, which says when it was cut. A file that cannot be read is not taken for one that is
+//! not there: whoever can make it unreadable, before and after, could change it in between.
+
+use std::collections::BTreeSet;
 
 use audit::Redactor;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{FileState, FileStates, Review, Ticket};
 use jail::SandboxPath;
-use ops::{Git, OpResult, Operation, ToolFailure};
+use ops::{Git, OpResult, Operation, Reason, ToolFailure};
 
 use crate::executor::Lanes;
 use crate::status::Refusal;
 
-/// Files that a command can name and be bound to; more are not looked at.
-const FILES: usize = 32;
+/// Files that a call can name and be bound to.
+const FILES: usize = 256;
+/// Files that are looked at at the same time.
+const AT_ONCE: usize = 8;
 
 /// Makes the review of a call that needs consent. A host operation that would fail anyway is refused here, before
 /// anybody is asked.
 pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> Result<Review, Refusal> {
     let operation = ticket.operation();
-    let files = files(lanes, operation).await;
+    let files = files(lanes, operation).await?;
     let preview = match lanes.preview(operation, ticket.bounds()).await {
         Some(Ok(OpResult::Edit(edit))) => edit.diff,
         Some(Ok(OpResult::Git(git))) => git_preview(operation, &git.output),
@@ -34,16 +40,43 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
 }
 
 /// The files that the call names, as they are now.
-pub(super) async fn files(lanes: &Lanes, operation: &Operation) -> FileStates {
-    let mut states = FileStates::new();
-    for path in named(operation).into_iter().take(FILES) {
-        let state = match lanes.hash(&path).await {
-            Some(hash) => FileState::Sha256(hash),
-            None => FileState::Absent,
-        };
-        states.insert(path, state);
+pub(super) async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refusal> {
+    let named: BTreeSet<SandboxPath> = named(operation).into_iter().collect();
+    if named.len() > FILES {
+        return Err(Refusal::new(
+            Reason::InvalidArgument,
+            format!("the call names {} files; a reviewer can consent to {FILES} at most", named.len()),
+        ));
     }
-    states
+    let states = stream::iter(named).map(|path| async move {
+        let state = state(&path, lanes.hash(&path).await)?;
+        Ok((path, state))
+    });
+    states.buffered(AT_ONCE).try_collect().await
+}
+
+/// What a consent is bound to where `hashed` is what came of hashing the file.
+fn state(path: &SandboxPath, hashed: Result<String, ToolFailure>) -> Result<FileState, Refusal> {
+    let failure = match hashed {
+        Ok(hash) => return Ok(FileState::Sha256(hash)),
+        Err(failure) => failure,
+    };
+    match failure.reason {
+        // No file: nothing, a directory, or a word that only looks like a path.
+        Reason::NotFound | Reason::InvalidArgument => Ok(FileState::Absent),
+        // Refused for what it is. The reviewer sees that.
+        Reason::SandboxViolation | Reason::PermissionDenied => {
+            Ok(FileState::Unreadable(failure.reason.as_str().to_owned()))
+        }
+        _ => Err(Refusal::new(
+            Reason::PreconditionFailed,
+            format!(
+                "{}: cannot be read now, so that consent cannot be bound to its content: {}",
+                path.excerpt(),
+                failure.message
+            ),
+        )),
+    }
 }
 
 fn named(operation: &Operation) -> Vec<SandboxPath> {
@@ -96,7 +129,33 @@ fn describe(operation: &Operation, files: &FileStates) -> String {
     }
     lines.extend(files.iter().filter_map(|(path, state)| match state {
         FileState::Sha256(hash) => Some(format!("file: {path} sha256 {hash}")),
+        FileState::Unreadable(why) => {
+            Some(format!("file: {path} cannot be read ({why}) and may change unseen"))
+        }
         FileState::Absent => None,
     }));
     lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::FileState;
+    use jail::SandboxPath;
+    use ops::{Reason, ToolFailure};
+
+    use super::state;
+
+    #[test]
+    fn only_what_is_no_file_counts_as_absent() {
+        let path = SandboxPath::parse("run.sh").unwrap();
+        let failed = |reason| state(&path, Err(ToolFailure::new(reason, "why")));
+        assert_eq!(state(&path, Ok("ab".to_owned())).unwrap(), FileState::Sha256("ab".to_owned()));
+        assert_eq!(failed(Reason::NotFound).unwrap(), FileState::Absent);
+        let unreadable = FileState::Unreadable("PERMISSION_DENIED".to_owned());
+        assert_eq!(failed(Reason::PermissionDenied).unwrap(), unreadable);
+        // A worker that was killed, or a file too large to be hashed in time.
+        for reason in [Reason::Cancelled, Reason::TimedOut, Reason::Internal, Reason::Overloaded] {
+            assert_eq!(failed(reason).unwrap_err().reason, Reason::PreconditionFailed);
+        }
+    }
 }

@@ -78,8 +78,8 @@ impl Lanes {
         }
     }
 
-    /// SHA-256 of a file as it is now; `None` when there is no such regular file.
-    pub(crate) async fn hash(&self, path: &jail::SandboxPath) -> Option<String> {
+    /// SHA-256 of a regular file as it is now.
+    pub(crate) async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
         let operation = Operation::Read(ops::Read {
             path: path.clone(),
             part: ops::ReadPart::Bytes { offset: 0, limit: Some(0) },
@@ -88,9 +88,10 @@ impl Lanes {
         let bounds = ops::Bounds::default();
         let spec =
             CallSpec { operation: &operation, bounds: &bounds, deadline: FILE_DEADLINE, preview: false };
-        match self.agent.call(spec, None, CancellationToken::new()).await.ok()?.outcome {
-            Ok(OpResult::Read(read)) => Some(read.sha256),
-            _ => None,
+        let finished = self.agent.call(spec, None, CancellationToken::new()).await;
+        match finished.map_err(|error| failure(&error))?.outcome? {
+            OpResult::Read(read) => Ok(read.sha256),
+            _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
         }
     }
 
