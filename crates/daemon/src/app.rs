@@ -117,6 +117,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
     }
     let _ = tokio::time::timeout(Duration::from_secs(5), server).await;
+    // Nothing waits any more, and it must not wait for a disk that fails.
+    clock.abort();
     let _ = clock.await;
     drop(app);
     let joined = tokio::task::spawn_blocking(move || writer.join());
@@ -146,8 +148,13 @@ async fn wait_for_signal(app: &Arc<App>) -> anyhow::Result<()> {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = hangup.recv() => {
-                // What is wrong with it is in the log already.
-                let _ = policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, "signal:SIGHUP").await;
+                let app = app.clone();
+                // By itself: it waits for the audit log, and a stop must not.
+                tokio::spawn(async move {
+                    // What is wrong with it is in the log already.
+                    let _ =
+                        policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, "signal:SIGHUP").await;
+                });
             }
         }
     }

@@ -58,12 +58,17 @@ impl Desk {
         ticket: &Ticket,
         review: Review,
     ) -> Result<(Approval, oneshot::Receiver<Approval>), Refusal> {
-        let approval = self
-            .gateway
-            .request_approval(ticket, review, self.timeout)
-            .map_err(|refusal| Refusal::new(refusal.reason, refusal.message))?;
         let (settled, receiver) = oneshot::channel();
-        self.waiting().insert(approval.approval_id.clone(), settled);
+        let approval = {
+            // From the moment it is open it can be decided: whoever does so has to find who waits.
+            let mut waiting = self.waiting();
+            let approval = self
+                .gateway
+                .request_approval(ticket, review, self.timeout)
+                .map_err(|refusal| Refusal::new(refusal.reason, refusal.message))?;
+            waiting.insert(approval.approval_id.clone(), settled);
+            approval
+        };
         let event = event(Kind::ApprovalRequested, &approval).details(serde_json::json!({
             "risk": approval.risk.as_str(),
             "rule": approval.rule,
@@ -89,6 +94,10 @@ impl Desk {
         choice: Choice,
         comment: &str,
     ) -> Result<Approval, Refusal> {
+        // A decision that waits for a broken disk would be in force before it is on record.
+        if !self.audit.is_available() {
+            return Err(crate::audit::Unavailable.into());
+        }
         let reviewer =
             Reviewer { principal: principal.name.clone(), may_decide_own: self.allow_self_approval };
         let approval = self
@@ -101,8 +110,11 @@ impl Desk {
 
     /// A call no longer waits.
     pub(crate) async fn cancel(&self, call_id: &str) {
+        // One that was decided at this very moment is on record as decided; its consent is void.
+        let mut cancelled = self.gateway.cancel_call(call_id);
+        cancelled.retain(|approval| approval.state == ApprovalState::Cancelled);
         // What cannot be recorded is void all the same.
-        let _ = self.settle(self.gateway.cancel_call(call_id)).await;
+        let _ = self.settle(cancelled).await;
     }
 
     /// Lets approvals expire and reminds reviewers, until `stop`.

@@ -25,8 +25,12 @@ mod time;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
+
+/// After everything was flushed, for threads that still block.
+const STRAGGLERS: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     // The host lane's worker is this very program under another name. It must have one thread and nothing open.
@@ -56,7 +60,11 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     startup::log(&config);
     // What the daemon makes is its own, unless its mode is set on purpose.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    startup::open_files();
     cgroup_view::share();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(app::run(config))
+    let ended = runtime.block_on(app::run(config));
+    // Work that still blocks on a disk or an engine is not waited for.
+    runtime.shutdown_timeout(STRAGGLERS);
+    ended
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use audit::{Event, Kind};
 use gateway::{Gateway, Policy, Problems};
 use ops::Reason;
+use tokio::sync::Mutex;
 
 use crate::audit::AuditLog;
 use crate::status::Refusal;
@@ -18,6 +19,9 @@ pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
     }
 }
 
+/// One reload at a time: the last one on record is the one in force.
+static RELOADING: Mutex<()> = Mutex::const_new(());
+
 /// Loads the policy again. When it is bad the old one stays in force, and the refusal lists every problem.
 pub(crate) async fn reload(
     gateway: &Arc<Gateway>,
@@ -25,6 +29,7 @@ pub(crate) async fn reload(
     audit: &AuditLog,
     principal: &str,
 ) -> Result<(String, bool), Refusal> {
+    let _one = RELOADING.lock().await;
     let loaded = tokio::task::spawn_blocking(move || load(directory.as_ref())).await;
     let policy =
         loaded.map_err(|error| Refusal::internal("loading the policy", &error))?.map_err(|problems| {

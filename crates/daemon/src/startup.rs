@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, DockerEngine, Endpoint, Engine, EngineFacts};
 use rustix::fs::FlockOperation;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
@@ -24,6 +25,14 @@ pub(crate) fn log(config: &Config) {
         subscriber.json().init();
     } else {
         subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
+    }
+}
+
+/// Takes as many file descriptors as the daemon may have: each run needs about a dozen, and the usual limit is 1,024.
+pub(crate) fn open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
     }
 }
 

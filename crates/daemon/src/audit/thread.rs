@@ -1,10 +1,10 @@
 //! The thread that owns the writer: batches what waits, and brings the log back after the disk has failed.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use audit::{Event, Head, Writer};
+use audit::{Event, Head, Kind, ReadError, Reader, Writer};
 use tokio::sync::{mpsc, watch};
 
 use super::{Entry, Unavailable};
@@ -106,15 +106,51 @@ impl Thread {
             }
         };
         // A batch whose fsync failed may be on disk all the same, in whole or in part: those are not written twice.
-        let sequence = |head: Option<Head>| head.map_or(0, |head| head.sequence);
-        let acknowledged = sequence(*self.head.borrow());
-        let survived = sequence(opened.head).saturating_sub(acknowledged);
-        let survived = usize::try_from(survived).unwrap_or(usize::MAX).min(self.waiting.len());
+        let acknowledged = self.head.borrow().map_or(0, |head| head.sequence);
+        let survived = match survived(&self.directory, acknowledged, opened.head) {
+            Ok(survived) => survived.min(self.waiting.len()),
+            Err(error) => {
+                tracing::error!(error = %error, "the audit log cannot be read again yet");
+                return;
+            }
+        };
         self.waiting.drain(..survived);
         self.written.send_modify(|written| *written += survived as u64);
         self.head.send_replace(writer.head());
         self.writer = Some(writer);
         self.available.send_replace(true);
         tracing::warn!("the audit log can be written again");
+    }
+}
+
+/// How many events of ours came after record `acknowledged`, up to `head`. An attempt to open the log that failed may
+/// have left the record of its repair among them.
+fn survived(directory: &Path, acknowledged: u64, head: Option<Head>) -> Result<usize, ReadError> {
+    let head = head.map_or(0, |head| head.sequence);
+    let mut reader = Reader::from(directory, acknowledged);
+    let mut count = 0;
+    while reader.next_sequence() <= head {
+        let Some((record, _)) = reader.next_with_line()? else { break };
+        count += usize::from(record.event.kind != Kind::LogRepaired);
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::{Event, Kind, Writer};
+
+    use super::survived;
+
+    #[test]
+    fn the_record_of_a_repair_is_none_of_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut writer, _) = Writer::open(directory.path()).unwrap();
+        let kinds =
+            [Kind::CallIntent, Kind::CallIntent, Kind::LogRepaired, Kind::CallReceipt, Kind::LogRepaired];
+        writer.append_batch(&kinds.map(Event::new)).unwrap();
+        for (acknowledged, expected) in [(0, 3), (1, 2), (2, 1), (4, 0), (5, 0)] {
+            assert_eq!(survived(directory.path(), acknowledged, writer.head()).unwrap(), expected);
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
@@ -18,6 +19,9 @@ use super::authority::AuthorityFilter;
 
 /// Read from a client at once, bytes.
 const READ: usize = 16 * 1024;
+
+/// Between attempts to accept after one that failed.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Who connected, as the kernel says, unix(7) `SO_PEERCRED`.
 #[derive(Debug, Clone)]
@@ -36,8 +40,10 @@ pub(crate) struct Socket {
 impl Socket {
     /// Binds `path`. A socket that nobody serves any more is replaced; a living one is an error.
     pub(crate) fn bind(path: &Path, mode: u32, max_connections: usize) -> io::Result<Self> {
-        if let Some(directory) = path.parent() {
+        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             std::fs::create_dir_all(directory)?;
+            // The socket's own mode says who may connect.
+            std::fs::set_permissions(directory, Permissions::from_mode(0o755))?;
         }
         match std::os::unix::net::UnixStream::connect(path) {
             Ok(_) => {
@@ -58,7 +64,14 @@ impl Socket {
     /// The next connection, as soon as there is room for it.
     pub(crate) async fn accept(&self) -> io::Result<Connection> {
         let permit = self.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = self.listener.accept().await?;
+        let (stream, _) = match self.listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: it would fail again at once, and again.
+                tokio::time::sleep(AGAIN).await;
+                return Err(error);
+            }
+        };
         let credentials = stream.peer_cred()?;
         let peer = Peer { uid: credentials.uid(), gid: credentials.gid() };
         Ok(Connection {

@@ -34,9 +34,14 @@ impl PolicyService for Service {
         request: Request<v1::ReloadPolicyRequest>,
     ) -> Result<Response<v1::ReloadPolicyResponse>, Status> {
         let principal = principal(&request)?;
-        let directory = self.0.policy_dir.clone();
+        let app = self.0.clone();
+        // Goes on when the client leaves: what is on record comes into force.
+        let reloaded = tokio::spawn(async move {
+            let directory = app.policy_dir.clone();
+            crate::policy::reload(&app.gateway, directory, &app.audit, &principal.name).await
+        });
         let (digest, changed) =
-            crate::policy::reload(&self.0.gateway, directory, &self.0.audit, &principal.name).await?;
+            reloaded.await.map_err(|error| Refusal::internal("loading the policy", &error))??;
         Ok(Response::new(v1::ReloadPolicyResponse { digest, changed }))
     }
 }
