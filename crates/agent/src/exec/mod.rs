@@ -79,7 +79,10 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Outcome
     }
     let began = Instant::now();
     let feeder = tokio::spawn(feed(stdin_fd, stdin));
-    let pumps = Pumps::start(call, stdout, stderr).map_err(|error| not_forked(&error))?;
+    let pumps = Pumps::start(call, stdout, stderr).map_err(|error| {
+        lane.children.kill(pid);
+        not_forked(&error)
+    })?;
     let mut running = Running { exited, pumps, began };
 
     let end = running.ended(call, call.deadline.min(began + limit)).await;

@@ -79,6 +79,8 @@ impl Shared {
     async fn live(&mut self, record: &Record, lanes: &Lanes) -> End {
         let began = Instant::now();
         let mut restarts: Vec<Instant> = Vec::new();
+        // Why the last restart failed.
+        let mut refused: Option<String> = None;
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
@@ -88,14 +90,16 @@ impl Shared {
                     None => End::Stopped(None),
                 },
                 why = lanes.agent().lost() => {
+                    let why = refused.take().unwrap_or_else(|| why.to_string());
                     restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
                     restarts.push(Instant::now());
-                    self.worker_event(record, &why.to_string()).await;
+                    self.worker_event(record, &why).await;
                     if restarts.len() > RESTARTS {
                         return End::Failed(format!("its worker was lost {} times within a minute, last because {why}", restarts.len()));
                     }
+                    // One that is ended while it comes up counts as lost once more, at once.
                     if let Err(refusal) = lanes.agent().restart().await {
-                        return End::Failed(format!("its worker was lost ({why}) and did not come up again: {}", refusal.message));
+                        refused = Some(refusal.message);
                     }
                 }
                 _ = tick.tick() => {
