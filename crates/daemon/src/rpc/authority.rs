@@ -27,13 +27,19 @@ const LOCAL: &[u8] = b"local";
 pub(super) struct AuthorityFilter {
     /// Bytes that pass without a look: the rest of the preface or of a frame's payload.
     passing: usize,
+    greeted: bool,
     /// A frame's header, then a HEADERS frame's payload, as far as it has come.
     held: Vec<u8>,
 }
 
 impl AuthorityFilter {
     pub(super) fn new() -> Self {
-        Self { passing: PREFACE, held: Vec::new() }
+        Self { passing: PREFACE, greeted: false, held: Vec::new() }
+    }
+
+    /// Whether the client has said what HTTP/2 begins with.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.greeted
     }
 
     /// Takes what the client sent, appends what h2 is to see.
@@ -43,6 +49,7 @@ impl AuthorityFilter {
                 let (pass, rest) = input.split_at(self.passing.min(input.len()));
                 output.extend_from_slice(pass);
                 self.passing -= pass.len();
+                self.greeted |= self.passing == 0;
                 input = rest;
                 continue;
             }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
 use tonic::transport::server::Connected;
 
 use super::authority::AuthorityFilter;
@@ -20,6 +21,8 @@ use super::authority::AuthorityFilter;
 /// Read from a client at once, bytes.
 const READ: usize = 16 * 1024;
 
+/// Until a client has to have begun to speak: a silent one keeps another's place.
+const GREETING: Duration = Duration::from_secs(10);
 /// Between attempts to accept after one that failed.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -74,14 +77,7 @@ impl Socket {
         };
         let credentials = stream.peer_cred()?;
         let peer = Peer { uid: credentials.uid(), gid: credentials.gid() };
-        Ok(Connection {
-            stream,
-            peer,
-            filter: AuthorityFilter::new(),
-            ready: Vec::new(),
-            taken: 0,
-            _permit: permit,
-        })
+        Ok(Connection::new(stream, peer, GREETING, permit))
     }
 }
 
@@ -107,7 +103,23 @@ pub(crate) struct Connection {
     /// Filtered, and not yet read from `taken` on.
     ready: Vec<u8>,
     taken: usize,
+    /// Set until the client has greeted.
+    patience: Option<Pin<Box<Sleep>>>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    fn new(stream: UnixStream, peer: Peer, patience: Duration, permit: OwnedSemaphorePermit) -> Self {
+        Self {
+            stream,
+            peer,
+            filter: AuthorityFilter::new(),
+            ready: Vec::new(),
+            taken: 0,
+            patience: Some(Box::pin(tokio::time::sleep(patience))),
+            _permit: permit,
+        }
+    }
 }
 
 impl Connected for Connection {
@@ -125,6 +137,11 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if let Some(patience) = &mut this.patience
+            && patience.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         while this.taken == this.ready.len() {
             let mut bytes = [MaybeUninit::uninit(); READ];
             let mut read = ReadBuf::uninit(&mut bytes);
@@ -135,6 +152,9 @@ impl AsyncRead for Connection {
             this.ready.clear();
             this.taken = 0;
             this.filter.filter(read.filled(), &mut this.ready);
+            if this.filter.is_greeted() {
+                this.patience = None;
+            }
         }
         let rest = &this.ready[this.taken..];
         let count = rest.len().min(buffer.remaining());
@@ -171,5 +191,43 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixStream;
+    use tokio::sync::Semaphore;
+
+    use super::{Connection, Peer};
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    async fn after_patience(said: &[u8]) -> Result<usize, ErrorKind> {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let peer = Peer { uid: 0, gid: 0 };
+        let patience = Duration::from_millis(50);
+        let mut connection = Connection::new(server, peer, patience, permit);
+        client.write_all(said).await.unwrap();
+        let mut bytes = vec![0; said.len()];
+        connection.read_exact(&mut bytes).await.unwrap();
+        let more = tokio::spawn(async move { connection.read(&mut [0; 16]).await });
+        tokio::time::sleep(patience * 2).await;
+        // Where the connection has been given up nobody listens.
+        let _ = client.write_all(&[0; 9]).await;
+        more.await.unwrap().map_err(|error| error.kind())
+    }
+
+    #[tokio::test]
+    async fn a_client_has_to_greet_in_time_and_may_be_silent_then() {
+        assert_eq!(after_patience(b"").await, Err(ErrorKind::TimedOut));
+        assert_eq!(after_patience(&PREFACE[..20]).await, Err(ErrorKind::TimedOut));
+        assert_eq!(after_patience(PREFACE).await, Ok(9));
     }
 }
