@@ -16,12 +16,16 @@ use crate::audit::AuditLog;
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::rpc::{self, Access, Socket};
-use crate::runs::{Directories, Launcher, Roots, Runs, chain};
+use crate::runs::{Directories, Launcher, Roots, Runs};
+use crate::status::chain;
 use crate::store::Store;
 use crate::{embedded, policy, recovery, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
+
+/// For clients that do not hang up when the daemon stops.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What every request works with.
 pub(crate) struct App {
@@ -116,13 +120,15 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
     }
-    let _ = tokio::time::timeout(Duration::from_secs(5), server).await;
+    // Streams have ended and calls are answered: what is left are clients that do not hang up.
+    let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
     clock.abort();
     let _ = clock.await;
     drop(app);
+    // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
-    let _ = tokio::time::timeout(Duration::from_secs(10), joined).await;
+    let _ = tokio::time::timeout(GOODBYE, joined).await;
     tracing::info!("stopped");
     Ok(())
 }

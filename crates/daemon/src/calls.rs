@@ -15,8 +15,7 @@ use wire::v1::{CallResponse, call_response::Status};
 
 use crate::ids::{CallId, RunId};
 use crate::rpc::Principal;
-use crate::runs::chain;
-use crate::status::Refusal;
+use crate::status::{Refusal, chain};
 use crate::store::{Store, StoredCall};
 
 /// Finished calls that are kept in memory.

@@ -9,7 +9,8 @@ use audit::{Event, Kind, Outcome, Status};
 use containers::{Engine, LABEL_INSTANCE};
 
 use crate::audit::AuditLog;
-use crate::runs::{Directories, chain};
+use crate::runs::Directories;
+use crate::status::chain;
 
 /// Removes every container and mount of this instance.
 pub(crate) async fn remove_leftovers(

@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
 use crate::embedded;
-use crate::runs::chain;
+use crate::status::chain;
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {

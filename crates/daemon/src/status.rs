@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
+use containers::EngineError;
 use ops::{Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -101,6 +102,40 @@ fn code(reason: Reason) -> Code {
         Reason::AuditUnavailable | Reason::EngineUnavailable => Code::Unavailable,
         Reason::Internal => Code::Internal,
     }
+}
+
+/// What an engine's failure means for a client.
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` asks for
+pub(crate) fn engine_refusal(error: EngineError) -> Refusal {
+    tracing::error!(error = %chain(&error), "the engine failed");
+    match error {
+        EngineError::Unreachable { .. } => Refusal::new(
+            Reason::EngineUnavailable,
+            "the container engine does not answer; `coffer doctor` on the daemon's host says more",
+        ),
+        EngineError::TimedOut { attempt, .. } => {
+            Refusal::new(Reason::EngineUnavailable, format!("the container engine did not {attempt} in time"))
+        }
+        EngineError::NotFound { attempt }
+        | EngineError::Conflict { attempt, .. }
+        | EngineError::Api { attempt, .. }
+        | EngineError::Malformed { attempt, .. } => Refusal::new(
+            Reason::EngineUnavailable,
+            format!("the container engine failed to {attempt}; the daemon's log has its words"),
+        ),
+    }
+}
+
+/// An error with its causes, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use ops::Reason;
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError, Placement};
 
-use crate::runs::{cgroup_of, chain, engine_refusal};
-use crate::status::Refusal;
+use crate::status::{Refusal, chain, engine_refusal};
 
 /// For a lost worker that was killed to be gone.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -113,4 +112,15 @@ async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> R
     // The cgroup is this container's, so the pid is one of this host's, and the agent's.
     let process = cgroup.as_ref().and_then(|_| HostProcess::of_engine(host_pid).ok()).map(Arc::new);
     Ok(Serving { client, host_pid, process, cgroup })
+}
+
+/// The container's cgroup, when commands can have leaves in it.
+fn cgroup_of(host_pid: u32, container: &ContainerId) -> Option<ContainerCgroup> {
+    match ContainerCgroup::of_pid(host_pid, container) {
+        Ok(cgroup) => Some(cgroup),
+        Err(error) => {
+            tracing::warn!(error = %chain(&error), "commands of this run get no cgroup of their own; the agent ends them");
+            None
+        }
+    }
 }

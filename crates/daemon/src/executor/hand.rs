@@ -11,8 +11,8 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, Client, ConnectOptions, Finished, LaneError};
 
-use crate::runs::{Directory, chain};
-use crate::status::Refusal;
+use crate::runs::Directory;
+use crate::status::{Refusal, chain};
 
 /// Until a clone has to be there.
 const CLONE: Duration = Duration::from_secs(120);

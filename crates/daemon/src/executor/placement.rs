@@ -46,7 +46,7 @@ impl Placement for LeafPlacement {
         Box::pin(async move {
             let placed = placed.await.map_err(|error| error.to_string())?;
             placed.map_err(|error| {
-                tracing::error!(error = %crate::runs::chain(&error), "a command could not be put into its cgroup");
+                tracing::error!(error = %crate::status::chain(&error), "a command could not be put into its cgroup");
                 error.to_string()
             })
         })
@@ -85,7 +85,7 @@ fn end(leaf: &Leaf, forced: bool) -> KillEvidence {
             .to_owned(),
         },
         Err(error) => {
-            tracing::error!(error = %crate::runs::chain(&error), "a command's cgroup could not be emptied");
+            tracing::error!(error = %crate::status::chain(&error), "a command's cgroup could not be emptied");
             let left = leaf.pids().map_or(u32::MAX, |pids| u32::try_from(pids.len()).unwrap_or(u32::MAX));
             KillEvidence { ended: asked, left, method: "failed".to_owned() }
         }

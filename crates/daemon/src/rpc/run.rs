@@ -15,8 +15,8 @@ use wire::v1::{self, CreateRunRequest};
 use super::{Principal, behind, principal};
 use crate::app::App;
 use crate::ids::RunId;
-use crate::runs::{Record, chain, parse_request};
-use crate::status::Refusal;
+use crate::runs::{Record, parse_request};
+use crate::status::{Refusal, chain};
 
 const DEFAULT_PAGE: usize = 100;
 const MAX_PAGE: u32 = 1_000;

@@ -1,17 +1,21 @@
 //! Runs: one owning task each, the only one that changes its run's state.
 
 mod launch;
+mod mounting;
 mod record;
 mod registry;
+mod remains;
 mod remove;
 mod request;
+mod run;
 mod task;
 mod workspace;
 
-pub(crate) use launch::{Directories, Launcher, cgroup_of, chain, engine_refusal};
+pub(crate) use launch::{Directories, Launcher};
 pub(crate) use record::Record;
-pub(crate) use registry::{Run, Runs};
+pub(crate) use registry::Runs;
 pub(crate) use request::parse as parse_request;
+pub(crate) use run::Run;
 pub(crate) use workspace::{Directory, Roots};
 
 #[cfg(test)]

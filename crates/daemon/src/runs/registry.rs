@@ -1,104 +1,29 @@
 //! The runs that there are, by id, and who may be told about changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use audit::{Event, Kind};
 use containers::Access;
+use gateway::Profile;
 use gateway::policy::WorkspaceMode;
-use gateway::{Profile, RunScope};
 use ops::Reason;
-use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use super::launch::{Launcher, Wanted};
 use super::record::{Record, Spec, State, Workspace};
 use super::remove::remove_tree;
+use super::run::Run;
 use super::task::{self, Command, Shared};
 use crate::audit::AuditLog;
-use crate::executor::Lanes;
 use crate::ids::RunId;
 use crate::rpc::Principal;
-use crate::status::Refusal;
+use crate::status::{Refusal, chain};
 use crate::store::Store;
 
 /// Changes of state that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
-
-/// A run, as everybody but its task sees it.
-pub(crate) struct Run {
-    record: watch::Receiver<Record>,
-    lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
-    commands: mpsc::Sender<Command>,
-    activity: Mutex<Activity>,
-    /// Calls that are executed at the same time.
-    pub(crate) slots: Arc<Semaphore>,
-    /// Cancelled when the run no longer takes calls.
-    pub(crate) ended: CancellationToken,
-}
-
-/// When a run was last used.
-struct Activity {
-    under_way: usize,
-    last: Instant,
-}
-
-/// A call is under way, or waits for its reviewer: the run is not idle.
-pub(crate) struct Busy(Arc<Run>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let mut activity = self.0.activity();
-        activity.under_way -= 1;
-        activity.last = Instant::now();
-    }
-}
-
-impl Run {
-    pub(crate) fn record(&self) -> Record {
-        self.record.borrow().clone()
-    }
-
-    /// What the gateway has to know of the run.
-    pub(crate) fn scope(&self) -> RunScope {
-        let record = self.record.borrow();
-        let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
-        RunScope { profile: record.spec.profile.clone(), image_id }
-    }
-
-    /// The lanes, while the run takes calls.
-    pub(crate) fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
-        let state = self.record.borrow().state;
-        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
-        lanes.filter(|_| state == State::Ready).ok_or_else(|| {
-            let state = state.as_str();
-            Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls"))
-                .with("state", state)
-        })
-    }
-
-    /// Keeps the run from being idle until the value is dropped.
-    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
-        self.activity().under_way += 1;
-        Busy(self.clone())
-    }
-
-    pub(super) fn idle(&self) -> Duration {
-        let activity = self.activity();
-        if activity.under_way > 0 { Duration::ZERO } else { activity.last.elapsed() }
-    }
-
-    fn activity(&self) -> MutexGuard<'_, Activity> {
-        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends the run as failed: something is wrong with it that no call may go on with.
-    pub(crate) async fn fail(&self, why: String) {
-        let _ = self.commands.send(Command::Fail(why)).await;
-    }
-}
 
 /// All runs of this daemon.
 pub(crate) struct Runs {
@@ -164,14 +89,7 @@ impl Runs {
         let wanted = wanted(profile, &record.spec)?;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
-        let run = Arc::new(Run {
-            record: record_receiver,
-            lanes: Arc::default(),
-            commands,
-            activity: Mutex::new(Activity { under_way: 0, last: Instant::now() }),
-            slots: Arc::new(Semaphore::new(self.calls_per_run)),
-            ended: CancellationToken::new(),
-        });
+        let run = Arc::new(Run::new(record_receiver, commands, self.calls_per_run));
         self.admit(id, &run)?;
 
         let inserted = record.clone();
@@ -388,5 +306,5 @@ fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
 }
 
 fn chain_store(error: &crate::store::StoreError) -> String {
-    super::chain(error)
+    chain(error)
 }

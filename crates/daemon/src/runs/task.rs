@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use audit::{Event, Kind};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::launch::{Launched, Remains, Wanted};
+use super::launch::{Launched, Wanted};
 use super::record::{Record, State};
-use super::registry::{Run, Runs};
+use super::registry::Runs;
+use super::remains::Remains;
+use super::run::Run;
 use crate::executor::Lanes;
 use crate::rpc::Principal;
-use crate::status::Refusal;
+use crate::status::{Refusal, chain};
 use crate::time::Timestamp;
 
 /// Between looks at the clock, for `ttl` and `idle_timeout`.
@@ -160,7 +162,7 @@ impl Shared {
         }
         let kept = record.clone();
         if let Err(error) = self.runs.store.with(move |store| store.update_run(&kept)).await {
-            tracing::error!(run = %record.id, error = %super::chain(&error), "a run's state was not kept");
+            tracing::error!(run = %record.id, error = %chain(&error), "a run's state was not kept");
         }
         let mut details = serde_json::json!({ "state": state.as_str() });
         if let Some(failure) = &record.failure {

@@ -1,0 +1,103 @@
+//! A run, as everybody but its task sees it: its record, its lanes while it takes calls, and what it can be told.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use gateway::RunScope;
+use ops::Reason;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::record::{Record, State};
+use super::task::Command;
+use crate::executor::Lanes;
+use crate::status::Refusal;
+
+/// A run, as everybody but its task sees it.
+pub(crate) struct Run {
+    pub(super) record: watch::Receiver<Record>,
+    pub(super) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
+    pub(super) commands: mpsc::Sender<Command>,
+    activity: Mutex<Activity>,
+    /// Calls that are executed at the same time.
+    pub(crate) slots: Arc<Semaphore>,
+    /// Cancelled when the run no longer takes calls.
+    pub(crate) ended: CancellationToken,
+}
+
+/// When a run was last used.
+struct Activity {
+    under_way: usize,
+    last: Instant,
+}
+
+/// A call is under way, or waits for its reviewer: the run is not idle.
+pub(crate) struct Busy(Arc<Run>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut activity = self.0.activity();
+        activity.under_way -= 1;
+        activity.last = Instant::now();
+    }
+}
+
+impl Run {
+    /// A run whose lanes its task will fill in.
+    pub(super) fn new(
+        record: watch::Receiver<Record>,
+        commands: mpsc::Sender<Command>,
+        calls: usize,
+    ) -> Self {
+        Self {
+            record,
+            lanes: Arc::default(),
+            commands,
+            activity: Mutex::new(Activity { under_way: 0, last: Instant::now() }),
+            slots: Arc::new(Semaphore::new(calls)),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn record(&self) -> Record {
+        self.record.borrow().clone()
+    }
+
+    /// What the gateway has to know of the run.
+    pub(crate) fn scope(&self) -> RunScope {
+        let record = self.record.borrow();
+        let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
+        RunScope { profile: record.spec.profile.clone(), image_id }
+    }
+
+    /// The lanes, while the run takes calls.
+    pub(crate) fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
+        let state = self.record.borrow().state;
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        lanes.filter(|_| state == State::Ready).ok_or_else(|| {
+            let state = state.as_str();
+            Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls"))
+                .with("state", state)
+        })
+    }
+
+    /// Keeps the run from being idle until the value is dropped.
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        self.activity().under_way += 1;
+        Busy(self.clone())
+    }
+
+    pub(super) fn idle(&self) -> Duration {
+        let activity = self.activity();
+        if activity.under_way > 0 { Duration::ZERO } else { activity.last.elapsed() }
+    }
+
+    fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the run as failed: something is wrong with it that no call may go on with.
+    pub(crate) async fn fail(&self, why: String) {
+        let _ = self.commands.send(Command::Fail(why)).await;
+    }
+}
