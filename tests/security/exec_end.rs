@@ -111,6 +111,8 @@ async fn x2_a_cancelled_call_leaves_nothing() {
     let cancelled = inside.run.clients.tools.cancel_call(v1::CancelCallRequest { call_id }).await.unwrap();
     assert!(cancelled.into_inner().cancelled);
     let response = tokio::time::timeout(POLITE, call).await.expect("the call goes on").unwrap().unwrap();
+    assert_eq!(response.status(), call_response::Status::Failed);
+    assert_eq!(response.error.as_ref().map(|error| error.reason.as_str()), Some("CANCELLED"));
     // Its outcome says what became of the command.
     let Some(call_response::Result::Exec(result)) = response.result else { panic!("{response:?}") };
     assert_eq!((result.exit_code, result.signal), (None, Some(libc::SIGTERM)));

@@ -133,6 +133,8 @@ struct Story {
 /// What a refused or executed call comes to.
 enum Close {
     Executed(Box<Finished>),
+    /// Its command was ended because the client asked for it; what it had written is there.
+    Cancelled(Box<Finished>),
     Refused(Refusal),
     /// Something of ours broke on the way.
     Broken(Refusal),
@@ -159,7 +161,7 @@ impl Story {
         };
         let refusal = match &close {
             Close::Refused(refusal) | Close::Broken(refusal) => Some(refusal.clone()),
-            Close::Executed(_) => None,
+            Close::Executed(_) | Close::Cancelled(_) => None,
         };
         // A refusal of a call that had no intent yet has both written now.
         let recorded = journal.close(&self.app.audit, &close, &mut times).await;
@@ -326,7 +328,14 @@ impl Story {
             // Nothing may run on unseen: a command that cannot be ended costs the run its container.
             run.fail(format!("{} processes of a command could not be ended", exec.kill.left)).await;
         }
-        Close::Executed(Box::new(finished))
+        // A command that ended by itself before the cancellation reached it did what was asked.
+        let cut = matches!(&finished.outcome, Ok(OpResult::Exec(exec)) if exec.exit_code.is_none());
+        let finished = Box::new(finished);
+        if cut && self.call.cancel.is_cancelled() {
+            Close::Cancelled(finished)
+        } else {
+            Close::Executed(finished)
+        }
     }
 }
 

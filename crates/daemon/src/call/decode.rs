@@ -131,11 +131,13 @@ impl Form {
     pub(super) fn respond(&self, call: &Call, close: Close) -> CallResponse {
         use call_response::Status;
         let before = call.answer().response;
+        let cancelled = matches!(close, Close::Cancelled(_));
         let (outcome, status, usage) = match close {
             Close::Refused(refusal) => (Err(ToolFailure::from(refusal)), Status::Denied, None),
             Close::Broken(refusal) => (Err(ToolFailure::from(refusal)), Status::Failed, None),
-            Close::Executed(finished) => {
-                let status = if finished.outcome.is_ok() { Status::Succeeded } else { Status::Failed };
+            Close::Executed(finished) | Close::Cancelled(finished) => {
+                let done = finished.outcome.is_ok() && !cancelled;
+                let status = if done { Status::Succeeded } else { Status::Failed };
                 let usage = v1::Usage {
                     cpu_time_us: finished.usage.cpu_time_us,
                     peak_memory_bytes: finished.usage.peak_memory_bytes,
@@ -157,6 +159,10 @@ impl Form {
         match outcome {
             Ok(result) => response.result = Some(result_of(result_to_wire(result))),
             Err(failure) => response.error = Some(failure_to_wire(failure)),
+        }
+        if cancelled {
+            let failure = ToolFailure::new(Reason::Cancelled, "the call was cancelled and its command ended");
+            response.error = Some(failure_to_wire(failure));
         }
         response
     }

@@ -196,7 +196,7 @@ impl Journal {
         event.kind = Kind::CallReceipt;
         event.outcome = Some(outcome(close));
         event.duration_us = Some(micros(times.taken.elapsed()));
-        if let Close::Executed(finished) = close {
+        if let Close::Executed(finished) | Close::Cancelled(finished) = close {
             event.usage = Some(Usage {
                 cpu_us: finished.usage.cpu_time_us,
                 peak_memory_bytes: finished.usage.peak_memory_bytes,
@@ -254,7 +254,7 @@ fn outcome(close: &Close) -> Outcome {
                 .reason(refusal.reason.as_str())
                 .message(&refusal.message);
         }
-        Close::Executed(finished) => finished,
+        Close::Executed(finished) | Close::Cancelled(finished) => finished,
     };
     match &finished.outcome {
         Err(failure) => {
@@ -274,7 +274,11 @@ fn outcome(close: &Close) -> Outcome {
                 "stderr": preview(&exec.stderr),
                 "kill": exec.kill,
             }));
-            let outcome = if exec.timed_out { outcome.reason(Reason::TimedOut.as_str()) } else { outcome };
+            let outcome = match close {
+                Close::Cancelled(_) => outcome.reason(Reason::Cancelled.as_str()),
+                _ if exec.timed_out => outcome.reason(Reason::TimedOut.as_str()),
+                _ => outcome,
+            };
             exec.exit_code.map_or(outcome.clone(), |code| outcome.exit_code(code))
         }
         Ok(result) => Outcome::new(Status::Succeeded).facts(facts(result)),
