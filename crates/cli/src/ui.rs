@@ -30,8 +30,7 @@ pub(crate) struct Ui {
     stderr: Look,
 }
 
-// Printing needs nothing of the Ui, but goes through it, so that one sees who may print.
-#[allow(clippy::unused_self)]
+#[allow(clippy::unused_self)] // printing needs nothing of the Ui, but goes through it, so that one sees who may print
 impl Ui {
     /// Looks at both streams and at `NO_COLOR`.
     pub(crate) fn new(format: Format) -> Self {
