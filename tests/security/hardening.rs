@@ -7,10 +7,9 @@ use serde_json::json;
 
 use crate::inside::Inside;
 
-#[tokio::test]
-async fn c2_a_ready_run_lists_what_is_in_force() {
-    let daemon = Daemon::start().await;
-    let request = v1::CreateRunRequest {
+/// A run with limits that no profile has.
+fn limited() -> v1::CreateRunRequest {
+    v1::CreateRunRequest {
         limits: Some(v1::Limits {
             memory_bytes: 256 << 20,
             pids: 100,
@@ -18,8 +17,13 @@ async fn c2_a_ready_run_lists_what_is_in_force() {
             ..Default::default()
         }),
         ..Default::default()
-    };
-    let inside = Inside::enter_with(&daemon, "w", request).await;
+    }
+}
+
+#[tokio::test]
+async fn c2_a_ready_run_lists_what_is_in_force() {
+    let daemon = Daemon::start().await;
+    let inside = Inside::enter_with(&daemon, "w", limited()).await;
     let facts: HashMap<&str, &str> =
         inside.run.run.hardening.iter().map(|fact| (fact.name.as_str(), fact.value.as_str())).collect();
     for (name, value) in [
@@ -52,16 +56,7 @@ async fn c2_a_ready_run_lists_what_is_in_force() {
 #[tokio::test]
 async fn c2_the_engine_confirms_it() {
     let daemon = Daemon::start().await;
-    let request = v1::CreateRunRequest {
-        limits: Some(v1::Limits {
-            memory_bytes: 256 << 20,
-            pids: 100,
-            cpu_millis: 500,
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    let inside = Inside::enter_with(&daemon, "w", request).await;
+    let inside = Inside::enter_with(&daemon, "w", limited()).await;
     let found = harness::inspect(&inside.run.run.container_id);
     let (host, config) = (&found["HostConfig"], &found["Config"]);
     assert_eq!(config["User"], "1001:1001");

@@ -23,7 +23,7 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
-use ops::{OpResult, Operation, Reason};
+use ops::{OpResult, Reason};
 use wire::v1::{CallRequest, CallResponse, Timings, call_request, call_response};
 use worker::client::Finished;
 
@@ -52,7 +52,7 @@ pub(crate) async fn call(
         return Err(crate::audit::Unavailable.into());
     }
     let wait = request.wait_for_approval;
-    let call = match begin(app, principal, &request).await {
+    let begun = match begin(app, principal, &request).await {
         Err(refusal) => {
             let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
             // Both records or none, whether or not the client stays.
@@ -64,7 +64,7 @@ pub(crate) async fn call(
         }
         Ok(begun) => begun,
     };
-    let call = match call {
+    let call = match begun {
         Begun::Stored(response) => return stored(*response, &request),
         Begun::Known(call) => call,
         Begun::New(call) => {
@@ -102,7 +102,7 @@ async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> +
 
 async fn begin(app: &App, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
     let run_id = RunId::parse(&request.run_id)?;
-    app.runs.of(run_id, principal)?;
+    app.runs.check_use(run_id, principal)?;
     app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
 }
 
@@ -202,14 +202,14 @@ impl Story {
         let operation = decoded.operation?;
         let run = self.app.runs.living_run(self.call.run)?;
         let _busy = run.busy();
-        let spec = run.record().spec;
+        let spec = run.spec();
         if !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id {
             return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
         }
         let caller = Caller {
             principal: self.principal.name.clone(),
-            agent_id: spec.agent_id,
-            role: spec.role,
+            agent_id: spec.agent_id.clone(),
+            role: spec.role.clone(),
             run_id: self.call.run.to_string(),
         };
         journal.caller(&caller);
@@ -225,7 +225,7 @@ impl Story {
         match admission {
             Admission::Refuse(refused) => {
                 journal.refused(&refused);
-                Err(Refusal::new(refused.reason, refused.message).with("rule", refused.rule))
+                Err(refused.into())
             }
             Admission::Permit(permit) => {
                 journal.decided(permit.decision());
@@ -288,9 +288,7 @@ impl Story {
             }
         }
         let files = review::files(&*run.lanes()?, ticket.operation()).await?;
-        let permit = self.app.gateway.redeem(&approval.approval_id, ticket, &files);
-        let permit = permit
-            .map_err(|refused| Refusal::new(refused.reason, refused.message).with("rule", refused.rule))?;
+        let permit = self.app.gateway.redeem(&approval.approval_id, ticket, &files)?;
         self.call.resume();
         Ok(permit)
     }
@@ -337,16 +335,4 @@ impl Story {
             Close::Executed(finished)
         }
     }
-}
-
-/// The form in which the operation came.
-impl Form {
-    fn is_dialect(&self) -> bool {
-        matches!(self, Self::Dialect { .. })
-    }
-}
-
-/// Whether the receipt has to be durable before the answer.
-fn has_effect(operation: Option<&Operation>) -> bool {
-    operation.is_some_and(Operation::has_effect)
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
-use crate::ids::{CallId, RunId};
+use crate::ids::{CallId, RunId, check_client_name};
 use crate::rpc::Principal;
 use crate::status::{Refusal, chain};
 use crate::store::{Store, StoredCall};
@@ -139,12 +139,7 @@ impl Calls {
     ) -> Result<Begun, Refusal> {
         let request_id = Some(request_id.to_owned()).filter(|id| !id.is_empty());
         if let Some(request_id) = &request_id {
-            if request_id.len() > 128 || request_id.chars().any(char::is_control) {
-                return Err(Refusal::invalid(
-                    "request_id",
-                    "must be at most 128 characters without control characters",
-                ));
-            }
+            check_client_name("request_id", request_id)?;
             let id = request_id.clone();
             let stored = self.store.with(move |store| store.call_by_request(run, &id)).await;
             let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;

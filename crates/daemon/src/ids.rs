@@ -52,6 +52,20 @@ id!(
     "call"
 );
 
+/// Longest name that a client may give to a request, task or correlation, bytes.
+const MAX_CLIENT_NAME: usize = 128;
+
+/// Checks a name that a client made up: `field` is where it stands.
+pub(crate) fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal> {
+    if name.len() <= MAX_CLIENT_NAME && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Refusal::invalid(
+        field,
+        format!("must be at most {MAX_CLIENT_NAME} characters without control characters"),
+    ))
+}
+
 impl RunId {
     /// An id that a client chose: a version 7 UUID.
     pub(crate) fn chosen(text: &str) -> Result<Self, Refusal> {

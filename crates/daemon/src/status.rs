@@ -66,6 +66,12 @@ impl From<v1::ToolFailure> for Refusal {
     }
 }
 
+impl From<gateway::Refusal> for Refusal {
+    fn from(refused: gateway::Refusal) -> Self {
+        Self::new(refused.reason, refused.message).with("rule", refused.rule)
+    }
+}
+
 impl From<Refusal> for ToolFailure {
     fn from(refusal: Refusal) -> Self {
         let details = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();

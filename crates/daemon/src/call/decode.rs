@@ -12,6 +12,7 @@ use worker::convert::{failure_to_wire, operation_from_wire, result_to_wire};
 
 use super::Close;
 use crate::calls::Call;
+use crate::ids::check_client_name;
 use crate::status::Refusal;
 use crate::time::duration_from_wire;
 
@@ -60,16 +61,12 @@ pub(super) fn decode(request: CallRequest) -> Decoded {
         operation => (canonical(operation), Form::Canonical),
     };
     let limit = limit(timeout.as_ref());
-    let named = [("task_id", &task_id), ("correlation_id", &correlation_id)]
-        .into_iter()
-        .find(|(_, value)| value.len() > MAX_NAME || value.chars().any(char::is_control));
+    let named = check_client_name("task_id", &task_id)
+        .and_then(|()| check_client_name("correlation_id", &correlation_id));
     let operation = match (named, &limit) {
-        (Some((field, _)), _) => Err(Refusal::invalid(
-            field,
-            format!("must be at most {MAX_NAME} characters without control characters"),
-        )),
-        (None, Err(refusal)) => Err(refusal.clone()),
-        (None, Ok(_)) => parsed,
+        (Err(refusal), _) => Err(refusal),
+        (Ok(()), Err(refusal)) => Err(refusal.clone()),
+        (Ok(()), Ok(_)) => parsed,
     };
     Decoded { operation, form, agent_id, task_id, correlation_id, limit: limit.ok().flatten() }
 }
@@ -127,6 +124,10 @@ fn shorten(name: String) -> String {
 }
 
 impl Form {
+    pub(super) fn is_dialect(&self) -> bool {
+        matches!(self, Self::Dialect { .. })
+    }
+
     /// The answer to a call that is over.
     pub(super) fn respond(&self, call: &Call, close: Close) -> CallResponse {
         use call_response::Status;

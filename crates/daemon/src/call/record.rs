@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use gateway::Caller;
-use ops::{OpResult, Reason};
+use ops::{OpResult, Operation, Reason};
 use serde_json::{Value, json};
 
+use super::Close;
 use super::decode::Decoded;
-use super::{Close, has_effect};
 use crate::audit::{AuditLog, Unavailable};
 use crate::ids::CallId;
 use crate::rpc::Principal;
@@ -100,7 +100,7 @@ impl Journal {
             input: operation.map_or(Value::Null, input),
             details,
             limit: decoded.limit,
-            has_effect: has_effect(operation),
+            has_effect: operation.is_some_and(Operation::has_effect),
             asked: false,
             decision: None,
             opened: false,
@@ -216,7 +216,7 @@ impl Journal {
 }
 
 /// The operation's arguments for the record: cut, and contents replaced by their size and hash.
-fn input(operation: &ops::Operation) -> Value {
+fn input(operation: &Operation) -> Value {
     let request = worker::convert::operation_to_wire(operation);
     let mut value = serde_json::to_value(&request).unwrap_or(Value::Null);
     // {"write": {...}} → {...}: the operation's name stands beside it.

@@ -14,7 +14,7 @@ use wire::v1::{self, CreateRunRequest};
 
 use super::{Principal, behind, principal};
 use crate::app::App;
-use crate::ids::RunId;
+use crate::ids::{RunId, check_client_name};
 use crate::runs::{Record, parse_request};
 use crate::status::{Refusal, chain};
 
@@ -31,12 +31,7 @@ impl Service {
             return Err(crate::audit::Unavailable.into());
         }
         let request_id = request.request_id.clone();
-        if request_id.len() > 128 || request_id.chars().any(char::is_control) {
-            return Err(Refusal::invalid(
-                "request_id",
-                "must be at most 128 characters without control characters",
-            ));
-        }
+        check_client_name("request_id", &request_id)?;
         let id = match request.run_id.as_str() {
             "" => RunId::new(),
             _ if request_id.is_empty() => {
@@ -65,13 +60,7 @@ impl Service {
     }
 
     fn seen<T>(&self, request: &Request<T>, run_id: &str) -> Result<Record, Refusal> {
-        let principal = principal(request)?;
-        let record = self.0.runs.get(RunId::parse(run_id)?)?;
-        if principal.may_see(&record.spec.principal) {
-            return Ok(record);
-        }
-        // As if it were not there.
-        self.0.runs.of(record.id, &principal)
+        self.0.runs.shown_to(RunId::parse(run_id)?, &*principal(request)?)
     }
 
     /// The run that the same request made before.

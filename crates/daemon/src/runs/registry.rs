@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::launch::{Launcher, Wanted};
 use super::record::{Record, Spec, State, Workspace};
 use super::remove::remove_tree;
-use super::run::Run;
+use super::run::{Run, takes_no_calls};
 use super::task::{self, Command, Shared};
 use crate::audit::AuditLog;
 use crate::ids::RunId;
@@ -104,7 +104,7 @@ impl Runs {
                     "request_id: a run is being made under this id at this moment",
                 )
             } else {
-                Refusal::internal("keeping the run", &chain_store(&error))
+                Refusal::internal("keeping the run", &chain(&error))
             });
         }
         let event = Event::new(Kind::RunCreated)
@@ -162,10 +162,7 @@ impl Runs {
         if let Some(run) = self.living().get(&id) {
             return Ok(run.clone());
         }
-        let record = self.get(id)?;
-        let state = record.state.as_str();
-        Err(Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls"))
-            .with("state", state))
+        Err(takes_no_calls(self.get(id)?.state))
     }
 
     pub(crate) fn get(&self, id: RunId) -> Result<Record, Refusal> {
@@ -199,8 +196,26 @@ impl Runs {
 
     /// A run that `principal` may use. To others it does not exist.
     pub(crate) fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
-        let record = self.get(id)?;
-        if principal.may_use(&record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
+        self.get(id).and_then(|record| {
+            if principal.may_use(&record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
+        })
+    }
+
+    /// Whether `principal` may use the run, at the cost of a look: every call asks.
+    pub(crate) fn check_use(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
+        let living = self.living().get(&id).map(|run| principal.may_use(&run.spec().principal));
+        let usable = match living {
+            Some(usable) => usable,
+            None => self.ended().get(&id).is_some_and(|record| principal.may_use(&record.spec.principal)),
+        };
+        if usable { Ok(()) } else { Err(no_such_run()) }
+    }
+
+    /// A run that `principal` may look at. To others it does not exist.
+    pub(crate) fn shown_to(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
+        self.get(id).and_then(|record| {
+            if principal.may_see(&record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
+        })
     }
 
     /// All of them, newest first.
@@ -241,7 +256,7 @@ impl Runs {
             remove_tree(directories.workspace(&run)).await;
         }
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
-        deleted.map_err(|error| Refusal::internal("forgetting the run", &chain_store(&error)))?;
+        deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
         self.ended().remove(&id);
         Ok(())
     }
@@ -303,8 +318,4 @@ fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
             WorkspaceMode::ReadWrite => Access::ReadWrite,
         },
     })
-}
-
-fn chain_store(error: &crate::store::StoreError) -> String {
-    chain(error)
 }

@@ -8,7 +8,7 @@ use ops::Reason;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::record::{Record, State};
+use super::record::{Record, Spec, State};
 use super::task::Command;
 use crate::executor::Lanes;
 use crate::status::Refusal;
@@ -16,6 +16,7 @@ use crate::status::Refusal;
 /// A run, as everybody but its task sees it.
 pub(crate) struct Run {
     pub(super) record: watch::Receiver<Record>,
+    spec: Arc<Spec>,
     pub(super) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
     pub(super) commands: mpsc::Sender<Command>,
     activity: Mutex<Activity>,
@@ -43,14 +44,16 @@ impl Drop for Busy {
 }
 
 impl Run {
-    /// A run whose lanes its task will fill in.
+    /// A run whose lanes its task will fill in. What was asked for never changes, so that it is copied here and once.
     pub(super) fn new(
         record: watch::Receiver<Record>,
         commands: mpsc::Sender<Command>,
         calls: usize,
     ) -> Self {
+        let spec = Arc::new(record.borrow().spec.clone());
         Self {
             record,
+            spec,
             lanes: Arc::default(),
             commands,
             activity: Mutex::new(Activity { under_way: 0, last: Instant::now() }),
@@ -61,6 +64,11 @@ impl Run {
 
     pub(crate) fn record(&self) -> Record {
         self.record.borrow().clone()
+    }
+
+    /// What was asked for.
+    pub(crate) fn spec(&self) -> Arc<Spec> {
+        self.spec.clone()
     }
 
     /// What the gateway has to know of the run.
@@ -74,11 +82,7 @@ impl Run {
     pub(crate) fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
         let state = self.record.borrow().state;
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
-        lanes.filter(|_| state == State::Ready).ok_or_else(|| {
-            let state = state.as_str();
-            Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls"))
-                .with("state", state)
-        })
+        lanes.filter(|_| state == State::Ready).ok_or_else(|| takes_no_calls(state))
     }
 
     /// Keeps the run from being idle until the value is dropped.
@@ -100,4 +104,10 @@ impl Run {
     pub(crate) async fn fail(&self, why: String) {
         let _ = self.commands.send(Command::Fail(why)).await;
     }
+}
+
+/// The refusal of a call to a run in this state.
+pub(super) fn takes_no_calls(state: State) -> Refusal {
+    let state = state.as_str();
+    Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state)
 }
