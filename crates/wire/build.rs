@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "cofferdam/v1/operation.proto",
     "cofferdam/v1/run.proto",
     "cofferdam/v1/tool.proto",
     "cofferdam/v1/approval.proto",
     "cofferdam/v1/audit.proto",
     "cofferdam/v1/policy.proto",
+    "cofferdam/v1/terminal.proto",
     "cofferdam/worker/v1/worker.proto",
 ];
 

@@ -144,7 +144,7 @@ async fn names_that_nothing_has_are_not_found() {
     for malformed in ["x", "../../etc", "0198a1b2", "0198A1B2-0000-7000-8000-000000000000"] {
         assert_eq!(reason(&tools.call(read(malformed)).await.unwrap_err()), "NOT_FOUND", "{malformed}");
     }
-    let call = v1::GetCallRequest { call_id: nobody.to_owned() };
+    let call = v1::GetCallRequest { call_id: nobody.to_owned(), ..Default::default() };
     assert_eq!(reason(&tools.get_call(call).await.unwrap_err()), "NOT_FOUND");
     let call = v1::CancelCallRequest { call_id: nobody.to_owned() };
     assert_eq!(reason(&tools.cancel_call(call).await.unwrap_err()), "NOT_FOUND");

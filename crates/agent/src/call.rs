@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ops::{Bounds, KillEvidence, Operation, Outcome, Reason, ToolFailure};
+use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome, Reason, ToolFailure};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -58,10 +58,11 @@ impl Call {
 
     async fn execute(&mut self, operation: Operation, lane: &Lane) -> Outcome {
         match operation {
-            Operation::Exec(_) if self.preview => {
+            Operation::Exec(_) | Operation::Shell(_) if self.preview => {
                 Err(ToolFailure::new(Reason::InvalidArgument, "exec: a command has no preview"))
             }
-            Operation::Exec(exec) => exec::run(self, lane, exec).await,
+            Operation::Exec(exec) => exec::run(self, lane, exec).await.map(OpResult::Exec),
+            Operation::Shell(shell) => exec::shell(self, lane, shell).await.map(OpResult::Shell),
             other => files::run(self, lane, other).await,
         }
     }

@@ -13,6 +13,6 @@ pub(crate) fn answer(first: ToWorker) -> Result<FromWorker, Fault> {
     if hello.protocol != PROTOCOL {
         return Err(Fault::Unexpected("the daemon speaks another version of the protocol"));
     }
-    let hello = Hello { protocol: PROTOCOL, nonce: hello.nonce, pid: std::process::id() };
+    let hello = Hello { protocol: PROTOCOL, nonce: hello.nonce, pid: std::process::id(), channel: 0 };
     Ok(FromWorker { id: 0, body: Some(from_worker::Body::Hello(hello)) })
 }

@@ -127,7 +127,7 @@ async fn dispatch(frames: &mut Frames, lane: &Arc<Lane>, outbox: &Outbox) -> Res
             Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence.map(evidence))),
             Some(Body::Cancel(_)) => lane.calls.signal(id, Signal::Cancel),
             Some(Body::Ping(_)) => outbox.pong(),
-            Some(Body::Hello(_) | Body::Start(_)) | None => {
+            Some(_) | None => {
                 return Err(Fault::Unexpected("a frame that cannot come here"));
             }
         }

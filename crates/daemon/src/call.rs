@@ -320,14 +320,15 @@ impl Story {
         let limit = journal.limit();
         let finished = lanes.execute(permit, limit, cancel).await;
         times.executed();
-        if let Ok(OpResult::Exec(exec)) = &finished.outcome
-            && exec.kill.left > 0
+        let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
+        if let Some(command) = command
+            && command.kill.left > 0
         {
             // Nothing may run on unseen: a command that cannot be ended costs the run its container.
-            run.fail(format!("{} processes of a command could not be ended", exec.kill.left)).await;
+            run.fail(format!("{} processes of a command could not be ended", command.kill.left)).await;
         }
         // A command that ended by itself before the cancellation reached it did what was asked.
-        let cut = matches!(&finished.outcome, Ok(OpResult::Exec(exec)) if exec.exit_code.is_none());
+        let cut = command.is_some_and(|command| command.exit_code.is_none());
         let finished = Box::new(finished);
         if cut && self.call.cancel.is_cancelled() {
             Close::Cancelled(finished)

@@ -4,9 +4,10 @@
 //! same bytes. Structures are taken apart without `..`: a field that is added later cannot be left out by oversight.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Write};
+use ops::{Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Shell, Write};
 use sha2::{Digest, Sha256};
 
 use crate::caller::{Caller, RunScope};
@@ -132,6 +133,7 @@ impl Encoder {
             }
             Operation::Grep(grep) => self.grep(grep),
             Operation::Exec(exec) => self.exec(exec),
+            Operation::Shell(shell) => self.shell(shell),
             Operation::Write(Write { path, content, if_match_sha256, create_only }) => {
                 self.path(path);
                 self.bytes(content);
@@ -186,6 +188,12 @@ impl Encoder {
         self.flag(*include_ignored);
     }
 
+    fn shell(&mut self, shell: &Shell) {
+        let Shell { script, cwd, env, stdin, timeout } = shell;
+        self.text(script);
+        self.surroundings(cwd, env, stdin, *timeout);
+    }
+
     fn exec(&mut self, exec: &Exec) {
         let Exec { command, args, cwd, env, stdin, timeout } = exec;
         self.text(command);
@@ -193,6 +201,16 @@ impl Encoder {
         for arg in args {
             self.text(arg);
         }
+        self.surroundings(cwd, env, stdin, *timeout);
+    }
+
+    fn surroundings(
+        &mut self,
+        cwd: &SandboxPath,
+        env: &BTreeMap<String, String>,
+        stdin: &[u8],
+        timeout: Duration,
+    ) {
         self.path(cwd);
         self.length(env.len());
         for (name, value) in env {

@@ -12,9 +12,10 @@ pub(crate) fn risk_of(operation: &Operation, reads: Option<&[SandboxPath]>) -> R
         Operation::Grep(grep) => of_reading([&grep.path]),
         Operation::List(_) | Operation::Glob(_) | Operation::Git(Git::Status | Git::Diff { .. }) => Risk::Low,
         Operation::Exec(_) => reads.map_or(Risk::High, of_reading),
-        Operation::Write(_) | Operation::Edit(_) | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => {
-            Risk::High
-        }
+        Operation::Shell(_)
+        | Operation::Write(_)
+        | Operation::Edit(_)
+        | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => Risk::High,
     }
 }
 

@@ -4,14 +4,18 @@
 //! fields promise, the profile's bounds, and the protected paths, so that no reviewer is asked about a call that
 //! would be refused in its lane anyway. The lanes check again.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use jail::{Access, SandboxPath};
-use ops::{Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason, Write};
+use ops::{Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason, Shell, Write};
 
 use crate::policy::Profile;
 use crate::shown::shown;
 
 const MAX_ARGS: usize = 4_096;
 const MAX_ARG_BYTES: usize = 128 * 1024;
+const MAX_SCRIPT_BYTES: usize = 64 * 1024;
 const MAX_STDIN_BYTES: usize = 1024 * 1024;
 const MAX_ENV: usize = 256;
 const MAX_PATTERN_BYTES: usize = 4_096;
@@ -40,6 +44,7 @@ pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
         Operation::Glob(glob) => self::glob(glob),
         Operation::Grep(grep) => self::grep(profile, grep),
         Operation::Exec(exec) => self::exec(profile, exec),
+        Operation::Shell(shell) => self::shell(profile, shell),
         Operation::Write(write) => self::write(profile, write),
         Operation::Edit(edit) => self::edit(profile, edit),
         Operation::Git(git) => self::git(git),
@@ -98,25 +103,44 @@ fn exec(profile: &Profile, exec: &Exec) -> Checked {
     argument(exec.args.len() <= MAX_ARGS, || format!("more than {MAX_ARGS} arguments"))?;
     let bytes = command.len() + exec.args.iter().map(String::len).sum::<usize>();
     argument(bytes <= MAX_ARG_BYTES, || format!("the command line has more than {MAX_ARG_BYTES} bytes"))?;
-    let values = exec.env.values();
-    argument(![command].into_iter().chain(&exec.args).chain(values).any(|text| text.contains('\0')), || {
-        "arguments and variables must not contain NUL".to_owned()
+    argument(![command].into_iter().chain(&exec.args).any(|text| text.contains('\0')), || {
+        "arguments must not contain NUL".to_owned()
     })?;
-    let env_bytes: usize = exec.env.iter().map(|(name, value)| name.len() + value.len()).sum();
-    argument(exec.env.len() <= MAX_ENV && env_bytes <= MAX_ARG_BYTES, || {
+    surroundings(profile, &exec.env, &exec.stdin, exec.timeout)
+}
+
+fn shell(profile: &Profile, shell: &Shell) -> Checked {
+    let script = &shell.script;
+    argument(!script.trim().is_empty() && script.len() <= MAX_SCRIPT_BYTES && !script.contains('\0'), || {
+        format!("`script` must not be blank, contain NUL, or have more than {MAX_SCRIPT_BYTES} bytes")
+    })?;
+    surroundings(profile, &shell.env, &shell.stdin, shell.timeout)
+}
+
+fn surroundings(
+    profile: &Profile,
+    env: &BTreeMap<String, String>,
+    stdin: &[u8],
+    timeout: Duration,
+) -> Checked {
+    argument(!env.values().any(|value| value.contains('\0')), || {
+        "variables must not contain NUL".to_owned()
+    })?;
+    let env_bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    argument(env.len() <= MAX_ENV && env_bytes <= MAX_ARG_BYTES, || {
         format!("more than {MAX_ENV} environment variables, or more than {MAX_ARG_BYTES} bytes of them")
     })?;
-    for name in exec.env.keys() {
+    for name in env.keys() {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let well_formed =
             !name.is_empty() && name.chars().all(word) && !name.starts_with(|c: char| c.is_ascii_digit());
         argument(well_formed, || format!("`{}` is no name of an environment variable", shown(name)))?;
     }
-    argument(exec.stdin.len() <= MAX_STDIN_BYTES, || {
+    argument(stdin.len() <= MAX_STDIN_BYTES, || {
         format!("standard input has more than {MAX_STDIN_BYTES} bytes")
     })?;
     let most = profile.exec.max_timeout();
-    argument(!exec.timeout.is_zero() && exec.timeout <= most, || {
+    argument(!timeout.is_zero() && timeout <= most, || {
         format!("`timeout` must be more than 0 and at most {} s", most.as_secs())
     })
 }

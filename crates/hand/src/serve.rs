@@ -150,14 +150,19 @@ impl Server<'_> {
             to_worker::Body::Hello(hello) if !self.greeted && hello.protocol == PROTOCOL => {
                 self.greeted = true;
                 let pid = getpid().as_raw_nonzero().get().unsigned_abs();
-                self.send(0, from_worker::Body::Hello(Hello { protocol: PROTOCOL, nonce: hello.nonce, pid }))
+                self.send(0, from_worker::Body::Hello(Hello { protocol: PROTOCOL, nonce: hello.nonce, pid, channel: 0 }))
             }
             _ if !self.greeted => Err(ServeError::Protocol("no valid hello")),
             to_worker::Body::Hello(_) => Err(ServeError::Protocol("a second hello")),
             to_worker::Body::Ping(_) => self.send(id, from_worker::Body::Pong(Pong {})),
             to_worker::Body::Start(start) => self.enqueue(id, start),
             to_worker::Body::Cancel(_) => self.cancel(id),
-            to_worker::Body::Go(_) => Err(ServeError::Protocol("nothing here waits for a cgroup")),
+            to_worker::Body::Go(_)
+            | to_worker::Body::Credit(_)
+            | to_worker::Body::Input(_)
+            | to_worker::Body::Resize(_)
+            | to_worker::Body::Signal(_)
+            | to_worker::Body::Switch(_) => Err(ServeError::Protocol("no commands run here")),
         }
     }
 

@@ -170,7 +170,7 @@ fn a_broken_protocol_ends_the_hand() {
     let scratch = Scratch::new();
     let breaks: [Break; 4] = [
         |hand| {
-            let hello = Hello { protocol: worker::PROTOCOL, nonce: Vec::new(), pid: 0 };
+            let hello = Hello { protocol: worker::PROTOCOL, nonce: Vec::new(), pid: 0, channel: 0 };
             hand.send(0, to_worker::Body::Hello(hello));
         },
         |hand| hand.send(0, to_worker::Body::Go(wire::worker::v1::Go { evidence: None })),

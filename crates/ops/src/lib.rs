@@ -27,7 +27,7 @@ pub use bounds::Bounds;
 pub use cancel::Cancel;
 pub use operation::{
     Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read, ReadPart,
-    Write,
+    Shell, Write,
 };
 pub use outcome::{
     EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,

@@ -18,6 +18,8 @@ pub enum Operation {
     Grep(Grep),
     /// Run one command, without a shell.
     Exec(Exec),
+    /// Run a shell script.
+    Shell(Shell),
     /// Create or overwrite one file.
     Write(Write),
     /// Change one file.
@@ -37,12 +39,13 @@ pub enum Lane {
 
 impl Operation {
     /// The names that policy and record use: `read`, `git.commit`, …
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "read",
         "list",
         "glob",
         "grep",
         "exec",
+        "shell",
         "write",
         "edit",
         "git.status",
@@ -59,6 +62,7 @@ impl Operation {
             Self::Glob(_) => "glob",
             Self::Grep(_) => "grep",
             Self::Exec(_) => "exec",
+            Self::Shell(_) => "shell",
             Self::Write(_) => "write",
             Self::Edit(_) => "edit",
             Self::Git(Git::Status) => "git.status",
@@ -71,7 +75,12 @@ impl Operation {
     /// Where it is executed.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Read(_) | Self::List(_) | Self::Glob(_) | Self::Grep(_) | Self::Exec(_) => Lane::Container,
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Glob(_)
+            | Self::Grep(_)
+            | Self::Exec(_)
+            | Self::Shell(_) => Lane::Container,
             Self::Write(_) | Self::Edit(_) | Self::Git(_) => Lane::Host,
         }
     }
@@ -84,6 +93,7 @@ impl Operation {
             | Self::Glob(Glob { path, .. })
             | Self::Grep(Grep { path, .. })
             | Self::Exec(Exec { cwd: path, .. })
+            | Self::Shell(Shell { cwd: path, .. })
             | Self::Write(Write { path, .. })
             | Self::Edit(Edit { path, .. }) => vec![path],
             Self::Git(Git::Diff { paths, .. } | Git::Add { paths }) => paths.iter().collect(),
@@ -95,8 +105,21 @@ impl Operation {
     pub fn has_effect(&self) -> bool {
         matches!(
             self,
-            Self::Exec(_) | Self::Write(_) | Self::Edit(_) | Self::Git(Git::Add { .. } | Git::Commit { .. })
+            Self::Exec(_)
+                | Self::Shell(_)
+                | Self::Write(_)
+                | Self::Edit(_)
+                | Self::Git(Git::Add { .. } | Git::Commit { .. })
         )
+    }
+
+    /// For operations that run a program of the container: until when everything of it is ended. `None` for all others.
+    pub fn command_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Exec(exec) => Some(exec.timeout),
+            Self::Shell(shell) => Some(shell.timeout),
+            _ => None,
+        }
     }
 }
 
@@ -204,6 +227,21 @@ pub struct Exec {
     /// Working directory.
     pub cwd: SandboxPath,
     /// Additional environment: names of `[A-Za-z_][A-Za-z0-9_]*`, values without NUL.
+    pub env: BTreeMap<String, String>,
+    /// Standard input, at most 1 MiB.
+    pub stdin: Vec<u8>,
+    /// Until everything of it is ended. More than zero, at most 120 s.
+    pub timeout: Duration,
+}
+
+/// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where there is no bash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shell {
+    /// The script, without NUL, not blank, at most 64 KiB.
+    pub script: String,
+    /// Working directory.
+    pub cwd: SandboxPath,
+    /// Additional environment, as for [`Exec`].
     pub env: BTreeMap<String, String>,
     /// Standard input, at most 1 MiB.
     pub stdin: Vec<u8>,

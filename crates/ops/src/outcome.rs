@@ -48,12 +48,32 @@ pub enum OpResult {
     Grep(GrepResult),
     /// Of `exec`.
     Exec(ExecResult),
+    /// Of `shell`.
+    Shell(ExecResult),
     /// Of `write`.
     Write(WriteResult),
     /// Of `edit`.
     Edit(EditResult),
     /// Of `git`.
     Git(GitResult),
+}
+
+impl OpResult {
+    /// How a command ended, when this is the result of one: of `exec` or `shell`.
+    pub fn command(&self) -> Option<&ExecResult> {
+        match self {
+            Self::Exec(result) | Self::Shell(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// The same, to be completed.
+    pub fn command_mut(&mut self) -> Option<&mut ExecResult> {
+        match self {
+            Self::Exec(result) | Self::Shell(result) => Some(result),
+            _ => None,
+        }
+    }
 }
 
 /// A file, or the asked part of it.

@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use ops::{Exec, ExecResult, KillEvidence, OpResult, Outcome, Reason, ToolFailure};
+use ops::{Exec, ExecResult, KillEvidence, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
@@ -63,7 +63,7 @@ enum End {
 }
 
 /// Runs the command to its end, and the end of everything that it started.
-pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Outcome {
+pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
     let stdin = std::mem::take(&mut exec.stdin);
     let limit = exec.timeout;
     let command = shown(&exec.command);
@@ -99,7 +99,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Outcome
     feeder.abort();
     let drain = if kill.left == 0 { DRAIN } else { DRAIN_WITH_SURVIVORS };
     let (stdout_bytes, stderr_bytes) = running.pumps.finish(drain).await;
-    Ok(OpResult::Exec(ExecResult {
+    Ok(ExecResult {
         exit_code: exit.and_then(|exit| exit.code),
         signal: exit.and_then(|exit| exit.signal),
         timed_out,
@@ -110,7 +110,14 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Outcome
         wall_time_us: micros(wall),
         kill,
         ..ExecResult::default()
-    }))
+    })
+}
+
+/// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
+pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
+    let Shell { script, cwd, env, stdin, timeout } = shell;
+    let command = program::login_shell().to_owned();
+    run(call, lane, Exec { command, args: vec!["-lc".to_owned(), script], cwd, env, stdin, timeout }).await
 }
 
 impl Running {

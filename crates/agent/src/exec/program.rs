@@ -30,6 +30,11 @@ pub(super) fn find(command: &str, denied: &[String], jail: &Jail) -> Result<Path
     Ok(path)
 }
 
+/// The shell that scripts and terminals get: bash, or `sh` where the image has no bash.
+pub(super) fn login_shell() -> &'static str {
+    if lookup("bash").is_ok() { "bash" } else { "sh" }
+}
+
 /// A command's name, fit for a message.
 pub(super) fn shown(command: &str) -> String {
     command.chars().take(SHOWN).flat_map(char::escape_debug).collect()

@@ -15,7 +15,7 @@ fn frame(id: u64, body: Body) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
-    frame(0, Body::Hello(Hello { protocol: PROTOCOL, nonce: vec![3; 32], pid: 0 }))
+    frame(0, Body::Hello(Hello { protocol: PROTOCOL, nonce: vec![3; 32], pid: 0, channel: 0 }))
 }
 
 /// Sends the bytes and closes: what came back, the exit code, and standard error.
@@ -85,7 +85,7 @@ async fn a_hello_is_answered() {
     output.read_exact(&mut bytes[4..]).await.unwrap();
     let mut buffer = FrameBuffer::new();
     buffer.extend(&bytes);
-    let expected = Hello { protocol: PROTOCOL, nonce: vec![3; 32], pid: process.id().unwrap() };
+    let expected = Hello { protocol: PROTOCOL, nonce: vec![3; 32], pid: process.id().unwrap(), channel: 0 };
     let answer = buffer.pop::<FromWorker>().unwrap().unwrap();
     assert_eq!(answer, FromWorker { id: 0, body: Some(from_worker::Body::Hello(expected)) });
     drop(input);
@@ -100,11 +100,11 @@ async fn an_end_before_anything_is_an_end() {
 
 #[tokio::test]
 async fn a_first_frame_that_is_no_hello_is_not_answered() {
-    let older = frame(0, Body::Hello(Hello { protocol: PROTOCOL + 1, nonce: vec![3; 32], pid: 0 }));
+    let older = frame(0, Body::Hello(Hello { protocol: PROTOCOL + 1, nonce: vec![3; 32], pid: 0, channel: 0 }));
     for bytes in [
         &frame(0, Body::Ping(Ping {}))[..],
         &frame(1, Body::Start(Start::default())),
-        &frame(1, Body::Hello(Hello { protocol: PROTOCOL, nonce: Vec::new(), pid: 0 })),
+        &frame(1, Body::Hello(Hello { protocol: PROTOCOL, nonce: Vec::new(), pid: 0, channel: 0 })),
         &older,
         b"\xff\xff\xff\xff",
         b"\0\0\0\x02\xff\xff",

@@ -38,7 +38,7 @@ fn whole_id(text: &str) -> Result<String, String> {
 impl Show {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = context.connect().await?;
-        let request = GetCallRequest { call_id: self.call };
+        let request = GetCallRequest { call_id: self.call, ..Default::default() };
         let response = client.tools().get_call(quick(request)).await?.into_inner();
         let call = response.call.unwrap_or_default();
         if let Some(timings) = call.timings.as_ref().filter(|_| !context.ui.is_json()) {

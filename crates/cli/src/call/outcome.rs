@@ -51,7 +51,7 @@ fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
         Some(CallResult::List(result)) => list::render(result, data, talk),
         Some(CallResult::Glob(result)) => glob::render(result, data, talk),
         Some(CallResult::Grep(result)) => grep::render(result, data, talk),
-        Some(CallResult::Exec(result)) => exec::render(result, data, talk),
+        Some(CallResult::Exec(result) | CallResult::Shell(result)) => exec::render(result, data, talk),
         Some(CallResult::Write(result)) => write::render(result, data),
         Some(CallResult::Edit(result)) => edit::render(result, data, talk),
         Some(CallResult::Git(result)) => git::render(result, data, talk),

@@ -151,6 +151,15 @@ impl RunService for Canned {
 
 #[tonic::async_trait]
 impl ToolService for Canned {
+    type CallStreamStream = tokio_stream::Empty<std::result::Result<CallStreamResponse, Status>>;
+
+    async fn call_stream(
+        &self,
+        _request: Request<CallRequest>,
+    ) -> std::result::Result<Response<Self::CallStreamStream>, Status> {
+        Err(Status::unimplemented("not canned"))
+    }
+
     async fn list_tools(&self, _: Request<ListToolsRequest>) -> Answer<ListToolsResponse> {
         Ok(Response::new(ListToolsResponse { tools_json: r#"[{"name":"read"}]"#.into() }))
     }

@@ -262,7 +262,7 @@ fn outcome(close: &Close) -> Outcome {
                 Outcome::new(Status::Failed).reason(failure.reason.as_str()).message(&failure.message);
             if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
         }
-        Ok(OpResult::Exec(exec)) => {
+        Ok(OpResult::Exec(exec) | OpResult::Shell(exec)) => {
             // A command that failed is a tool that ran: the record says what it said.
             let status = if exec.exit_code == Some(0) { Status::Succeeded } else { Status::Failed };
             let outcome = Outcome::new(status).facts(json!({
@@ -308,7 +308,7 @@ fn facts(result: &OpResult) -> Value {
         }),
         OpResult::Git(git) => json!({ "output_bytes": git.output.len(), "commit": git.commit }),
         // Has its own form.
-        OpResult::Exec(_) => Value::Null,
+        OpResult::Exec(_) | OpResult::Shell(_) => Value::Null,
     }
 }
 

@@ -43,10 +43,8 @@ impl Lanes {
         cancel: CancellationToken,
     ) -> Finished {
         let parts = permit.into_parts();
-        let own = match &parts.operation {
-            Operation::Exec(exec) => exec.timeout,
-            _ => FILE_DEADLINE,
-        };
+        let command = parts.operation.command_timeout();
+        let own = command.unwrap_or(FILE_DEADLINE);
         let spec = CallSpec {
             operation: &parts.operation,
             bounds: &parts.bounds,
@@ -55,10 +53,7 @@ impl Lanes {
         };
         let finished = match parts.operation.lane() {
             Lane::Container => {
-                let placement = match &parts.operation {
-                    Operation::Exec(_) => self.agent.placement(&parts.call_id),
-                    _ => None,
-                };
+                let placement = command.and_then(|_| self.agent.placement(&parts.call_id));
                 self.agent.call(spec, placement, cancel).await
             }
             Lane::Host => self.hand.call(spec, cancel).await,

@@ -62,13 +62,22 @@ impl ToolService for Service {
         Ok(Response::new(response))
     }
 
+    type CallStreamStream = tokio_stream::Empty<Result<v1::CallStreamResponse, Status>>;
+
+    async fn call_stream(
+        &self,
+        _request: Request<v1::CallRequest>,
+    ) -> Result<Response<Self::CallStreamStream>, Status> {
+        Err(Status::unimplemented("not there yet"))
+    }
+
     async fn get_call(
         &self,
         request: Request<v1::GetCallRequest>,
     ) -> Result<Response<v1::GetCallResponse>, Status> {
         let principal = principal(&request)?;
         let call = self.0.calls.get(CallId::parse(&request.get_ref().call_id)?, &principal).await?;
-        Ok(Response::new(v1::GetCallResponse { call: Some(call) }))
+        Ok(Response::new(v1::GetCallResponse { call: Some(call), ..Default::default() }))
     }
 
     async fn cancel_call(

@@ -18,7 +18,7 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Read(result)) => read(result),
         Ok(OpResult::List(result)) => list(result),
         Ok(OpResult::Grep(result)) => grep(result),
-        Ok(OpResult::Exec(result)) => exec(operation, result),
+        Ok(OpResult::Exec(result) | OpResult::Shell(result)) => exec(operation, result),
         Ok(OpResult::Edit(result)) => edit(operation, result),
         Ok(OpResult::Git(result)) => git(result),
         Ok(OpResult::Glob(_) | OpResult::Write(_)) => render_canonical(outcome),
@@ -96,10 +96,10 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
         }
     }
     match (result.timed_out, operation, result.exit_code, result.signal) {
-        (true, Some(Operation::Exec(exec)), ..) => {
-            notes.push(format!("Error: Command timed out after {}s", exec.timeout.as_secs_f64()));
-        }
-        (true, ..) => notes.push("Error: Command timed out".to_owned()),
+        (true, ..) => notes.push(match operation.and_then(Operation::command_timeout) {
+            Some(timeout) => format!("Error: Command timed out after {}s", timeout.as_secs_f64()),
+            None => "Error: Command timed out".to_owned(),
+        }),
         (false, _, Some(0), _) => {}
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, Some(signal)) => notes.push(format!("[ended by signal {signal}]")),

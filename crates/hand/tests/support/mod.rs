@@ -181,7 +181,7 @@ impl Hand {
             bounds: Bounds { max_output_bytes: 1 << 20, ..Bounds::default() },
         };
         hand.process.channel.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let hello = Hello { protocol: worker::PROTOCOL, nonce: vec![7; 32], pid: 0 };
+        let hello = Hello { protocol: worker::PROTOCOL, nonce: vec![7; 32], pid: 0, channel: 0 };
         hand.send(0, to_worker::Body::Hello(hello));
         let Some(FromWorker { id: 0, body: Some(from_worker::Body::Hello(hello)) }) = hand.receive() else {
             let words = hand.process.wait(Duration::from_secs(1)).unwrap();
@@ -228,6 +228,8 @@ impl Hand {
             bounds: Some(bounds_to_wire(&self.bounds)),
             placed: false,
             preview,
+            output_window: u64::MAX,
+            terminal: None,
         };
         self.send(id, to_worker::Body::Start(start));
         id

@@ -45,14 +45,9 @@ impl Exec {
             ));
         }
         check_args(&self.args)?;
-        check_env(&self.env)?;
-        if self.stdin.len() > MAX_STDIN {
-            return Err(Malformed::new("exec.stdin", format!("is longer than {MAX_STDIN} bytes")));
-        }
-        let timeout = self.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
-        if timeout.is_zero() || timeout > MAX_TIMEOUT {
-            return Err(Malformed::new("exec.timeout_ms", "must be from 1 to 120000"));
-        }
+        check_env("exec.env", &self.env)?;
+        check_stdin("exec.stdin", &self.stdin)?;
+        let timeout = timeout("exec.timeout_ms", self.timeout_ms)?;
         Ok(Operation::Exec(crate::Exec {
             command: self.command,
             args: self.args,
@@ -77,17 +72,32 @@ fn check_args(args: &[String]) -> Result<(), Malformed> {
     Ok(())
 }
 
-fn check_env(env: &BTreeMap<String, String>) -> Result<(), Malformed> {
+pub(super) fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), Malformed> {
     if env.len() > MAX_VARIABLES {
-        return Err(Malformed::new("exec.env", format!("has more than {MAX_VARIABLES} variables")));
+        return Err(Malformed::new(field, format!("has more than {MAX_VARIABLES} variables")));
     }
     for (name, value) in env {
         if !is_variable_name(name) {
-            return Err(Malformed::new("exec.env", "has a name that is not [A-Za-z_][A-Za-z0-9_]*"));
+            return Err(Malformed::new(field, "has a name that is not [A-Za-z_][A-Za-z0-9_]*"));
         }
-        text("exec.env", value, 0, MAX_VARIABLE)?;
+        text(field, value, 0, MAX_VARIABLE)?;
     }
     Ok(())
+}
+
+pub(super) fn check_stdin(field: &str, stdin: &[u8]) -> Result<(), Malformed> {
+    if stdin.len() > MAX_STDIN {
+        return Err(Malformed::new(field, format!("is longer than {MAX_STDIN} bytes")));
+    }
+    Ok(())
+}
+
+pub(super) fn timeout(field: &str, timeout_ms: Option<u64>) -> Result<Duration, Malformed> {
+    let timeout = timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+    if timeout.is_zero() || timeout > MAX_TIMEOUT {
+        return Err(Malformed::new(field, "must be from 1 to 120000"));
+    }
+    Ok(timeout)
 }
 
 fn is_variable_name(name: &str) -> bool {

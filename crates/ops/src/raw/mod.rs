@@ -14,6 +14,7 @@ mod git;
 mod look;
 mod malformed;
 mod search;
+mod shell;
 
 pub use change::{Change, Edit, Write};
 pub use exec::Exec;
@@ -21,6 +22,7 @@ pub use git::Git;
 pub use look::{List, Read};
 pub use malformed::Malformed;
 pub use search::{Glob, Grep};
+pub use shell::Shell;
 
 #[cfg(test)]
 mod tests;

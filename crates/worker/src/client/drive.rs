@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::Operation;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -50,7 +49,7 @@ impl Driver {
         cancel: CancellationToken,
         slot: OwnedSemaphorePermit,
     ) -> Result<Self, LaneError> {
-        let placement = placement.filter(|_| matches!(spec.operation, Operation::Exec(_)));
+        let placement = placement.filter(|_| spec.operation.command_timeout().is_some());
         let id = shared.next_id();
         let start = Start {
             operation: Some(operation_to_wire(spec.operation)),
@@ -58,6 +57,8 @@ impl Driver {
             bounds: Some(bounds_to_wire(spec.bounds)),
             placed: placement.is_some(),
             preview: spec.preview,
+            output_window: u64::MAX,
+            terminal: None,
         };
         let start =
             encode(&ToWorker { id, body: Some(Body::Start(start)) }).map_err(|_| LaneError::TooLarge)?;

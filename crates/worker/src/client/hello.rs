@@ -19,7 +19,7 @@ pub(super) async fn exchange(
 ) -> Result<(Peer, FrameBuffer), ConnectError> {
     let mut nonce = [0; NONCE];
     getrandom(&mut nonce, GetRandomFlags::empty()).map_err(|errno| ConnectError::Random(errno.into()))?;
-    let hello = Hello { protocol: PROTOCOL, nonce: nonce.to_vec(), pid: 0 };
+    let hello = Hello { protocol: PROTOCOL, nonce: nonce.to_vec(), pid: 0, channel: 0 };
     output.write_all(&encode(&ToWorker { id: 0, body: Some(to_worker::Body::Hello(hello)) })?).await?;
     output.flush().await?;
 

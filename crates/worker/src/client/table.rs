@@ -98,7 +98,7 @@ impl Table {
         bytes_in: u64,
     ) -> mpsc::Receiver<Event> {
         let (events, receiver) = mpsc::channel(EVENTS);
-        let command = matches!(spec.operation, Operation::Exec(_)).then(|| Command {
+        let command = spec.operation.command_timeout().is_some().then(|| Command {
             stage: if placed { Stage::Begun } else { Stage::Unplaced },
             stdout: HeadTail::new(spec.bounds.max_output_bytes),
             stderr: HeadTail::new(spec.bounds.max_output_bytes),
@@ -174,6 +174,7 @@ impl Table {
                     entry.finish(outcome);
                 }
             }
+            Body::Taken(_) => return Err(Violation::Output),
             Body::Hello(_) | Body::Pong(_) => {}
         }
         Ok(Accepted::Call)
@@ -227,14 +228,18 @@ impl Entry {
             (Err(_), Some(command)) => {
                 command.received() == 0 && !matches!(command.stage, Stage::Ended | Stage::Cleared)
             }
-            (Ok(OpResult::Exec(result)), Some(command)) => {
+            (Ok(OpResult::Exec(result) | OpResult::Shell(result)), Some(command)) => {
                 let ended = matches!(command.stage, Stage::Cleared | Stage::Unplaced);
                 let said = (result.stdout_bytes, result.stderr_bytes);
                 let had = (command.stdout.total(), command.stderr.total());
                 // More than came may have been written only by a command that was ended for it.
                 let counted = said == had
                     || (command.received() == command.limit && said.0 >= had.0 && said.1 >= had.1);
-                ended && counted && result.stdout.is_empty() && result.stderr.is_empty()
+                ended
+                    && counted
+                    && result.stdout.is_empty()
+                    && result.stderr.is_empty()
+                    && outcome.as_ref().is_ok_and(|result| is_of(result, self.operation))
             }
             (Ok(result), None) => is_of(result, self.operation),
             (Ok(_), Some(_)) => false,
@@ -244,7 +249,9 @@ impl Entry {
 
     fn finish(mut self, mut outcome: Outcome) {
         let mut usage = Usage::default();
-        if let (Ok(OpResult::Exec(result)), Some(command)) = (&mut outcome, self.command.take()) {
+        if let Ok(result) = &mut outcome
+            && let (Some(result), Some(command)) = (result.command_mut(), self.command.take())
+        {
             usage = Usage { cpu_time_us: result.cpu_time_us, peak_memory_bytes: result.peak_memory_bytes };
             let stdout = command.stdout.into_text(result.stdout_bytes);
             let stderr = command.stderr.into_text(result.stderr_bytes);
@@ -279,6 +286,7 @@ fn is_of(result: &OpResult, operation: &str) -> bool {
         OpResult::Glob(_) => operation == "glob",
         OpResult::Grep(_) => operation == "grep",
         OpResult::Exec(_) => operation == "exec",
+        OpResult::Shell(_) => operation == "shell",
         OpResult::Write(_) => operation == "write",
         OpResult::Edit(_) => operation == "edit",
         OpResult::Git(_) => operation.starts_with("git."),

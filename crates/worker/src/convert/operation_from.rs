@@ -11,7 +11,7 @@ pub fn operation_from_wire(operation: v1::Operation) -> Result<Operation, Malfor
     let kind = operation.kind.ok_or_else(|| {
         Malformed::new(
             "operation",
-            "is missing: set exactly one of read, list, glob, grep, exec, write, edit, git",
+            "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, git",
         )
     })?;
     match kind {
@@ -20,6 +20,7 @@ pub fn operation_from_wire(operation: v1::Operation) -> Result<Operation, Malfor
         Kind::Glob(request) => glob(request).into_operation(),
         Kind::Grep(request) => grep(request).into_operation(),
         Kind::Exec(request) => exec(request).into_operation(),
+        Kind::Shell(request) => shell(request).into_operation(),
         Kind::Write(request) => write(request)?.into_operation(),
         Kind::Edit(request) => edit(request)?.into_operation(),
         Kind::Git(request) => git(request)?.into_operation(),
@@ -60,6 +61,11 @@ fn grep(request: v1::GrepRequest) -> raw::Grep {
 fn exec(request: v1::ExecRequest) -> raw::Exec {
     let v1::ExecRequest { command, args, cwd, env, stdin, timeout_ms } = request;
     raw::Exec { command, args, cwd, env: env.into_iter().collect(), stdin, timeout_ms }
+}
+
+fn shell(request: v1::ShellRequest) -> raw::Shell {
+    let v1::ShellRequest { script, cwd, env, stdin, timeout_ms } = request;
+    raw::Shell { script, cwd, env: env.into_iter().collect(), stdin, timeout_ms }
 }
 
 fn write(request: v1::WriteRequest) -> Result<raw::Write, Malformed> {

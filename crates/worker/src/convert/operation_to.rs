@@ -1,6 +1,6 @@
 //! [`Operation`] → `cofferdam.v1.Operation`, for the worker and for what a reviewer sees.
 
-use ops::{Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Write};
+use ops::{Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Shell, Write};
 use wire::v1::{self, operation::Kind};
 
 /// As the worker gets it; parses back to the same operation.
@@ -11,6 +11,7 @@ pub fn operation_to_wire(operation: &Operation) -> v1::Operation {
         Operation::Glob(glob) => Kind::Glob(glob_to(glob)),
         Operation::Grep(grep) => Kind::Grep(grep_to(grep)),
         Operation::Exec(exec) => Kind::Exec(exec_to(exec)),
+        Operation::Shell(shell) => Kind::Shell(shell_to(shell)),
         Operation::Write(write) => Kind::Write(write_to(write)),
         Operation::Edit(edit) => Kind::Edit(edit_to(edit)),
         Operation::Git(git) => Kind::Git(git_to(git)),
@@ -97,6 +98,16 @@ fn exec_to(exec: &Exec) -> v1::ExecRequest {
         env: exec.env.clone().into_iter().collect(),
         stdin: exec.stdin.clone(),
         timeout_ms: u64::try_from(exec.timeout.as_millis()).ok(),
+    }
+}
+
+fn shell_to(shell: &Shell) -> v1::ShellRequest {
+    v1::ShellRequest {
+        script: shell.script.clone(),
+        cwd: shell.cwd.to_string(),
+        env: shell.env.clone(),
+        stdin: shell.stdin.clone(),
+        timeout_ms: Some(u64::try_from(shell.timeout.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 

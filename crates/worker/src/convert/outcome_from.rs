@@ -45,6 +45,7 @@ fn result_from(kind: Kind) -> Result<OpResult, Malformed> {
         }
         Kind::Grep(result) => OpResult::Grep(grep(result)),
         Kind::Exec(result) => OpResult::Exec(exec(result)),
+        Kind::Shell(result) => OpResult::Shell(exec(result)),
         Kind::Write(v1::WriteResult { path, bytes_written, sha256_before, sha256_after, created }) => {
             OpResult::Write(WriteResult { path, bytes_written, sha256_before, sha256_after, created })
         }

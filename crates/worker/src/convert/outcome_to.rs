@@ -36,6 +36,7 @@ pub fn result_to_wire(result: OpResult) -> Kind {
         }
         OpResult::Grep(result) => Kind::Grep(grep(result)),
         OpResult::Exec(result) => Kind::Exec(exec(result)),
+        OpResult::Shell(result) => Kind::Shell(exec(result)),
         OpResult::Write(WriteResult { path, bytes_written, sha256_before, sha256_after, created }) => {
             Kind::Write(v1::WriteResult { path, bytes_written, sha256_before, sha256_after, created })
         }
