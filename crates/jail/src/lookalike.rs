@@ -6,27 +6,22 @@
 
 /// Whether `component` is `.git` on any of those file systems.
 pub(crate) fn is_dot_git(component: &str) -> bool {
-    folded_parts(component).any(|part| matches!(part.as_str(), ".git" | "git~1"))
+    is_name(component, ".git") || is_name(component, "git~1")
 }
 
-/// Whether `component` is `name` (lower-case ASCII) on any of those file systems.
+/// Whether `component` is `name` (lower-case ASCII that ends in no dot or space) on any of those file systems. NTFS
+/// takes a backslash for a separator, so that one component may hold several names.
 pub(crate) fn is_name(component: &str, name: &str) -> bool {
-    folded_parts(component).any(|part| part == name)
+    component.split('\\').any(|part| folds_to(part, name))
 }
 
-/// NTFS takes a backslash for a separator, so that one component may hold several names.
-fn folded_parts(component: &str) -> impl Iterator<Item = String> {
-    component.split('\\').map(fold)
-}
-
-/// Lower case, without ignorable characters, without an NTFS stream (`.git::$INDEX_ALLOCATION`) and without the
-/// dots and spaces that NTFS drops at the end.
-fn fold(part: &str) -> String {
-    let mut folded: String = part.chars().filter(|&c| !is_ignorable(c)).collect();
-    folded.make_ascii_lowercase();
-    folded.truncate(folded.find(':').unwrap_or(folded.len()));
-    folded.truncate(folded.trim_end_matches([' ', '.']).len());
-    folded
+/// Compares in lower case, without ignorable characters, without an NTFS stream (`.git::$INDEX_ALLOCATION`) and without
+/// the dots and spaces that NTFS drops at the end. It is asked for every component of every path that a search meets,
+/// so it looks no further than the first difference.
+fn folds_to(part: &str, name: &str) -> bool {
+    let mut folded =
+        part.chars().filter(|&c| !is_ignorable(c)).map(|c| c.to_ascii_lowercase()).take_while(|&c| c != ':');
+    name.chars().all(|c| folded.next() == Some(c)) && folded.all(|c| matches!(c, ' ' | '.'))
 }
 
 /// Unicode's `Default_Ignorable_Code_Point`, unassigned ones included, and HFS+'s own list, which it covers.

@@ -1,11 +1,9 @@
 //! `glob`: regular files by name.
 
-use std::ops::ControlFlow;
-
 use jail::Jail;
 
 use super::pattern::Pattern;
-use super::walk::{Rules, walk};
+use super::walk::{Rules, Walk};
 use crate::{Bounds, Cancel, Glob, GlobResult, OpResult, Outcome};
 
 /// Finds files by name, sorted by path. How patterns match is said in `pattern`.
@@ -19,23 +17,24 @@ pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outco
     };
     let mut room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
     let (mut paths, mut more) = (Vec::new(), false);
-    let walked = walk(jail, &start, dir, rules, cancel, |visit| {
+    let mut walk = Walk::new(jail, &start, dir, rules, cancel);
+    while let Some(visit) = walk.next() {
         if !pattern.matches(visit.shown) {
-            return ControlFlow::Continue(());
+            continue;
         }
         let path = format!("{}/{}", glob.path, visit.shown);
         match room.checked_sub(path.len() + 1) {
             Some(left) if paths.len() < glob.max_results as usize => {
                 room = left;
                 paths.push(path);
-                ControlFlow::Continue(())
             }
             _ => {
                 more = true;
-                ControlFlow::Break(())
+                break;
             }
         }
-    });
+    }
+    let walked = walk.finish();
     if let Some(stopped) = walked.stopped {
         return Err(stopped
             .failure(format!(

@@ -1,77 +1,82 @@
-//! `.gitignore` and `.ignore` files, read through the jail: the library only ever sees their lines.
+//! `.gitignore` and `.ignore` files on the way of a walk, read through the jail, in bounded memory.
 
-use std::ffi::OsStr;
 use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use jail::{Dir, EntryName};
 
-/// What lies beyond this in an ignore file does not count.
-const MAX_BYTES: u64 = 64 * 1024;
+use super::gitignore::Gitignore;
 
-/// The ignore files of one directory.
-#[derive(Debug)]
+/// What lies beyond this in an ignore file does not count.
+const MAX_BYTES: usize = 64 * 1024;
+/// What all rules from the mount's root down to where a walk is may take. Further files do not count.
+const MAX_RULES_BYTES: usize = 2 * 1024 * 1024;
+
+/// The ignore files of one directory. Most directories have none.
+#[derive(Debug, Default)]
 struct Rules {
     /// Length of the directory's own path, with its slash.
     prefix: usize,
-    git: Gitignore,
-    plain: Gitignore,
+    git: Option<Gitignore>,
+    plain: Option<Gitignore>,
 }
 
 /// The ignore files from the mount's root down to where the walk is.
 #[derive(Debug, Default)]
 pub(super) struct Ignores {
     stack: Vec<Rules>,
+    /// Bytes that they take.
+    bytes: usize,
+    /// Some file, or a part of one, does not count.
+    cut: bool,
 }
 
 impl Ignores {
-    /// Enters `dir`, whose own path from the mount's root is `path`: empty, or with a slash at the end.
-    pub(super) fn enter(&mut self, dir: &Dir, path: &[u8]) {
-        self.stack.push(Rules {
-            prefix: path.len(),
-            git: load(dir, b".gitignore"),
-            plain: load(dir, b".ignore"),
-        });
+    /// Enters `dir`, whose own path from the mount's root is `path`: empty, or with a slash at the end. `may_have` says
+    /// whether it is worth to look for a name.
+    pub(super) fn enter(&mut self, dir: &Dir, path: &[u8], may_have: impl Fn(&[u8]) -> bool) {
+        let mut load = |name: &[u8]| if may_have(name) { self.load(dir, name) } else { None };
+        let (git, plain) = (load(b".gitignore"), load(b".ignore"));
+        self.stack.push(Rules { prefix: path.len(), git, plain });
     }
 
     /// Leaves the directory that was entered last.
     pub(super) fn leave(&mut self) {
-        self.stack.pop();
+        for rules in self.stack.pop().into_iter().flat_map(|rules| [rules.git, rules.plain]).flatten() {
+            self.bytes -= rules.size();
+        }
+    }
+
+    /// Whether some rules were too many to count: something was visited that they may exclude.
+    pub(super) fn cut(&self) -> bool {
+        self.cut
     }
 
     /// Whether the file or directory at `path` is ignored. The deepest file with a matching line decides, and `.ignore`
     /// before `.gitignore`. Directories that are ignored are not entered, so that their children need no look.
     pub(super) fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
-        let decide = |choose: fn(&Rules) -> &Gitignore| {
-            self.stack.iter().rev().find_map(|rules| {
-                let relative = Path::new(OsStr::from_bytes(path.get(rules.prefix..)?));
-                match choose(rules).matched(relative, is_dir) {
-                    Match::None => None,
-                    Match::Ignore(_) => Some(true),
-                    Match::Whitelist(_) => Some(false),
-                }
-            })
+        let decide = |choose: fn(&Rules) -> Option<&Gitignore>| {
+            self.stack.iter().rev().find_map(|rules| choose(rules)?.matched(path.get(rules.prefix..)?, is_dir))
         };
-        decide(|rules| &rules.plain).or_else(|| decide(|rules| &rules.git)).unwrap_or(false)
+        decide(|rules| rules.plain.as_ref()).or_else(|| decide(|rules| rules.git.as_ref())).unwrap_or(false)
     }
-}
 
-/// The rules of one file; none when it is absent, unreadable or a link.
-fn load(dir: &Dir, name: &[u8]) -> Gitignore {
-    let mut bytes = Vec::new();
-    let read = EntryName::new(name)
-        .and_then(|name| dir.open_file(&name).ok())
-        .and_then(|opened| opened.file.take(MAX_BYTES).read_to_end(&mut bytes).ok());
-    if read.is_none_or(|length| length == 0) {
-        return Gitignore::empty();
+    /// The rules of one file; none when it is absent, empty, unreadable or a link.
+    fn load(&mut self, dir: &Dir, name: &[u8]) -> Option<Gitignore> {
+        let mut bytes = Vec::new();
+        let opened = dir.open_file(&EntryName::new(name)?).ok()?;
+        let read = opened.file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+        if read > MAX_BYTES {
+            // Half a line may exclude what the whole one does not.
+            let last = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
+            bytes.truncate(last);
+            self.cut = true;
+        }
+        let rules = (!bytes.is_empty()).then(|| Gitignore::parse(bytes))?;
+        if self.bytes + rules.size() > MAX_RULES_BYTES {
+            self.cut = true;
+            return None;
+        }
+        self.bytes += rules.size();
+        Some(rules)
     }
-    let mut builder = GitignoreBuilder::new(".");
-    for line in String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').lines() {
-        // A line that is no pattern is passed over, as git does.
-        let _ = builder.add_line(None, line);
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
 }

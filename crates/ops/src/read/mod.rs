@@ -2,11 +2,11 @@
 //! not grow with what they look at.
 
 mod file;
+mod gitignore;
 mod glob;
 mod grep;
 mod ignores;
 mod list;
-mod matches;
 mod pattern;
 mod place;
 mod stream;

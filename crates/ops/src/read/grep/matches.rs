@@ -15,10 +15,10 @@ pub(super) struct Matches<'a> {
     path: &'a str,
     before: usize,
     after: usize,
-    /// Matches that are still wanted.
+    /// Matches that are wanted.
     left: usize,
     /// Bytes that still fit.
-    pub(super) room: usize,
+    room: usize,
     /// Lines without a gap up to now, at most `before`.
     recent: VecDeque<String>,
     pub(super) found: Vec<GrepMatch>,
@@ -31,8 +31,9 @@ pub(super) struct Matches<'a> {
 }
 
 impl<'a> Matches<'a> {
-    pub(super) fn new(path: &'a str, grep: &Grep, left: usize, room: usize) -> Self {
-        let (before, after) = (grep.before as usize, grep.after as usize);
+    /// `room`: bytes that fit into an answer.
+    pub(super) fn new(path: &'a str, grep: &Grep, room: usize) -> Self {
+        let (before, after, left) = (grep.before as usize, grep.after as usize, grep.max_matches as usize);
         let (recent, found) = (VecDeque::new(), Vec::new());
         Self { path, before, after, left, room, recent, found, open: 0, more: false, binary: false }
     }
@@ -104,6 +105,28 @@ impl Sink for Matches<'_> {
         self.recent.clear();
         self.open = self.found.len();
         Ok(self.go_on())
+    }
+
+    fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> io::Result<()> {
+        self.binary = finish.binary_byte_offset().is_some();
+        Ok(())
+    }
+}
+
+/// Whether there is a match at all.
+#[derive(Debug, Default)]
+pub(super) struct First {
+    pub(super) found: bool,
+    /// A NUL byte was seen before.
+    pub(super) binary: bool,
+}
+
+impl Sink for First {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
+        self.found = true;
+        Ok(false)
     }
 
     fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> io::Result<()> {
