@@ -11,6 +11,7 @@ use rustix::fs::readlinkat;
 use rustix::io::Errno;
 
 use crate::error::{AccessError, OpenError, OpenErrorKind};
+use crate::excerpt::excerpt;
 use crate::meta::FileKind;
 use crate::name::EntryName;
 use crate::refusal::PathRefusal;
@@ -30,7 +31,7 @@ pub(crate) fn follow<T>(
     open: impl Fn(&RelPath) -> Result<T, OpenErrorKind>,
 ) -> Result<T, AccessError> {
     check(rel)?;
-    let fault = |kind| OpenError::new(root.describe(rel), kind);
+    let fault = |kind| OpenError::new(excerpt(&root.describe(rel)), kind);
     let mut target = Cow::Borrowed(rel);
     for _ in 0..MAX_WALKS {
         match open(&target) {

@@ -184,3 +184,11 @@ fn the_root_stays_the_directory_that_was_opened() {
     assert_eq!(scene.read("canary"), Err("@project/canary: no such file or directory".to_owned()));
     assert_eq!(names(&moved), ["f"]);
 }
+
+#[test]
+fn a_message_names_the_place_without_acting_on_a_terminal() {
+    let scene = Scene::new();
+    let place = path("no\nsuch\u{1b}[2J/file");
+    let error = scene.jail.readable(&place).unwrap().open_file().unwrap_err();
+    assert_eq!(error.to_string(), "@project/no\\nsuch\\u{1b}[2J/file: no such file or directory");
+}
