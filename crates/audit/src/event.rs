@@ -37,6 +37,10 @@ pub enum Kind {
     ApprovalReminded,
     /// A lane's worker started, died or was restarted.
     WorkerEvent,
+    /// An operator sat down at a terminal in a run; on disk before its first byte.
+    SessionOpened,
+    /// How a session ended; exactly one for each that was opened.
+    SessionClosed,
     /// Something looks wrong.
     Alert,
     /// A kind of a later version: met when reading, never to be written.
@@ -60,6 +64,8 @@ impl Kind {
             Self::ApprovalDecided => "approval_decided",
             Self::ApprovalReminded => "approval_reminded",
             Self::WorkerEvent => "worker_event",
+            Self::SessionOpened => "session_opened",
+            Self::SessionClosed => "session_closed",
             Self::Alert => "alert",
             Self::Unknown => "unknown",
         }

@@ -30,6 +30,7 @@
 //! - No permit without a policy that lets the call through at the moment when the permit is made.
 //! - Where the policy asks, no permit without a reviewer's consent to exactly this call, and one permit for one consent.
 //! - Unknown profiles, roles, operations and commands are denied; of several rules the strictest wins.
+//! - An operator's terminal has a permit of its own kind, which opens nothing else.
 //! - What the container does once a command runs is not judged here. The deny list and the command rules say what an
 //!   agent may ask for; the container holds what it then does.
 
@@ -45,6 +46,7 @@ mod permission;
 mod permit;
 pub mod policy;
 mod risk;
+mod session;
 mod shown;
 mod validate;
 
@@ -63,3 +65,4 @@ pub use decision::{Decision, Refusal, Risk, Verdict};
 pub use gateway::Gateway;
 pub use permit::{Permit, PermitParts};
 pub use policy::{Policy, Problem, Problems, Profile, Role};
+pub use session::{SessionCommand, SessionParts, SessionPermit, SessionRequest};
