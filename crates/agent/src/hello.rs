@@ -5,14 +5,14 @@ use worker::PROTOCOL;
 
 use crate::serve::Fault;
 
-/// The answer to the first frame, if it is a Hello of this protocol.
-pub(crate) fn answer(first: ToWorker) -> Result<FromWorker, Fault> {
+/// The answer to the first frame, if it is a Hello of this protocol. `channel` is the number of an offered channel, or 0.
+pub(crate) fn answer(first: ToWorker, channel: u32) -> Result<FromWorker, Fault> {
     let ToWorker { id: 0, body: Some(to_worker::Body::Hello(hello)) } = first else {
         return Err(Fault::Unexpected("the first frame is not a hello"));
     };
     if hello.protocol != PROTOCOL {
         return Err(Fault::Unexpected("the daemon speaks another version of the protocol"));
     }
-    let hello = Hello { protocol: PROTOCOL, nonce: hello.nonce, pid: std::process::id(), channel: 0 };
+    let hello = Hello { protocol: PROTOCOL, nonce: hello.nonce, pid: std::process::id(), channel };
     Ok(FromWorker { id: 0, body: Some(from_worker::Body::Hello(hello)) })
 }

@@ -7,6 +7,7 @@
 
 mod args;
 mod call;
+mod channel;
 mod exec;
 mod files;
 mod hello;

@@ -42,11 +42,6 @@ pub(crate) fn queues() -> (Outbox, Queues) {
 }
 
 impl Outbox {
-    /// The answer to the daemon's first frame.
-    pub(crate) fn first(&self, hello: FromWorker) {
-        let _ = self.news.try_send(hello);
-    }
-
     /// Answers a ping. Where even this queue is full nobody reads, and a pong would not be read either.
     pub(crate) fn pong(&self) {
         let _ = self.news.try_send(frame(0, Body::Pong(Pong {})));

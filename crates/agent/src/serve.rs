@@ -11,20 +11,22 @@ use jail::{GitReads, Jail, Protection, Root};
 use ops::{Bounds, KillEvidence, Reason, ToolFailure};
 use rustix::process::{Pid, set_child_subreaper};
 use thiserror::Error;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use wire::v1;
 use wire::worker::v1::{Start, ToWorker, to_worker::Body};
 use worker::convert::{bounds_from_wire, operation_from_wire};
-use worker::frame::{FrameBuffer, FrameError};
+use worker::frame::{FrameBuffer, FrameError, encode};
 
 use crate::args::Mounts;
+
 use crate::call::{Call, Calls, NotTaken, Signal, deadline};
+use crate::channel::Offer;
 use crate::exec::Children;
 use crate::hello;
 use crate::outbox::{Outbox, queues};
-use crate::streams::{self, Input};
+use crate::streams::{self, Input, Output};
 
 /// File operations at once; more wait.
 const FILE_THREADS: usize = 8;
@@ -95,20 +97,56 @@ pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
 }
 
 async fn serve(lane: Arc<Lane>) -> Result<(), Fault> {
-    let (input, output) = streams::take()?;
-    let mut frames = Frames { input, buffer: FrameBuffer::new(), bytes: vec![0; READ] };
-    let Some(first) = frames.next().await? else { return Ok(()) };
-    let hello = hello::answer(first)?;
+    let (input, mut output) = streams::take()?;
+    let mut frames = Frames::new(input);
+    let offer = Offer::make();
+    if !greet(&mut frames, &mut output, offer.as_ref().map_or(0, Offer::number)).await? {
+        return Ok(());
+    }
+    let Some(mut first) = frames.next().await? else { return Ok(()) };
+    let mut lifeline = None;
+    if matches!(first.body, Some(Body::Switch(_))) {
+        let channel = offer.ok_or(Fault::Unexpected("there is no channel to go over to"))?.taken()?;
+        let (input, direct) = channel.into_split();
+        let before = std::mem::replace(&mut frames, Frames::new(Box::new(input)));
+        lifeline = Some((before.input, std::mem::replace(&mut output, Box::new(direct))));
+        if !greet(&mut frames, &mut output, 0).await? {
+            return Ok(());
+        }
+        let Some(next) = frames.next().await? else { return Ok(()) };
+        first = next;
+    } else {
+        drop(offer);
+    }
     let (outbox, queues) = queues();
-    outbox.first(hello);
     let writer = tokio::spawn(queues.write(output));
     let reaper = tokio::spawn(reap(Arc::clone(&lane.children)));
     let ended = tokio::select! {
-        ended = dispatch(&mut frames, &lane, &outbox) => ended,
+        ended = dispatch(first, &mut frames, &lane, &outbox) => ended,
         written = writer => written.unwrap_or(Ok(())),
+        ended = end_of(&mut lifeline) => ended,
     };
     reaper.abort();
     ended
+}
+
+/// Answers the daemon's hello. False when there was none, but the end.
+async fn greet(frames: &mut Frames, output: &mut Output, channel: u32) -> Result<bool, Fault> {
+    let Some(first) = frames.next().await? else { return Ok(false) };
+    let hello = encode(&hello::answer(first, channel)?)?;
+    output.write_all(&hello).await?;
+    Ok(true)
+}
+
+/// Waits for the end of the stream that was left for the direct channel: the daemon is gone, or wants the end.
+async fn end_of(lifeline: &mut Option<(Input, Output)>) -> Result<(), Fault> {
+    match lifeline {
+        None => std::future::pending().await,
+        Some((input, _)) => match input.read(&mut [0; 1]).await? {
+            0 => Ok(()),
+            _ => Err(Fault::Unexpected("a frame on the stream that was left")),
+        },
+    }
 }
 
 /// Collects children whenever some are over.
@@ -120,8 +158,14 @@ async fn reap(children: Arc<Children>) -> io::Result<()> {
     }
 }
 
-async fn dispatch(frames: &mut Frames, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
-    while let Some(ToWorker { id, body }) = frames.next().await? {
+async fn dispatch(
+    first: ToWorker,
+    frames: &mut Frames,
+    lane: &Arc<Lane>,
+    outbox: &Outbox,
+) -> Result<(), Fault> {
+    let mut next = Some(first);
+    while let Some(ToWorker { id, body }) = next {
         match body {
             Some(Body::Start(start)) if id != 0 => begin(id, start, lane, outbox).await?,
             Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence.map(evidence))),
@@ -131,6 +175,7 @@ async fn dispatch(frames: &mut Frames, lane: &Arc<Lane>, outbox: &Outbox) -> Res
                 return Err(Fault::Unexpected("a frame that cannot come here"));
             }
         }
+        next = frames.next().await?;
     }
     Ok(())
 }
@@ -177,6 +222,10 @@ struct Frames {
 }
 
 impl Frames {
+    fn new(input: Input) -> Self {
+        Self { input, buffer: FrameBuffer::new(), bytes: vec![0; READ] }
+    }
+
     /// The next frame; `None` at the end of the input.
     async fn next(&mut self) -> Result<Option<ToWorker>, Fault> {
         loop {

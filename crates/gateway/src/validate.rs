@@ -111,9 +111,10 @@ fn exec(profile: &Profile, exec: &Exec) -> Checked {
 
 fn shell(profile: &Profile, shell: &Shell) -> Checked {
     let script = &shell.script;
-    argument(!script.trim().is_empty() && script.len() <= MAX_SCRIPT_BYTES && !script.contains('\0'), || {
-        format!("`script` must not be blank, contain NUL, or have more than {MAX_SCRIPT_BYTES} bytes")
-    })?;
+    argument(
+        !script.trim().is_empty() && script.len() <= MAX_SCRIPT_BYTES && !script.contains('\0'),
+        || format!("`script` must not be blank, contain NUL, or have more than {MAX_SCRIPT_BYTES} bytes"),
+    )?;
     surroundings(profile, &shell.env, &shell.stdin, shell.timeout)
 }
 

@@ -150,7 +150,15 @@ impl Server<'_> {
             to_worker::Body::Hello(hello) if !self.greeted && hello.protocol == PROTOCOL => {
                 self.greeted = true;
                 let pid = getpid().as_raw_nonzero().get().unsigned_abs();
-                self.send(0, from_worker::Body::Hello(Hello { protocol: PROTOCOL, nonce: hello.nonce, pid, channel: 0 }))
+                self.send(
+                    0,
+                    from_worker::Body::Hello(Hello {
+                        protocol: PROTOCOL,
+                        nonce: hello.nonce,
+                        pid,
+                        channel: 0,
+                    }),
+                )
             }
             _ if !self.greeted => Err(ServeError::Protocol("no valid hello")),
             to_worker::Body::Hello(_) => Err(ServeError::Protocol("a second hello")),

@@ -12,9 +12,9 @@ use std::time::Duration;
 use jail::SandboxPath;
 use ops::{Bounds, Exec, ExecResult, KillEvidence, OpResult, Operation, Outcome, ToolFailure};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
-use worker::client::{CallSpec, Client, ConnectOptions, Finished, LaneError, Placement};
+use worker::client::{CallSpec, Client, ConnectOptions, Finished, LaneError, Peer, Placement};
 
 pub(crate) struct Agent {
     pub(crate) client: Client,
@@ -32,6 +32,16 @@ pub(crate) fn binary(args: &[&str]) -> Command {
 
 impl Agent {
     pub(crate) async fn start() -> Self {
+        Self::start_with(async |_, input, output| {
+            Client::connect(input, output, ConnectOptions::default()).await.unwrap()
+        })
+        .await
+    }
+
+    /// Starts the binary and lets `connect` make the client.
+    pub(crate) async fn start_with(
+        connect: impl AsyncFnOnce(&Child, ChildStdin, ChildStdout) -> (Client, Peer),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for mount in ["project", "state"] {
             fs::create_dir(dir.path().join(mount)).unwrap();
@@ -44,7 +54,7 @@ impl Agent {
                 .spawn()
                 .unwrap();
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        let (client, peer) = Client::connect(input, output, ConnectOptions::default()).await.unwrap();
+        let (client, peer) = connect(&process, input, output).await;
         assert_eq!(Some(peer.pid), process.id());
         Self { client, process, pid: peer.pid, dir }
     }

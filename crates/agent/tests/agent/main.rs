@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests are tests
 
 mod commands;
+mod direct;
 mod ending;
 mod files;
 mod harness;

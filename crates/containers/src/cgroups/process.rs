@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open, pidfd_send_signal};
 
-use super::CgroupError;
+use super::{CgroupError, failed};
 
 /// A process of the container, held by a descriptor so that its number cannot come to mean another one unnoticed.
 #[derive(Debug)]
@@ -35,6 +35,14 @@ impl HostProcess {
         let wait = Timespec::try_from(within).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&wait)), Ok(ended) if ended > 0)
+    }
+
+    /// A copy of one of its descriptors, by its number there (`pidfd_getfd(2)`): the same open file, whatever that is.
+    /// Blocks, should the open file be one that blocks when it is closed.
+    pub fn descriptor(&self, number: u32) -> Result<OwnedFd, CgroupError> {
+        let number = i32::try_from(number).map_err(|_| CgroupError::NoSuchProcess)?;
+        pidfd_getfd(&self.handle, number, PidfdGetfdFlags::empty())
+            .map_err(|errno| failed("take a descriptor of the worker")(errno.into()))
     }
 
     fn open(pid: Pid) -> Option<Self> {

@@ -44,5 +44,5 @@ pub(super) async fn exchange(
     if hello.nonce != nonce {
         return Err(ConnectError::Nonce);
     }
-    Ok((Peer { pid: hello.pid }, buffer))
+    Ok((Peer { pid: hello.pid, channel: hello.channel }, buffer))
 }

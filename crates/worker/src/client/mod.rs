@@ -13,8 +13,10 @@
 //! A call is driven by a task of its own. Whoever waits for it may go away: the call is then cancelled, its processes
 //! are ended, and only then is it over.
 
+mod channel;
 mod drive;
 mod error;
+mod greeted;
 mod hello;
 mod output;
 mod placement;
@@ -33,7 +35,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use channel::Channel;
 pub use error::{CloseReason, ConnectError, LaneError, Violation};
+pub use greeted::Greeted;
 pub use placement::Placement;
 
 use crate::client::drive::Driver;
@@ -74,6 +78,8 @@ impl Default for ConnectOptions {
 pub struct Peer {
     /// Its process id in its own namespace, as it says.
     pub pid: u32,
+    /// Number of its descriptor that would be our end of a direct channel, as it says; 0 when it offers none.
+    pub channel: u32,
 }
 
 /// One call.
@@ -135,16 +141,15 @@ impl Client {
         W: AsyncWrite + Send + Unpin + 'static,
         R: AsyncRead + Send + Unpin + 'static,
     {
-        let (mut output, mut input) = (output, input);
-        let (peer, buffer) =
-            tokio::time::timeout(options.hello_timeout, hello::exchange(&mut output, &mut input))
-                .await
-                .map_err(|_| ConnectError::TimedOut)??;
-        let slots = Arc::new(Semaphore::new(options.max_calls));
-        let (shared, frames) = Shared::new(options);
-        tasks::start(&shared, frames, output, input, buffer);
+        let greeted = Greeted::greet(output, input, options).await?;
+        let peer = greeted.peer();
+        Ok((greeted.serve(), peer))
+    }
+
+    fn new(shared: Arc<Shared>) -> Self {
+        let slots = Arc::new(Semaphore::new(shared.options.max_calls));
         let stop = shared.stop.clone().drop_guard();
-        Ok((Self { inner: Arc::new(Inner { shared, slots, _stop: stop }) }, peer))
+        Self { inner: Arc::new(Inner { shared, slots, _stop: stop }) }
     }
 
     /// Executes one operation. `placement` puts a command into its cgroup and ends what it leaves there; without one

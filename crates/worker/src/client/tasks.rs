@@ -34,6 +34,23 @@ pub(super) fn start<W, R>(
     tokio::spawn(until_closed(Arc::clone(shared), |shared| async move { heartbeat(&shared).await }));
 }
 
+/// Keeps the stream over which a worker was started, while its calls go over a direct channel.
+pub(super) fn hold<W, R>(shared: &Arc<Shared>, output: W, mut input: R)
+where
+    W: AsyncWrite + Send + Unpin + 'static,
+    R: AsyncRead + Send + Unpin + 'static,
+{
+    tokio::spawn(until_closed(Arc::clone(shared), |_| async move {
+        // Not written to any more; its end tells the worker to end.
+        let _output = output;
+        match input.read(&mut [0; 1]).await {
+            Ok(0) => CloseReason::Eof,
+            Ok(_) => Violation::Frame.into(),
+            Err(error) => CloseReason::Io(error.kind()),
+        }
+    }));
+}
+
 async fn until_closed<F: Future<Output = CloseReason>>(
     shared: Arc<Shared>,
     task: impl FnOnce(Arc<Shared>) -> F,

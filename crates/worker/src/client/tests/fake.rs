@@ -36,7 +36,7 @@ impl Fake {
         let (mut fake, daemon) = Self::pair();
         let (connected, ()) = tokio::join!(connect(daemon), fake.hello());
         let (client, peer) = connected.unwrap();
-        assert_eq!(peer, Peer { pid: 7 });
+        assert_eq!(peer, Peer { pid: 7, channel: 0 });
         (fake, client)
     }
 

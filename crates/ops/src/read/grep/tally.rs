@@ -1,0 +1,131 @@
+//! What has been found so far, by several threads in no order, and the answer that comes of it: the same as if the
+//! files had been searched one after the other.
+
+use std::collections::BTreeMap;
+
+use super::seeker::Sought;
+use crate::cancel::Stopped;
+use crate::{GrepMatch, GrepResult};
+
+/// What fits into the answer.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    matches: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    /// Takes a match in, unless the answer is full.
+    fn admit(&mut self, found: &GrepMatch) -> bool {
+        if self.matches == 0 || self.bytes == 0 {
+            return false;
+        }
+        let lines = found.before.iter().chain(&found.after).chain([&found.text, &found.path]);
+        self.matches -= 1;
+        self.bytes = self.bytes.saturating_sub(lines.map(String::len).sum());
+        true
+    }
+}
+
+/// The matches of one file.
+#[derive(Debug)]
+struct Found {
+    matches: Vec<GrepMatch>,
+    /// The file has more than fit into any answer.
+    more: bool,
+}
+
+/// Gathers what the threads find. Files are known by their number in path order.
+#[derive(Debug)]
+pub(super) struct Tally {
+    budget: Budget,
+    searched: u64,
+    /// No more than an answer and a file's worth.
+    found: BTreeMap<u64, Found>,
+    /// Files that were left out.
+    skipped: Vec<u64>,
+    /// Files that were not searched to their end.
+    cut: Vec<u64>,
+    stopped: Option<Stopped>,
+}
+
+/// What came of a search.
+#[derive(Debug)]
+pub(super) struct Sum {
+    /// Without its hint.
+    pub(super) result: GrepResult,
+    /// There are more matches than fit.
+    pub(super) more: bool,
+    /// Files that were not searched to their end.
+    pub(super) cut: usize,
+    pub(super) stopped: Option<Stopped>,
+}
+
+impl Tally {
+    pub(super) fn new(max_matches: u32, room: usize) -> Self {
+        let budget = Budget { matches: max_matches as usize, bytes: room };
+        let (found, skipped, cut) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { budget, searched: 0, found, skipped, cut, stopped: None }
+    }
+
+    /// Takes what came of a file. The answer is the number of the last file that can still matter, when the files up to
+    /// it are known to be enough.
+    pub(super) fn add(&mut self, number: u64, sought: Sought) -> Option<u64> {
+        match sought {
+            Sought::Unwanted => None,
+            Sought::Stopped(stopped) => {
+                self.stopped = Some(stopped);
+                Some(0)
+            }
+            Sought::Skipped => {
+                self.skipped.push(number);
+                None
+            }
+            Sought::Searched { matches, more, cut } => {
+                self.searched += 1;
+                if cut {
+                    self.cut.push(number);
+                }
+                if matches.is_empty() && !more {
+                    return None;
+                }
+                self.found.insert(number, Found { matches, more });
+                let last = self.last()?;
+                drop(self.found.split_off(&(last + 1)));
+                Some(last)
+            }
+        }
+    }
+
+    /// The first file with which the answer is full. Files before it that are not known yet can only make it an earlier
+    /// one.
+    fn last(&self) -> Option<u64> {
+        let mut budget = self.budget;
+        let full = self
+            .found
+            .iter()
+            .find(|(_, found)| !found.matches.iter().all(|found| budget.admit(found)) || found.more);
+        full.map(|(&number, _)| number)
+    }
+
+    /// The answer, when `files` were handed out and all that matter have come in.
+    pub(super) fn finish(self, files: u64) -> Sum {
+        let last = self.last();
+        let looked = last.map_or(files, |last| last + 1);
+        let counted = |numbers: &[u64]| numbers.iter().filter(|&&number| number < looked).count();
+        let (skipped, cut) = (counted(&self.skipped) as u64, counted(&self.cut));
+        let mut result = GrepResult {
+            // Of a search that was stopped, what was done by then; else what the order says, whoever was quicker.
+            files_searched: self.stopped.map_or(looked - skipped, |_| self.searched),
+            files_skipped: skipped,
+            ..GrepResult::default()
+        };
+        let mut budget = self.budget;
+        for found in self.found.into_values() {
+            let before = result.matches.len();
+            result.matches.extend(found.matches.into_iter().take_while(|found| budget.admit(found)));
+            result.files_matched += u64::from(result.matches.len() > before);
+        }
+        Sum { result, more: last.is_some(), cut, stopped: self.stopped }
+    }
+}

@@ -1,0 +1,105 @@
+//! A direct channel to a worker: a Unix stream socket of its making, one hop instead of the engine's five.
+//!
+//! Trust boundary: the worker keeps its end, and may keep a copy of ours as well. So nothing is assumed of the open file
+//! that both share: every call says itself that it must not block, and descriptors that are sent along are never taken
+//! (`recv` without control data drops them).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketType, recv, send, shutdown};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::UnixStream;
+
+/// Our end. Must be made inside a runtime.
+#[derive(Debug)]
+pub struct Channel(Arc<UnixStream>);
+
+/// What the worker says.
+pub(super) struct Incoming(Arc<UnixStream>);
+
+/// What is said to it. Dropping it hangs up.
+pub(super) struct Outgoing(Arc<UnixStream>);
+
+impl Channel {
+    /// Takes the descriptor, if it is a connected Unix stream socket.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        let stream = socket_domain(&fd)? == AddressFamily::UNIX
+            && socket_type(&fd)? == SocketType::STREAM
+            && !socket_acceptconn(&fd)?
+            && rustix::net::getpeername(&fd)?.is_some();
+        if !stream {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a connected Unix stream socket"));
+        }
+        let socket = std::os::unix::net::UnixStream::from(fd);
+        socket.set_nonblocking(true)?;
+        Ok(Self(Arc::new(UnixStream::from_std(socket)?)))
+    }
+
+    pub(super) fn split(self) -> (Outgoing, Incoming) {
+        (Outgoing(Arc::clone(&self.0)), Incoming(self.0))
+    }
+}
+
+impl AsyncRead for Incoming {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(context))?;
+            let space = buffer.initialize_unfilled();
+            let received = self.0.try_io(Interest::READABLE, || {
+                let (_, count) = recv(&*self.0, &mut *space, RecvFlags::DONTWAIT)?;
+                Ok(count)
+            });
+            match received {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Outgoing {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(context))?;
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match self.0.try_io(Interest::WRITABLE, || Ok(send(&*self.0, bytes, flags)?)) {
+                Err(error) if is_passing(&error) => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let _ = shutdown(&*self.0, Shutdown::Write);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Nothing was there after all, or a signal came: wait again.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        // Both ways, whoever else holds a copy: the worker ends, and the reader here sees the end.
+        let _ = shutdown(&*self.0, Shutdown::Both);
+    }
+}

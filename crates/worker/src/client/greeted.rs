@@ -1,0 +1,76 @@
+//! A worker that has answered the hello, before its calls: the moment to go over to a direct channel.
+//!
+//! The stream over which the worker was started passes through the engine, several processes on the way. A worker on
+//! this host can offer a socket pair instead; who can take our end out of it (`pidfd_getfd(2)`) needs no path, no
+//! listener and no name that somebody else could use. The first stream stays open as a lifeline: either side sees by
+//! its end that the other is gone, and nothing else may come on it.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use wire::worker::v1::{Switch, ToWorker, to_worker::Body};
+
+use crate::client::channel::Channel;
+use crate::client::shared::Shared;
+use crate::client::{Client, ConnectError, ConnectOptions, Peer, hello, tasks};
+use crate::frame::{FrameBuffer, encode};
+
+/// A stream whose other end is a worker of this release.
+pub struct Greeted<W, R> {
+    output: W,
+    input: R,
+    buffer: FrameBuffer,
+    peer: Peer,
+    options: ConnectOptions,
+}
+
+impl<W, R> Greeted<W, R>
+where
+    W: AsyncWrite + Send + Unpin + 'static,
+    R: AsyncRead + Send + Unpin + 'static,
+{
+    /// Exchanges hellos.
+    pub async fn greet(mut output: W, mut input: R, options: ConnectOptions) -> Result<Self, ConnectError> {
+        let (peer, buffer) = in_time(options.hello_timeout, hello::exchange(&mut output, &mut input)).await?;
+        Ok(Self { output, input, buffer, peer, options })
+    }
+
+    /// Who answered.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Goes on over the same stream.
+    pub fn serve(self) -> Client {
+        let (shared, frames) = Shared::new(self.options);
+        tasks::start(&shared, frames, self.output, self.input, self.buffer);
+        Client::new(shared)
+    }
+
+    /// Goes over to the channel that the worker offered, after another hello over that.
+    pub async fn serve_directly(mut self, channel: Channel) -> Result<Client, ConnectError> {
+        if !self.buffer.is_empty() {
+            return Err(ConnectError::NotHello);
+        }
+        let (mut outgoing, mut incoming) = channel.split();
+        let switch = encode(&ToWorker { id: 0, body: Some(Body::Switch(Switch {})) })?;
+        let exchanged = in_time(self.options.hello_timeout, async {
+            self.output.write_all(&switch).await?;
+            self.output.flush().await?;
+            hello::exchange(&mut outgoing, &mut incoming).await
+        });
+        let (_, buffer) = exchanged.await?;
+        let (shared, frames) = Shared::new(self.options);
+        tasks::start(&shared, frames, outgoing, incoming, buffer);
+        tasks::hold(&shared, self.output, self.input);
+        Ok(Client::new(shared))
+    }
+}
+
+async fn in_time<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    timeout(limit, work).await.map_err(|_| ConnectError::TimedOut)?
+}
