@@ -30,14 +30,12 @@ impl Cancel {
         self.check().is_err()
     }
 
+    /// An operation whose time is over is told to stop as well: the deadline is the reason then.
     pub(crate) fn check(&self) -> Result<(), Stopped> {
-        if self.flag.load(Ordering::Relaxed) {
-            return Err(Stopped::Cancelled);
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Stopped::TimedOut);
         }
-        match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(Stopped::TimedOut),
-            _ => Ok(()),
-        }
+        if self.flag.load(Ordering::Relaxed) { Err(Stopped::Cancelled) } else { Ok(()) }
     }
 }
 
@@ -77,7 +75,14 @@ mod tests {
     #[test]
     fn the_deadline_stops_too() {
         let now = Instant::now();
-        assert_eq!(Cancel::new(Some(now)).check(), Err(Stopped::TimedOut));
+        let late = Cancel::new(Some(now));
+        assert_eq!(late.check(), Err(Stopped::TimedOut));
+        late.cancel();
+        assert_eq!(
+            late.check(),
+            Err(Stopped::TimedOut),
+            "whoever insists on the deadline does not change the reason"
+        );
         assert_eq!(Cancel::new(Some(now + Duration::from_secs(3600))).check(), Ok(()));
     }
 }

@@ -19,7 +19,10 @@ pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outco
         scan(opened.file.take(size), read.part, cap(read.encoding, bounds), cancel).map_err(|error| {
             match error {
                 ScanError::Stopped { stopped, read: done } => stopped
-                    .failure(format!("{}: {done} of {size} bytes read", read.path.excerpt()))
+                    .failure(format!(
+                        "{}: {done} of {size} bytes read, of a file that is always read whole for its hash; search it with grep, or look at parts with head and tail through exec",
+                        read.path.excerpt()
+                    ))
                     .with("bytes_read", done.to_string())
                     .with("size_bytes", size.to_string()),
                 ScanError::Io(error) => ToolFailure::new(

@@ -24,10 +24,20 @@ pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outco
             _ => ToolFailure::from(error),
         }
     })?;
-    let mut lister =
-        Lister { jail, list, cancel, resolved: &resolved, kept: BTreeMap::new(), seen: 0, unread: 0 };
+    let mut lister = Lister {
+        jail,
+        list,
+        cancel,
+        resolved: &resolved,
+        kept: BTreeMap::new(),
+        room: usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX),
+        kept_bytes: 0,
+        full: false,
+        seen: 0,
+        unread: 0,
+    };
     match lister.directory(&dir, resolved.rel(), &list.path.to_string(), 1) {
-        Ok(()) => Ok(OpResult::List(lister.result(bounds))),
+        Ok(()) => Ok(OpResult::List(lister.result())),
         Err(Stop::Called(stopped)) => Err(stopped
             .failure(format!("{}: {} entries seen", list.path.excerpt(), lister.seen))
             .with("entries_seen", lister.seen.to_string())),
@@ -48,6 +58,11 @@ struct Lister<'a> {
     resolved: &'a SandboxPath,
     /// The smallest paths so far. The name's bytes tell two apart that look the same.
     kept: BTreeMap<(String, Vec<u8>), Entry>,
+    /// Bytes of paths that fit into the answer, and that are kept.
+    room: usize,
+    kept_bytes: usize,
+    /// Something was not kept or not kept any longer: what is behind the last one that is does not fit either.
+    full: bool,
     seen: u64,
     /// Directories that could not be listed.
     unread: u64,
@@ -112,29 +127,25 @@ impl Lister<'_> {
 
     /// Counts the entry and keeps it while it is among the first; `false` when it has vanished.
     fn keep(&mut self, dir: &Dir, entry: &jail::Entry, shown: &str) -> bool {
-        let most = self.list.max_entries as usize;
         let key = (shown.to_owned(), entry.name.as_bytes().to_vec());
-        if self.kept.len() >= most && self.kept.last_key_value().is_some_and(|(last, _)| *last < key) {
+        if self.full && self.kept.last_key_value().is_none_or(|(last, _)| *last < key) {
             self.seen += 1;
             return true;
         }
         let Ok(meta) = dir.metadata(&entry.name) else { return false };
         self.seen += 1;
+        self.kept_bytes += room_of(shown);
         self.kept.insert(key, describe(shown, &entry.name.shown(), meta));
-        if self.kept.len() > most {
-            self.kept.pop_last();
+        while self.kept.len() > self.list.max_entries as usize || self.kept_bytes > self.room {
+            let Some((_, last)) = self.kept.pop_last() else { break };
+            self.kept_bytes -= room_of(&last.path);
+            self.full = true;
         }
         true
     }
 
-    fn result(self, bounds: &Bounds) -> ListResult {
-        let mut room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
-        let mut entries = Vec::with_capacity(self.kept.len());
-        for entry in self.kept.into_values() {
-            let Some(left) = room.checked_sub(entry.path.len() + 1) else { break };
-            room = left;
-            entries.push(entry);
-        }
+    fn result(self) -> ListResult {
+        let entries: Vec<_> = self.kept.into_values().collect();
         let counted = self.seen < MAX_SEEN;
         let truncated = (entries.len() as u64) < self.seen || !counted;
         let mut hints = Vec::new();
@@ -157,6 +168,11 @@ impl Lister<'_> {
             hint: hints.join("; "),
         }
     }
+}
+
+/// Bytes that an entry takes of the answer.
+fn room_of(path: &str) -> usize {
+    path.len() + 1
 }
 
 fn describe(path: &str, name: &str, meta: jail::Metadata) -> Entry {

@@ -125,3 +125,23 @@ fn a_bad_pattern_and_a_passed_deadline_fail() {
         assert_eq!(failure.reason, reason, "{failure:?}");
     }
 }
+
+#[test]
+fn an_ignore_file_counts_as_far_as_it_may_and_it_is_said() {
+    let scene = Scene::new();
+    for name in ["a.first", "b.last"] {
+        scene.file(name, "");
+    }
+    // Cut in the middle of its last line, which would exclude everything if it were taken as it is.
+    let mut rules = b"*.first\n".to_vec();
+    rules.resize(64 * 1024 - 1, b'#');
+    rules.extend(b"\n*.last\n");
+    scene.file(".gitignore", &rules);
+    let result = found(&scene, &request("@project", "*"));
+    assert_eq!(result.paths, ["@project/b.last"]);
+    assert!(result.hint.starts_with("ignore files are larger than what counts"), "{}", result.hint);
+
+    scene.file(".gitignore", "*.first\n*.last\n");
+    let result = found(&scene, &request("@project", "*"));
+    assert_eq!((result.paths.len(), result.hint.as_str()), (0, ""));
+}

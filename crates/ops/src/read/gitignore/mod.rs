@@ -1,0 +1,122 @@
+//! What one ignore file says, matched without compiling anything.
+//!
+//! The files are hostile: 64 KiB of patterns that are costly as regular expressions, in each of 64 levels, would take
+//! gigabytes and minutes to compile, and as much again for the automatons' caches. So the patterns stay text and are
+//! tried one after the other, the last first: no memory but the text, no time but bytes of patterns times bytes of a
+//! name. By gitignore(5), like git itself: braces are ordinary characters.
+
+mod wild;
+
+use std::ops::Range;
+
+use wild::matches;
+
+/// Longer lines name nothing that there is.
+const MAX_LINE: usize = 4_096;
+
+/// The lines of one ignore file.
+#[derive(Debug)]
+pub(super) struct Gitignore {
+    text: Box<[u8]>,
+    rules: Box<[Rule]>,
+}
+
+/// One line. Its pattern is without `!`, and without slashes at both ends.
+#[derive(Debug)]
+struct Rule {
+    pattern: Range<u32>,
+    shape: Shape,
+    /// `!`: what matches is not ignored after all.
+    negated: bool,
+    /// A slash at the end: for directories only.
+    dirs_only: bool,
+    /// A slash anywhere else: for the path from the file's directory; otherwise for the last component alone.
+    path: bool,
+}
+
+/// What a pattern needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Nothing special in it: compare.
+    Literal,
+    /// `*` and nothing special behind it: compare the end of a component.
+    Ending,
+    /// Anything else.
+    Wild,
+}
+
+impl Gitignore {
+    /// Takes the lines of a file. A line that is no pattern is passed over.
+    pub(super) fn parse(text: Vec<u8>) -> Self {
+        let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let mut rules = Vec::new();
+        let mut at = start;
+        for line in text[start..].split(|&byte| byte == b'\n') {
+            rules.extend(rule(line, at));
+            at += line.len() + 1;
+        }
+        Self { text: text.into(), rules: rules.into() }
+    }
+
+    /// Whether the file or directory at `path`, relative to the file's directory, is ignored; `None` when no line is
+    /// about it.
+    pub(super) fn matched(&self, path: &[u8], is_dir: bool) -> Option<bool> {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let decides = |rule: &&Rule| {
+            let subject = if rule.path { path } else { name };
+            (is_dir || !rule.dirs_only) && self.applies(rule, subject)
+        };
+        self.rules.iter().rev().find(decides).map(|rule| !rule.negated)
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn size(&self) -> usize {
+        self.text.len() + size_of_val(&*self.rules)
+    }
+
+    fn applies(&self, rule: &Rule, subject: &[u8]) -> bool {
+        let pattern = &self.text[rule.pattern.start as usize..rule.pattern.end as usize];
+        match rule.shape {
+            Shape::Literal => subject == pattern,
+            Shape::Ending => subject.ends_with(&pattern[1..]),
+            Shape::Wild => matches(pattern, subject),
+        }
+    }
+}
+
+/// The rule of a line that begins at `at`; `None` for an empty line, a comment, and what names nothing.
+fn rule(line: &[u8], at: usize) -> Option<Rule> {
+    let line = trimmed(line.strip_suffix(b"\r").unwrap_or(line));
+    if line.len() > MAX_LINE || line.starts_with(b"#") {
+        return None;
+    }
+    let (negated, pattern) = line.strip_prefix(b"!").map_or((false, line), |rest| (true, rest));
+    let (dirs_only, pattern) = pattern.strip_suffix(b"/").map_or((false, pattern), |rest| (true, rest));
+    let path = pattern.contains(&b'/');
+    let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
+    if pattern.is_empty() {
+        return None;
+    }
+    let special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
+    let shape = match pattern.iter().position(special) {
+        None => Shape::Literal,
+        Some(0) if !path && pattern[0] == b'*' && !pattern[1..].iter().any(special) => Shape::Ending,
+        Some(_) => Shape::Wild,
+    };
+    // All of it is within the line.
+    let start = at + usize::from(negated) + usize::from(line[usize::from(negated)..].starts_with(b"/"));
+    let start = u32::try_from(start).ok()?;
+    let end = start.checked_add(u32::try_from(pattern.len()).ok()?)?;
+    Some(Rule { pattern: start..end, shape, negated, dirs_only, path })
+}
+
+/// Without spaces at the end, unless a backslash keeps one.
+fn trimmed(line: &[u8]) -> &[u8] {
+    let end = line.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+    let escapes = line[..end].iter().rev().take_while(|&&byte| byte == b'\\').count();
+    // An odd number of backslashes: the last of them is for the space.
+    if escapes % 2 == 1 && end < line.len() { &line[..=end] } else { &line[..end] }
+}
+
+#[cfg(test)]
+mod tests;
