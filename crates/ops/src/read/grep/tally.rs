@@ -129,3 +129,48 @@ impl Tally {
         Sum { result, more: last.is_some(), cut, stopped: self.stopped }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sought((kind, matches, length): (u8, usize, usize)) -> Sought {
+        let found = GrepMatch {
+            path: "a".to_owned(),
+            line: 1,
+            text: "x".repeat(length),
+            before: Vec::new(),
+            after: Vec::new(),
+        };
+        match kind {
+            0 => Sought::Skipped,
+            _ => Sought::Searched { matches: vec![found; matches], more: kind == 1, cut: kind == 2 },
+        }
+    }
+
+    /// What came of files that were searched in that order; those that did not matter any more are left out.
+    fn sum(files: &[(u8, usize, usize)], order: &[usize], max_matches: u32, room: usize) -> String {
+        let (mut tally, mut last) = (Tally::new(max_matches, room), u64::MAX);
+        for &number in order.iter().filter(|&&number| number < files.len()) {
+            if number as u64 <= last {
+                last = last.min(tally.add(number as u64, sought(files[number])).unwrap_or(last));
+            }
+        }
+        format!("{:?}", tally.finish(files.len() as u64))
+    }
+
+    proptest! {
+        #[test]
+        fn who_was_first_does_not_matter(
+            files in prop::collection::vec((0_u8..6, 0_usize..5, 0_usize..40), 0..24),
+            order in Just((0..24).collect::<Vec<_>>()).prop_shuffle(),
+            max_matches in 1_u32..30,
+            room in 1_usize..400,
+        ) {
+            let by_path: Vec<_> = (0..24).collect();
+            prop_assert_eq!(sum(&files, &order, max_matches, room), sum(&files, &by_path, max_matches, room));
+        }
+    }
+}

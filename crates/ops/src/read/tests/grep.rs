@@ -207,3 +207,87 @@ fn a_link_to_git_is_no_way_to_its_configuration() {
     assert_eq!(places(&scene, &Grep { path: path("innocent"), ..request("secret") }), ["innocent/HEAD:1"]);
     assert_eq!(found(&scene, &request("canary")).files_searched, 0);
 }
+
+/// Files with 0 to 4 matches each, in several directories, many more than one thread takes at once.
+fn many(scene: &Scene) -> Vec<(String, usize)> {
+    let mut files: Vec<_> =
+        (0..300).map(|n| (format!("{}/{}{n}.txt", n % 7, "d/".repeat(n % 3)), n * 7 % 5)).collect();
+    files.sort();
+    for (path, matches) in &files {
+        scene.file(path, format!("other\n{}", "x needle\n".repeat(*matches)));
+    }
+    files
+}
+
+#[test]
+fn the_answer_is_that_of_a_search_file_by_file_however_many_search() {
+    let scene = Scene::new();
+    let files = many(&scene);
+    for wanted in [1, 7, 50, 500, 1000] {
+        let all =
+            files.iter().flat_map(|(path, matches)| (0..*matches).map(move |n| format!("{path}:{}", n + 2)));
+        let expected: Vec<_> = all.take(wanted).collect();
+        // The file with the first match that is not wanted is the last one that counts.
+        let mut left = wanted;
+        let full =
+            files.iter().position(|(_, matches)| left.checked_sub(*matches).map(|now| left = now).is_none());
+        let counted = full.map_or(files.len(), |last| last + 1);
+        for _ in 0..20 {
+            let request = Grep { max_matches: u32::try_from(wanted).unwrap(), ..request("needle") };
+            let result = found(&scene, &request);
+            assert_eq!(places(&scene, &request), expected);
+            assert_eq!((result.files_searched, result.truncated), (counted as u64, full.is_some()));
+        }
+    }
+}
+
+#[test]
+fn a_file_is_searched_alike_whether_it_fits_into_a_block() {
+    let scene = Scene::new();
+    for size in [65_535, 65_536, 65_537, 300_000] {
+        let mut content = "line\n".repeat(size / 5);
+        content.truncate(size - 12);
+        content.push_str("\nneedle\nlast");
+        scene.file("a", &content);
+        let line = content.lines().count() as u64 - 1;
+        let result = found(&scene, &Grep { before: 1, after: 1, ..request("needle") });
+        assert_eq!(result.matches.len(), 1, "{size}");
+        assert_eq!(
+            (result.matches[0].line, result.matches[0].after.as_slice()),
+            (line, &["last".to_owned()][..])
+        );
+
+        content.push('\0');
+        scene.file("a", &content);
+        assert_eq!(found(&scene, &request("needle")).files_skipped, 1, "{size}");
+    }
+}
+
+#[test]
+fn text_in_utf16_is_text() {
+    let scene = Scene::new();
+    for lines in [1, 20_000] {
+        let text = "\u{feff}größe\n".to_owned() + &"füllt\n".repeat(lines);
+        scene.file("a", text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>());
+        assert_eq!(places(&scene, &request("größe")), ["a:1"]);
+    }
+}
+
+#[test]
+fn the_deadline_ends_every_thread() {
+    let scene = Scene::new();
+    for n in 0..64 {
+        scene.file(format!("{n}"), ("ab".repeat(100) + "\n").repeat(1_000));
+    }
+    let costly = Grep { regex: true, ..request("(?:[ab]{1,40}){30}z?[^ab]c") };
+    let began = Instant::now();
+    let cancel = Cancel::new(Some(began + Duration::from_millis(100)));
+    let failure = grep(&scene.jail, &costly, &Bounds::default(), &cancel).unwrap_err();
+    assert_eq!(failure.reason, Reason::TimedOut);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let threads = fs::read_dir("/proc/self/task").unwrap().filter(|task| {
+        let name = task.as_ref().unwrap().path().join("comm");
+        fs::read_to_string(name).is_ok_and(|name| name.trim() == "grep")
+    });
+    assert_eq!(threads.count(), 0);
+}
