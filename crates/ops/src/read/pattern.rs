@@ -3,14 +3,14 @@
 //! `*` and `?` stay within a component and `**` does not. A pattern without a slash is for the last component at any
 //! depth; with one it is for the path from where the search begins. A slash at the end means everything below.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::{Reason, ToolFailure};
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     names_hidden: bool,
 }
 
@@ -31,8 +31,13 @@ impl Pattern {
             .backslash_escape(true)
             .build()
             .map_err(|error| refused(&error.kind().to_string()))?;
+        // A set of one: a single matcher panics where a set answers that a pattern is too deep or too large.
+        let matcher = GlobSetBuilder::new().add(glob).build().map_err(|error| match error.kind() {
+            ErrorKind::Regex(_) => refused("it is too large, or its braces are nested too deeply"),
+            kind => refused(&kind.to_string()),
+        })?;
         let names_hidden = given.starts_with('.') || ["/.", "{.", ",."].iter().any(|dot| given.contains(dot));
-        Ok(Self { matcher: glob.compile_matcher(), names_hidden })
+        Ok(Self { matcher, names_hidden })
     }
 
     /// Whether the path, relative to where the search begins, matches.
@@ -76,7 +81,8 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_refused_with_the_reason() {
-        for pattern in ["[a", "{a", "", "/", "a\\"] {
+        let deep = format!("{}a{}", "{".repeat(300), "}".repeat(300));
+        for pattern in ["[a", "{a", "", "/", "a\\", &deep] {
             let failure = Pattern::compile(pattern).unwrap_err();
             assert_eq!(failure.reason, Reason::InvalidArgument, "{pattern}");
             assert!(failure.message.contains("not valid: "), "{failure:?}");
