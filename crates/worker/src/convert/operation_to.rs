@@ -59,17 +59,16 @@ fn glob_to(glob: &Glob) -> v1::GlobRequest {
 }
 
 fn grep_to(grep: &Grep) -> v1::GrepRequest {
-    // The slashed form stands for a regular expression: a literal that looks like one is escaped into a regex.
-    let looks_slashed = grep.pattern.len() > 1 && grep.pattern.starts_with('/');
-    let (pattern, regex) = match (grep.regex, looks_slashed) {
-        (true, true) => (format!("(?:{})", grep.pattern), true),
-        (false, true) => (format!("[/]{}", escape(&grep.pattern[1..])), true),
-        (regex, false) => (grep.pattern.clone(), regex),
+    // Between slashes stands a regular expression: one that has slashes of its own there would lose them. A literal never
+    // looks like that, since `ops::raw` has taken it for a regular expression before.
+    let pattern = match grep.pattern.strip_prefix('/') {
+        Some(rest) if grep.regex && ["/", "/i"].iter().any(|end| rest.ends_with(end)) => format!("[/]{rest}"),
+        _ => grep.pattern.clone(),
     };
     v1::GrepRequest {
         path: grep.path.to_string(),
         pattern,
-        regex,
+        regex: grep.regex,
         case_insensitive: grep.case_insensitive,
         before: Some(grep.before),
         after: Some(grep.after),
@@ -77,17 +76,6 @@ fn grep_to(grep: &Grep) -> v1::GrepRequest {
         max_matches: Some(grep.max_matches),
         include_ignored: grep.include_ignored,
     }
-}
-
-fn escape(literal: &str) -> String {
-    let mut escaped = String::with_capacity(literal.len());
-    for c in literal.chars() {
-        if c.is_ascii_punctuation() {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-    }
-    escaped
 }
 
 fn exec_to(exec: &Exec) -> v1::ExecRequest {

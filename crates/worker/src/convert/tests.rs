@@ -74,6 +74,25 @@ fn the_slashed_pattern_is_a_regular_expression() {
 }
 
 #[test]
+fn patterns_with_slashes_of_their_own_survive_the_wire() {
+    for given in ["/>", "</", "/a|b", "/usr/bin/env", "//", "//i", "/i", "/a/", "/a/i", "/ /", "/\\</", "///"]
+    {
+        let once = Operation::Grep(grep(given));
+        assert_eq!(operation_from_wire(operation_to_wire(&once)), Ok(once), "{given}");
+    }
+    for given in ["//a//", "//a//i", "////", "//</div>//"] {
+        let once = grep(given);
+        let Ok(Operation::Grep(again)) =
+            operation_from_wire(operation_to_wire(&Operation::Grep(once.clone())))
+        else {
+            panic!("{given}: no grep")
+        };
+        let same = Grep { pattern: once.pattern.replacen('/', "[/]", 1), ..once };
+        assert_eq!(again, same, "{given}");
+    }
+}
+
+#[test]
 fn defaults_are_those_of_the_documentation() {
     let found = grep("x");
     assert_eq!((found.before, found.after, found.max_matches), (1, 1, 50));
