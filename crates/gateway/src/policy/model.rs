@@ -13,7 +13,8 @@ use crate::decision::Verdict;
 /// What a run of this profile is, and what may be done in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Profile {
-    /// For people.
+    /// For people; may be missing.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Image of the container; `None` is the daemon's default image.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,8 @@ pub enum Grant {
 /// A role, with what it inherits resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Role {
-    /// For people.
+    /// For people; may be missing.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Roles whose grants this one has, too.
     pub inherits: Vec<String>,

@@ -42,6 +42,14 @@ fn what_is_shown_is_the_policy_itself() {
     let again = Policy::from_files([("shown.yaml", &shown)]).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(again, policy);
     assert_eq!(again.digest(), policy.digest());
+
+    let bare = Policy::from_files([(
+        "bare.yaml",
+        "profiles: {p: {operations: {read: allow}}}\nroles: {r: {allow: [read]}}",
+    )])
+    .unwrap();
+    let again = Policy::from_files([("shown.yaml", bare.to_yaml().unwrap())]);
+    assert_eq!(again, Ok(bare));
 }
 
 #[test]
