@@ -1,6 +1,7 @@
 //! From a pid that a container tells to a process of the host.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -42,7 +43,20 @@ impl HostProcess {
     pub fn descriptor(&self, number: u32) -> Result<OwnedFd, CgroupError> {
         let number = i32::try_from(number).map_err(|_| CgroupError::NoSuchProcess)?;
         pidfd_getfd(&self.handle, number, PidfdGetfdFlags::empty())
-            .map_err(|errno| failed("take a descriptor of the worker")(errno.into()))
+            .map_err(failed("take a descriptor of the worker"))
+    }
+
+    /// When memory runs out, it and what it starts are the first to go, before those that look after them. What root
+    /// has said it cannot take back.
+    pub fn goes_first(&self) -> Result<(), CgroupError> {
+        let said = "say that the command is the first to go when memory runs out";
+        let path = format!("/proc/{}/oom_score_adj", self.pid());
+        let mut file = fs::File::options().write(true).open(path).map_err(failed(said))?;
+        // In this order the open file cannot be that of another process, with the same number.
+        if !self.is_alive() {
+            return Err(CgroupError::NoSuchProcess);
+        }
+        file.write_all(b"1000").map_err(failed(said))
     }
 
     fn open(pid: Pid) -> Option<Self> {
@@ -120,6 +134,19 @@ mod tests {
         assert!(!process.is_alive());
         child.wait().unwrap();
         assert!(process.kill(Duration::ZERO), "one that is gone counts as ended");
+    }
+
+    #[test]
+    fn one_that_goes_first_says_so() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let process = HostProcess::of_engine(child.id()).unwrap();
+        process.goes_first().unwrap();
+        let said = fs::read_to_string(format!("/proc/{}/oom_score_adj", child.id())).unwrap();
+        assert_eq!(said.trim(), "1000");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(process.goes_first().is_err());
     }
 
     #[test]
