@@ -15,6 +15,7 @@
 
 mod hierarchy;
 mod leaf;
+mod limits;
 mod process;
 
 use std::fs;
@@ -25,8 +26,10 @@ use rustix::process::Pid;
 
 use crate::ids::ContainerId;
 use hierarchy::Hierarchy;
+use limits::Counters;
 
 pub use leaf::{KillEvidence, KillMethod, Leaf};
+pub use limits::LimitEvents;
 pub use process::HostProcess;
 
 /// What went wrong with a cgroup.
@@ -61,6 +64,7 @@ fn failed<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> Cgroup
 pub struct ContainerCgroup {
     hierarchy: Hierarchy,
     dir: PathBuf,
+    counters: Counters,
 }
 
 impl ContainerCgroup {
@@ -77,7 +81,12 @@ impl ContainerCgroup {
         if !dir.join(hierarchy.control_file()).exists() {
             return Err(CgroupError::Unavailable("the cgroup file system does not show it"));
         }
-        Ok(Self { hierarchy, dir })
+        Ok(Self { hierarchy, dir, counters: Counters::locate(&membership, &mounts, container) })
+    }
+
+    /// How often the container has run into its limits until now.
+    pub fn limit_events(&self) -> LimitEvents {
+        self.counters.read()
     }
 
     /// Makes an empty leaf. The name must not be in use; it goes when the value is dropped.

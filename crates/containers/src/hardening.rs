@@ -36,7 +36,7 @@ pub struct Hardening {
     pub open_files: u64,
     /// Size of any one file that is written, in bytes.
     pub file_size_bytes: u64,
-    /// Size of `/tmp`, in bytes.
+    /// Size of `/tmp`, in bytes; half of the memory at most.
     pub tmp_bytes: u64,
     /// The engine's runtime to use (`runsc`, …); `None` for its default.
     pub runtime: Option<String>,
@@ -155,8 +155,12 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
     Ok(spec)
 }
 
+/// What is in `/tmp` is memory that no killed process gives back. So it may have half of it, and its files, of which
+/// each takes about a KiB, an eighth: whoever fills it leaves room for the next command.
 fn tmp_options(profile: &Hardening) -> String {
-    format!("rw,noexec,nosuid,nodev,mode=1777,size={},nr_inodes=65536", profile.tmp_bytes)
+    let size = profile.tmp_bytes.min(profile.memory_bytes / 2);
+    let files = (profile.memory_bytes / 8 / 1024).min(65_536);
+    format!("rw,noexec,nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
 }
 
 fn strings<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
@@ -220,6 +224,16 @@ pub(crate) mod tests {
             volumes: vec!["/data".into()],
         };
         assert!(image.usable().unwrap_err().to_string().contains("/data"));
+    }
+
+    #[test]
+    fn tmp_leaves_room_in_memory() {
+        let tmp = |memory_bytes, tmp_bytes| {
+            let profile = Hardening { memory_bytes, tmp_bytes, ..Hardening::default() };
+            container_spec(&profile, &facts()).unwrap().tmpfs["/tmp"].clone()
+        };
+        assert!(tmp(1 << 30, 64 << 20).ends_with("size=67108864,nr_inodes=65536"));
+        assert!(tmp(64 << 20, 1 << 30).ends_with("size=33554432,nr_inodes=8192"));
     }
 
     #[test]

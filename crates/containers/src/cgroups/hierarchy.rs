@@ -35,40 +35,60 @@ pub(super) fn locate(
     container: &ContainerId,
 ) -> Result<(Hierarchy, PathBuf), CgroupError> {
     let mut reason = "the process is in no hierarchy that can end it";
-    for hierarchy in [Hierarchy::Unified, Hierarchy::Freezer] {
-        let Some(path) = membership.lines().find_map(|line| path_in(line, hierarchy)) else { continue };
-        if !path.contains(container.as_str()) {
-            reason = "the process is not in a cgroup of this container";
-            continue;
+    for (hierarchy, controller) in [(Hierarchy::Unified, None), (Hierarchy::Freezer, Some("freezer"))] {
+        match dir_of(controller, membership, mounts, container) {
+            Ok(dir) => return Ok((hierarchy, dir)),
+            Err(Absent::NotInIt) => {}
+            Err(Absent::Foreign) => reason = "the process is not in a cgroup of this container",
+            Err(Absent::OutOfSight) => {
+                reason = "its cgroup lies outside what this process sees; share the host's cgroup namespace";
+            }
         }
-        if let Some(dir) = mounted(mounts, hierarchy, Path::new(path)) {
-            return Ok((hierarchy, dir));
-        }
-        reason = "its cgroup lies outside what this process sees; share the host's cgroup namespace";
     }
     Err(CgroupError::Unavailable(reason))
 }
 
+/// Why a container has no directory in a hierarchy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    NotInIt,
+    Foreign,
+    OutOfSight,
+}
+
+/// Where the container is in the hierarchy of a controller of cgroup v1, or in the unified one for `None`.
+pub(super) fn dir_of(
+    controller: Option<&str>,
+    membership: &str,
+    mounts: &[u8],
+    container: &ContainerId,
+) -> Result<PathBuf, Absent> {
+    let path = membership.lines().find_map(|line| path_in(line, controller)).ok_or(Absent::NotInIt)?;
+    if !path.contains(container.as_str()) {
+        return Err(Absent::Foreign);
+    }
+    mounted(mounts, controller, Path::new(path)).ok_or(Absent::OutOfSight)
+}
+
 /// The path of a line such as `0::/a/b` or `7:freezer:/a/b`, if it is of this hierarchy.
-fn path_in(line: &str, hierarchy: Hierarchy) -> Option<&str> {
+fn path_in<'m>(line: &'m str, controller: Option<&str>) -> Option<&'m str> {
     let mut fields = line.splitn(3, ':');
     let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    let ours = match hierarchy {
-        Hierarchy::Unified => id == "0" && controllers.is_empty(),
-        Hierarchy::Freezer => controllers.split(',').any(|controller| controller == "freezer"),
+    let ours = match controller {
+        None => id == "0" && controllers.is_empty(),
+        Some(wanted) => controllers.split(',').any(|controller| controller == wanted),
     };
     ours.then_some(path)
 }
 
-fn mounted(mounts: &[u8], hierarchy: Hierarchy, path: &Path) -> Option<PathBuf> {
+fn mounted(mounts: &[u8], controller: Option<&str>, path: &Path) -> Option<PathBuf> {
     let plain =
         |path: &Path| path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     mountinfo::entries(mounts)
-        .filter(|entry| match hierarchy {
-            Hierarchy::Unified => entry.file_system == "cgroup2",
-            Hierarchy::Freezer => {
-                entry.file_system == "cgroup"
-                    && entry.super_options.split(',').any(|option| option == "freezer")
+        .filter(|entry| match controller {
+            None => entry.file_system == "cgroup2",
+            Some(wanted) => {
+                entry.file_system == "cgroup" && entry.super_options.split(',').any(|option| option == wanted)
             }
         })
         .find_map(|entry| {

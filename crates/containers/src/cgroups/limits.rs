@@ -1,0 +1,120 @@
+//! How often a container has run into its limits, by the kernel's own counters.
+//!
+//! A command that is killed for want of memory only shows signal 9, and one that cannot fork shows whatever it makes of
+//! that. The counters of the container's cgroup tell: what they show after a command and not before it happened while
+//! it ran. A counter that this kernel does not have stays at zero.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::hierarchy::dir_of;
+use crate::ids::ContainerId;
+
+/// Counts since the container was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitEvents {
+    /// Processes that the kernel killed because the container was out of memory.
+    pub oom_kills: u64,
+    /// Processes and threads that it refused to make because the container had as many as it may.
+    pub forks_refused: u64,
+}
+
+impl LimitEvents {
+    /// What came since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            oom_kills: self.oom_kills.saturating_sub(before.oom_kills),
+            forks_refused: self.forks_refused.saturating_sub(before.forks_refused),
+        }
+    }
+}
+
+/// Files that have the counts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counters {
+    memory: Option<PathBuf>,
+    processes: Option<PathBuf>,
+}
+
+impl Counters {
+    /// Finds them as [`super::hierarchy::locate`] finds the container. On hybrid hosts the controllers are in v1.
+    pub(super) fn locate(membership: &str, mounts: &[u8], container: &ContainerId) -> Self {
+        let find = |controller: &str, unified: &str, v1: &str| {
+            let file = |controller, name| Some(dir_of(controller, membership, mounts, container).ok()?.join(name));
+            [file(None, unified), file(Some(controller), v1)].into_iter().flatten().find(|file| file.exists())
+        };
+        Self {
+            memory: find("memory", "memory.events", "memory.oom_control"),
+            processes: find("pids", "pids.events", "pids.events"),
+        }
+    }
+
+    /// As they are now.
+    pub(super) fn read(&self) -> LimitEvents {
+        let count = |file: &Option<PathBuf>, name| {
+            let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
+            text.and_then(|text| value(&text, name)).unwrap_or(0)
+        };
+        LimitEvents { oom_kills: count(&self.memory, "oom_kill"), forks_refused: count(&self.processes, "max") }
+    }
+}
+
+/// The number on the line `name NUMBER`.
+fn value(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_files_are_read() {
+        for (text, name, expected) in [
+            ("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", "oom_kill", Some(3)),
+            ("low 0\nhigh 0\nmax 5\noom 2\noom_kill 1\noom_group_kill 0\n", "oom_kill", Some(1)),
+            ("max 7\n", "max", Some(7)),
+            ("oom_kill_disable 0\nunder_oom 0\n", "oom_kill", None),
+            ("oom_kill -1\n", "oom_kill", None),
+            ("", "max", None),
+        ] {
+            assert_eq!(value(text, name), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_came_since_is_what_counts() {
+        let before = LimitEvents { oom_kills: 2, forks_refused: 10 };
+        let after = LimitEvents { oom_kills: 3, forks_refused: 10 };
+        assert_eq!(after.since(before), LimitEvents { oom_kills: 1, forks_refused: 0 });
+        // A container that was made anew counts from the beginning.
+        assert_eq!(LimitEvents::default().since(before), LimitEvents::default());
+    }
+
+    #[test]
+    fn counters_are_found_where_the_container_is() {
+        let id = ContainerId::parse(&"ab".repeat(32)).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name).join(id.as_str());
+        for (name, file, text) in [
+            ("unified", "memory.events", "oom_kill 1\n"),
+            ("memory", "memory.oom_control", "oom_kill 2\n"),
+            ("pids", "pids.events", "max 3\n"),
+        ] {
+            fs::create_dir_all(at(name)).unwrap();
+            fs::write(at(name).join(file), text).unwrap();
+        }
+        let mount = |name: &str, kind: &str| {
+            format!("30 25 0:25 / {}/{name} rw - {kind} cgroup rw,{name}\n", root.path().display())
+        };
+        let mounts = mount("memory", "cgroup") + &mount("pids", "cgroup") + &mount("unified", "cgroup2");
+        let found = |membership: &str| {
+            Counters::locate(&membership.replace("ID", id.as_str()), mounts.as_bytes(), &id).read()
+        };
+        let hybrid = "4:memory:/ID\n3:pids:/ID\n0::/\n";
+        assert_eq!(found(hybrid), LimitEvents { oom_kills: 2, forks_refused: 3 });
+        assert_eq!(found("0::/ID\n"), LimitEvents { oom_kills: 1, forks_refused: 0 });
+        assert_eq!(found("4:memory:/\n0::/\n"), LimitEvents::default());
+    }
+}
