@@ -12,6 +12,7 @@ pub mod deny;
 #[cfg(any(feature = "read", feature = "write"))]
 mod digest;
 mod failure;
+mod limits;
 mod operation;
 mod outcome;
 pub mod raw;
@@ -25,6 +26,7 @@ pub use base64::{decode_base64, encode_base64};
 pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
+pub use limits::{EndedBy, Limit};
 pub use operation::{
     Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read, ReadPart,
     Shell, Write,

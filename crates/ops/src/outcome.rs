@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{Encoding, Reason};
+use crate::{Encoding, EndedBy, Limit, Reason};
 
 /// How a call ended in its lane: a tool that failed is an ordinary outcome, for the model to see.
 pub type Outcome = Result<OpResult, ToolFailure>;
@@ -240,6 +240,12 @@ pub struct ExecResult {
     pub wall_time_us: u64,
     /// How it was made sure that nothing is left.
     pub kill: KillEvidence,
+    /// What ended it before its time.
+    pub ended_by: Option<EndedBy>,
+    /// Limits of the run that were reached while it ran.
+    pub limits_hit: Vec<Limit>,
+    /// What that means and what to do about it.
+    pub hint: String,
 }
 
 /// What was written.

@@ -5,7 +5,7 @@
 
 use ops::{
     EditResult, Encoding, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult,
-    KillEvidence, ListResult, OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
+    KillEvidence, Limit, ListResult, OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
 };
 use wire::v1::{self, result::Kind};
 use wire::worker::v1 as worker;
@@ -44,8 +44,8 @@ fn result_from(kind: Kind) -> Result<OpResult, Malformed> {
             OpResult::Glob(GlobResult { paths, truncated, hint })
         }
         Kind::Grep(result) => OpResult::Grep(grep(result)),
-        Kind::Exec(result) => OpResult::Exec(exec(result)),
-        Kind::Shell(result) => OpResult::Shell(exec(result)),
+        Kind::Exec(result) => OpResult::Exec(exec(result)?),
+        Kind::Shell(result) => OpResult::Shell(exec(result)?),
         Kind::Write(v1::WriteResult { path, bytes_written, sha256_before, sha256_after, created }) => {
             OpResult::Write(WriteResult { path, bytes_written, sha256_before, sha256_after, created })
         }
@@ -143,9 +143,12 @@ fn grep(result: v1::GrepResult) -> GrepResult {
     }
 }
 
-fn exec(result: v1::ExecResult) -> ExecResult {
+fn exec(result: v1::ExecResult) -> Result<ExecResult, Malformed> {
     let kill = result.kill.unwrap_or_default();
-    ExecResult {
+    // Of the limits a worker sees only what is full; the rest the daemon finds out, and its words are its own.
+    let space = |name: &String| Limit::parse(name).filter(|limit| limit.is_space());
+    let limits_hit = result.limits_hit.iter().map(space).collect::<Option<Vec<_>>>();
+    Ok(ExecResult {
         stdout: result.stdout,
         stderr: result.stderr,
         exit_code: result.exit_code,
@@ -159,5 +162,9 @@ fn exec(result: v1::ExecResult) -> ExecResult {
         peak_memory_bytes: result.peak_memory_bytes,
         wall_time_us: result.wall_time_us,
         kill: KillEvidence { ended: kill.ended, left: kill.left, method: kill.method },
-    }
+        ended_by: None,
+        limits_hit: limits_hit
+            .ok_or_else(|| Malformed::new("exec.limits_hit", "has one that no worker can see"))?,
+        hint: String::new(),
+    })
 }

@@ -153,5 +153,8 @@ fn exec(result: ExecResult) -> v1::ExecResult {
         peak_memory_bytes: result.peak_memory_bytes,
         wall_time_us: result.wall_time_us,
         kill: Some(kill_evidence(result.kill)),
+        ended_by: result.ended_by.map_or("", ops::EndedBy::as_str).to_owned(),
+        limits_hit: result.limits_hit.iter().map(|limit| limit.as_str().to_owned()).collect(),
+        hint: result.hint,
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 use jail::SandboxPath;
 use ops::{Encoding, Exec, Git, GitDiffFlag, Grep, Operation, Read, ReadPart, Reason, Write};
 use wire::v1::{self, operation::Kind};
+use wire::worker::v1 as worker;
 
-use super::{operation_from_wire, operation_to_wire};
+use super::{operation_from_wire, operation_to_wire, outcome_from_wire};
 
 fn path(text: &str) -> SandboxPath {
     SandboxPath::parse(text).unwrap()
@@ -179,4 +180,25 @@ fn malformed_requests_name_their_field() {
         assert_eq!((malformed.reason, malformed.field.as_str()), (reason, field), "{kind:?}");
     }
     assert_eq!(operation_from_wire(v1::Operation { kind: None }).unwrap_err().field, "operation");
+}
+
+#[test]
+fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
+    let from = |limits_hit: &[&str]| {
+        let result = v1::ExecResult {
+            ended_by: "memory-limit".to_owned(),
+            limits_hit: limits_hit.iter().map(ToString::to_string).collect(),
+            hint: "forged".to_owned(),
+            ..Default::default()
+        };
+        let kind = Some(v1::result::Kind::Exec(result));
+        let kind = Some(worker::outcome::Kind::Result(v1::Result { kind }));
+        outcome_from_wire(worker::Outcome { kind })
+    };
+    let Ok(Ok(ops::OpResult::Exec(result))) = from(&["tmp-space"]) else { panic!("refused") };
+    assert_eq!((result.ended_by, result.hint.as_str()), (None, ""));
+    assert_eq!(result.limits_hit, [ops::Limit::TmpSpace]);
+    for forged in ["memory", "output", "anything"] {
+        assert_eq!(from(&["tmp-space", forged]).unwrap_err().field, "exec.limits_hit");
+    }
 }

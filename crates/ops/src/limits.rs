@@ -1,0 +1,156 @@
+//! Why a command ended before its time, and which limits were in its way: in stable words, and in a sentence that a
+//! model can act on. What is not known stays empty.
+
+use serde::{Serialize, Serializer};
+
+use crate::ExecResult;
+
+/// What ended a command before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedBy {
+    /// Its timeout, or the call's.
+    Timeout,
+    /// The caller, or the end of the run.
+    Cancelled,
+    /// It wrote more than a command may.
+    OutputLimit,
+    /// The kernel killed it, for the run had no memory left.
+    MemoryLimit,
+    /// The kernel ended it, for it wrote a larger file than it may.
+    FileSizeLimit,
+}
+
+/// A limit of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// Memory: the kernel killed one of the run's processes.
+    Memory,
+    /// Processes and threads: the kernel refused to make one more.
+    Processes,
+    /// Bytes that a command may write to its two streams.
+    Output,
+    /// Size of a file.
+    FileSize,
+    /// `/tmp` is full.
+    TmpSpace,
+    /// The file system of `@project` is full.
+    ProjectSpace,
+    /// The file system of `@state` is full.
+    StateSpace,
+}
+
+impl EndedBy {
+    /// In the API, the record, and renderings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::OutputLimit => "output-limit",
+            Self::MemoryLimit => "memory-limit",
+            Self::FileSizeLimit => "file-size-limit",
+        }
+    }
+}
+
+impl Limit {
+    const ALL: [Self; 7] = [
+        Self::Memory,
+        Self::Processes,
+        Self::Output,
+        Self::FileSize,
+        Self::TmpSpace,
+        Self::ProjectSpace,
+        Self::StateSpace,
+    ];
+
+    /// In the API, the record, and renderings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Processes => "processes",
+            Self::Output => "output",
+            Self::FileSize => "file-size",
+            Self::TmpSpace => "tmp-space",
+            Self::ProjectSpace => "project-space",
+            Self::StateSpace => "state-space",
+        }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.as_str() == name)
+    }
+
+    /// Whether it is about a place that has no room left, which only those inside can see.
+    pub const fn is_space(self) -> bool {
+        matches!(self, Self::TmpSpace | Self::ProjectSpace | Self::StateSpace)
+    }
+
+    /// What happened and what to do.
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::Memory => {
+                "the run was out of memory and the kernel killed a process of it: work on less at a time, with fewer processes at once, and keep large files out of /tmp, which counts as memory"
+            }
+            Self::Processes => {
+                "the run's limit of processes and threads was reached: start fewer at once (such as make -j2)"
+            }
+            Self::Output => {
+                "it wrote more output than a command may and was ended: send the output to a file and look at parts of it, or make the command say less"
+            }
+            Self::FileSize => {
+                "a file would have become larger than files may in this run: write smaller ones"
+            }
+            Self::TmpSpace => "/tmp is full: delete what is not needed there, or use @project or @state",
+            Self::ProjectSpace => "the disk of @project is full: delete what is not needed",
+            Self::StateSpace => "the disk of @state is full: delete what is not needed",
+        }
+    }
+}
+
+impl ExecResult {
+    /// Says in words which limits were in its way.
+    pub fn explain(&mut self) {
+        self.limits_hit.sort_unstable();
+        self.limits_hit.dedup();
+        self.hint = self.limits_hit.iter().map(|limit| limit.advice()).collect::<Vec<_>>().join("; ");
+    }
+}
+
+impl Serialize for EndedBy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_parse_back() {
+        for limit in Limit::ALL {
+            assert_eq!(Limit::parse(limit.as_str()), Some(limit));
+        }
+        assert_eq!(Limit::parse("timeout"), None);
+    }
+
+    #[test]
+    fn every_limit_is_explained_once() {
+        let limits_hit = vec![Limit::TmpSpace, Limit::Memory, Limit::TmpSpace];
+        let mut result = ExecResult { limits_hit, ..ExecResult::default() };
+        result.explain();
+        assert_eq!(result.limits_hit, [Limit::Memory, Limit::TmpSpace]);
+        assert!(result.hint.starts_with("the run was out of memory"), "{}", result.hint);
+        assert!(result.hint.contains("; /tmp is full: "), "{}", result.hint);
+        let mut result = ExecResult::default();
+        result.explain();
+        assert_eq!(result, ExecResult::default());
+    }
+}
