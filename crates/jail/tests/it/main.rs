@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod grammar;
 #[cfg(test)]
+mod links;
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod reading;
