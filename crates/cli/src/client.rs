@@ -8,6 +8,7 @@ use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
+use wire::v1::terminal_service_client::TerminalServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
 
 use crate::endpoint::Endpoint;
@@ -58,6 +59,10 @@ impl Client {
 
     pub(crate) fn audit(&self) -> AuditServiceClient<Channel> {
         AuditServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+
+    pub(crate) fn terminals(&self) -> TerminalServiceClient<Channel> {
+        TerminalServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
     pub(crate) fn policy(&self) -> PolicyServiceClient<Channel> {

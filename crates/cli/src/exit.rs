@@ -6,21 +6,31 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// It did what was asked.
-    Ok = 0,
+    Ok,
     /// The tool ran and failed, the daemon could not do it, or a check found something wrong.
-    Failed = 1,
+    Failed,
     /// The command line or the request is malformed.
-    Usage = 2,
+    Usage,
     /// Refused: by permission, policy, rate limit or a human.
-    Denied = 3,
+    Denied,
     /// The call waits for an approval.
-    AwaitingApproval = 4,
+    AwaitingApproval,
     /// The daemon cannot be reached.
-    Unreachable = 5,
+    Unreachable,
+    /// The exit code of a command that an operator ran at a terminal, or 128 and the number of a signal.
+    Command(u8),
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        ExitCode::from(exit as u8)
+        ExitCode::from(match exit {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Denied => 3,
+            Exit::AwaitingApproval => 4,
+            Exit::Unreachable => 5,
+            Exit::Command(code) => code,
+        })
     }
 }

@@ -4,6 +4,7 @@ mod create;
 mod end;
 mod list;
 mod select;
+mod shell;
 mod show;
 mod watch;
 
@@ -19,6 +20,7 @@ pub(crate) enum Command {
     Create(Box<create::Create>),
     List(list::List),
     Show(show::Show),
+    Shell(shell::Shell),
     Stop(end::Stop),
     Delete(end::Delete),
     Watch(watch::Watch),
@@ -30,6 +32,7 @@ impl Command {
             Self::Create(create) => create.run(context).await,
             Self::List(list) => list.run(context).await,
             Self::Show(show) => show.run(context).await,
+            Self::Shell(shell) => shell.run(context).await,
             Self::Stop(stop) => stop.run(context).await,
             Self::Delete(delete) => delete.run(context).await,
             Self::Watch(watch) => watch.run(context).await,

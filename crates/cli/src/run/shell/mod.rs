@@ -1,0 +1,153 @@
+//! `coffer run shell`: the local terminal becomes one in the run.
+//!
+//! Everywhere else in `coffer` what comes from a run is made harmless before it is printed. Not here: this is a terminal,
+//! and the program in the run drives it, as with `ssh`. Keys go there as bytes, Ctrl-C among them.
+
+mod escape;
+mod raw;
+mod session;
+mod threads;
+
+use clap::Args;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use wire::v1::open_terminal_request::Event as Said;
+use wire::v1::open_terminal_response::Event as Shown;
+use wire::v1::terminal_closed::Reason;
+use wire::v1::{OpenTerminalRequest, TerminalClosed, TerminalStart};
+
+use self::session::{End, Session};
+use super::RunRef;
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Messages to the daemon that may wait.
+const WAITING: usize = 64;
+/// What the daemon takes as TERM.
+const MAX_TERM: usize = 64;
+
+/// Sit at a terminal in a run. For operators.
+///
+/// All that is typed and shown is recorded, passwords too. `~.` at the beginning of a line leaves, `~?` lists what else
+/// there is. `coffer` ends with the command's exit code, or with 128 and the number of the signal that ended it.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run shell 3f2a9c01")]
+pub(crate) struct Shell {
+    /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+    /// Working directory. Default: @project.
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// What to run. Default: a login shell.
+    #[arg(value_name = "COMMAND", last = true)]
+    command: Vec<String>,
+}
+
+impl Shell {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        raw::needed()?;
+        let client = context.connect().await?;
+        let start = TerminalStart {
+            run_id: self.run.resolve(&client).await?,
+            command: self.command,
+            cwd: self.cwd.unwrap_or_default(),
+            term: term(std::env::var("TERM").ok()),
+            size: raw::size(),
+        };
+        let (say, said) = mpsc::channel(WAITING);
+        // There is room for the first.
+        let _ = say.try_send(OpenTerminalRequest { event: Some(Said::Start(start)) });
+        let mut shown = client.terminals().open_terminal(ReceiverStream::new(said)).await?.into_inner();
+        let opened = shown.message().await?.and_then(|response| response.event);
+        let Some(Shown::Opened(opened)) = opened else {
+            return Err(Failure::failed("the daemon opened no session"));
+        };
+        ui.note(&format!("session {}, recorded; ~. at the beginning of a line leaves it", opened.session_id));
+
+        let ended = Session::new(say, shown)?.attend().await;
+        match ended? {
+            End::Closed(closed) => closing(&closed).map_or(Ok(exit(&closed)), Err),
+            End::Left => {
+                ui.note("left the session; what ran in it is ended");
+                Ok(Exit::Ok)
+            }
+            End::Signalled(number) => Ok(Exit::Command(128 + number)),
+        }
+    }
+}
+
+/// Why a session ended, when it was not by itself.
+fn closing(closed: &TerminalClosed) -> Option<Failure> {
+    let why = match closed.reason() {
+        Reason::Exited => return None,
+        Reason::Disconnected => "the daemon took the connection for lost",
+        Reason::RunEnded => "the run ended",
+        Reason::TimedOut => "it was idle for too long, or is as long as a session may be",
+        Reason::RecordingFull => {
+            "its recording is full, and what is not recorded does not happen: open another"
+        }
+        Reason::Lost => "the worker in the run was lost; it is started again, and you can open another",
+        Reason::Unspecified => "for a reason that this version does not know",
+    };
+    Some(Failure::failed(format!("the session ended: {why}")))
+}
+
+/// As shells have it.
+fn exit(closed: &TerminalClosed) -> Exit {
+    let code = match (closed.exit_code, closed.signal) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => return Exit::Failed,
+    };
+    u8::try_from(code).map_or(Exit::Failed, Exit::Command)
+}
+
+/// The local TERM, where the daemon would take it.
+fn term(term: Option<String>) -> String {
+    let plain = |term: &String| {
+        term.len() <= MAX_TERM
+            && term.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-+.".contains(&byte))
+    };
+    term.filter(plain).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(reason: Reason, exit_code: Option<i32>, signal: Option<i32>) -> TerminalClosed {
+        TerminalClosed { reason: reason.into(), exit_code, signal }
+    }
+
+    #[test]
+    fn the_exit_code_is_the_commands() {
+        let code = |exit_code, signal| exit(&closed(Reason::Exited, exit_code, signal));
+        assert_eq!(code(Some(0), None), Exit::Command(0));
+        assert_eq!(code(Some(7), None), Exit::Command(7));
+        assert_eq!(code(None, Some(9)), Exit::Command(137));
+        assert_eq!(code(Some(-1), None), Exit::Failed);
+        assert_eq!(code(None, None), Exit::Failed);
+    }
+
+    #[test]
+    fn an_end_that_the_command_did_not_choose_is_said() {
+        assert!(closing(&closed(Reason::Exited, Some(7), None)).is_none());
+        let said = closing(&closed(Reason::RunEnded, None, Some(9))).unwrap();
+        assert_eq!(
+            (said.to_string().as_str(), said.exit()),
+            ("the session ended: the run ended", Exit::Failed)
+        );
+    }
+
+    #[test]
+    fn a_terminal_that_the_daemon_would_refuse_is_left_out() {
+        assert_eq!(term(Some("screen.xterm-256color".into())), "screen.xterm-256color");
+        for odd in ["a b", "../x", "ä"] {
+            assert_eq!(term(Some(odd.into())), "");
+        }
+        assert_eq!(term(None), "");
+    }
+}

@@ -1,0 +1,133 @@
+//! Both directions of a session, until one of them ends it.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::time::timeout;
+use tonic::{Status, Streaming};
+use wire::v1::open_terminal_request::Event as Said;
+use wire::v1::open_terminal_response::Event as Shown;
+use wire::v1::terminal_closed::Reason;
+use wire::v1::{OpenTerminalRequest, OpenTerminalResponse, TerminalClosed};
+
+use super::escape::{Escape, HELP, Wish};
+use super::raw::{self, Raw};
+use super::threads;
+use crate::failure::Failure;
+
+/// For the daemon to end what runs in a session that was left: SIGHUP, SIGTERM, its grace, SIGKILL.
+const LEAVE: Duration = Duration::from_secs(8);
+/// For the last output to be on the screen.
+const LAST: Duration = Duration::from_secs(2);
+
+/// How a session ended, seen from here.
+pub(super) enum End {
+    /// As the daemon says.
+    Closed(TerminalClosed),
+    /// By `~.`, or because the terminal is gone.
+    Left,
+    /// `coffer` was told to end.
+    Signalled(u8),
+}
+
+/// An open session.
+pub(super) struct Session {
+    say: Sender<OpenTerminalRequest>,
+    shown: Streaming<OpenTerminalResponse>,
+    resized: Signal,
+    ends: [(u8, Signal); 4],
+}
+
+impl Session {
+    /// Takes over the signals: from here on none ends `coffer` by itself.
+    pub(super) fn new(
+        say: Sender<OpenTerminalRequest>,
+        shown: Streaming<OpenTerminalResponse>,
+    ) -> io::Result<Self> {
+        let end = |number: u8| Ok::<_, io::Error>((number, signal(SignalKind::from_raw(number.into()))?));
+        let ends = [end(1)?, end(2)?, end(3)?, end(15)?];
+        Ok(Self { say, shown, resized: signal(SignalKind::window_change())?, ends })
+    }
+
+    /// Puts the terminal into raw mode and carries bytes both ways.
+    pub(super) async fn attend(mut self) -> Result<End, Failure> {
+        let raw = Raw::enter()?;
+        let mut keys = threads::keys()?;
+        let (screen, written) = threads::screen()?;
+        let ended = self.carry(&mut keys, &screen).await;
+        if !matches!(&ended, Ok(End::Closed(closed)) if closed.reason() == Reason::Exited) {
+            // The cursor stands wherever the program left it.
+            let _ = screen.try_send(b"\r\n".to_vec());
+        }
+        drop(screen);
+        let _ = timeout(LAST, written).await;
+        drop(raw);
+        if matches!(ended, Ok(End::Left)) {
+            drop(self.say);
+            let over = async { while let Ok(Some(_)) = self.shown.message().await {} };
+            let _ = timeout(LEAVE, over).await;
+        }
+        ended
+    }
+
+    async fn carry(
+        &mut self,
+        keys: &mut Receiver<Vec<u8>>,
+        screen: &Sender<Vec<u8>>,
+    ) -> Result<End, Failure> {
+        let mut escape = Escape::default();
+        // Neither direction waits for the other: what has no room yet stays here.
+        let mut outgoing: Option<Said> = None;
+        let mut incoming: Option<Vec<u8>> = None;
+        loop {
+            let [(hup, hangup), (int, interrupt), (quit, quitting), (term, terminate)] = &mut self.ends;
+            tokio::select! {
+                _ = hangup.recv() => return Ok(End::Signalled(*hup)),
+                _ = interrupt.recv() => return Ok(End::Signalled(*int)),
+                _ = quitting.recv() => return Ok(End::Signalled(*quit)),
+                _ = terminate.recv() => return Ok(End::Signalled(*term)),
+                Some(()) = self.resized.recv(), if outgoing.is_none() => {
+                    outgoing = raw::size().map(Said::Resize);
+                }
+                typed = keys.recv(), if outgoing.is_none() => {
+                    let Some(typed) = typed else { return Ok(End::Left) };
+                    let (bytes, wish) = escape.take(&typed);
+                    match wish {
+                        Some(Wish::Leave) => return Ok(End::Left),
+                        Some(Wish::Help) => help(screen),
+                        None => {}
+                    }
+                    outgoing = Some(bytes).filter(|bytes| !bytes.is_empty()).map(Said::Input);
+                }
+                place = self.say.reserve(), if outgoing.is_some() => {
+                    // When the daemon listens no more, its last message is on its way.
+                    if let (Ok(place), Some(event)) = (place, outgoing.take()) {
+                        place.send(OpenTerminalRequest { event: Some(event) });
+                    }
+                }
+                response = self.shown.message(), if incoming.is_none() => match event(response)? {
+                    Shown::Output(bytes) => incoming = Some(bytes),
+                    Shown::Closed(closed) => return Ok(End::Closed(closed)),
+                    Shown::Opened(_) => {}
+                },
+                place = screen.reserve(), if incoming.is_some() => match (place, incoming.take()) {
+                    (Ok(place), Some(bytes)) => place.send(bytes),
+                    // The terminal is gone.
+                    _ => return Ok(End::Left),
+                },
+            }
+        }
+    }
+}
+
+fn event(response: Result<Option<OpenTerminalResponse>, Status>) -> Result<Shown, Failure> {
+    let broken = || Failure::unreachable("the connection to the daemon broke, and with it the session");
+    response?.and_then(|response| response.event).ok_or_else(broken)
+}
+
+/// Best effort: a screen that is full shows none.
+fn help(screen: &Sender<Vec<u8>>) {
+    let _ = screen.try_send(format!("\r\n{}", HELP.replace('\n', "\r\n")).into_bytes());
+}
