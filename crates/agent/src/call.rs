@@ -1,20 +1,22 @@
 //! One call in the agent, from its Start frame to its outcome, and the table of those in flight.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome, Reason, ToolFailure};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::credit::Credit;
+use crate::desk::Desk;
 use crate::outbox::Outbox;
 use crate::serve::Lane;
 use crate::{exec, files};
 
 /// Calls at once. The daemon has its own, lower limit.
 pub(crate) const MAX_CALLS: usize = 64;
-/// A well-behaved daemon sends a call at most Go, Go and Cancel.
+/// A well-behaved daemon sends a call at most Go, Go and Cancel of these.
 const SIGNALS: usize = 4;
 
 /// What the daemon says about a call that runs.
@@ -38,8 +40,14 @@ pub(crate) struct Call {
     pub(crate) preview: bool,
     /// The profile's bounds.
     pub(crate) bounds: Bounds,
+    /// Of output.
+    pub(crate) credit: Arc<Credit>,
+    /// The terminal that a command is to get instead of pipes.
+    pub(crate) desk: Option<Arc<Desk>>,
     /// From the daemon.
     pub(crate) signals: mpsc::Receiver<Signal>,
+    /// A Cancel has come while something else was waited for.
+    pub(crate) is_cancelled: bool,
     /// To the daemon.
     pub(crate) outbox: Outbox,
 }
@@ -61,7 +69,13 @@ impl Call {
             Operation::Exec(_) | Operation::Shell(_) if self.preview => {
                 Err(ToolFailure::new(Reason::InvalidArgument, "exec: a command has no preview"))
             }
-            Operation::Exec(exec) => exec::run(self, lane, exec).await.map(OpResult::Exec),
+            Operation::Exec(exec) => match self.desk.clone() {
+                Some(desk) => exec::session(self, lane, desk, exec).await.map(OpResult::Exec),
+                None => exec::run(self, lane, exec).await.map(OpResult::Exec),
+            },
+            _ if self.desk.is_some() => {
+                Err(ToolFailure::new(Reason::InvalidArgument, "only a command gets a terminal"))
+            }
             Operation::Shell(shell) => exec::shell(self, lane, shell).await.map(OpResult::Shell),
             other => files::run(self, lane, other).await,
         }
@@ -69,13 +83,22 @@ impl Call {
 
     /// Waits until the daemon asks to end the call, or is gone. A Go that nobody waits for is ignored.
     pub(crate) async fn cancelled(&mut self) {
-        while let Some(Signal::Go(_)) = self.signals.recv().await {}
+        while !self.is_cancelled {
+            self.is_cancelled = !matches!(self.signals.recv().await, Some(Signal::Go(_)));
+        }
     }
 }
 
 /// The calls in flight.
 #[derive(Default)]
-pub(crate) struct Calls(Mutex<HashMap<u64, mpsc::Sender<Signal>>>);
+pub(crate) struct Calls(Mutex<HashMap<u64, Hearing>>);
+
+/// Where a call hears the daemon.
+pub(crate) struct Hearing {
+    signals: mpsc::Sender<Signal>,
+    credit: Arc<Credit>,
+    desk: Option<Arc<Desk>>,
+}
 
 /// Why a call was not taken.
 pub(crate) enum NotTaken {
@@ -87,7 +110,12 @@ pub(crate) enum NotTaken {
 
 impl Calls {
     /// Makes an entry.
-    pub(crate) fn begin(&self, id: u64) -> Result<mpsc::Receiver<Signal>, NotTaken> {
+    pub(crate) fn begin(
+        &self,
+        id: u64,
+        credit: &Arc<Credit>,
+        desk: Option<&Arc<Desk>>,
+    ) -> Result<mpsc::Receiver<Signal>, NotTaken> {
         let mut calls = self.lock();
         if calls.contains_key(&id) {
             return Err(NotTaken::Duplicate);
@@ -96,14 +124,29 @@ impl Calls {
             return Err(NotTaken::Full);
         }
         let (signals, receiver) = mpsc::channel(SIGNALS);
-        calls.insert(id, signals);
+        calls.insert(id, Hearing { signals, credit: Arc::clone(credit), desk: desk.map(Arc::clone) });
         Ok(receiver)
     }
 
     /// Passes a signal on. A call that has just ended does not hear it.
     pub(crate) fn signal(&self, id: u64, signal: Signal) {
-        if let Some(signals) = self.lock().get(&id) {
-            let _ = signals.try_send(signal);
+        if let Some(call) = self.lock().get(&id) {
+            let _ = call.signals.try_send(signal);
+        }
+    }
+
+    /// There is room for more output of a call, unless it has just ended.
+    pub(crate) fn grant(&self, id: u64, bytes: u64) {
+        if let Some(call) = self.lock().get(&id) {
+            call.credit.grant(bytes);
+        }
+    }
+
+    /// Says something to a call's terminal: whether it could be said. To one that has just ended everything can.
+    pub(crate) fn at_desk(&self, id: u64, say: impl FnOnce(&Desk) -> bool) -> bool {
+        match self.lock().get(&id) {
+            Some(call) => call.desk.as_deref().is_some_and(say),
+            None => true,
         }
     }
 
@@ -111,7 +154,7 @@ impl Calls {
         self.lock().remove(&id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Signal>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Hearing>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,6 +8,8 @@
 mod args;
 mod call;
 mod channel;
+mod credit;
+mod desk;
 mod exec;
 mod files;
 mod hello;

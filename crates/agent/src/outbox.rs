@@ -7,7 +7,7 @@
 use ops::Outcome;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use wire::worker::v1::{Ended, FromWorker, Output, Pong, Spawned, from_worker::Body, output::Stream};
+use wire::worker::v1::{Ended, FromWorker, Output, Pong, Spawned, Taken, from_worker::Body, output::Stream};
 use worker::convert::outcome_to_wire;
 use worker::frame::encode;
 
@@ -56,6 +56,12 @@ impl Outbox {
     /// A command is over, or its time is.
     pub(crate) async fn ended(&self, id: u64, forced: bool) {
         let _ = self.news.send(frame(id, Body::Ended(Ended { forced }))).await;
+    }
+
+    /// A terminal has taken input.
+    pub(crate) async fn taken(&self, id: u64, bytes: usize) {
+        let bytes = bytes as u64;
+        let _ = self.news.send(frame(id, Body::Taken(Taken { bytes }))).await;
     }
 
     /// Waits for room; `None` when the stream is gone.

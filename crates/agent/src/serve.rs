@@ -23,6 +23,8 @@ use crate::args::Mounts;
 
 use crate::call::{Call, Calls, NotTaken, Signal, deadline};
 use crate::channel::Offer;
+use crate::credit::Credit;
+use crate::desk::Desk;
 use crate::exec::Children;
 use crate::hello;
 use crate::outbox::{Outbox, queues};
@@ -170,6 +172,10 @@ async fn dispatch(
             Some(Body::Start(start)) if id != 0 => begin(id, start, lane, outbox).await?,
             Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence.map(evidence))),
             Some(Body::Cancel(_)) => lane.calls.signal(id, Signal::Cancel),
+            Some(Body::Credit(credit)) => lane.calls.grant(id, credit.bytes),
+            Some(Body::Input(input)) if lane.calls.at_desk(id, |desk| desk.typed(&input.data)) => {}
+            Some(Body::Resize(size)) if lane.calls.at_desk(id, |desk| desk.resize(size)) => {}
+            Some(Body::Signal(signal)) if lane.calls.at_desk(id, |desk| desk.signal(signal.number)) => {}
             Some(Body::Ping(_)) => outbox.pong(),
             Some(_) | None => {
                 return Err(Fault::Unexpected("a frame that cannot come here"));
@@ -181,7 +187,9 @@ async fn dispatch(
 }
 
 async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
-    let signals = match lane.calls.begin(id) {
+    let credit = Arc::new(Credit::new(start.output_window));
+    let desk = start.terminal.map(Desk::open).transpose()?.map(Arc::new);
+    let signals = match lane.calls.begin(id, &credit, desk.as_ref()) {
         Ok(signals) => signals,
         Err(NotTaken::Duplicate) => return Err(Fault::Unexpected("two calls of one id")),
         Err(NotTaken::Full) => {
@@ -198,7 +206,10 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
         placed: start.placed,
         preview: start.preview,
         bounds: bounds_from_wire(start.bounds),
+        credit,
+        desk,
         signals,
+        is_cancelled: false,
         outbox: outbox.clone(),
     };
     let lane = Arc::clone(lane);

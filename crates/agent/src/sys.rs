@@ -25,22 +25,30 @@ pub(crate) struct Plan {
     pub(crate) cwd: OwnedFd,
     /// Wait for [`Spawned::go`] before exec.
     pub(crate) wait: bool,
+    /// Its end of a terminal, for all three standard streams and to control its session; without one it gets pipes.
+    pub(crate) terminal: Option<OwnedFd>,
 }
 
 /// A command that was made. Dropping `go` unwritten makes a waiting child exit.
 pub(crate) struct Spawned {
     /// Its process id.
     pub(crate) pid: i32,
+    /// Our ends of its standard streams, unless they are a terminal.
+    pub(crate) pipes: Option<Pipes>,
+    /// One byte here lets it run. Only when it waits.
+    pub(crate) go: Option<OwnedFd>,
+    /// End of file: the program runs. Four bytes: it does not, and this is the errno.
+    pub(crate) fault: OwnedFd,
+}
+
+/// Our ends of a command's standard streams.
+pub(crate) struct Pipes {
     /// Write end of its standard input.
     pub(crate) stdin: OwnedFd,
     /// Read end of its standard output.
     pub(crate) stdout: OwnedFd,
     /// Read end of its standard error.
     pub(crate) stderr: OwnedFd,
-    /// One byte here lets it run. Only when it waits.
-    pub(crate) go: Option<OwnedFd>,
-    /// End of file: the program runs. Four bytes: it does not, and this is the errno.
-    pub(crate) fault: OwnedFd,
 }
 
 /// A process that is over.
@@ -63,6 +71,8 @@ struct Raw {
     envp: *const *const c_char,
     cwd: RawFd,
     stdio: [RawFd; 3],
+    /// They are a terminal, which is to control the session.
+    terminal: bool,
     go: RawFd,
     fault: RawFd,
     /// Ranges of descriptors to close, so that it holds nothing of the agent while it waits.
@@ -76,9 +86,13 @@ const NOT_STARTED: c_int = 127;
 
 /// Forks the command. `filters` are installed in it in this order.
 pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> {
-    let (stdin_child, stdin) = pipe()?;
-    let (stdout, stdout_child) = pipe()?;
-    let (stderr, stderr_child) = pipe()?;
+    // The child's ends are open until it has its copies.
+    let (stdio, _ends, pipes) = if let Some(terminal) = &plan.terminal {
+        ([terminal.as_raw_fd(); 3], None, None)
+    } else {
+        let (ends, ours) = pipes()?;
+        (ends.each_ref().map(AsRawFd::as_raw_fd), Some(ends), Some(ours))
+    };
     let (fault, fault_child) = pipe()?;
     let (go_child, go) =
         if plan.wait { pipe().map(|(read, write)| (Some(read), Some(write)))? } else { (None, None) };
@@ -91,7 +105,8 @@ pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> 
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
         cwd: plan.cwd.as_raw_fd(),
-        stdio: [stdin_child.as_raw_fd(), stdout_child.as_raw_fd(), stderr_child.as_raw_fd()],
+        stdio,
+        terminal: plan.terminal.is_some(),
         go: go_fd,
         fault: fault_child.as_raw_fd(),
         close: gaps(go_fd, fault_child.as_raw_fd()),
@@ -110,7 +125,7 @@ pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> 
     if pid < 0 {
         return Err(error);
     }
-    Ok(Spawned { pid, stdin, stdout, stderr, go, fault })
+    Ok(Spawned { pid, pipes, go, fault })
 }
 
 /// Between fork and exec. Must not allocate, lock or panic.
@@ -130,6 +145,9 @@ fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
             if libc::dup2(fd, wanted) < 0 {
                 fail(raw);
             }
+        }
+        if raw.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            fail(raw);
         }
         if libc::fchdir(raw.cwd) < 0 {
             fail(raw);
@@ -188,13 +206,21 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
+/// A pipe for each standard stream: the child's ends, and ours.
+fn pipes() -> io::Result<([OwnedFd; 3], Pipes)> {
+    let (stdin_child, stdin) = pipe()?;
+    let (stdout, stdout_child) = pipe()?;
+    let (stderr, stderr_child) = pipe()?;
+    Ok(([stdin_child, stdout_child, stderr_child], Pipes { stdin, stdout, stderr }))
+}
+
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     Ok((above_stdio(read)?, above_stdio(write)?))
 }
 
 /// The child puts its own standard streams at 0 to 2: a source there would be overwritten before it was used.
-fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > 2 {
         return Ok(fd);
     }

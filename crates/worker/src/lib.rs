@@ -7,6 +7,7 @@
 pub mod client;
 pub mod convert;
 pub mod frame;
+pub mod terminal;
 
 /// Version of the protocol; both sides must say the same in their Hello.
 pub const PROTOCOL: u32 = 1;

@@ -52,10 +52,10 @@ impl Children {
         }
     }
 
-    /// Kills a command, unless it is reaped already and its number perhaps another's.
-    pub(super) fn kill(&self, pid: i32) {
+    /// Sends a command a signal, unless it is reaped already and its number perhaps another's.
+    pub(super) fn signal(&self, pid: i32, wanted: Signal) {
         if self.lock().contains_key(&pid) {
-            signal(pid, Signal::KILL);
+            signal(pid, wanted);
         }
     }
 

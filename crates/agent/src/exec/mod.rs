@@ -7,23 +7,28 @@
 //! ```
 //!
 //! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
-//! everything that it started: a background process never holds a call open and never outlives it.
+//! everything that it started: a background process never holds a call open and never outlives it. A command at a
+//! terminal is a command like any other, but for what its streams lead to and that it is hung up on first.
 
+mod attach;
 mod children;
 mod end;
 mod filter;
 mod output;
 mod plan;
 mod program;
+mod terminal;
 mod tree;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ops::{Exec, ExecResult, KillEvidence, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::process::Signal as Kernels;
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -31,8 +36,10 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 pub(crate) use children::Children;
 
 use crate::call::{Call, Signal};
-use crate::exec::output::Pumps;
+use crate::desk::Desk;
+use crate::exec::attach::{Attached, Given, attach};
 use crate::exec::program::shown;
+use crate::exec::terminal::Pty;
 use crate::serve::Lane;
 use crate::sys::{Exit, Spawned};
 
@@ -40,15 +47,10 @@ use crate::sys::{Exit, Spawned};
 const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
 /// A process that was ended is reaped at once, unless the kernel holds on to it.
 const REAP: Duration = Duration::from_secs(1);
-/// What is in the pipes is read to its end when nobody can add to it,
-const DRAIN: Duration = Duration::from_secs(1);
-/// and given up soon when somebody can.
-const DRAIN_WITH_SURVIVORS: Duration = Duration::from_millis(200);
-
 /// A command between fork and its end.
 struct Running {
     exited: oneshot::Receiver<Exit>,
-    pumps: Pumps,
+    attached: Attached,
     began: Instant,
 }
 
@@ -65,29 +67,60 @@ enum End {
 /// Runs the command to its end, and the end of everything that it started.
 pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
     let stdin = std::mem::take(&mut exec.stdin);
-    let limit = exec.timeout;
+    let until = Some(exec.timeout);
+    conduct(call, lane, exec, until, Given::Bytes(stdin)).await
+}
+
+/// Runs the command, or the login shell, at a terminal, until the call's deadline.
+pub(crate) async fn session(
+    call: &mut Call,
+    lane: &Lane,
+    desk: Arc<Desk>,
+    mut exec: Exec,
+) -> Result<ExecResult, ToolFailure> {
+    if desk.login_shell {
+        program::login_shell().clone_into(&mut exec.command);
+        exec.args = vec!["-l".to_owned()];
+    }
+    let pty = Pty::open(&desk)?;
+    conduct(call, lane, exec, None, Given::Terminal(pty, desk)).await
+}
+
+async fn conduct(
+    call: &mut Call,
+    lane: &Lane,
+    exec: Exec,
+    limit: Option<Duration>,
+    given: Given,
+) -> Result<ExecResult, ToolFailure> {
     let command = shown(&exec.command);
-    let plan = plan::make(call, lane, exec).await?;
+    let terminal = given.terminal().map_err(|error| not_forked(&error))?;
+    let plan = plan::make(call, lane, exec, terminal).await?;
     let (spawned, mut exited) = lane.children.spawn(&plan).map_err(|error| not_forked(&error))?;
-    let Spawned { pid, stdin: stdin_fd, stdout, stderr, go, fault } = spawned;
+    drop(plan);
+    let Spawned { pid, pipes, go, fault } = spawned;
     if let Some(go) = go {
         admitted(call, pid, go, &mut exited).await?;
     }
     if let Err(failure) = started(fault, call.deadline, &command).await {
-        lane.children.kill(pid);
+        lane.children.signal(pid, Kernels::KILL);
         return Err(failure);
     }
     let began = Instant::now();
-    let feeder = tokio::spawn(feed(stdin_fd, stdin));
-    let pumps = Pumps::start(call, stdout, stderr).map_err(|error| {
-        lane.children.kill(pid);
+    let attached = attach(call, given, pipes).map_err(|error| {
+        lane.children.signal(pid, Kernels::KILL);
         not_forked(&error)
     })?;
-    let mut running = Running { exited, pumps, began };
+    let mut running = Running { exited, attached, began };
 
-    let end = running.ended(call, call.deadline.min(began + limit)).await;
-    let timed_out = matches!(end, End::TimedOut);
-    let mut kill = clear(call, lane, pid, !matches!(end, End::Natural(_))).await;
+    let deadline = limit.map_or(call.deadline, |limit| call.deadline.min(began + limit));
+    let end = running.ended(call, deadline).await;
+    let (timed_out, forced) = (matches!(end, End::TimedOut), !matches!(end, End::Natural(_)));
+    if let (Some(pty), true) = (&running.attached.terminal, forced) {
+        lane.children.signal(pid, Kernels::HUP);
+        pty.hang_up();
+    }
+    let mut kill = clear(call, lane, pid, forced).await;
     let exit = match end {
         End::Natural(exit) => exit,
         End::TimedOut | End::Forced => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
@@ -96,9 +129,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<
         kill.left = kill.left.max(1);
     }
     let wall = running.began.elapsed();
-    feeder.abort();
-    let drain = if kill.left == 0 { DRAIN } else { DRAIN_WITH_SURVIVORS };
-    let (stdout_bytes, stderr_bytes) = running.pumps.finish(drain).await;
+    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, kill.left).await;
     Ok(ExecResult {
         exit_code: exit.and_then(|exit| exit.code),
         signal: exit.and_then(|exit| exit.signal),
@@ -127,7 +158,7 @@ impl Running {
             exit = &mut self.exited => End::Natural(exit.ok()),
             () = sleep_until(deadline) => End::TimedOut,
             () = call.cancelled() => End::Forced,
-            () = self.pumps.over_limit() => End::Forced,
+            () = self.attached.pumps.over_limit() => End::Forced,
         }
     }
 }
@@ -218,14 +249,9 @@ async fn evidence(call: &mut Call) -> Option<KillEvidence> {
     loop {
         match call.signals.recv().await? {
             Signal::Go(evidence) => return evidence,
-            Signal::Cancel => {}
+            Signal::Cancel => call.is_cancelled = true,
         }
     }
-}
-
-/// Writes the command's standard input and closes it. A command that does not read it is no error.
-async fn feed(fd: OwnedFd, bytes: Vec<u8>) -> io::Result<()> {
-    pipe::Sender::from_owned_fd(fd)?.write_all(&bytes).await
 }
 
 fn micros(time: Duration) -> u64 {

@@ -18,13 +18,19 @@ use crate::sys::Plan;
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PATH", program::PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
 
-/// Makes the plan on a thread for file access.
-pub(super) async fn make(call: &Call, lane: &Lane, exec: Exec) -> Result<Plan, ToolFailure> {
+/// Makes the plan on a thread for file access. With a `terminal`, that is the command's end of it.
+pub(super) async fn make(
+    call: &Call,
+    lane: &Lane,
+    exec: Exec,
+    terminal: Option<OwnedFd>,
+) -> Result<Plan, ToolFailure> {
     let (mounts, bounds, wait) = (lane.mounts(), call.bounds.clone(), call.placed);
     let made =
         spawn_blocking(move || plan(&Lane::jail(&mounts, &bounds), exec, &bounds.denied_programs, wait))
             .await;
-    made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))
+    let plan = made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))?;
+    Ok(Plan { terminal, ..plan })
 }
 
 fn plan(jail: &Jail, exec: Exec, denied: &[String], wait: bool) -> Result<Plan, ToolFailure> {
@@ -36,7 +42,7 @@ fn plan(jail: &Jail, exec: Exec, denied: &[String], wait: bool) -> Result<Plan, 
     let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
     let env =
         env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
-    Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait })
+    Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait, terminal: None })
 }
 
 /// The working directory by its handle: a name could be exchanged before the child enters it.

@@ -146,7 +146,7 @@ async fn the_end_of_the_stream_ends_everything() {
         let bounds = Bounds::default();
         let deadline = Duration::from_secs(60);
         let spec =
-            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false };
+            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
         client.call(spec, None, CancellationToken::new()).await
     });
     until(|| running(&nap) > 2).await;
@@ -166,7 +166,7 @@ async fn an_agent_that_is_killed_takes_its_commands_along() {
         let bounds = Bounds::default();
         let deadline = Duration::from_secs(60);
         let spec =
-            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false };
+            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
         client.call(spec, None, CancellationToken::new()).await
     });
     until(|| running(&nap) > 0).await;

@@ -83,7 +83,7 @@ impl Agent {
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
         let deadline = Duration::from_secs(60);
-        let spec = CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false };
+        let spec = CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
         self.client.call(spec, placement, cancel).await
     }
 

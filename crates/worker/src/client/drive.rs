@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use wire::v1;
-use wire::worker::v1::{Cancel, Go, Start, ToWorker, to_worker::Body};
+use wire::worker::v1::{Cancel, Go, Start, Terminal, ToWorker, to_worker::Body};
 
+use crate::client::backlog::Backlog;
+use crate::client::feed::Feeder;
 use crate::client::shared::Shared;
-use crate::client::table::Event;
-use crate::client::{CallSpec, CloseReason, Finished, LaneError, Placement};
+use crate::client::table::{Beginning, Event};
+use crate::client::window::WINDOW;
+use crate::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement};
 use crate::convert::{bounds_to_wire, operation_to_wire};
 use crate::frame::encode;
 
@@ -30,8 +33,27 @@ pub(super) struct Driver {
     cancel: CancellationToken,
     /// When its outcome is not waited for any longer.
     until: Instant,
+    /// Where a command's output goes.
+    output: Option<Output>,
+    /// Closed when there is nothing to type at any more.
+    keyboard: Option<Arc<Semaphore>>,
     /// Freed when the call is over.
     _slot: OwnedSemaphorePermit,
+}
+
+/// What a call is to be.
+pub(super) struct Request<'a> {
+    pub(super) spec: CallSpec<'a>,
+    /// The terminal that its command gets, and the room for input to it.
+    pub(super) terminal: Option<(Terminal, &'a Arc<Semaphore>)>,
+    pub(super) placement: Option<Arc<dyn Placement>>,
+    pub(super) cancel: CancellationToken,
+    pub(super) slot: OwnedSemaphorePermit,
+}
+
+struct Output {
+    backlog: Arc<Backlog>,
+    sink: Option<Arc<dyn OutputSink>>,
 }
 
 /// A placement, and what is owed to it.
@@ -42,14 +64,11 @@ struct Placed {
 
 impl Driver {
     /// Enters the call in the table.
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        spec: CallSpec<'_>,
-        placement: Option<Arc<dyn Placement>>,
-        cancel: CancellationToken,
-        slot: OwnedSemaphorePermit,
-    ) -> Result<Self, LaneError> {
-        let placement = placement.filter(|_| spec.operation.command_timeout().is_some());
+    pub(super) fn new(shared: &Arc<Shared>, request: Request<'_>) -> Result<Self, LaneError> {
+        let Request { spec, terminal, placement, cancel, slot } = request;
+        let is_command = spec.operation.command_timeout().is_some();
+        let placement = placement.filter(|_| is_command);
+        let (terminal, keyboard) = terminal.unzip();
         let id = shared.next_id();
         let start = Start {
             operation: Some(operation_to_wire(spec.operation)),
@@ -57,12 +76,20 @@ impl Driver {
             bounds: Some(bounds_to_wire(spec.bounds)),
             placed: placement.is_some(),
             preview: spec.preview,
-            output_window: u64::MAX,
-            terminal: None,
+            output_window: if is_command { WINDOW } else { 0 },
+            terminal,
         };
         let start =
             encode(&ToWorker { id, body: Some(Body::Start(start)) }).map_err(|_| LaneError::TooLarge)?;
-        let events = shared.table(|table| table.begin(id, &spec, placement.is_some(), start.len() as u64));
+        let backlog = Arc::new(Backlog::default());
+        let beginning = Beginning {
+            spec: &spec,
+            placed: placement.is_some(),
+            bytes_in: start.len() as u64,
+            backlog: &backlog,
+            keyboard,
+        };
+        let events = shared.table(|table| table.begin(id, &beginning));
         Ok(Self {
             shared: Arc::clone(shared),
             id,
@@ -71,8 +98,15 @@ impl Driver {
             placement: placement.map(|placement| Placed { placement, unfinished: false }),
             cancel,
             until: Instant::now() + spec.deadline.min(LONGEST) + shared.options.grace,
+            output: is_command.then(|| Output { backlog, sink: spec.output.map(Arc::clone) }),
+            keyboard: keyboard.map(Arc::clone),
             _slot: slot,
         })
+    }
+
+    /// As the worker knows it.
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Drives it to its end.
@@ -81,11 +115,30 @@ impl Driver {
         if self.shared.stop.is_cancelled() {
             return Err(self.shared.lost());
         }
+        let feeder = self
+            .output
+            .take()
+            .map(|Output { backlog, sink }| Feeder::start(Arc::clone(&self.shared), self.id, backlog, sink));
         let ended = self.drive().await;
         if let Some(Placed { placement, unfinished: true }) = &self.placement {
             placement.finish(true).await;
         }
+        if let Some(keyboard) = &self.keyboard {
+            keyboard.close();
+        }
+        if let Some(feeder) = feeder {
+            feeder.finish(self.patience(ended.is_ok())).await;
+        }
         ended
+    }
+
+    /// How long the sink has for the rest. A session has no deadline that somebody waits for, and a call that failed
+    /// is not held up by output that may be worth little.
+    fn patience(&self, ended: bool) -> Instant {
+        if ended && self.keyboard.is_none() {
+            return self.until;
+        }
+        self.until.min(Instant::now() + self.shared.options.grace)
     }
 
     async fn drive(&mut self) -> Result<Finished, LaneError> {

@@ -89,6 +89,12 @@ pub enum Violation {
     /// Output where there can be none, with a gap, too much at once or altogether.
     #[error("output that cannot be")]
     Output,
+    /// More output than there was credit for.
+    #[error("more output than it had credit for")]
+    Window,
+    /// Input taken that was not sent, or where there is none.
+    #[error("input taken that was not sent")]
+    Taken,
     /// An outcome that is malformed, of another operation, too early, or with counts that are not true.
     #[error("an outcome that cannot be")]
     Outcome,
@@ -106,6 +112,9 @@ pub enum LaneError {
     /// Cancelled, and the worker did not say what became of it in time; or before it was sent at all.
     #[error("the call was cancelled")]
     Cancelled,
+    /// As many terminals as there may be at once are open. Nothing was sent.
+    #[error("too many terminals at once")]
+    Busy,
     /// The operation is larger than a frame. Nothing was sent.
     #[error("the operation is too large to be sent")]
     TooLarge,

@@ -13,18 +13,24 @@
 //! A call is driven by a task of its own. Whoever waits for it may go away: the call is then cancelled, its processes
 //! are ended, and only then is it over.
 
+mod backlog;
 mod channel;
+mod command;
 mod drive;
 mod error;
+mod feed;
 mod greeted;
 mod hello;
 mod output;
 mod placement;
 mod shared;
+mod sink;
 mod table;
 mod tasks;
+mod terminal;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,8 +45,12 @@ pub use channel::Channel;
 pub use error::{CloseReason, ConnectError, LaneError, Violation};
 pub use greeted::Greeted;
 pub use placement::Placement;
+pub use sink::{OutputSink, OutputStream};
+pub use terminal::{Keyboard, SessionOver, Terminal, TerminalSpec};
 
-use crate::client::drive::Driver;
+pub use crate::terminal::{TerminalSignal, TerminalSize};
+
+use crate::client::drive::{Driver, Request};
 use crate::client::shared::Shared;
 
 /// After this a client that was shut down leaves its calls alone.
@@ -59,6 +69,8 @@ pub struct ConnectOptions {
     pub grace: Duration,
     /// Calls at once; more wait for a place.
     pub max_calls: usize,
+    /// Terminals at once, beside the calls; more are refused.
+    pub max_terminals: usize,
 }
 
 impl Default for ConnectOptions {
@@ -69,6 +81,7 @@ impl Default for ConnectOptions {
             ping_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(8),
             max_calls: 32,
+            max_terminals: 8,
         }
     }
 }
@@ -83,7 +96,7 @@ pub struct Peer {
 }
 
 /// One call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct CallSpec<'a> {
     /// What to do.
     pub operation: &'a Operation,
@@ -93,6 +106,8 @@ pub struct CallSpec<'a> {
     pub deadline: Duration,
     /// Only look: answer what would be done, and change nothing.
     pub preview: bool,
+    /// Gets all that a command writes, while it runs. Whatever becomes of it, the outcome has head and tail.
+    pub output: Option<&'a Arc<dyn OutputSink>>,
 }
 
 /// A call that came to its end.
@@ -127,6 +142,7 @@ pub struct Client {
 struct Inner {
     shared: Arc<Shared>,
     slots: Arc<Semaphore>,
+    terminals: Arc<Semaphore>,
     _stop: DropGuard,
 }
 
@@ -148,13 +164,17 @@ impl Client {
 
     fn new(shared: Arc<Shared>) -> Self {
         let slots = Arc::new(Semaphore::new(shared.options.max_calls));
+        let terminals = Arc::new(Semaphore::new(shared.options.max_terminals));
         let stop = shared.stop.clone().drop_guard();
-        Self { inner: Arc::new(Inner { shared, slots, _stop: stop }) }
+        Self { inner: Arc::new(Inner { shared, slots, terminals, _stop: stop }) }
     }
 
     /// Executes one operation. `placement` puts a command into its cgroup and ends what it leaves there; without one
     /// the worker does what it can. After a cancellation the outcome is waited for all the same, for a while: it
     /// says what became of the command. Dropping the future cancels the call.
+    ///
+    /// When this returns a result, the sink has taken all output; one that takes none is left behind once deadline and
+    /// grace are over.
     pub async fn call(
         &self,
         spec: CallSpec<'_>,
@@ -174,7 +194,7 @@ impl Client {
         };
         let cancel = cancel.child_token();
         let _dropped = cancel.clone().drop_guard();
-        let driver = Driver::new(shared, spec, placement, cancel, slot)?;
+        let driver = Driver::new(shared, Request { spec, terminal: None, placement, cancel, slot })?;
         // A driver does not panic; if its runtime ends, the stream does.
         shared.drivers.spawn(driver.run()).await.unwrap_or_else(|_| Err(shared.lost()))
     }

@@ -80,13 +80,19 @@ impl Shared {
         LaneError::Lost(self.closed.borrow().unwrap_or(CloseReason::Shutdown))
     }
 
-    /// Queues an encoded frame.
-    pub(super) async fn send(&self, frame: Vec<u8>) -> Result<(), LaneError> {
+    /// Waits for a place in the queue of frames.
+    pub(super) async fn place(&self) -> Result<mpsc::Permit<'_, Vec<u8>>, LaneError> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(self.lost()),
-            sent = self.frames.send(frame) => sent.map_err(|_| self.lost()),
+            place = self.frames.reserve() => place.map_err(|_| self.lost()),
         }
+    }
+
+    /// Queues an encoded frame.
+    pub(super) async fn send(&self, frame: Vec<u8>) -> Result<(), LaneError> {
+        self.place().await?.send(frame);
+        Ok(())
     }
 
     /// Queues a short frame.

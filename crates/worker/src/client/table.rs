@@ -6,21 +6,23 @@
 //! begun ─► Outcome                                                                     everything else
 //! ```
 //!
-//! A failure may come instead of anything that has not come yet, until Ended. Whatever else comes is a [`Violation`].
+//! A failure may come instead of anything that has not come yet, until Ended. Output comes as far as there is credit
+//! for it, and Taken wherever Output may, for a command with a terminal, as far as there is input that was sent and not
+//! taken. Whatever else comes is a [`Violation`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ops::{KillEvidence, OpResult, Operation, Outcome};
 use prost::Message;
-use tokio::sync::mpsc;
-use wire::worker::v1::{self, FromWorker, from_worker::Body, output::Stream};
+use tokio::sync::{Semaphore, mpsc};
+use wire::worker::v1::{FromWorker, from_worker::Body};
 
-use crate::client::output::HeadTail;
+use crate::client::backlog::Backlog;
+use crate::client::command::Command;
 use crate::client::{CallSpec, Finished, Usage, Violation};
 use crate::convert::outcome_from_wire;
 
-/// Most bytes in one Output frame.
-const MAX_CHUNK: usize = 64 * 1024;
 /// Each event comes at most once a call: sending never waits.
 const EVENTS: usize = 3;
 
@@ -44,6 +46,19 @@ pub(super) enum Accepted {
     Pong,
 }
 
+/// A call that is about to be sent.
+pub(super) struct Beginning<'a> {
+    pub(super) spec: &'a CallSpec<'a>,
+    /// Its command will be placed.
+    pub(super) placed: bool,
+    /// Bytes of its Start.
+    pub(super) bytes_in: u64,
+    /// Where output goes.
+    pub(super) backlog: &'a Arc<Backlog>,
+    /// Room for input, where there is a terminal.
+    pub(super) keyboard: Option<&'a Arc<Semaphore>>,
+}
+
 /// The calls in flight.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -62,49 +77,15 @@ struct Entry {
     abandoned: bool,
 }
 
-#[derive(Debug)]
-struct Command {
-    stage: Stage,
-    stdout: HeadTail,
-    stderr: HeadTail,
-    limit: u64,
-    /// What was found when it was ended, where we looked ourselves.
-    evidence: Option<KillEvidence>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Placed; nothing heard yet.
-    Begun,
-    /// It waits.
-    Spawned,
-    /// It runs, as far as we know.
-    Running,
-    /// We are ending what it left.
-    Ended,
-    /// Nothing of it is left, or so we found.
-    Cleared,
-    /// It runs, and the worker ends it.
-    Unplaced,
-}
-
 impl Table {
-    /// Enters a call whose Start has `bytes_in` bytes.
-    pub(super) fn begin(
-        &mut self,
-        id: u64,
-        spec: &CallSpec<'_>,
-        placed: bool,
-        bytes_in: u64,
-    ) -> mpsc::Receiver<Event> {
+    /// Enters a call.
+    pub(super) fn begin(&mut self, id: u64, call: &Beginning<'_>) -> mpsc::Receiver<Event> {
+        let Beginning { spec, placed, bytes_in, backlog, keyboard } = *call;
         let (events, receiver) = mpsc::channel(EVENTS);
-        let command = spec.operation.command_timeout().is_some().then(|| Command {
-            stage: if placed { Stage::Begun } else { Stage::Unplaced },
-            stdout: HeadTail::new(spec.bounds.max_output_bytes),
-            stderr: HeadTail::new(spec.bounds.max_output_bytes),
-            limit: spec.bounds.max_spool_bytes,
-            evidence: None,
-        });
+        let command = spec
+            .operation
+            .command_timeout()
+            .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), keyboard.map(Arc::clone)));
         let operation = match spec.operation {
             // The preview of a write is the difference that it would make.
             Operation::Write(_) if spec.preview => "edit",
@@ -116,19 +97,35 @@ impl Table {
 
     /// The command has been placed and is about to be let run.
     pub(super) fn release(&mut self, id: u64) {
-        self.step(id, Stage::Running, None);
+        if let Some(command) = self.command(id) {
+            command.release();
+        }
     }
 
     /// Its processes have been ended, as the evidence says, and the worker is about to be told.
     pub(super) fn clear(&mut self, id: u64, evidence: KillEvidence) {
-        self.step(id, Stage::Cleared, Some(evidence));
+        if let Some(command) = self.command(id) {
+            command.clear(evidence);
+        }
     }
 
-    fn step(&mut self, id: u64, stage: Stage, evidence: Option<KillEvidence>) {
-        if let Some(command) = self.calls.get_mut(&id).and_then(|entry| entry.command.as_mut()) {
-            command.stage = stage;
-            command.evidence = evidence;
-        }
+    /// So many bytes of its output have been taken, and the worker is about to be told. False when it is over.
+    pub(super) fn grant(&mut self, id: u64, bytes: u64) -> bool {
+        self.command(id).map(|command| command.grant(bytes)).is_some()
+    }
+
+    /// So many bytes of input are about to be sent to its terminal. False when it is over.
+    pub(super) fn typed(&mut self, id: u64, bytes: usize) -> bool {
+        self.command(id).map(|command| command.typed(bytes)).is_some()
+    }
+
+    /// Whether the call is in flight.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.calls.contains_key(&id)
+    }
+
+    fn command(&mut self, id: u64) -> Option<&mut Command> {
+        self.calls.get_mut(&id)?.command.as_mut()
     }
 
     /// Nobody waits for the call any more, but its frames may still come. How many such calls there are.
@@ -163,18 +160,27 @@ impl Table {
         };
         let entry = self.calls.get_mut(&frame.id).ok_or(Violation::UnknownCall)?;
         entry.bytes_out += bytes;
+        let command = entry.command.as_mut();
         match body {
-            Body::Spawned(spawned) => entry.spawned(spawned.pid)?,
-            Body::Ended(ended) => entry.ended(ended.forced)?,
-            Body::Output(output) => entry.output(&output)?,
+            Body::Spawned(spawned) => {
+                command.ok_or(Violation::Spawned)?.spawned(spawned.pid)?;
+                entry.tell(Event::Spawned(spawned.pid));
+            }
+            Body::Ended(ended) => {
+                command.ok_or(Violation::Ended)?.ended()?;
+                entry.tell(Event::Ended { forced: ended.forced });
+            }
+            Body::Output(output) => command.ok_or(Violation::Output)?.output(output)?,
+            Body::Taken(taken) => command.ok_or(Violation::Taken)?.taken(taken.bytes)?,
             Body::Outcome(outcome) => {
                 let outcome = outcome_from_wire(outcome).map_err(|_| Violation::Outcome)?;
-                entry.may_end(&outcome)?;
+                if !entry.may_end(&outcome) {
+                    return Err(Violation::Outcome);
+                }
                 if let Some(entry) = self.calls.remove(&frame.id) {
                     entry.finish(outcome);
                 }
             }
-            Body::Taken(_) => return Err(Violation::Output),
             Body::Hello(_) | Body::Pong(_) => {}
         }
         Ok(Accepted::Call)
@@ -182,69 +188,18 @@ impl Table {
 }
 
 impl Entry {
-    fn spawned(&mut self, pid: u32) -> Result<(), Violation> {
-        let command = self.command.as_mut().filter(|command| command.stage == Stage::Begun);
-        let command = command.ok_or(Violation::Spawned)?;
-        // 1 is the container's own first process.
-        if pid < 2 || i32::try_from(pid).is_err() {
-            return Err(Violation::Spawned);
-        }
-        command.stage = Stage::Spawned;
-        self.tell(Event::Spawned(pid));
-        Ok(())
-    }
-
-    fn ended(&mut self, forced: bool) -> Result<(), Violation> {
-        let command = self.command.as_mut().filter(|command| command.stage == Stage::Running);
-        command.ok_or(Violation::Ended)?.stage = Stage::Ended;
-        self.tell(Event::Ended { forced });
-        Ok(())
-    }
-
-    fn output(&mut self, output: &v1::Output) -> Result<(), Violation> {
-        let command = self.command.as_mut().ok_or(Violation::Output)?;
-        if matches!(command.stage, Stage::Begun | Stage::Spawned) {
-            return Err(Violation::Output);
-        }
-        let room = command.limit - command.received();
-        let stream = match output.stream() {
-            Stream::Stdout => &mut command.stdout,
-            Stream::Stderr => &mut command.stderr,
-            Stream::Unspecified => return Err(Violation::Output),
-        };
-        let length = output.data.len();
-        if length == 0 || length > MAX_CHUNK || length as u64 > room || output.offset != stream.total() {
-            return Err(Violation::Output);
-        }
-        stream.push(&output.data);
-        Ok(())
-    }
-
     /// Whether the call may end like this now.
-    fn may_end(&self, outcome: &Outcome) -> Result<(), Violation> {
-        let permitted = match (outcome, &self.command) {
+    fn may_end(&self, outcome: &Outcome) -> bool {
+        match (outcome, &self.command) {
             (Err(_), None) => true,
-            // Nothing of a command that ran may be hidden behind a failure.
-            (Err(_), Some(command)) => {
-                command.received() == 0 && !matches!(command.stage, Stage::Ended | Stage::Cleared)
-            }
-            (Ok(OpResult::Exec(result) | OpResult::Shell(result)), Some(command)) => {
-                let ended = matches!(command.stage, Stage::Cleared | Stage::Unplaced);
-                let said = (result.stdout_bytes, result.stderr_bytes);
-                let had = (command.stdout.total(), command.stderr.total());
-                // More than came may have been written only by a command that was ended for it.
-                let counted = said == had
-                    || (command.received() == command.limit && said.0 >= had.0 && said.1 >= had.1);
-                ended
-                    && counted
-                    && result.stdout.is_empty()
-                    && result.stderr.is_empty()
+            (Err(_), Some(command)) => command.may_fail(),
+            (Ok(OpResult::Exec(of_command) | OpResult::Shell(of_command)), Some(command)) => {
+                command.may_end(of_command)
                     && outcome.as_ref().is_ok_and(|result| is_of(result, self.operation))
             }
             (Ok(result), None) => is_of(result, self.operation),
             (Ok(_), Some(_)) => false,
-        };
-        if permitted { Ok(()) } else { Err(Violation::Outcome) }
+        }
     }
 
     fn finish(mut self, mut outcome: Outcome) {
@@ -252,15 +207,7 @@ impl Entry {
         if let Ok(result) = &mut outcome
             && let (Some(result), Some(command)) = (result.command_mut(), self.command.take())
         {
-            usage = Usage { cpu_time_us: result.cpu_time_us, peak_memory_bytes: result.peak_memory_bytes };
-            let stdout = command.stdout.into_text(result.stdout_bytes);
-            let stderr = command.stderr.into_text(result.stderr_bytes);
-            (result.stdout, result.stdout_omitted_bytes) = (stdout.text, stdout.omitted);
-            (result.stderr, result.stderr_omitted_bytes) = (stderr.text, stderr.omitted);
-            // What we found ourselves, not what the worker repeats.
-            if let Some(evidence) = command.evidence {
-                result.kill = evidence;
-            }
+            usage = command.complete(result);
         }
         let finished = Finished { outcome, usage, bytes_in: self.bytes_in, bytes_out: self.bytes_out };
         self.tell(Event::Finished(Box::new(finished)));
@@ -269,12 +216,6 @@ impl Entry {
     /// A driver that went away needs no news.
     fn tell(&self, event: Event) {
         let _ = self.events.try_send(event);
-    }
-}
-
-impl Command {
-    fn received(&self) -> u64 {
-        self.stdout.total() + self.stderr.total()
     }
 }
 

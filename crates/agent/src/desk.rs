@@ -1,0 +1,156 @@
+//! What the daemon has said to a call's terminal and the terminal has not heard yet: input, a size, signals.
+//!
+//! Bounded whatever comes: input by what may be under way, and of sizes and signals the last of each kind counts.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use wire::worker::v1;
+use worker::terminal::{MAX_INPUT, MAX_UNTAKEN, TerminalSignal, TerminalSize};
+
+use crate::serve::Fault;
+
+/// A terminal as the daemon asked for it.
+pub(crate) struct Desk {
+    /// Run the login shell instead of the operation's command.
+    pub(crate) login_shell: bool,
+    heard: Mutex<Heard>,
+    news: Notify,
+}
+
+struct Heard {
+    typed: VecDeque<u8>,
+    orders: Orders,
+}
+
+/// What is done at once, whatever input waits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    /// The size that it has to have.
+    pub(crate) size: Option<TerminalSize>,
+    /// In the order in which they came first.
+    pub(crate) signals: Vec<TerminalSignal>,
+}
+
+impl Desk {
+    /// A terminal as a Start frame asks for it.
+    pub(crate) fn open(terminal: v1::Terminal) -> Result<Self, Fault> {
+        let size = terminal.size.and_then(size).ok_or(Fault::Unexpected("a terminal without a size"))?;
+        let orders = Orders { size: Some(size), signals: Vec::new() };
+        Ok(Self {
+            login_shell: terminal.login_shell,
+            heard: Mutex::new(Heard { typed: VecDeque::new(), orders }),
+            news: Notify::new(),
+        })
+    }
+
+    /// Input came; false when it is more than may come.
+    pub(crate) fn typed(&self, bytes: &[u8]) -> bool {
+        let mut heard = self.lock();
+        if bytes.is_empty() || bytes.len() > MAX_INPUT || heard.typed.len() + bytes.len() > MAX_UNTAKEN {
+            return false;
+        }
+        heard.typed.extend(bytes);
+        self.news.notify_one();
+        true
+    }
+
+    /// It is to have another size; false when there is no such size.
+    pub(crate) fn resize(&self, wanted: v1::TerminalSize) -> bool {
+        let Some(size) = size(wanted) else { return false };
+        self.lock().orders.size = Some(size);
+        self.news.notify_one();
+        true
+    }
+
+    /// A signal is to be sent; false when it may not be. One that waits already is sent once, as the kernel does it.
+    pub(crate) fn signal(&self, number: u32) -> bool {
+        let Some(signal) = TerminalSignal::from_number(number) else { return false };
+        let signals = &mut self.lock().orders.signals;
+        if !signals.contains(&signal) {
+            signals.push(signal);
+        }
+        self.news.notify_one();
+        true
+    }
+
+    /// Waits until something came.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// What is to be done now.
+    pub(crate) fn orders(&self) -> Orders {
+        std::mem::take(&mut self.lock().orders)
+    }
+
+    /// Whether input waits.
+    pub(crate) fn has_input(&self) -> bool {
+        !self.lock().typed.is_empty()
+    }
+
+    /// Gives input to `write`, which says how much it took. How much that was.
+    pub(crate) fn take(&self, write: impl FnOnce(&[u8]) -> usize) -> usize {
+        let mut heard = self.lock();
+        let taken = write(heard.typed.as_slices().0);
+        heard.typed.drain(..taken);
+        taken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn size(size: v1::TerminalSize) -> Option<TerminalSize> {
+    TerminalSize::new(size.rows, size.columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk() -> Desk {
+        let size = Some(v1::TerminalSize { rows: 24, columns: 80 });
+        Desk::open(v1::Terminal { size, login_shell: false }).unwrap()
+    }
+
+    #[test]
+    fn input_is_bounded_and_keeps_its_order() {
+        let desk = desk();
+        assert!(!desk.typed(b"") && !desk.typed(&vec![0; MAX_INPUT + 1]));
+        for part in 0..4 {
+            assert!(desk.typed(&[part; MAX_INPUT]));
+        }
+        assert!(!desk.typed(b"x"));
+        let mut got = Vec::new();
+        while desk.has_input() {
+            let write = |bytes: &[u8]| {
+                let count = bytes.len().min(1000);
+                got.extend_from_slice(&bytes[..count]);
+                count
+            };
+            desk.take(write);
+        }
+        let expected: Vec<u8> = (0..4).flat_map(|part| vec![part; MAX_INPUT]).collect();
+        assert_eq!(got, expected);
+        assert!(desk.typed(b"x"));
+    }
+
+    #[test]
+    fn of_orders_the_last_counts() {
+        let desk = desk();
+        for columns in 1..10_000 {
+            assert!(desk.resize(v1::TerminalSize { rows: 1, columns }) && desk.signal(2));
+        }
+        assert!(desk.signal(1));
+        assert!(!desk.signal(64) && !desk.resize(v1::TerminalSize { rows: 0, columns: 1 }));
+        let expected = Orders {
+            size: TerminalSize::new(1, 9_999),
+            signals: vec![TerminalSignal::Int, TerminalSignal::Hup],
+        };
+        assert_eq!(desk.orders(), expected);
+        assert_eq!(desk.orders(), Orders::default());
+    }
+}

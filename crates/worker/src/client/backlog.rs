@@ -1,0 +1,184 @@
+//! Output that came and waits for its sink. The reader puts it in and never waits; the feeder takes it out.
+//!
+//! Its bytes are bounded by the call's window. Its pieces are bounded here: a worker that sends single bytes, of both
+//! streams in turn, makes them longer and not more.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use crate::client::OutputStream;
+
+/// Most bytes that are handed out at once. A piece that is shorter may grow.
+const PIECE: usize = 64 * 1024;
+/// Pieces that may wait, while the order between the two streams is kept.
+const PIECES: usize = 64;
+
+/// Bytes of one stream.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) stream: OutputStream,
+    /// Position of the first byte in that stream.
+    pub(super) offset: u64,
+    pub(super) data: Bytes,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    stream: OutputStream,
+    offset: u64,
+    data: BytesMut,
+}
+
+/// The queue between the reader and a call's feeder.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    queue: Mutex<Queue>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    pieces: VecDeque<Waiting>,
+    /// No more comes, or is kept.
+    closed: bool,
+}
+
+impl Backlog {
+    /// Puts bytes in.
+    pub(super) fn push(&self, stream: OutputStream, offset: u64, data: Bytes) {
+        let mut queue = self.lock();
+        if queue.closed {
+            return;
+        }
+        let full = queue.pieces.len() >= PIECES;
+        let longer = match queue.pieces.back_mut() {
+            Some(last) if last.stream == stream && last.data.len() + data.len() <= PIECE => Some(last),
+            _ if full => queue.pieces.iter_mut().rev().find(|piece| piece.stream == stream),
+            _ => None,
+        };
+        match longer {
+            Some(piece) => piece.data.extend_from_slice(&data),
+            None => queue.pieces.push_back(Waiting { stream, offset, data: data.into() }),
+        }
+        drop(queue);
+        self.news.notify_one();
+    }
+
+    /// No more comes. What waits can still be taken.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.news.notify_one();
+    }
+
+    /// Nobody takes any more: forgets what waits, and what comes.
+    pub(super) fn discard(&self) {
+        *self.lock() = Queue { pieces: VecDeque::new(), closed: true };
+        self.news.notify_one();
+    }
+
+    /// Waits for the next piece; `None` when there is none and no more comes.
+    pub(super) async fn next(&self) -> Option<Piece> {
+        loop {
+            {
+                let mut queue = self.lock();
+                if let Some(piece) = queue.take() {
+                    return Some(piece);
+                }
+                if queue.closed {
+                    return None;
+                }
+            }
+            self.news.notified().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn take(&mut self) -> Option<Piece> {
+        let first = self.pieces.front_mut()?;
+        let (stream, offset) = (first.stream, first.offset);
+        let data = if first.data.len() > PIECE {
+            first.offset += PIECE as u64;
+            first.data.split_to(PIECE)
+        } else {
+            self.pieces.pop_front()?.data
+        };
+        Some(Piece { stream, offset, data: data.freeze() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Backlog {
+        fn taken(&self) -> Vec<Piece> {
+            std::iter::from_fn(|| self.lock().take()).collect()
+        }
+    }
+
+    #[test]
+    fn single_bytes_of_both_streams_become_few_pieces() {
+        let backlog = Backlog::default();
+        for offset in 0..100_000 {
+            backlog.push(OutputStream::Stdout, offset, Bytes::from_static(b"o"));
+            backlog.push(OutputStream::Stderr, offset, Bytes::from_static(b"e"));
+            assert!(backlog.lock().pieces.len() <= PIECES);
+        }
+        let taken = backlog.taken();
+        assert!(taken.iter().all(|piece| piece.data.len() <= PIECE));
+        assert!(taken.len() <= PIECES + 4, "{}", taken.len());
+    }
+
+    #[tokio::test]
+    async fn what_waits_at_the_close_is_still_taken() {
+        let backlog = Backlog::default();
+        backlog.push(OutputStream::Stdout, 0, Bytes::from_static(b"a"));
+        backlog.close();
+        backlog.push(OutputStream::Stdout, 1, Bytes::from_static(b"b"));
+        assert_eq!(backlog.next().await.unwrap().data, "a");
+        assert!(backlog.next().await.is_none());
+        backlog.discard();
+        assert!(backlog.next().await.is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn every_byte_comes_out_once_and_in_its_place(
+            chunks in proptest::collection::vec((any::<bool>(), 1..70_000_usize, any::<bool>()), 1..150),
+        ) {
+            let backlog = Backlog::default();
+            let (mut sent, mut got) = ([0_u64; 2], [0_u64; 2]);
+            let mut check = |piece: Piece| {
+                let stream = usize::from(piece.stream == OutputStream::Stderr);
+                assert_eq!(piece.offset, got[stream]);
+                for byte in piece.data {
+                    assert_eq!(byte, (got[stream] % 251) as u8);
+                    got[stream] += 1;
+                }
+            };
+            for (stderr, length, take) in chunks {
+                let stream = if stderr { OutputStream::Stderr } else { OutputStream::Stdout };
+                let offset = &mut sent[usize::from(stderr)];
+                let end = *offset + length as u64;
+                backlog.push(stream, *offset, (*offset..end).map(|at| (at % 251) as u8).collect());
+                *offset = end;
+                if take {
+                    backlog.lock().take().into_iter().for_each(&mut check);
+                }
+            }
+            backlog.taken().into_iter().for_each(&mut check);
+            prop_assert_eq!(sent, got);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What a worker may say about one command, and what is kept of its output.
+
+use std::sync::Arc;
+
+use ops::{Bounds, ExecResult, KillEvidence};
+use tokio::sync::Semaphore;
+use wire::worker::v1::{self, output::Stream};
+
+use crate::client::backlog::Backlog;
+use crate::client::output::HeadTail;
+use crate::client::window::Window;
+use crate::client::{OutputStream, Usage, Violation};
+
+/// Most bytes in one Output frame.
+const MAX_CHUNK: usize = 64 * 1024;
+
+/// A command in flight.
+#[derive(Debug)]
+pub(super) struct Command {
+    stage: Stage,
+    stdout: HeadTail,
+    stderr: HeadTail,
+    /// Most bytes that may come.
+    limit: u64,
+    window: Window,
+    backlog: Arc<Backlog>,
+    /// Only where there is a terminal to type at.
+    input: Option<Input>,
+    /// What was found when it was ended, where we looked ourselves.
+    evidence: Option<KillEvidence>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Placed; nothing heard yet.
+    Begun,
+    /// It waits.
+    Spawned,
+    /// It runs, as far as we know.
+    Running,
+    /// We are ending what it left.
+    Ended,
+    /// Nothing of it is left, or so we found.
+    Cleared,
+    /// It runs, and the worker ends it.
+    Unplaced,
+}
+
+/// Bytes on their way to a terminal.
+#[derive(Debug)]
+struct Input {
+    untaken: usize,
+    room: Arc<Semaphore>,
+}
+
+impl Command {
+    /// One whose Start is about to be sent. `room` is that of the terminal's keyboard, where it has one: then the
+    /// output goes to the sink alone, and nothing of it into the result.
+    pub(super) fn new(
+        bounds: &Bounds,
+        placed: bool,
+        backlog: Arc<Backlog>,
+        room: Option<Arc<Semaphore>>,
+    ) -> Self {
+        let kept = if room.is_some() { 0 } else { bounds.max_output_bytes };
+        Self {
+            stage: if placed { Stage::Begun } else { Stage::Unplaced },
+            stdout: HeadTail::new(kept),
+            stderr: HeadTail::new(kept),
+            limit: bounds.max_spool_bytes,
+            window: Window::new(),
+            backlog,
+            input: room.map(|room| Input { untaken: 0, room }),
+            evidence: None,
+        }
+    }
+
+    /// It has been placed and is about to be let run.
+    pub(super) fn release(&mut self) {
+        self.stage = Stage::Running;
+    }
+
+    /// Its processes have been ended, and the worker is about to be told.
+    pub(super) fn clear(&mut self, evidence: KillEvidence) {
+        self.stage = Stage::Cleared;
+        self.evidence = Some(evidence);
+    }
+
+    /// More output may be sent.
+    pub(super) fn grant(&mut self, bytes: u64) {
+        self.window.grant(bytes);
+    }
+
+    /// Input is about to be sent, for which there was room.
+    pub(super) fn typed(&mut self, bytes: usize) {
+        if let Some(input) = &mut self.input {
+            input.untaken += bytes;
+        }
+    }
+
+    /// Spawned has come.
+    pub(super) fn spawned(&mut self, pid: u32) -> Result<(), Violation> {
+        // 1 is the container's own first process.
+        if self.stage != Stage::Begun || pid < 2 || i32::try_from(pid).is_err() {
+            return Err(Violation::Spawned);
+        }
+        self.stage = Stage::Spawned;
+        Ok(())
+    }
+
+    /// Ended has come.
+    pub(super) fn ended(&mut self) -> Result<(), Violation> {
+        if self.stage != Stage::Running {
+            return Err(Violation::Ended);
+        }
+        self.stage = Stage::Ended;
+        Ok(())
+    }
+
+    /// Output has come.
+    pub(super) fn output(&mut self, output: v1::Output) -> Result<(), Violation> {
+        let room = self.limit - self.received();
+        let (stream, kept) = match output.stream() {
+            Stream::Stdout => (OutputStream::Stdout, &mut self.stdout),
+            // A terminal has one stream.
+            Stream::Stderr if self.input.is_none() => (OutputStream::Stderr, &mut self.stderr),
+            Stream::Stderr | Stream::Unspecified => return Err(Violation::Output),
+        };
+        let v1::Output { offset, data, .. } = output;
+        let length = data.len() as u64;
+        let early = matches!(self.stage, Stage::Begun | Stage::Spawned);
+        if early || data.is_empty() || data.len() > MAX_CHUNK || length > room || offset != kept.total() {
+            return Err(Violation::Output);
+        }
+        if !self.window.spend(length) {
+            return Err(Violation::Window);
+        }
+        kept.push(&data);
+        self.backlog.push(stream, offset, data);
+        Ok(())
+    }
+
+    /// Taken has come.
+    pub(super) fn taken(&mut self, bytes: u64) -> Result<(), Violation> {
+        let early = matches!(self.stage, Stage::Begun | Stage::Spawned);
+        let input = self.input.as_mut().filter(|_| !early).ok_or(Violation::Taken)?;
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| (1..=input.untaken).contains(bytes));
+        let bytes = bytes.ok_or(Violation::Taken)?;
+        input.untaken -= bytes;
+        input.room.add_permits(bytes);
+        Ok(())
+    }
+
+    /// Whether it may have failed. Nothing of a command that ran may be hidden behind a failure.
+    pub(super) fn may_fail(&self) -> bool {
+        self.received() == 0 && !matches!(self.stage, Stage::Ended | Stage::Cleared)
+    }
+
+    /// Whether it may end with this result now.
+    pub(super) fn may_end(&self, result: &ExecResult) -> bool {
+        let ended = matches!(self.stage, Stage::Cleared | Stage::Unplaced);
+        let said = (result.stdout_bytes, result.stderr_bytes);
+        let had = (self.stdout.total(), self.stderr.total());
+        // More than came may have been written only where no more could be sent: at the limit, or without credit.
+        let stopped = self.received() == self.limit || self.window.may_be_used_up();
+        let counted = said == had || (stopped && said.0 >= had.0 && said.1 >= had.1);
+        ended && counted && result.stdout.is_empty() && result.stderr.is_empty()
+    }
+
+    /// Puts what was kept, and what was found, into its result.
+    pub(super) fn complete(self, result: &mut ExecResult) -> Usage {
+        if self.input.is_some() {
+            (result.stdout_omitted_bytes, result.stderr_omitted_bytes) =
+                (result.stdout_bytes, result.stderr_bytes);
+        } else {
+            let stdout = self.stdout.into_text(result.stdout_bytes);
+            let stderr = self.stderr.into_text(result.stderr_bytes);
+            (result.stdout, result.stdout_omitted_bytes) = (stdout.text, stdout.omitted);
+            (result.stderr, result.stderr_omitted_bytes) = (stderr.text, stderr.omitted);
+        }
+        // What we found ourselves, not what the worker repeats.
+        if let Some(evidence) = self.evidence {
+            result.kill = evidence;
+        }
+        Usage { cpu_time_us: result.cpu_time_us, peak_memory_bytes: result.peak_memory_bytes }
+    }
+
+    fn received(&self) -> u64 {
+        self.stdout.total() + self.stderr.total()
+    }
+}
