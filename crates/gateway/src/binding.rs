@@ -261,7 +261,7 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{caller, exec, run, write};
+    use crate::testing::{caller, exec, run, shell, write};
 
     fn of(operation: &Operation, files: &FileStates) -> String {
         let (caller, run) = (caller("worker"), run("review"));
@@ -277,6 +277,11 @@ mod tests {
             Operation::Exec(exec(&["a", "b", "c"])),
             Operation::Exec(Exec { stdin: b"c".to_vec(), ..exec(&["a", "b"]) }),
             Operation::Exec(Exec { env: [("b".into(), "c".into())].into(), ..exec(&["a"]) }),
+            Operation::Shell(shell("a")),
+            Operation::Shell(Shell { stdin: b"c".to_vec(), ..shell("a") }),
+            Operation::Shell(Shell { env: [("b".into(), "c".into())].into(), ..shell("a") }),
+            Operation::Shell(Shell { cwd: SandboxPath::parse("b").unwrap(), ..shell("a") }),
+            Operation::Shell(Shell { timeout: Duration::from_secs(31), ..shell("a") }),
             Operation::Write(write("a")),
             Operation::Write(Write { create_only: true, ..write("a") }),
             Operation::Git(Git::Status),

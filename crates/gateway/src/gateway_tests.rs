@@ -1,12 +1,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ops::{Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason};
+use ops::{
+    Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason, Shell,
+};
 
 use super::Gateway;
 use crate::admission::Admission;
 use crate::decision::{Risk, Verdict};
-use crate::testing::{TestClock, builtin, builtin_and, caller, exec, path, run, write};
+use crate::testing::{TestClock, builtin, builtin_and, caller, exec, path, run, shell, write};
 
 fn gateway() -> Gateway {
     Gateway::new(builtin_and("roles: {reader: {allow: [read]}}"), TestClock::new())
@@ -14,6 +16,10 @@ fn gateway() -> Gateway {
 
 fn command(line: &str) -> Operation {
     Operation::Exec(exec(&line.split(' ').collect::<Vec<_>>()))
+}
+
+fn script(text: &str) -> Operation {
+    Operation::Shell(shell(text))
 }
 
 fn reading(text: &str) -> Operation {
@@ -48,6 +54,7 @@ fn named(name: &str) -> Operation {
             max_matches: 50,
             include_ignored: false,
         }),
+        "shell" => script("make && make test"),
         "write" => Operation::Write(write("a.txt")),
         "edit" => Operation::Edit(Edit {
             path: path("a.txt"),
@@ -136,6 +143,109 @@ fn what_the_shipped_profiles_do() {
         admitted(&gateway, "review", "worker", command("rm x")),
         (Deny, "Command not allowed: rm".to_owned())
     );
+}
+
+#[test]
+fn scripts_are_for_profiles_that_turn_them_on() {
+    use Verdict::{Allow, Ask, Deny};
+    let policy = builtin_and(
+        "profiles:\n  attended: {operations: {shell: allow}}\n  asking: {unattended: true, operations: {shell: ask}}\n\
+         roles: {runner: {allow: [exec]}, scripter: {allow: [shell]}}",
+    );
+    let gateway = Gateway::new(policy, TestClock::new());
+    for (profile, role, expected) in [
+        ("review", "worker", Deny),
+        ("review", "manager", Deny),
+        ("review", "director", Deny),
+        ("strict", "worker", Deny),
+        ("strict", "director", Deny),
+        ("build", "worker", Ask),
+        ("build", "manager", Ask),
+        ("build", "director", Ask),
+        // As with `exec`: where nobody watches, `ask` in a role stands back behind what the profile allows.
+        ("open", "worker", Allow),
+        ("open", "manager", Allow),
+        ("open", "director", Allow),
+        ("attended", "worker", Ask),
+        ("attended", "manager", Ask),
+        ("attended", "director", Allow),
+        ("asking", "director", Ask),
+        // `exec` is not `shell`, and `shell` is not `exec`.
+        ("open", "runner", Deny),
+        ("open", "scripter", Allow),
+    ] {
+        let (verdict, message) = admitted(&gateway, profile, role, named("shell"));
+        assert_eq!(verdict, expected, "{profile}, {role}: {message}");
+        if verdict == Deny {
+            assert!(message.contains("`shell`") && message.contains("`exec`"), "what to try: {message}");
+        }
+    }
+    assert_eq!(admitted(&gateway, "open", "scripter", command("make")).0, Deny);
+}
+
+#[test]
+fn scripts_are_judged_by_what_can_be_seen_in_them() {
+    use Verdict::{Allow, Ask, Deny};
+    let policy = builtin_and(
+        "profiles:\n  p:\n    operations: {shell: allow}\n    exec:\n      default: deny\n      deny: [curl]\n      env: [CI]\n      rules:\n        - {prefix: [git, push], decision: deny, justification: nothing leaves}\n        - {prefix: [git, fetch], decision: ask, justification: network}\n        - {prefix: [make], decision: allow, justification: it builds}\n  q: {operations: {shell: allow}, exec: {deny: [bash]}}\n  r: {operations: {shell: ask}, exec: {default: allow, rules: [{prefix: [make], decision: allow, justification: x}]}}\n",
+    );
+    let gateway = Gateway::new(policy, TestClock::new());
+    for (profile, text, expected, message) in [
+        ("open", "make 2>&1 | tail -n 5", Allow, ""),
+        ("open", "cd a && rm -rf b", Deny, "Command not allowed: rm"),
+        ("open", "find . -name '*.o' | xargs /bin/RM -f", Deny, "Command not allowed: /bin/RM"),
+        ("open", "cat > a.md <<'EOF'\nrm -rf b\nEOF\n", Allow, ""),
+        ("open", "bash <<'EOF'\nrm -rf b\nEOF\n", Deny, "Command not allowed: rm"),
+        ("open", "./node_modules/.bin/tsc", Deny, "node_modules/.bin"),
+        ("build", "sudo make", Deny, "Command not allowed: sudo"),
+        ("build", "cargo test", Ask, ""),
+        // Neither the profile's default for commands nor an `allow` rule speaks for or against a script.
+        ("p", "ls", Allow, ""),
+        ("p", "make", Allow, ""),
+        ("p", "make; curl x", Deny, "Command not allowed: curl"),
+        ("p", "make; env git push", Deny, "Command not allowed: git"),
+        ("p", "git fetch", Ask, ""),
+        ("p", "git fetch; git push", Deny, "Command not allowed: git"),
+        ("q", "ls", Deny, "Command not allowed: bash"),
+        ("r", "make", Ask, ""),
+        ("review", "rm x", Deny, "the operation `shell` is denied under the profile `review`"),
+    ] {
+        let (verdict, said) = admitted(&gateway, profile, "director", script(text));
+        assert_eq!(verdict, expected, "{profile}: {text}: {said}");
+        assert!(said.contains(message), "{profile}: {text}: {said}");
+    }
+
+    let deep = (0..40).fold("ls".to_owned(), |text, n| format!("cat <<E{n}\n$({text}\n)\nE{n}\n"));
+    assert!(admitted(&gateway, "open", "director", script(&deep)).1.contains("too intricate"));
+    let with = |profile: &str, name: &str| {
+        let env = [(name.to_owned(), "1".to_owned())].into();
+        admitted(&gateway, profile, "director", Operation::Shell(Shell { env, ..shell("ls") })).0
+    };
+    assert_eq!((with("p", "CI"), with("p", "BASH_ENV"), with("open", "BASH_ENV")), (Allow, Deny, Allow));
+    let fed = Operation::Shell(Shell { stdin: b"rm x\n".to_vec(), ..shell("ls; sh") });
+    assert_eq!(admitted(&gateway, "open", "director", fed).1, "Command not allowed: rm");
+}
+
+#[test]
+fn decisions_over_scripts_name_the_most_telling_rule() {
+    let policy = builtin_and(
+        "profiles: {p: {operations: {shell: ask}, exec: {rules: [{prefix: [git], decision: ask, justification: network}]}}}",
+    );
+    let gateway = Gateway::new(policy, TestClock::new());
+    let asked =
+        |profile: &str, text| match gateway.admit(&run(profile), &caller("director"), "c", script(text)) {
+            Admission::Permit(permit) => permit.decision().clone(),
+            Admission::Ask(ticket) => ticket.decision().clone(),
+            Admission::Refuse(refusal) => panic!("{refusal}"),
+        };
+    let rule = |profile, text| {
+        let decision = asked(profile, text);
+        assert_eq!(decision.risk, Risk::High);
+        decision.rule
+    };
+    assert_eq!(rule("open", "ls"), "profile open: operations.shell");
+    assert_eq!(rule("p", "ls"), "profile p: operations.shell");
+    assert_eq!(rule("p", "ls; git fetch"), "profile p: exec rule 1: git");
 }
 
 #[test]

@@ -38,15 +38,18 @@ pub(crate) fn decide(
     };
     let command = match operation {
         Operation::Exec(exec) => Some(exec::judge(profile, exec)),
+        Operation::Shell(shell) => exec::judge_script(profile, shell),
         _ => None,
     };
     let reads = command.as_ref().and_then(|ruling| ruling.reads.as_deref());
     let risk = risk_of(operation, reads);
-    let rulings = [
-        Some(of_role(profile, role_name, role, operation, reads.is_some())),
-        Some(of_profile(profile, profile_name, operation)),
-        command.map(|ruling| of_command(profile_name, ruling)),
-    ];
+    let of_role = of_role(profile, role_name, role, operation, reads.is_some());
+    let of_profile = of_profile(profile, profile_name, operation);
+    // Nothing in a script matters to one who may run none: "not this command" would invite to try another.
+    let no_script = matches!(operation, Operation::Shell(_))
+        && (of_role.verdict == Verdict::Deny || of_profile.verdict == Verdict::Deny);
+    let command = command.filter(|_| !no_script);
+    let rulings = [Some(of_role), Some(of_profile), command.map(|ruling| of_command(profile_name, ruling))];
     // Of equally strict ones the last is taken: it is the most telling.
     let strictest = rulings
         .into_iter()
@@ -86,7 +89,18 @@ fn of_role(profile: &Profile, name: &str, role: &Role, operation: &Operation, re
         rule: format!("role {name}: {operation}"),
         justification,
         reason: Reason::PermissionDenied,
-        message: format!("the role `{name}` does not have the operation `{operation}`"),
+        message: format!(
+            "the role `{name}` does not have the operation `{operation}`{}",
+            instead_of(operation)
+        ),
+    }
+}
+
+/// What to try where an operation is denied.
+fn instead_of(operation: &str) -> &'static str {
+    match operation {
+        "shell" => "; run one program at a time with `exec`, its arguments as a list",
+        _ => "",
     }
 }
 
@@ -98,7 +112,10 @@ fn of_profile(profile: &Profile, name: &str, operation: &Operation) -> Ruling {
         rule: format!("profile {name}: operations.{operation}"),
         justification: format!("`{operation}` is `{verdict}` under the profile `{name}`"),
         reason: Reason::PermissionDenied,
-        message: format!("the operation `{operation}` is denied under the profile `{name}`"),
+        message: format!(
+            "the operation `{operation}` is denied under the profile `{name}`{}",
+            instead_of(operation)
+        ),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Exec, Write};
+use ops::{Exec, Shell, Write};
 
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
@@ -45,6 +45,16 @@ pub(crate) fn exec(argv: &[&str]) -> Exec {
     Exec {
         command: argv[0].to_owned(),
         args: argv[1..].iter().map(ToString::to_string).collect(),
+        cwd: path("."),
+        env: [].into(),
+        stdin: Vec::new(),
+        timeout: Duration::from_secs(30),
+    }
+}
+
+pub(crate) fn shell(script: &str) -> Shell {
+    Shell {
+        script: script.to_owned(),
         cwd: path("."),
         env: [].into(),
         stdin: Vec::new(),

@@ -106,7 +106,7 @@ fn exec(profile: &Profile, exec: &Exec) -> Checked {
     argument(![command].into_iter().chain(&exec.args).any(|text| text.contains('\0')), || {
         "arguments must not contain NUL".to_owned()
     })?;
-    surroundings(profile, &exec.env, &exec.stdin, exec.timeout)
+    surroundings(profile, &exec.cwd, &exec.env, &exec.stdin, exec.timeout)
 }
 
 fn shell(profile: &Profile, shell: &Shell) -> Checked {
@@ -115,11 +115,12 @@ fn shell(profile: &Profile, shell: &Shell) -> Checked {
         !script.trim().is_empty() && script.len() <= MAX_SCRIPT_BYTES && !script.contains('\0'),
         || format!("`script` must not be blank, contain NUL, or have more than {MAX_SCRIPT_BYTES} bytes"),
     )?;
-    surroundings(profile, &shell.env, &shell.stdin, shell.timeout)
+    surroundings(profile, &shell.cwd, &shell.env, &shell.stdin, shell.timeout)
 }
 
 fn surroundings(
     profile: &Profile,
+    cwd: &SandboxPath,
     env: &BTreeMap<String, String>,
     stdin: &[u8],
     timeout: Duration,
@@ -143,7 +144,8 @@ fn surroundings(
     let most = profile.exec.max_timeout();
     argument(!timeout.is_zero() && timeout <= most, || {
         format!("`timeout` must be more than 0 and at most {} s", most.as_secs())
-    })
+    })?;
+    permitted(profile, cwd, Access::Execute)
 }
 
 fn write_bytes(profile: &Profile, bytes: usize) -> Checked {
@@ -205,7 +207,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::testing::{builtin, exec as command, write as writes};
+    use crate::testing::{builtin, exec as command, shell as script, write as writes};
 
     fn refused(operation: &Operation) -> Option<Reason> {
         let policy = builtin();
@@ -238,6 +240,39 @@ mod tests {
             assert_eq!(named(name), Some(Reason::InvalidArgument), "{name:?}");
         }
         assert_eq!(named("_A1"), None);
+    }
+
+    #[test]
+    fn malformed_scripts_are_refused() {
+        let most = "x".repeat(MAX_SCRIPT_BYTES);
+        assert_eq!(refused(&Operation::Shell(script(&most))), None);
+        for text in ["", " \n\t", "ls\0", &(most + "x")] {
+            assert_eq!(refused(&Operation::Shell(script(text))), Some(Reason::InvalidArgument), "{text:?}");
+        }
+        let timed = |timeout| Operation::Shell(Shell { timeout, ..script("ls") });
+        assert_eq!(refused(&timed(Duration::from_secs(120))), None);
+        assert_eq!(refused(&timed(Duration::from_secs(121))), Some(Reason::InvalidArgument));
+        assert_eq!(refused(&timed(Duration::ZERO)), Some(Reason::InvalidArgument));
+        let fed = |bytes| Operation::Shell(Shell { stdin: vec![b'x'; bytes], ..script("cat") });
+        assert_eq!(refused(&fed(MAX_STDIN_BYTES)), None);
+        assert_eq!(refused(&fed(MAX_STDIN_BYTES + 1)), Some(Reason::InvalidArgument));
+    }
+
+    #[test]
+    fn c3_a_working_directory_is_a_path_like_any_other() {
+        for (cwd, reason) in [
+            ("src", None),
+            ("@state", None),
+            ("@pkg/a", None),
+            (".git", None),
+            (".git/hooks", Some(Reason::SandboxViolation)),
+            ("node_modules/.bin", Some(Reason::SandboxViolation)),
+        ] {
+            let cwd = SandboxPath::parse(cwd).unwrap();
+            let exec = Operation::Exec(Exec { cwd: cwd.clone(), ..command(&["ls"]) });
+            let shell = Operation::Shell(Shell { cwd, ..script("ls") });
+            assert_eq!((refused(&exec), refused(&shell)), (reason, reason), "{exec:?}");
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@
 //! leaves the mounts, and what removes files past the trash.
 
 /// Lower-case base names, sorted. Beside these, every name that begins with `mkfs`.
-pub const NAMES: [&str; 67] = [
+pub const NAMES: [&str; 81] = [
     "addgroup",
     "adduser",
+    "blkdiscard",
     "capsh",
     "cfdisk",
     "chgpasswd",
@@ -18,6 +19,8 @@ pub const NAMES: [&str; 67] = [
     "chroot",
     "chsh",
     "cryptsetup",
+    "dc3dd",
+    "dcfldd",
     "dd",
     "debugfs",
     "delgroup",
@@ -40,11 +43,14 @@ pub const NAMES: [&str; 67] = [
     "losetup",
     "lvm",
     "mdadm",
+    "mkdosfs",
     "mke2fs",
+    "mkntfs",
     "mkswap",
     "modprobe",
     "mount",
     "newgidmap",
+    "newgrp",
     "newuidmap",
     "nsenter",
     "parted",
@@ -62,9 +68,14 @@ pub const NAMES: [&str; 67] = [
     "sgdisk",
     "shred",
     "shutdown",
+    "srm",
     "su",
+    "su-rs",
     "sudo",
+    "sudo-rs",
+    "sudo.ws",
     "sudoedit",
+    "sudoedit-rs",
     "swapoff",
     "swapon",
     "telinit",
@@ -76,18 +87,35 @@ pub const NAMES: [&str; 67] = [
     "usermod",
     "vipw",
     "visudo",
+    "visudo-rs",
+    "visudo.ws",
+    "wipefs",
 ];
 
-/// The last component of a program's name or path, in lower case.
+/// Of these, the ones that several projects make, and what they put before the names: `grm`, `gnurm`, `uu-rm`.
+const REMADE: [&str; 5] = ["chroot", "dd", "rm", "shred", "unlink"];
+const MAKERS: [&str; 5] = ["g", "gnu", "uu-", "uu_", "uutils-"];
+
+/// The last component of a program's name or path, in lower case, as a file system without case would see it.
 pub fn base_name(program: &str) -> String {
     let path = program.trim_end_matches('/');
-    path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase()
+    folded(path.rsplit('/').next().unwrap_or(path))
+}
+
+/// A name without its case.
+fn folded(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
+    // By way of upper case, so that `ſ` becomes an `s`.
+    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
 /// Whether the program with this name or path is on the deny list, whatever its case.
 pub fn is_denied(program: &str) -> bool {
     let name = base_name(program);
-    name.starts_with("mkfs") || NAMES.contains(&name.as_str())
+    let remade = |maker: &str| name.strip_prefix(maker).is_some_and(|name| REMADE.contains(&name));
+    name.starts_with("mkfs") || NAMES.contains(&name.as_str()) || MAKERS.iter().any(|maker| remade(maker))
 }
 
 /// Whether the program is on the deny list or among a profile's `extra` names. An extra name that ends in `*` stands
@@ -96,7 +124,7 @@ pub fn is_denied_with<S: AsRef<str>>(program: &str, extra: &[S]) -> bool {
     let name = base_name(program);
     let among_extra = || {
         extra.iter().any(|pattern| {
-            let pattern = pattern.as_ref().to_ascii_lowercase();
+            let pattern = folded(pattern.as_ref());
             pattern.strip_suffix('*').map_or(name == pattern, |prefix| name.starts_with(prefix))
         })
     };
@@ -121,10 +149,20 @@ mod tests {
             "mkfs",
             "mkfs.ext4",
             "/sbin/MKFS.XFS",
+            "\u{17f}udo",
+            "mo\u{17f}unt/../\u{17f}u",
+            "m\u{212a}fs.ext4",
+            "grm",
+            "/usr/bin/gnurm",
+            "uu-rm",
+            "uutils-dd",
+            "sudo-rs",
         ] {
             assert!(is_denied(denied), "{denied}");
         }
-        for permitted in ["", "/", "cat", "rmdir", "farm", "rm.txt", "format", "/rm/cat"] {
+        for permitted in
+            ["", "/", "cat", "rmdir", "farm", "rm.txt", "format", "/rm/cat", "git-rm", "gls", "\u{17f}cp"]
+        {
             assert!(!is_denied(permitted), "{permitted}");
         }
     }

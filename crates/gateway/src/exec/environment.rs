@@ -11,8 +11,11 @@ pub(super) fn not_allowed<'e>(env: &'e BTreeMap<String, String>, allowed: &[Stri
 /// Whether a variable can make a program into another one, by what is found, loaded or run first. A command that sets
 /// such a variable is not the command that an `allow` rule was written for.
 pub(super) fn redirects(name: &str) -> bool {
-    const NAMES: [&str; 26] = [
+    // What programs are found by, what shells and interpreters load first, and where toolchains find their settings:
+    // a `HOME` may hold a `.cargo/config.toml` with another linker.
+    const NAMES: [&str; 53] = [
         "PATH",
+        "HOME",
         "ENV",
         "BASH_ENV",
         "SHELLOPTS",
@@ -22,25 +25,62 @@ pub(super) fn redirects(name: &str) -> bool {
         "PROMPT_COMMAND",
         "CDPATH",
         "SHELL",
+        "ZDOTDIR",
+        "FPATH",
+        "INPUTRC",
+        "XDG_CONFIG_HOME",
+        "XDG_CONFIG_DIRS",
         "PYTHONSTARTUP",
         "PYTHONHOME",
         "PYTHONPATH",
+        "PYTHONINSPECT",
+        "PYTEST_ADDOPTS",
+        "PYTEST_PLUGINS",
         "PERL5OPT",
         "PERL5LIB",
+        "PERL5DB",
         "PERLLIB",
         "RUBYOPT",
         "RUBYLIB",
         "NODE_OPTIONS",
         "NODE_PATH",
         "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "_JAVA_OPTIONS",
+        "CLASSPATH",
+        "MAVEN_OPTS",
+        "GRADLE_OPTS",
         "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
         "RUSTC",
-        "GCONV_PATH",
+        "RUSTDOC",
+        "RUSTFLAGS",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "GOFLAGS",
+        "GOENV",
+        "GOROOT",
+        "MAKEFLAGS",
+        "MAKEFILES",
+        "LUA_INIT",
+        "LESSOPEN",
         "EDITOR",
+        "VISUAL",
         "PAGER",
     ];
-    NAMES.contains(&name)
-        || ["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "MALLOC_", "GLIBC_"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+    const PREFIXES: [&str; 12] = [
+        "LD_",
+        "DYLD_",
+        "GIT_",
+        "BASH_FUNC_",
+        "MALLOC_",
+        "GLIBC_",
+        "GCONV_",
+        "CARGO_BUILD_",
+        "CARGO_TARGET_",
+        "CARGO_ALIAS_",
+        "NPM_CONFIG_",
+        "npm_config_",
+    ];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

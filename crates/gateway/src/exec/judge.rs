@@ -1,14 +1,16 @@
-//! The verdict over one command.
+//! The verdict over one command, and over one script.
+
+use std::collections::BTreeMap;
 
 use jail::{Access, SandboxPath};
-use ops::deny::is_denied_with;
-use ops::{Exec, Reason};
+use ops::{Exec, Reason, Shell};
 
+use super::denied::is_denied;
 use super::environment::{not_allowed, redirects};
 use super::read_only;
-use super::see_through::see_through;
+use super::see_through::{Seen, see_through};
 use crate::decision::Verdict;
-use crate::policy::Profile;
+use crate::policy::{ExecRule, Profile};
 use crate::shown::shown;
 
 /// What `exec` of a profile says to one command.
@@ -36,60 +38,37 @@ impl ExecRuling {
             reads: None,
         }
     }
+
+    fn deny_command(rule: &str, program: &str) -> Self {
+        Self::deny(Reason::CommandNotAllowed, rule, format!("Command not allowed: {}", shown(program)))
+    }
 }
 
 /// Judges one command by a profile.
 pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     let policy = &profile.exec;
-    let not_allowed_command = |rule: &str, program: &str| {
-        ExecRuling::deny(Reason::CommandNotAllowed, rule, format!("Command not allowed: {}", shown(program)))
-    };
-
     let argv: Vec<String> = std::iter::once(&exec.command).chain(&exec.args).cloned().collect();
-    let Ok(seen) = see_through(argv) else {
-        return not_allowed_command("exec: too intricate", &exec.command);
+    let Ok(seen) = see_through(argv, &exec.stdin) else {
+        return ExecRuling::deny_command("exec: too intricate", &exec.command);
     };
-
-    for program in seen.commands().filter_map(<[String]>::first) {
-        if is_denied_with(program, &policy.deny) {
-            return not_allowed_command("exec deny list", program);
-        }
-        if let Some(refusal) = protected(profile, &exec.cwd, program) {
-            return ExecRuling::deny(Reason::SandboxViolation, "protected paths", refusal);
-        }
-    }
-    if let Some(name) = not_allowed(&exec.env, &policy.env) {
-        let message = format!("the environment variable `{}` may not be set under this profile", shown(name));
-        return ExecRuling::deny(Reason::PermissionDenied, "exec.env", message);
+    if let Some(ruling) = forbidden(profile, &seen, &exec.cwd, &exec.env) {
+        return ruling;
     }
 
     let reads = read_only::paths(exec, profile.protection());
     let plain = !seen.wrapped && !exec.env.keys().any(|name| redirects(name));
-    let mut best: Option<(Verdict, String, String)> = None;
-    let mut consider = |verdict: Verdict, rule: String, justification: &str| {
-        if best.as_ref().is_none_or(|(strictest, ..)| verdict > *strictest) {
-            best = Some((verdict, rule, justification.to_owned()));
+    let read_only = (policy.read_only_commands && reads.is_some()).then(|| {
+        let why = "it only reads, inside the mounts".to_owned();
+        (Verdict::Allow, "exec.read_only_commands".to_owned(), why)
+    });
+    let rules = policy.rules.iter().enumerate().filter(|(_, rule)| match rule.decision {
+        Verdict::Allow => {
+            plain && seen.commands().next().is_some_and(|argv| rule.prefix.matches_exactly(argv))
         }
-    };
-    if policy.read_only_commands && reads.is_some() {
-        consider(Verdict::Allow, "exec.read_only_commands".to_owned(), "it only reads, inside the mounts");
-    }
-    for (number, rule) in policy.rules.iter().enumerate() {
-        let applies = match rule.decision {
-            Verdict::Allow => {
-                plain && seen.commands().next().is_some_and(|argv| rule.prefix.matches_exactly(argv))
-            }
-            Verdict::Ask | Verdict::Deny => seen.commands().any(|argv| rule.prefix.matches_loosely(argv)),
-        };
-        if applies {
-            consider(
-                rule.decision,
-                format!("exec rule {}: {}", number + 1, rule.prefix),
-                &rule.justification,
-            );
-        }
-    }
-    let (verdict, rule, justification) = best.unwrap_or_else(|| {
+        Verdict::Ask | Verdict::Deny => tightens(rule, &seen),
+    });
+    let best = read_only.into_iter().chain(rules.map(|(number, rule)| said(number, rule)));
+    let (verdict, rule, justification) = strictest(best).unwrap_or_else(|| {
         let why = format!("no rule of the profile matches, and its default is `{}`", policy.default);
         (policy.default, "exec.default".to_owned(), why)
     });
@@ -101,6 +80,68 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         message: format!("Command not allowed: {}", shown(&exec.command)),
         reads,
     }
+}
+
+/// Judges one script by a profile, like `sh -c SCRIPT` but for what loosens: neither an `allow` rule nor the profile's
+/// default for commands speaks for a script. `None` when nothing speaks against it either.
+pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRuling> {
+    // Which of the two it is going to be is for the image to say.
+    if let Some(name) = ["sh", "bash"].into_iter().find(|name| is_denied(name, &profile.exec.deny)) {
+        return Some(ExecRuling::deny_command("exec deny list", name));
+    }
+    let argv = ["sh", "-c", &shell.script].map(str::to_owned).to_vec();
+    let Ok(seen) = see_through(argv, &shell.stdin) else {
+        let message =
+            "Command not allowed: the script is too intricate to be looked through; run its parts one by one";
+        return Some(ExecRuling::deny(Reason::CommandNotAllowed, "exec: too intricate", message.to_owned()));
+    };
+    if let Some(ruling) = forbidden(profile, &seen, &shell.cwd, &shell.env) {
+        return Some(ruling);
+    }
+    let rules = profile.exec.rules.iter().enumerate().filter(|(_, rule)| rule.decision > Verdict::Allow);
+    let applying = rules.filter_map(|(number, rule)| {
+        let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
+        Some((number, rule, argv.first()?))
+    });
+    let (number, rule, program) =
+        applying.reduce(|best, next| if next.1.decision > best.1.decision { next } else { best })?;
+    let (verdict, name, justification) = said(number, rule);
+    let refusal = ExecRuling::deny_command(&name, program);
+    Some(ExecRuling { verdict, justification, ..refusal })
+}
+
+/// What no rule can loosen: programs of the deny list, protected paths, variables without leave.
+fn forbidden(
+    profile: &Profile,
+    seen: &Seen,
+    cwd: &SandboxPath,
+    env: &BTreeMap<String, String>,
+) -> Option<ExecRuling> {
+    for program in seen.commands().filter_map(<[String]>::first) {
+        if is_denied(program, &profile.exec.deny) {
+            return Some(ExecRuling::deny_command("exec deny list", program));
+        }
+        if let Some(refusal) = protected(profile, cwd, program) {
+            return Some(ExecRuling::deny(Reason::SandboxViolation, "protected paths", refusal));
+        }
+    }
+    let name = not_allowed(env, &profile.exec.env)?;
+    let message = format!("the environment variable `{}` may not be set under this profile", shown(name));
+    Some(ExecRuling::deny(Reason::PermissionDenied, "exec.env", message))
+}
+
+/// Whether an `ask` or `deny` rule speaks of any of the commands.
+fn tightens(rule: &ExecRule, seen: &Seen) -> bool {
+    seen.commands().any(|argv| rule.prefix.matches_loosely(argv))
+}
+
+fn said(number: usize, rule: &ExecRule) -> (Verdict, String, String) {
+    (rule.decision, format!("exec rule {}: {}", number + 1, rule.prefix), rule.justification.clone())
+}
+
+/// Of equally strict ones the first.
+fn strictest(rulings: impl Iterator<Item = (Verdict, String, String)>) -> Option<(Verdict, String, String)> {
+    rulings.reduce(|best, next| if next.0 > best.0 { next } else { best })
 }
 
 /// Why a program's own path may not be executed. A bare name is looked up in the container, and a path beneath no

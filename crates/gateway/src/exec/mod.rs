@@ -2,27 +2,46 @@
 //!
 //! ```text
 //! argv ─ see through wrappers ─ deny list ─ environment ─ read-only rule + prefix rules, strictest ─ default
+//! script ─ see through ─ deny list ─ environment ─ prefix rules that ask or deny, strictest
 //! ```
 //!
-//! The deny list is asked for every program that can be seen in the command line, however it is wrapped. What a
-//! program does once it runs (a script, a makefile, `python -c`) cannot be seen; the container is what holds that.
+//! The deny list is asked for every program that can be seen in the command line, however it is wrapped: by its name in
+//! any case and at any path, behind wrappers and multi-call binaries, in scripts and here-documents. The agent asks it
+//! again for the file that a name leads to.
+//!
+//! What cannot be seen: what a program does once it runs (a script in a file, a makefile, `python -c`, `awk`'s `system()`,
+//! git's aliases), what a script computes or decodes, a copy of a program under another name. The list is about what an
+//! agent may mean to do; the container is what holds it.
 
+mod denied;
+mod env;
 mod environment;
 mod find;
 mod flags;
+mod inner;
 mod judge;
+mod options;
 mod read_only;
+mod script;
 mod see_through;
 mod shell;
+mod words;
 mod wrapper;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use judge::{ExecRuling, judge};
+pub(crate) use judge::{ExecRuling, judge, judge_script};
+pub use words::words;
+use wrapper::Kind;
 
-/// Whether a program runs other programs that its arguments name. No `allow` rule is for these.
+/// Whether a program runs other programs that its arguments name. No `allow` rule is for these. Those that do so only
+/// with some arguments are no wrappers without them.
 pub(crate) fn is_wrapper(program: &str) -> bool {
-    wrapper::kind(&ops::deny::base_name(program))
-        .is_some_and(|kind| !matches!(kind, wrapper::Kind::Find | wrapper::Kind::Shell))
+    wrapper::kind(&ops::deny::base_name(program)).is_some_and(|kind| {
+        !matches!(
+            kind,
+            Kind::Follows(_) | Kind::Shell | Kind::Source | Kind::Print | Kind::Trap | Kind::Alias
+        )
+    })
 }

@@ -1,22 +1,25 @@
-//! Every command that can be seen in a command line: itself, and what it wraps.
+//! Every command that can be seen in a command line: itself, what it wraps, and what it hands to a shell.
 
 use std::collections::HashSet;
+use std::mem::take;
 
-use ops::deny::base_name;
+use super::inner::{Inner, inner};
+use super::script::{self, Script};
 
-use super::shell;
-use super::wrapper::{self, ENV, Kind, Options};
-
-/// Commands that one command line may contain. More is no honest use.
-const MAX_COMMANDS: usize = 1_024;
+/// Commands that may be wrapped in others' arguments. More is no honest use.
+const MAX_WRAPPED: usize = 1_024;
 /// Words, over all texts that had to be taken apart.
-const MAX_WORDS: usize = 65_536;
+const MAX_WORDS: usize = 131_072;
+/// Bytes of these texts.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The commands in a command line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Seen {
     sources: Vec<Vec<String>>,
     commands: Vec<(usize, usize)>,
+    /// Words of scripts that are in no command and may name files.
+    files: Vec<String>,
     /// The outermost program runs others.
     pub(super) wrapped: bool,
 }
@@ -30,171 +33,96 @@ impl Seen {
     pub(super) fn commands(&self) -> impl Iterator<Item = &[String]> {
         self.commands.iter().map(|&(source, start)| &self.sources[source][start..])
     }
+
+    /// Every word of every command line and script.
+    pub(super) fn words(&self) -> impl Iterator<Item = &str> {
+        self.sources.iter().flatten().chain(&self.files).map(String::as_str)
+    }
 }
 
-/// Looks through all wrappers in `argv`.
-pub(super) fn see_through(argv: Vec<String>) -> Result<Seen, TooIntricate> {
-    let mut seen = Seen { sources: Vec::new(), commands: Vec::new(), wrapped: false };
-    let mut looked_at = HashSet::new();
-    let mut words = 0;
-    let mut fresh = vec![argv];
-    let mut open: Vec<(usize, usize)> = Vec::new();
+/// Looks through all wrappers in `argv`. `stdin` is what the command is given to read.
+pub(super) fn see_through(argv: Vec<String>, stdin: &[u8]) -> Result<Seen, TooIntricate> {
+    let mut search = Search::default();
+    search.line(argv)?;
+    if !stdin.is_empty() {
+        search.inputs.push(String::from_utf8_lossy(stdin).into_owned());
+    }
     loop {
-        for source in fresh.drain(..) {
-            words += source.len();
-            if words > MAX_WORDS {
-                return Err(TooIntricate);
-            }
-            open.push((seen.sources.len(), 0));
-            seen.sources.push(source);
+        while let Some((source, start)) = search.open.pop() {
+            search.look(source, start)?;
         }
-        let Some((source, start)) = open.pop() else { return Ok(seen) };
-        let Some(command) = seen.sources[source].get(start..).filter(|command| !command.is_empty()) else {
-            continue;
-        };
-        if !looked_at.insert((source, start)) {
-            continue;
+        // Only now is it known whether any command takes its input for commands.
+        if !search.reads || search.inputs.is_empty() {
+            return Ok(search.seen);
         }
-        if seen.commands.len() == MAX_COMMANDS {
+        for text in take(&mut search.inputs) {
+            search.text(&text)?;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Search {
+    seen: Seen,
+    /// Places where a command may begin, and all that ever were.
+    open: Vec<(usize, usize)>,
+    known: HashSet<(usize, usize)>,
+    wrapped: usize,
+    words: usize,
+    bytes: usize,
+    /// Texts that some command is given to read.
+    inputs: Vec<String>,
+    /// Some command runs what it reads.
+    reads: bool,
+}
+
+impl Search {
+    fn look(&mut self, source: usize, start: usize) -> Result<(), TooIntricate> {
+        let command = &self.seen.sources[source][start..];
+        let Inner { wraps, offsets, lines, texts, inputs, reads } = inner(command);
+        self.seen.wrapped |= self.seen.commands.is_empty() && wraps;
+        self.seen.commands.push((source, start));
+        self.reads |= reads;
+        self.inputs.extend(inputs);
+        for offset in offsets {
+            self.begin(source, start + offset)?;
+        }
+        for line in lines {
+            self.line(line)?;
+        }
+        texts.iter().try_for_each(|text| self.text(text))
+    }
+
+    /// A command may begin here.
+    fn begin(&mut self, source: usize, start: usize) -> Result<(), TooIntricate> {
+        if start >= self.seen.sources[source].len() || !self.known.insert((source, start)) {
+            return Ok(());
+        }
+        self.wrapped += usize::from(start > 0);
+        self.open.push((source, start));
+        if self.wrapped > MAX_WRAPPED { Err(TooIntricate) } else { Ok(()) }
+    }
+
+    fn line(&mut self, line: Vec<String>) -> Result<(), TooIntricate> {
+        self.words += line.len();
+        if self.words > MAX_WORDS {
             return Err(TooIntricate);
         }
-        let inner = inner(command);
-        seen.wrapped |= seen.commands.is_empty() && inner.wraps;
-        seen.commands.push((source, start));
-        open.extend(inner.offsets.into_iter().map(|offset| (source, start + offset)));
-        fresh = inner.parsed;
+        self.seen.sources.push(line);
+        self.begin(self.seen.sources.len() - 1, 0)
     }
-}
 
-/// What one command runs.
-#[derive(Debug, Default)]
-struct Inner {
-    wraps: bool,
-    /// Command lines that begin at these places of its own.
-    offsets: Vec<usize>,
-    /// Command lines that had to be taken out of a text.
-    parsed: Vec<Vec<String>>,
-}
-
-fn inner(command: &[String]) -> Inner {
-    let Some((program, args)) = command.split_first() else { return Inner::default() };
-    match wrapper::kind(&base_name(program)) {
-        None => Inner::default(),
-        Some(Kind::Options(options)) => after_options(options, args, |_| false),
-        Some(Kind::Env) => env(args),
-        Some(Kind::Shell) => script(args),
-        Some(Kind::Eval) => {
-            Inner { wraps: true, parsed: shell::commands(&args.join(" ")), ..Inner::default() }
+    fn text(&mut self, text: &str) -> Result<(), TooIntricate> {
+        self.bytes += text.len();
+        if self.bytes > MAX_BYTES {
+            return Err(TooIntricate);
         }
-        Some(Kind::Find) => find(args),
-        Some(Kind::Anywhere) => {
-            let texts = args.iter().filter(|arg| arg.contains(char::is_whitespace));
-            Inner {
-                wraps: true,
-                offsets: (1..command.len()).collect(),
-                parsed: texts.flat_map(|text| shell::commands(text)).collect(),
-            }
+        let Script { commands, inputs, files, too_deep } = script::parse(text);
+        if too_deep {
+            return Err(TooIntricate);
         }
+        self.inputs.extend(inputs);
+        self.seen.files.extend(files);
+        commands.into_iter().try_for_each(|line| self.line(line))
     }
-}
-
-/// Offsets count from the program, so that the first argument is at 1.
-fn after_options(options: &Options, args: &[String], skip: impl Fn(&str) -> bool) -> Inner {
-    let at = |index: usize| Inner { wraps: true, offsets: vec![index + 1], parsed: Vec::new() };
-    let anywhere =
-        |from: usize| Inner { wraps: true, offsets: (from + 1..=args.len()).collect(), parsed: Vec::new() };
-    let mut operands = options.operands;
-    let mut index = 0;
-    while let Some(arg) = args.get(index) {
-        let step = if arg == "--" {
-            return at(index + 1 + operands);
-        } else if let Some(long) = arg.strip_prefix("--") {
-            if long.contains('=') || options.long_flags.contains(&long) {
-                1
-            } else if options.long_valued.contains(&long) {
-                2
-            } else {
-                return anywhere(index + 1);
-            }
-        } else if let Some(short) = arg.strip_prefix('-') {
-            match short_step(options, short) {
-                Some(step) => step,
-                None => return anywhere(index + 1),
-            }
-        } else if skip(arg) {
-            1
-        } else if operands > 0 {
-            operands -= 1;
-            1
-        } else {
-            return at(index);
-        };
-        index += step;
-    }
-    Inner { wraps: true, ..Inner::default() }
-}
-
-/// How many arguments a cluster of short options takes; `None` if there is an unknown one in it.
-fn short_step(options: &Options, cluster: &str) -> Option<usize> {
-    for (position, option) in cluster.char_indices() {
-        if options.attached.contains(option) {
-            return Some(1);
-        }
-        if options.valued.contains(option) {
-            let attached = position + option.len_utf8() < cluster.len();
-            return Some(if attached { 1 } else { 2 });
-        }
-        if !options.flags.contains(option) {
-            return None;
-        }
-    }
-    Some(1)
-}
-
-/// `env`'s `-S` holds a part of the command line as text, which may again begin with options and assignments.
-fn env(args: &[String]) -> Inner {
-    let mut inner = after_options(&ENV, args, |arg| arg.contains('='));
-    // Options come first, each with at most one value behind it.
-    let options = |index: &usize| {
-        args[*index].starts_with('-')
-            || index.checked_sub(1).is_some_and(|before| args[before].starts_with('-'))
-    };
-    for index in (0..args.len()).take_while(options) {
-        let arg = &args[index];
-        let attached = if let Some(long) = arg.strip_prefix("--split-string") {
-            Some(long.strip_prefix('=').unwrap_or(long))
-        } else if let Some(short) = arg.strip_prefix('-').filter(|short| !short.starts_with('-')) {
-            short.split_once('S').map(|(_, text)| text)
-        } else {
-            None
-        };
-        let Some(attached) = attached else { continue };
-        let (text, rest) = if attached.is_empty() {
-            let Some(next) = args.get(index + 1) else { continue };
-            (next.as_str(), &args[index + 2..])
-        } else {
-            (attached, &args[index + 1..])
-        };
-        let words = shell::commands(text).into_iter().flatten();
-        // Variables before a command are dropped by the shell's rules, and mean nothing here.
-        inner.parsed.push(["env".to_owned()].into_iter().chain(words).chain(rest.iter().cloned()).collect());
-        // Inner texts are taken apart when that command line is looked at.
-        break;
-    }
-    inner
-}
-
-/// A shell's `-c` text. Everything after `-c` is looked at: which of it is the text depends on the other options.
-fn script(args: &[String]) -> Inner {
-    let is_c = |arg: &String| arg.starts_with(['-', '+']) && !arg.starts_with("--") && arg.contains('c');
-    let Some(c) = args.iter().position(is_c) else { return Inner::default() };
-    let texts = args[c + 1..].iter();
-    Inner { wraps: true, parsed: texts.flat_map(|text| shell::commands(text)).collect(), ..Inner::default() }
-}
-
-fn find(args: &[String]) -> Inner {
-    let runs = |arg: &String| matches!(arg.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
-    let offsets: Vec<usize> =
-        args.iter().enumerate().filter(|(_, arg)| runs(arg)).map(|(index, _)| index + 2).collect();
-    Inner { wraps: !offsets.is_empty(), offsets, parsed: Vec::new() }
 }

@@ -1,124 +1,96 @@
 //! Programs that run the program in their arguments, and how each of them finds it.
 
+use super::options::{self, Options};
+
 /// How a program names the one that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Options, operands, then a command line.
     Options(&'static Options),
+    /// The same in a shell, perhaps under another name.
+    Builtin(&'static Options),
+    /// The name of an applet, then its arguments.
+    MultiCall,
     /// Like [`Self::Options`], with `NAME=value` and `-S 'command line'`.
     Env,
-    /// `sh -c 'script'`.
+    /// `sh -c 'script'`, or a script that it reads.
     Shell,
     /// `eval 'script'`.
     Eval,
-    /// `find … -exec command ;`.
-    Find,
-    /// The command can be anywhere in the arguments, or in the text of one.
-    Anywhere,
+    /// `. file`.
+    Source,
+    /// `trap 'script' EXIT`.
+    Trap,
+    /// `alias name='command'`.
+    Alias,
+    /// `echo 'script'`, perhaps into a shell.
+    Print,
+    /// `find … -exec command ;`: behind one of these, and nothing without them.
+    Follows(&'static [&'static str]),
+    /// The command can be anywhere in the arguments, or in the text of one, or is read.
+    Anywhere {
+        /// It is read where the arguments name none.
+        reads: bool,
+    },
+    /// Commands are read.
+    Reads,
 }
 
-/// The options of a wrapper. One that is not listed makes every argument after it a possible command.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Options {
-    /// Short ones without a value. What follows one that is in `attached` belongs to it.
-    pub(super) flags: &'static str,
-    /// Short ones whose optional value can only be attached.
-    pub(super) attached: &'static str,
-    /// Short ones with a value.
-    pub(super) valued: &'static str,
-    /// Long ones without a value.
-    pub(super) long_flags: &'static [&'static str],
-    /// Long ones with a value, in the next argument unless it follows `=`.
-    pub(super) long_valued: &'static [&'static str],
-    /// Operands before the command.
-    pub(super) operands: usize,
-}
-
-const NONE: Options =
-    Options { flags: "", attached: "", valued: "", long_flags: &[], long_valued: &[], operands: 0 };
-
-const NICE: Options = Options { flags: "0123456789", valued: "n", long_valued: &["adjustment"], ..NONE };
-const TIMEOUT: Options = Options {
-    flags: "vfp",
-    valued: "ks",
-    long_flags: &["foreground", "preserve-status", "verbose"],
-    long_valued: &["kill-after", "signal"],
-    operands: 1,
-    ..NONE
-};
-const STDBUF: Options = Options { valued: "ioe", long_valued: &["input", "output", "error"], ..NONE };
-const SETSID: Options = Options { flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..NONE };
-const IONICE: Options = Options {
-    flags: "t",
-    valued: "cn",
-    long_flags: &["ignore"],
-    long_valued: &["class", "classdata"],
-    ..NONE
-};
-const TIME: Options = Options {
-    flags: "apvqV",
-    valued: "fo",
-    long_flags: &["append", "portability", "verbose", "quiet"],
-    long_valued: &["format", "output"],
-    ..NONE
-};
-const XARGS: Options = Options {
-    flags: "0prtxo",
-    attached: "eil",
-    valued: "aEILnPsd",
-    long_flags: &["null", "interactive", "no-run-if-empty", "verbose", "exit", "open-tty"],
-    long_valued: &[
-        "arg-file",
-        "delimiter",
-        "max-lines",
-        "max-args",
-        "max-procs",
-        "max-chars",
-        "process-slot-var",
-    ],
-    operands: 0,
-};
-const COMMAND: Options = Options { flags: "pvVcl", valued: "a", ..NONE };
-pub(super) const ENV: Options = Options {
-    flags: "i0v",
-    valued: "uCa",
-    long_flags: &["ignore-environment", "null", "debug", "list-signal-handling"],
-    long_valued: &["unset", "chdir", "argv0"],
-    ..NONE
-};
+const SHELLS: [&str; 17] = [
+    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "lksh", "oksh", "yash", "posh", "osh", "fish", "csh",
+    "tcsh", "rbash", "brush",
+];
 
 /// Programs of which only the name matters: what they run can be anywhere.
-const ANYWHERE: [&str; 44] = [
+const ANYWHERE: [&str; 70] = [
+    "abduco",
+    "bwrap",
     "catchsegv",
     "cgexec",
     "chpst",
-    "chrt",
     "chronic",
+    "chrt",
+    "cpulimit",
     "daemonize",
     "dbus-run-session",
+    "dtach",
     "dumb-init",
+    "eatmydata",
     "entr",
+    "envdir",
+    "envuidgid",
     "expect",
+    "faketime",
     "fakechroot",
     "fakeroot",
     "firejail",
     "flock",
     "gdb",
     "gosu",
+    "hyperfine",
     "i386",
+    "ifne",
     "linux32",
     "linux64",
     "ltrace",
+    "nocache",
     "numactl",
-    "parallel",
+    "pee",
     "perf",
     "prlimit",
     "proot",
+    "proxychains",
+    "proxychains4",
     "rlwrap",
     "runcon",
+    "s6-setuidgid",
+    "schedtool",
+    "screen",
     "script",
+    "scriptlive",
     "setarch",
     "setpriv",
+    "setuidgid",
     "sg",
     "softlimit",
     "ssh-agent",
@@ -128,36 +100,89 @@ const ANYWHERE: [&str; 44] = [
     "systemd-run",
     "taskset",
     "tini",
+    "tmux",
+    "torsocks",
+    "trickle",
+    "tsp",
+    "uclampset",
     "unbuffer",
     "valgrind",
     "watch",
+    "watchexec",
     "x86_64",
+    "xterm",
     "xvfb-run",
+    "zutty",
 ];
 
 /// How the program with this lower-case base name runs others; `None` if it is not known to.
 pub(super) fn kind(base_name: &str) -> Option<Kind> {
     Some(match base_name {
-        "env" => Kind::Env,
-        "nice" => Kind::Options(&NICE),
-        "nohup" | "busybox" | "busybox.static" | "toybox" | "coffer-box" => Kind::Options(&NONE),
-        "timeout" | "gtimeout" => Kind::Options(&TIMEOUT),
-        "stdbuf" => Kind::Options(&STDBUF),
-        "setsid" => Kind::Options(&SETSID),
-        "ionice" => Kind::Options(&IONICE),
-        "time" => Kind::Options(&TIME),
-        "xargs" => Kind::Options(&XARGS),
-        "command" | "exec" | "builtin" => Kind::Options(&COMMAND),
-        "sh" | "bash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "fish" | "csh" | "tcsh" | "rbash" => {
-            Kind::Shell
-        }
+        "env" | "genv" | "gnuenv" => Kind::Env,
+        "nice" => Kind::Options(&options::NICE),
+        "nohup" | "spawn" => Kind::Options(&options::NONE),
+        "timeout" | "gtimeout" => Kind::Options(&options::TIMEOUT),
+        "stdbuf" => Kind::Options(&options::STDBUF),
+        "setsid" => Kind::Options(&options::SETSID),
+        "ionice" => Kind::Options(&options::IONICE),
+        "time" => Kind::Options(&options::TIME),
+        "xargs" | "gxargs" => Kind::Options(&options::XARGS),
+        "command" | "exec" | "builtin" => Kind::Builtin(&options::COMMAND),
         "eval" => Kind::Eval,
-        "find" => Kind::Find,
-        name if ANYWHERE.contains(&name) => Kind::Anywhere,
-        // The dynamic linker runs whatever it is given.
-        name if name.starts_with("ld-linux") || name.starts_with("ld-musl") || name.starts_with("ld.so") => {
-            Kind::Anywhere
-        }
+        "." | "source" => Kind::Source,
+        "trap" => Kind::Trap,
+        "alias" => Kind::Alias,
+        "echo" | "printf" => Kind::Print,
+        "find" | "gfind" => Kind::Follows(&["-exec", "-execdir", "-ok", "-okdir"]),
+        "fd" | "fdfind" => Kind::Follows(&["-x", "-X", "--exec", "--exec-batch"]),
+        "rg" => Kind::Follows(&["--pre", "--hostname-bin"]),
+        "sort" => Kind::Follows(&["--compress-program"]),
+        "split" => Kind::Follows(&["--filter"]),
+        "rsync" => Kind::Follows(&["-e", "--rsh"]),
+        "tar" | "gtar" | "bsdtar" => Kind::Follows(&[
+            "-I",
+            "-F",
+            "--use-compress-program",
+            "--to-command",
+            "--checkpoint-action",
+            "--info-script",
+            "--new-volume-script",
+            "--rsh-command",
+        ]),
+        "hash" => Kind::Follows(&["-p"]),
+        "mapfile" | "readarray" => Kind::Follows(&["-C"]),
+        "parallel" | "sem" => Kind::Anywhere { reads: true },
+        "at" | "batch" => Kind::Reads,
+        name if ANYWHERE.contains(&name) || is_loader(name) => Kind::Anywhere { reads: false },
+        name if is_multi_call(name) => Kind::MultiCall,
+        name if SHELLS.iter().any(|shell| is_version(name, shell)) => Kind::Shell,
         _ => return None,
     })
+}
+
+/// The dynamic linker runs whatever it is given.
+fn is_loader(name: &str) -> bool {
+    name.starts_with("ld") && name.contains(".so")
+        || name.starts_with("ld-musl")
+        || name.starts_with("ld-linux")
+}
+
+/// Binaries that are many programs. Those that find this out by the beginning of their name are known by that.
+fn is_multi_call(name: &str) -> bool {
+    ["busybox", "toybox", "coreutils", "uutils"].iter().any(|known| name.starts_with(known))
+        || name == "coffer-box"
+}
+
+/// `bash-static`, `zsh-5.9`, `ksh93`.
+fn is_version(name: &str, shell: &str) -> bool {
+    name.strip_prefix(shell)
+        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+}
+
+/// Whether a program's path leads through a link of the kernel's to a file of which it tells nothing. That is most often a
+/// shell or a multi-call binary: `/proc/self/exe`.
+pub(super) fn is_magic_link(program: &str) -> bool {
+    let mut names = program.split('/').filter(|name| !matches!(*name, "" | "."));
+    program.starts_with('/')
+        && matches!((names.next(), names.next()), (Some("proc"), _) | (Some("dev"), Some("fd")))
 }

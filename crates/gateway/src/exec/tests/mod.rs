@@ -1,13 +1,37 @@
+mod disguises;
+
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use ops::deny::{NAMES, base_name, is_denied};
 use ops::{Exec, Reason};
 
-use super::judge;
 use super::see_through::{TooIntricate, see_through};
+use super::{judge, judge_script};
 use crate::decision::Verdict::{self, Allow, Ask, Deny};
 use crate::policy::Policy;
-use crate::testing::{builtin, builtin_and, exec, path};
+use crate::testing::{builtin, builtin_and, exec, path, shell};
+
+/// Variables that make a program into another one.
+const DANGEROUS: [&str; 16] = [
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "LD_AUDIT",
+    "BASH_ENV",
+    "ENV",
+    "PATH",
+    "HOME",
+    "PYTHONSTARTUP",
+    "PYTHONPATH",
+    "GIT_SSH_COMMAND",
+    "GIT_CONFIG_COUNT",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "GOFLAGS",
+    "CARGO_HOME",
+    "BASH_FUNC_ls",
+];
 
 fn verdict_in(policy: &Policy, profile: &str, argv: &[&str]) -> Verdict {
     judge(policy.profile(profile).unwrap(), &exec(argv)).verdict
@@ -19,86 +43,6 @@ fn verdict(profile: &str, argv: &[&str]) -> Verdict {
 
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
-}
-
-#[test]
-fn the_deny_list_is_seen_through_every_disguise() {
-    for argv in [
-        &["rm", "-rf", "/"][..],
-        &["/bin/RM", "x"],
-        &["/usr/bin/../bin/rm"],
-        &["mkfs.ext4", "/dev/sda"],
-        &["env", "rm"],
-        &["env", "A=1", "-i", "-u", "B", "rm", "x"],
-        &["env", "-S", "A=1 rm -rf x"],
-        &["env", "-iS", "nice rm"],
-        &["env", "--split-string=rm x"],
-        &["env", "-S", "nice -n 5", "rm"],
-        &["env", "--chdir", "/", "rm"],
-        &["nice", "-n", "5", "rm"],
-        &["nice", "-5", "rm"],
-        &["nice", "--adjustment", "5", "rm"],
-        &["nice", "--adj", "5", "rm"],
-        &["nohup", "rm"],
-        &["timeout", "-s", "KILL", "-k5", "10", "rm"],
-        &["timeout", "--preserve-status", "--signal=KILL", "10", "rm"],
-        &["stdbuf", "-oL", "-e", "0", "rm"],
-        &["setsid", "-w", "rm"],
-        &["xargs", "-0", "-n1", "-I", "{}", "rm", "{}"],
-        &["xargs", "-i", "rm"],
-        &["xargs", "--max-args", "1", "rm"],
-        &["busybox", "rm"],
-        &["/bin/BusyBox", "sh", "-c", "rm x"],
-        &["coffer-box", "dd"],
-        &["toybox", "nice", "toybox", "rm"],
-        &["find", ".", "-name", "x", "-exec", "rm", "{}", ";"],
-        &["find", ".", "-type", "f", "-execdir", "env", "rm", "{}", "+"],
-        &["find", ".", "-true", "-exec", "true", ";", "-ok", "/bin/rm", ";"],
-        &["sh", "-c", "make && rm x"],
-        &["bash", "-lc", "r\"\"m x"],
-        &["bash", "-o", "pipefail", "-c", "cat x | xargs rm"],
-        &["dash", "-ec", "echo \"$(rm x)\""],
-        &["sh", "-c", "env \"$(true)\" rm x"],
-        &["sh", "-c", "time -p rm x"],
-        &["sh", "-c", "nice -n \"$(x)\" rm x; env $UNSET rm x"],
-        &["sh", "-c", "$UNSET rm x"],
-        &["sh", "-c", "sh -c 'sh -c \"rm x\"'"],
-        &["sh", "-c", "eval 'rm x'"],
-        &["strace", "-f", "-o", "log", "rm"],
-        &["watch", "rm x"],
-        &["flock", "lock", "-c", "rm x"],
-        &["/lib64/ld-linux-x86-64.so.2", "/bin/rm", "x"],
-        &["time", "-p", "rm"],
-        &["ionice", "-c", "3", "sudo", "true"],
-        &["doas", "true"],
-        &["timeout", "5", "env", "nice", "nohup", "xargs", "SHUTDOWN"],
-    ] {
-        for profile in ["review", "build", "open", "strict"] {
-            let ruling = judge(builtin().profile(profile).unwrap(), &exec(argv));
-            assert_eq!(
-                (ruling.verdict, ruling.reason),
-                (Deny, Reason::CommandNotAllowed),
-                "{profile}: {argv:?}"
-            );
-            assert!(ruling.message.starts_with("Command not allowed: "), "{}", ruling.message);
-        }
-    }
-}
-
-#[test]
-fn names_that_only_look_denied_are_not() {
-    for line in [
-        "grep rm file",
-        "timeout 5 grep rm file",
-        "env A=rm make",
-        "echo sudo",
-        "xargs -n 1 grep mount",
-        "find . -name rm",
-    ] {
-        assert_ne!(verdict("open", &words(line)), Deny, "{line}");
-    }
-    assert_ne!(verdict("open", &["sh", "-c", "grep rm file # rm"]), Deny);
-    assert_ne!(verdict("open", &["bash", "build.sh", "rm"]), Deny);
 }
 
 #[test]
@@ -126,16 +70,32 @@ fn a_variable_that_redirects_is_like_a_wrapper() {
         judge(policy.profile("loose").unwrap(), &Exec { env, ..exec(&["make"]) }).verdict
     };
     assert_eq!(with("CI"), Allow);
-    for name in ["PATH", "LD_PRELOAD", "BASH_ENV", "GIT_SSH_COMMAND", "NODE_OPTIONS"] {
+    for name in DANGEROUS {
         assert_eq!(with(name), Ask, "{name}");
     }
 }
 
 #[test]
 fn variables_need_leave() {
-    let env = [("LD_PRELOAD".to_owned(), "/workspace/x.so".to_owned())].into();
-    let ruling = judge(builtin().profile("build").unwrap(), &Exec { env, ..exec(&["make"]) });
-    assert_eq!((ruling.verdict, ruling.reason), (Deny, Reason::PermissionDenied));
+    for name in DANGEROUS {
+        let env: BTreeMap<_, _> = [(name.to_owned(), "/workspace/x".to_owned())].into();
+        for profile in ["review", "build", "strict"] {
+            let ruling =
+                judge(builtin().profile(profile).unwrap(), &Exec { env: env.clone(), ..exec(&["make"]) });
+            assert_eq!(
+                (ruling.verdict, ruling.reason),
+                (Deny, Reason::PermissionDenied),
+                "{profile}: {name}"
+            );
+            assert!(ruling.message.contains(name), "{}", ruling.message);
+        }
+        // `*`: the operator has chosen so.
+        let ruling = judge(builtin().profile("open").unwrap(), &Exec { env, ..exec(&["make"]) });
+        assert_eq!(ruling.verdict, Allow, "{name}");
+    }
+    let cased = [("ci".to_owned(), "1".to_owned())].into();
+    let ruling = judge(builtin().profile("build").unwrap(), &Exec { env: cased, ..exec(&["make"]) });
+    assert_eq!(ruling.verdict, Deny, "names count exactly");
 }
 
 #[test]
@@ -258,6 +218,41 @@ fn the_strictest_rule_wins_whatever_its_place() {
 }
 
 #[test]
+fn long_scripts_are_judged_quickly() {
+    const BYTES: usize = 64 * 1024;
+    let policy = builtin();
+    let started = std::time::Instant::now();
+    for piece in [
+        "A=x; $A$A ",
+        "{a,b}",
+        "a {b,c} ",
+        "$(",
+        "`",
+        "((",
+        "case a in b) ",
+        "<<E ",
+        "x\n",
+        "sh -c ",
+        "[a*]",
+        "\\",
+        "\"$(",
+    ] {
+        let script = piece.repeat(BYTES / piece.len());
+        let _ = judge_script(policy.profile("open").unwrap(), &shell(&script));
+    }
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    // As long as an honest one may be.
+    let script = (0..).map(|n| format!("run_step --number {n} > log/{n}.txt\n"));
+    let script: String = script
+        .scan(0, |bytes, line| {
+            *bytes += line.len();
+            (*bytes < BYTES).then_some(line)
+        })
+        .collect();
+    assert_eq!(judge_script(policy.profile("open").unwrap(), &shell(&script)), None);
+}
+
+#[test]
 fn intricate_command_lines_are_refused_quickly() {
     let started = std::time::Instant::now();
     for word in ["strace", "env", "xargs", "eval", "sh"] {
@@ -267,7 +262,7 @@ fn intricate_command_lines_are_refused_quickly() {
     let nested = (0..12).fold("rm x".to_owned(), |script, _| format!("sh -c {}", quote(&script)));
     let _ = verdict("open", &["sh", "-c", &nested[..nested.len().min(100_000)]]);
     assert_eq!(
-        see_through(std::iter::repeat_n("strace".to_owned(), 4_000).collect()).err(),
+        see_through(std::iter::repeat_n("strace".to_owned(), 4_000).collect(), b"").err(),
         Some(TooIntricate)
     );
     assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());

@@ -1,0 +1,125 @@
+//! The options of a wrapper, and where the command line begins behind them.
+
+/// The options of a wrapper. One that is not listed makes every argument after it a possible command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    /// Short ones without a value. What follows one that is in `attached` belongs to it.
+    pub(super) flags: &'static str,
+    /// Short ones whose optional value can only be attached.
+    pub(super) attached: &'static str,
+    /// Short ones with a value.
+    pub(super) valued: &'static str,
+    /// Long ones without a value.
+    pub(super) long_flags: &'static [&'static str],
+    /// Long ones with a value, in the next argument unless it follows `=`.
+    pub(super) long_valued: &'static [&'static str],
+    /// Operands before the command.
+    pub(super) operands: usize,
+}
+
+pub(super) const NONE: Options =
+    Options { flags: "", attached: "", valued: "", long_flags: &[], long_valued: &[], operands: 0 };
+pub(super) const NICE: Options =
+    Options { flags: "0123456789", valued: "n", long_valued: &["adjustment"], ..NONE };
+pub(super) const TIMEOUT: Options = Options {
+    flags: "vfp",
+    valued: "ks",
+    long_flags: &["foreground", "preserve-status", "verbose"],
+    long_valued: &["kill-after", "signal"],
+    operands: 1,
+    ..NONE
+};
+pub(super) const STDBUF: Options =
+    Options { valued: "ioe", long_valued: &["input", "output", "error"], ..NONE };
+pub(super) const SETSID: Options = Options { flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..NONE };
+pub(super) const IONICE: Options = Options {
+    flags: "t",
+    valued: "cn",
+    long_flags: &["ignore"],
+    long_valued: &["class", "classdata"],
+    ..NONE
+};
+pub(super) const TIME: Options = Options {
+    flags: "apvqV",
+    valued: "fo",
+    long_flags: &["append", "portability", "verbose", "quiet"],
+    long_valued: &["format", "output"],
+    ..NONE
+};
+pub(super) const XARGS: Options = Options {
+    flags: "0prtxo",
+    attached: "eil",
+    valued: "aEILnPsd",
+    long_flags: &["null", "interactive", "no-run-if-empty", "verbose", "exit", "open-tty"],
+    long_valued: &[
+        "arg-file",
+        "delimiter",
+        "max-lines",
+        "max-args",
+        "max-procs",
+        "max-chars",
+        "process-slot-var",
+    ],
+    operands: 0,
+};
+pub(super) const COMMAND: Options = Options { flags: "pcl", valued: "a", ..NONE };
+pub(super) const ENV: Options = Options {
+    flags: "i0v",
+    valued: "uCa",
+    long_flags: &["ignore-environment", "null", "debug", "list-signal-handling"],
+    long_valued: &["unset", "chdir", "argv0"],
+    ..NONE
+};
+
+/// Where a command line can begin, counted from the program, so that the first argument is at 1. `skip` are words before
+/// it that are neither options nor operands.
+pub(super) fn offsets(options: &Options, args: &[String], skip: impl Fn(&str) -> bool) -> Vec<usize> {
+    let anywhere = |from: usize| (from + 1..=args.len()).collect();
+    let mut operands = options.operands;
+    let mut index = 0;
+    while let Some(arg) = args.get(index) {
+        let step = if arg == "--" {
+            let behind = args[index + 1..].iter().take_while(|arg| skip(arg)).count();
+            return vec![index + 2 + behind + operands];
+        } else if let Some(long) = arg.strip_prefix("--") {
+            if long.contains('=') || options.long_flags.contains(&long) {
+                1
+            } else if options.long_valued.contains(&long) {
+                2
+            } else {
+                return anywhere(index + 1);
+            }
+        } else if let Some(short) = arg.strip_prefix('-') {
+            match short_step(options, short) {
+                Some(step) => step,
+                None => return anywhere(index + 1),
+            }
+        } else if skip(arg) {
+            1
+        } else if operands > 0 {
+            operands -= 1;
+            1
+        } else {
+            return vec![index + 1];
+        };
+        index += step;
+    }
+    Vec::new()
+}
+
+/// How many arguments a cluster of short options takes; `None` if there is an unknown one in it.
+fn short_step(options: &Options, cluster: &str) -> Option<usize> {
+    for (position, option) in cluster.char_indices() {
+        if options.attached.contains(option) {
+            return Some(1);
+        }
+        if options.valued.contains(option) {
+            let attached = position + option.len_utf8() < cluster.len();
+            return Some(if attached { 1 } else { 2 });
+        }
+        if !options.flags.contains(option) {
+            return None;
+        }
+    }
+    Some(1)
+}

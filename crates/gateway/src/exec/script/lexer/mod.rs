@@ -1,0 +1,236 @@
+//! Takes a text apart as a shell does: quotes, operators, groups, substitutions, `case`, here-documents.
+
+mod brackets;
+mod quotes;
+
+use std::iter::Peekable;
+use std::mem::take;
+use std::str::Chars;
+
+use super::Mode;
+use super::heredoc::Heredoc;
+use super::word::Word;
+
+/// What one text holds.
+#[derive(Debug, Default)]
+pub(super) struct Lexed {
+    /// The words of each command, keywords and assignments included.
+    pub(super) commands: Vec<Vec<Word>>,
+    /// Here-documents and here-strings.
+    pub(super) inputs: Vec<String>,
+    /// Targets of redirections.
+    pub(super) files: Vec<String>,
+    /// Texts to be lexed in turn.
+    pub(super) inner: Vec<(String, Mode)>,
+}
+
+/// The command that is being read.
+#[derive(Debug, Default)]
+struct Frame {
+    words: Vec<Word>,
+    word: Option<Word>,
+    /// What the next word is, if it is no word of the command.
+    target: Option<Target>,
+    /// How many `case`s are open.
+    cases: usize,
+    /// A pattern of the innermost `case` is being read, with so many brackets open in it.
+    pattern: Option<usize>,
+}
+
+/// What stands behind a redirection.
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    File,
+    HereString,
+    Heredoc { strip: bool },
+}
+
+/// What an opening bracket goes back to when it closes.
+#[derive(Debug)]
+struct Nest {
+    outer: Frame,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `( … )`: a command of its own.
+    Group,
+    /// `$( … )`: its output is a part of the word around it.
+    Substitution(Around),
+    /// `name=( … )`: values, and no commands.
+    Array,
+}
+
+/// What a substitution stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Around {
+    /// A command.
+    Command,
+    /// Double quotes.
+    Quotes,
+    /// A text that is all as if in double quotes.
+    Text,
+}
+
+pub(super) struct Lexer<'s> {
+    chars: Peekable<Chars<'s>>,
+    now: Frame,
+    nests: Vec<Nest>,
+    /// How many of the open brackets are those of `((` and `$((`, where `<<` shifts.
+    arithmetic: Vec<bool>,
+    heredocs: Vec<Heredoc>,
+    found: Lexed,
+}
+
+impl<'s> Lexer<'s> {
+    pub(super) fn new(text: &'s str) -> Self {
+        Self {
+            chars: text.chars().peekable(),
+            now: Frame::default(),
+            nests: Vec::new(),
+            arithmetic: Vec::new(),
+            heredocs: Vec::new(),
+            found: Lexed::default(),
+        }
+    }
+
+    pub(super) fn run(mut self, mode: Mode) -> Lexed {
+        if mode == Mode::Text {
+            self.quoted(Around::Text);
+        }
+        self.commands();
+        // What was never closed is read as if it were closed here.
+        while let Some(nest) = self.nests.pop() {
+            self.end_command();
+            self.now = nest.outer;
+        }
+        if mode == Mode::Commands {
+            self.end_command();
+        }
+        self.found
+    }
+
+    /// Reads commands to the end of the text.
+    fn commands(&mut self) {
+        while let Some(c) = self.chars.next() {
+            match c {
+                '\'' => self.single_quoted(),
+                '"' => self.quoted(Around::Quotes),
+                '\\' => self.escaped(),
+                '`' => self.backticks(false),
+                '$' => self.dollar(),
+                '(' => self.open(),
+                ')' => self.close(),
+                ';' => self.semicolon(),
+                '&' | '|' => self.end_command(),
+                '\n' => self.end_line(),
+                '<' | '>' => self.redirection(c),
+                '#' if self.now.word.is_none() => while self.chars.next_if(|c| *c != '\n').is_some() {},
+                c if c.is_whitespace() => self.end_word(),
+                c => self.word().text.push(c),
+            }
+        }
+    }
+
+    /// The word that is being read.
+    fn word(&mut self) -> &mut Word {
+        self.now.word.get_or_insert_default()
+    }
+
+    fn end_word(&mut self) {
+        let Some(word) = self.now.word.take() else { return };
+        match self.now.target.take() {
+            Some(Target::File) => self.found.files.push(word.text),
+            Some(Target::HereString) => self.found.inputs.push(word.text),
+            Some(Target::Heredoc { strip }) => self.heredocs.push(Heredoc::until(word, strip)),
+            None => self.end_plain_word(word),
+        }
+    }
+
+    fn end_plain_word(&mut self, word: Word) {
+        if self.now.pattern.is_some() {
+            if word.is("esac") {
+                self.end_case();
+            }
+        } else if word.is("{") || word.is("}") {
+            self.end_command();
+        } else if word.is("in") && self.names_a_case() {
+            self.now.words.clear();
+            self.now.cases += 1;
+            self.now.pattern = Some(0);
+        } else if word.is("esac") && self.now.words.is_empty() && self.now.cases > 0 {
+            self.end_case();
+        } else {
+            self.now.words.push(word);
+        }
+    }
+
+    /// Whether the words so far are `case` and what it is about.
+    fn names_a_case(&self) -> bool {
+        let mut words = self.now.words.iter().skip_while(|word| word.is_prelude());
+        words.next().is_some_and(|word| word.is("case")) && words.next().is_some() && words.next().is_none()
+    }
+
+    fn end_case(&mut self) {
+        self.now.cases = self.now.cases.saturating_sub(1);
+        self.now.pattern = None;
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        self.now.target = None;
+        if self.nests.last().is_some_and(|nest| nest.kind == Kind::Array) {
+            return;
+        }
+        let words = take(&mut self.now.words);
+        if !words.is_empty() && self.now.pattern.is_none() {
+            self.found.commands.push(words);
+        }
+    }
+
+    fn end_line(&mut self) {
+        self.end_command();
+        for heredoc in take(&mut self.heredocs) {
+            let Some(body) = heredoc.read(&mut self.chars) else { continue };
+            if heredoc.expands {
+                self.found.inner.push((body.clone(), Mode::Text));
+            }
+            self.found.inputs.push(body);
+        }
+    }
+
+    /// `;;` and its kin begin the next pattern.
+    fn semicolon(&mut self) {
+        self.end_command();
+        let arm = self.chars.next_if(|c| matches!(c, ';' | '&')).is_some();
+        if arm && self.now.cases > 0 {
+            self.chars.next_if_eq(&'&');
+            self.now.pattern = Some(0);
+        }
+    }
+
+    fn redirection(&mut self, first: char) {
+        let before = self.now.word.as_ref().map_or("", |word| word.text.as_str());
+        // The subscript of `a[1<<2]=3` and a badly written `${a<<2}` are no here-documents.
+        let shifts = before.contains(['[', '{', '$']) || self.arithmetic.contains(&true);
+        // A number before it is a descriptor.
+        if before.bytes().all(|byte| byte.is_ascii_digit()) {
+            self.now.word = None;
+        }
+        self.end_word();
+        if self.chars.next_if_eq(&'(').is_some() {
+            // `<(command)` is a word of the command around it.
+            return self.nest(Kind::Substitution(Around::Command));
+        }
+        let mut operator = String::from(first);
+        while let Some(c) = self.chars.next_if(|c| matches!(c, '<' | '>' | '&' | '|')) {
+            operator.push(c);
+        }
+        self.now.target = Some(match operator.as_str() {
+            "<<<" => Target::HereString,
+            "<<" if !shifts => Target::Heredoc { strip: self.chars.next_if_eq(&'-').is_some() },
+            _ => Target::File,
+        });
+    }
+}

@@ -1,0 +1,70 @@
+//! Quotes and escapes, and the substitutions that quotes do not keep from being commands.
+
+use super::super::{Mode, ansi};
+use super::{Around, Kind, Lexer};
+
+impl Lexer<'_> {
+    pub(super) fn single_quoted(&mut self) {
+        self.word().quoted = true;
+        while let Some(c) = self.chars.next_if(|c| *c != '\'') {
+            self.word().text.push(c);
+        }
+        self.chars.next();
+    }
+
+    /// Until the closing quote, or until a substitution begins, whose end comes back here.
+    pub(super) fn quoted(&mut self, around: Around) {
+        self.word().quoted = true;
+        while let Some(c) = self.chars.next() {
+            match c {
+                '"' if around == Around::Quotes => return,
+                '\\' => self.escaped(),
+                '$' if self.chars.next_if_eq(&'(').is_some() => {
+                    return self.nest(Kind::Substitution(around));
+                }
+                '`' => self.backticks(true),
+                c => self.word().text.push(c),
+            }
+        }
+    }
+
+    pub(super) fn escaped(&mut self) {
+        // A line that ends in a backslash goes on in the next.
+        if let Some(c) = self.chars.next().filter(|c| *c != '\n') {
+            let word = self.word();
+            word.quoted = true;
+            word.text.push(c);
+        }
+    }
+
+    pub(super) fn dollar(&mut self) {
+        match self.chars.peek() {
+            Some('(') => {
+                self.chars.next();
+                self.nest(Kind::Substitution(Around::Command));
+            }
+            Some('\'') => {
+                self.chars.next();
+                let text = ansi::read(&mut self.chars);
+                let word = self.word();
+                word.quoted = true;
+                word.text.push_str(&text);
+            }
+            Some('"') => {}
+            _ => self.word().text.push('$'),
+        }
+    }
+
+    /// A text of its own, in which a backslash takes the meaning of some characters away.
+    pub(super) fn backticks(&mut self, in_quotes: bool) {
+        let mut text = String::new();
+        while let Some(c) = self.chars.next_if(|c| *c != '`') {
+            let escapes = |next: &char| matches!(next, '`' | '\\' | '$') || in_quotes && *next == '"';
+            text.push(if c == '\\' { self.chars.next_if(escapes).unwrap_or(c) } else { c });
+        }
+        self.chars.next();
+        self.found.inner.push((text, Mode::Commands));
+        // What comes of it is not known: nothing.
+        self.word();
+    }
+}

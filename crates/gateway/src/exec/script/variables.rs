@@ -1,0 +1,101 @@
+//! `$name` and `${name…}`, as far as a script itself says what they are.
+
+use super::word::is_name;
+
+/// A part of a word.
+#[derive(Debug, PartialEq, Eq)]
+enum Part<'w> {
+    Plain(&'w str),
+    /// A variable's name, and the text that stands in for it when it has no value.
+    Variable(&'w str, &'w str),
+}
+
+/// `word` with every variable replaced by what `value` says of its name, or else by its default; `None` when there is
+/// none in it.
+pub(super) fn expand<'v>(word: &str, value: impl Fn(&str) -> Option<&'v str>) -> Option<String> {
+    let parts = parts(word);
+    let any = parts.iter().any(|part| matches!(part, Part::Variable(..)));
+    any.then(|| {
+        let text = |part: &Part<'_>| match part {
+            Part::Plain(text) => (*text).to_owned(),
+            Part::Variable(name, default) => value(name).unwrap_or(default).to_owned(),
+        };
+        parts.iter().map(text).collect()
+    })
+}
+
+/// The names of the variables in `word`.
+pub(super) fn names(word: &str) -> Vec<&str> {
+    let name = |part| match part {
+        Part::Variable(name, _) => Some(name),
+        Part::Plain(_) => None,
+    };
+    parts(word).into_iter().filter_map(name).collect()
+}
+
+fn parts(word: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = word;
+    while let Some(at) = rest.find('$') {
+        let (plain, behind) = (&rest[..at], &rest[at + 1..]);
+        parts.push(Part::Plain(plain));
+        let (variable, length) = variable(behind);
+        parts.push(variable.unwrap_or(Part::Plain("$")));
+        rest = &behind[length..];
+    }
+    parts.push(Part::Plain(rest));
+    parts
+}
+
+/// The variable that begins behind a `$`, and how many bytes it takes.
+fn variable(text: &str) -> (Option<Part<'_>>, usize) {
+    if let Some(inner) = text.strip_prefix('{') {
+        let Some(end) = inner.find('}') else { return (None, 0) };
+        return (Some(braced(&inner[..end])), end + 2);
+    }
+    let first = text.chars().next();
+    let length = match first {
+        Some('@' | '*' | '#' | '?' | '!' | '-' | '0'..='9') => 1,
+        _ => text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len()),
+    };
+    ((length > 0).then_some(Part::Variable(&text[..length], "")), length)
+}
+
+/// What is between `${` and `}`: a name and, behind an operator, perhaps a default.
+fn braced(inner: &str) -> Part<'_> {
+    let inner = inner.trim_start_matches('!');
+    let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(inner.len());
+    let (name, operator) = inner.split_at(end);
+    let operator = operator.strip_prefix(':').unwrap_or(operator);
+    let default = operator.strip_prefix(['-', '=', '+']).unwrap_or_default();
+    Part::Variable(if is_name(name) { name } else { "" }, default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_replaced() {
+        let value = |name: &str| (name == "A").then_some("rm");
+        for (word, expected) in [
+            ("$A", Some("rm")),
+            ("${A}", Some("rm")),
+            ("/bin/$A", Some("/bin/rm")),
+            ("r$@m", Some("rm")),
+            ("r${B}m", Some("rm")),
+            ("${B:-rm}", Some("rm")),
+            ("${B-rm}x", Some("rmx")),
+            ("${A%x}", Some("rm")),
+            ("${A[@]}", Some("rm")),
+            ("$AB", Some("")),
+            ("$", None),
+            ("a${", None),
+            ("rm", None),
+            ("é$Aé", Some("érmé")),
+        ] {
+            assert_eq!(expand(word, value).as_deref(), expected, "{word}");
+        }
+        assert_eq!(names("$A-${B:-x}$"), ["A", "B"]);
+    }
+}
