@@ -2,4 +2,6 @@
 
 mod calls;
 mod fake;
+mod flow;
 mod hostile;
+mod terminals;
