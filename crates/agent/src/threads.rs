@@ -1,0 +1,158 @@
+//! Threads for what may block: files, and reading `/proc`.
+//!
+//! The runtime has such threads of its own, but panics where none can be made, and a command can see to that: the run's
+//! limit of processes counts threads as well. So here the first thread is made before there is any command, and stays;
+//! others come when there is more to do and go soon after. Where none can be made the work waits for the first.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+/// At once; more work waits.
+const MOST: usize = 8;
+/// Enough for the deepest walk and for compiling the largest pattern.
+const STACK: usize = 1024 * 1024;
+/// An idle thread goes soon: most runs are idle most of the time.
+const IDLE: Duration = Duration::from_secs(2);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads of this process. Clones are the same threads.
+#[derive(Clone)]
+pub(crate) struct Threads(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Work>,
+    threads: usize,
+    idle: usize,
+}
+
+impl Threads {
+    /// Makes the first one.
+    pub(crate) fn start() -> io::Result<Self> {
+        let state = Mutex::new(State { threads: 1, ..State::default() });
+        let shared = Arc::new(Shared { state, news: Condvar::new() });
+        let first = Arc::clone(&shared);
+        Builder::new().stack_size(STACK).spawn(move || first.serve(None))?;
+        Ok(Self(shared))
+    }
+
+    /// Has the work done on one of them. The receiver gets what comes of it, and nothing when it panics.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (done, result) = oneshot::channel();
+        let mut state = self.0.lock();
+        state.waiting.push_back(Box::new(move || {
+            // Nobody may be waiting for it any more.
+            let _ = done.send(work());
+        }));
+        if state.waiting.len() > state.idle && state.threads < MOST {
+            let one_more = Arc::clone(&self.0);
+            let made = Builder::new().stack_size(STACK).spawn(move || one_more.serve(Some(IDLE)));
+            state.threads += usize::from(made.is_ok());
+        }
+        self.0.news.notify_one();
+        result
+    }
+}
+
+impl Shared {
+    /// Works until there has been nothing to do for so long.
+    fn serve(&self, idle: Option<Duration>) {
+        let mut state = self.lock();
+        loop {
+            if let Some(work) = state.waiting.pop_front() {
+                drop(state);
+                // It belongs to one call. The thread belongs to all.
+                let _ = catch_unwind(AssertUnwindSafe(work));
+                state = self.lock();
+                continue;
+            }
+            state.idle += 1;
+            let mut late = false;
+            (state, late) = match idle {
+                None => (self.news.wait(state).unwrap_or_else(PoisonError::into_inner), late),
+                Some(idle) => {
+                    let (state, waited) =
+                        self.news.wait_timeout(state, idle).unwrap_or_else(PoisonError::into_inner);
+                    (state, waited.timed_out())
+                }
+            };
+            state.idle -= 1;
+            if late && state.waiting.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn as_much_as_may_be_is_done_at_once_and_the_rest_afterwards() {
+        let threads = Threads::start().unwrap();
+        let together = Arc::new(Barrier::new(MOST));
+        let results: Vec<_> = (0..3 * MOST)
+            .map(|number| {
+                let together = Arc::clone(&together);
+                threads.run(move || {
+                    together.wait();
+                    number
+                })
+            })
+            .collect();
+        for (number, result) in results.into_iter().enumerate() {
+            assert_eq!(result.blocking_recv(), Ok(number));
+        }
+        assert!(threads.0.lock().threads <= MOST);
+    }
+
+    #[test]
+    fn a_panic_costs_its_own_work_alone() {
+        let threads = Threads::start().unwrap();
+        for _ in 0..2 * MOST {
+            assert!(threads.run(|| panic!("as a test")).blocking_recv().is_err());
+        }
+        assert_eq!(threads.run(|| 1).blocking_recv(), Ok(1));
+    }
+
+    #[test]
+    fn the_first_one_stays() {
+        let threads = Threads::start().unwrap();
+        let shared = Arc::clone(&threads.0);
+        // Two at once, so that a second thread comes, and goes again.
+        let together = Arc::new(Barrier::new(2));
+        let pair = [(); 2].map(|()| {
+            let together = Arc::clone(&together);
+            threads.run(move || together.wait().is_leader())
+        });
+        let leaders = pair.into_iter().map(|one| one.blocking_recv().unwrap());
+        assert_eq!(leaders.filter(|leader| *leader).count(), 1);
+        while shared.lock().threads > 1 {
+            std::thread::yield_now();
+        }
+        assert_eq!(threads.run(|| 2).blocking_recv(), Ok(2));
+    }
+}

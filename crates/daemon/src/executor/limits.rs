@@ -1,0 +1,106 @@
+//! What ended a command before its time, and which limits it met: from what the daemon has seen itself. The worker
+//! knows no more than a signal, and lives beside the command.
+
+use containers::LimitEvents;
+use ops::{EndedBy, ExecResult, Limit};
+use rustix::process::Signal;
+
+/// What is known of a command besides its result.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Evidence {
+    /// What the kernel has counted for the container while the command ran.
+    pub(super) events: LimitEvents,
+    /// Bytes that it may write.
+    pub(super) output_limit: u64,
+    /// Somebody asked to end it.
+    pub(super) cancelled: bool,
+}
+
+/// Completes the result.
+pub(super) fn judge(result: &mut ExecResult, evidence: Evidence) {
+    let Evidence { events, output_limit, cancelled } = evidence;
+    let too_much = result.stdout_bytes.saturating_add(result.stderr_bytes) > output_limit;
+    let died_of = |signal: Signal| result.signal == Some(signal.as_raw());
+    let too_large = died_of(Signal::XFSZ);
+    // The order says which signals were ours.
+    result.ended_by = if result.timed_out {
+        Some(EndedBy::Timeout)
+    } else if too_much {
+        Some(EndedBy::OutputLimit)
+    } else if cancelled && result.exit_code.is_none() {
+        Some(EndedBy::Cancelled)
+    } else if died_of(Signal::KILL) && events.oom_kills > 0 {
+        Some(EndedBy::MemoryLimit)
+    } else if too_large {
+        Some(EndedBy::FileSizeLimit)
+    } else {
+        None
+    };
+    let met = [
+        (Limit::Memory, events.oom_kills > 0),
+        (Limit::Processes, events.forks_refused > 0),
+        (Limit::Output, too_much),
+        (Limit::FileSize, too_large),
+    ];
+    result.limits_hit.extend(met.into_iter().filter(|(_, met)| *met).map(|(limit, _)| limit));
+    result.explain();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Evidence = Evidence {
+        events: LimitEvents { oom_kills: 0, forks_refused: 0 },
+        output_limit: 100,
+        cancelled: false,
+    };
+    const OUT_OF_MEMORY: Evidence =
+        Evidence { events: LimitEvents { oom_kills: 1, forks_refused: 0 }, ..NOTHING };
+
+    fn judged(result: ExecResult, evidence: Evidence) -> (Option<EndedBy>, Vec<Limit>) {
+        let mut result = result;
+        judge(&mut result, evidence);
+        assert_eq!(result.hint.is_empty(), result.limits_hit.is_empty());
+        (result.ended_by, result.limits_hit)
+    }
+
+    fn died(signal: i32) -> ExecResult {
+        ExecResult { signal: Some(signal), ..ExecResult::default() }
+    }
+
+    fn exited(code: i32) -> ExecResult {
+        ExecResult { exit_code: Some(code), ..ExecResult::default() }
+    }
+
+    #[test]
+    fn what_is_not_known_stays_empty() {
+        for result in [exited(0), exited(137), died(9), died(15), ExecResult::default()] {
+            assert_eq!(judged(result, NOTHING), (None, vec![]));
+        }
+    }
+
+    #[test]
+    fn every_end_has_its_evidence() {
+        assert_eq!(judged(died(9), OUT_OF_MEMORY), (Some(EndedBy::MemoryLimit), vec![Limit::Memory]));
+        // A shell lives on when the kernel kills what it has started.
+        assert_eq!(judged(exited(137), OUT_OF_MEMORY), (None, vec![Limit::Memory]));
+        assert_eq!(judged(died(25), NOTHING), (Some(EndedBy::FileSizeLimit), vec![Limit::FileSize]));
+        let cancelled = Evidence { cancelled: true, ..NOTHING };
+        assert_eq!(judged(died(15), cancelled), (Some(EndedBy::Cancelled), vec![]));
+        assert_eq!(judged(exited(0), cancelled), (None, vec![]), "it was over before it was told");
+        let flood = ExecResult { stdout_bytes: 60, stderr_bytes: 41, ..died(9) };
+        assert_eq!(judged(flood, OUT_OF_MEMORY).0, Some(EndedBy::OutputLimit));
+        let full = ExecResult { stdout_bytes: 60, stderr_bytes: 40, ..exited(0) };
+        assert_eq!(judged(full, NOTHING), (None, vec![]));
+        let bomb = Evidence { events: LimitEvents { oom_kills: 0, forks_refused: 7 }, ..NOTHING };
+        let late = ExecResult { timed_out: true, ..died(9) };
+        assert_eq!(judged(late, bomb), (Some(EndedBy::Timeout), vec![Limit::Processes]));
+    }
+
+    #[test]
+    fn what_the_worker_saw_is_kept() {
+        let full = ExecResult { limits_hit: vec![Limit::TmpSpace], ..exited(1) };
+        assert_eq!(judged(full, OUT_OF_MEMORY), (None, vec![Limit::Memory, Limit::TmpSpace]));
+    }
+}
