@@ -52,6 +52,9 @@ impl Pattern {
 }
 
 #[cfg(test)]
+mod property;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
