@@ -40,7 +40,7 @@ pub use recovery::{OpenError, Opened, Repair};
 pub use redact::Redactor;
 pub use time::{ParseTimeError, Time};
 pub use verify::{Integrity, Progress, Report, verify, verify_against, verify_up_to};
-pub use writer::{AppendError, Limits, Writer};
+pub use writer::{AppendError, Limits, Unrecorded, Writer};
 
 #[cfg(test)]
 mod format;

@@ -57,6 +57,15 @@ pub enum AppendError {
     Encode(#[source] serde_json::Error),
 }
 
+/// Events that were not recorded, in their order, and why.
+#[derive(Debug)]
+pub struct Unrecorded {
+    /// Why.
+    pub error: AppendError,
+    /// All that were to be recorded; those over the size of a record have been cut already.
+    pub events: Vec<Event>,
+}
+
 /// The segment that is being written, and how much of it is on disk for certain.
 pub(crate) struct Tail {
     pub(crate) file: Box<dyn SegmentFile>,
@@ -123,31 +132,49 @@ impl Writer {
     ///
     /// Blocks on the disk: not to be called from an async task.
     pub fn append_batch(&mut self, events: &[Event]) -> Result<Vec<Record>, AppendError> {
+        self.append_all(events.to_vec()).map_err(|unrecorded| unrecorded.error)
+    }
+
+    /// As [`Writer::append_batch`], for who has no further use for the events. What was not recorded comes back.
+    pub fn append_all(&mut self, events: Vec<Event>) -> Result<Vec<Record>, Unrecorded> {
         if let Some(cause) = &self.poison {
-            return Err(AppendError::Poisoned(cause.clone()));
+            return Err(Unrecorded { error: AppendError::Poisoned(cause.clone()), events });
         }
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         let records = self.encode(&mut lines, events)?;
-        if let Some(last) = records.last() {
-            self.write(&lines, records[0].sequence).inspect_err(|error| self.poison = Some(reason(error)))?;
+        if let (Some(first), Some(last)) = (records.first(), records.last()) {
+            if let Err(error) = self.write(&lines, first.sequence) {
+                self.poison = Some(reason(&error));
+                return Err(Unrecorded {
+                    error,
+                    events: records.into_iter().map(|record| record.event).collect(),
+                });
+            }
             self.head = Some(last.head());
         }
         self.lines = lines;
         Ok(records)
     }
 
-    fn encode(&self, lines: &mut Vec<u8>, events: &[Event]) -> Result<Vec<Record>, AppendError> {
+    fn encode(&self, lines: &mut Vec<u8>, events: Vec<Event>) -> Result<Vec<Record>, Unrecorded> {
         let mut records: Vec<Record> = Vec::with_capacity(events.len());
         let mut head = self.head;
-        for event in events {
+        let mut events = events.into_iter();
+        while let Some(mut event) = events.next() {
             let (sequence, previous) = match head {
                 Some(head) => (head.sequence.saturating_add(1), head.hash),
                 None => (1, self.log.genesis()),
             };
             let place = Place { log: self.log, sequence, time: Time::now(), previous };
-            let mut event = event.clone();
-            let hash = encode_bounded(lines, &place, &mut event).map_err(AppendError::Encode)?;
+            let hash = match encode_bounded(lines, &place, &mut event) {
+                Ok(hash) => hash,
+                Err(error) => {
+                    let before = records.into_iter().map(|record| record.event);
+                    let events = before.chain([event]).chain(events).collect();
+                    return Err(Unrecorded { error: AppendError::Encode(error), events });
+                }
+            };
             let record = Record { log: self.log, sequence, time: place.time, previous, hash, event };
             head = Some(record.head());
             records.push(record);

@@ -16,7 +16,8 @@ mod follow;
 mod thread;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use audit::{Event, Head, Limits, OpenError, Opened, Record, Redactor, Writer};
 use ops::Reason;
@@ -59,6 +60,9 @@ pub(crate) struct AuditLog {
     written: watch::Receiver<u64>,
     directory: PathBuf,
     redactor: Redactor,
+    /// Set, and the thread woken, when somebody waits for what is in the queue.
+    hurry: Arc<AtomicBool>,
+    thread: std::thread::Thread,
 }
 
 impl AuditLog {
@@ -77,11 +81,20 @@ impl AuditLog {
         let (head_sender, head) = watch::channel(writer.head());
         let (available_sender, available) = watch::channel(true);
         let (written_sender, written) = watch::channel(0);
-        let thread =
-            thread::Thread::new(writer, directory.to_owned(), head_sender, available_sender, written_sender);
+        let hurry = Arc::new(AtomicBool::new(false));
+        let thread = thread::Thread::new(
+            writer,
+            directory.to_owned(),
+            head_sender,
+            available_sender,
+            written_sender,
+            hurry.clone(),
+        );
         let join = std::thread::Builder::new().name("audit".to_owned()).spawn(move || thread.run(entries))?;
         let log = Self {
             queue,
+            hurry,
+            thread: join.thread().clone(),
             head,
             available,
             taken: AtomicU64::new(0),
@@ -110,9 +123,19 @@ impl AuditLog {
         written: Option<oneshot::Sender<Result<Record, Unavailable>>>,
     ) -> Result<(), Unavailable> {
         event.redact(&self.redactor);
+        let waits = written.is_some();
         self.queue.send(Entry { event, written }).await.map_err(|_| Unavailable)?;
         self.taken.fetch_add(1, Ordering::AcqRel);
+        if waits {
+            self.hurry();
+        }
         Ok(())
+    }
+
+    /// Has the thread write what it has, instead of waiting for more.
+    fn hurry(&self) {
+        self.hurry.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 
     /// Waits until everything that was taken before is on disk, or until the disk fails: whoever has had an answer
@@ -120,6 +143,7 @@ impl AuditLog {
     pub(crate) async fn settle(&self) {
         let taken = self.taken.load(Ordering::Acquire);
         let (mut written, mut available) = (self.written.clone(), self.available.clone());
+        self.hurry();
         tokio::select! {
             _ = written.wait_for(|written| *written >= taken) => {}
             _ = available.wait_for(|available| !available) => {}

@@ -2,15 +2,20 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use audit::{Event, Head, Kind, ReadError, Reader, Writer};
+use audit::{Event, Head, Kind, ReadError, Reader, Unrecorded, Writer};
 use tokio::sync::{mpsc, watch};
 
 use super::{Entry, Unavailable};
 
 /// Events of one group commit.
 const BATCH: usize = 512;
+
+/// How long events that nobody waits for may wait for company: a group commit of many calls that only read.
+const LINGER: Duration = Duration::from_millis(10);
 
 /// Between attempts to open a failed log again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -25,6 +30,8 @@ pub(super) struct Thread {
     available: watch::Sender<bool>,
     /// How many events are on disk since the start.
     written: watch::Sender<u64>,
+    /// Somebody waits: what is there is to be written now.
+    hurry: Arc<AtomicBool>,
 }
 
 impl Thread {
@@ -34,17 +41,25 @@ impl Thread {
         head: watch::Sender<Option<Head>>,
         available: watch::Sender<bool>,
         written: watch::Sender<u64>,
+        hurry: Arc<AtomicBool>,
     ) -> Self {
-        Self { writer: Some(writer), directory, waiting: VecDeque::new(), head, available, written }
+        Self { writer: Some(writer), directory, waiting: VecDeque::new(), head, available, written, hurry }
     }
 
     /// Writes until the last handle is gone. What cannot be written even then is said in the daemon's log.
     pub(super) fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
         while let Some(entry) = entries.blocking_recv() {
+            let until = Instant::now() + LINGER;
             self.waiting.push_back(entry);
-            while self.waiting.len() < BATCH {
-                let Ok(entry) = entries.try_recv() else { break };
-                self.waiting.push_back(entry);
+            self.take(&mut entries);
+            while self.may_linger() {
+                let Some(rest) = until.checked_duration_since(Instant::now()) else { break };
+                // Ended early by whoever waits for the disk.
+                std::thread::park_timeout(rest);
+                self.take(&mut entries);
+                if self.hurry.swap(false, Ordering::AcqRel) || entries.is_closed() {
+                    break;
+                }
             }
             self.write();
             while self.writer.is_none() && !entries.is_closed() {
@@ -61,25 +76,43 @@ impl Thread {
         }
     }
 
+    /// What waits in the queue, up to a batch.
+    fn take(&mut self, entries: &mut mpsc::Receiver<Entry>) {
+        while self.waiting.len() < BATCH {
+            let Ok(entry) = entries.try_recv() else { break };
+            self.waiting.push_back(entry);
+        }
+    }
+
+    /// Nobody waits for what is there, and more may come.
+    fn may_linger(&self) -> bool {
+        self.waiting.len() < BATCH && self.waiting.iter().all(|entry| entry.written.is_none())
+    }
+
     fn write(&mut self) {
         while let Some(writer) = &mut self.writer {
             let count = self.waiting.len().min(BATCH);
             if count == 0 {
                 return;
             }
-            let events: Vec<Event> = self.waiting.range(..count).map(|entry| entry.event.clone()).collect();
-            match writer.append_batch(&events) {
+            let (events, waiters): (Vec<Event>, Vec<_>) =
+                self.waiting.drain(..count).map(|entry| (entry.event, entry.written)).unzip();
+            match writer.append_all(events) {
                 Ok(records) => {
                     self.head.send_replace(writer.head());
-                    for (entry, record) in self.waiting.drain(..count).zip(records) {
-                        if let Some(written) = entry.written {
+                    for (written, record) in waiters.into_iter().zip(records) {
+                        if let Some(written) = written {
                             let _ = written.send(Ok(record));
                         }
                     }
                     self.written.send_modify(|written| *written += count as u64);
                 }
-                Err(error) => {
+                Err(Unrecorded { error, events }) => {
                     tracing::error!(error = %error, "the audit log cannot be written: no call is admitted until it can");
+                    let entries = events.into_iter().zip(waiters);
+                    for (event, written) in entries.rev() {
+                        self.waiting.push_front(Entry { event, written });
+                    }
                     self.fail();
                 }
             }
