@@ -16,7 +16,7 @@ pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outco
     let opened = jail.readable(&read.path)?.open_file().map_err(|error| refused(&read.path, error))?;
     let size = opened.meta.size;
     let scan =
-        scan(opened.file.take(size), read.part, cap(read.encoding, bounds), cancel).map_err(|error| {
+        scan(opened.file.take(size), size, read.part, cap(read.encoding, bounds), cancel).map_err(|error| {
             match error {
                 ScanError::Stopped { stopped, read: done } => stopped
                     .failure(format!(

@@ -31,16 +31,18 @@ pub(super) enum ScanError {
     Io(io::Error),
 }
 
-/// Reads `file` to its end.
+/// Reads `file` to its end, which is expected after `size` bytes.
 pub(super) fn scan(
     mut file: impl Read,
+    size: u64,
     part: ReadPart,
     cap: usize,
     cancel: &Cancel,
 ) -> Result<Scan, ScanError> {
     let mut selection = Selection::new(part, cap);
     let mut digest = Digest::default();
-    let mut block = vec![0; BLOCK];
+    // Most files are small, and zeroing a block costs more than reading them.
+    let mut block = vec![0; usize::try_from(size).unwrap_or(BLOCK).clamp(1, BLOCK)];
     let (mut size, mut newlines, mut last) = (0_u64, 0_u64, b'\n');
     loop {
         cancel.check().map_err(|stopped| ScanError::Stopped { stopped, read: size })?;
@@ -157,23 +159,23 @@ mod tests {
             (bytes(3, Some(0)), b"", 3..3),
             (bytes(99, Some(1)), b"", 99..99),
         ] {
-            let whole = scan(&text[..], part, 100, &Cancel::default()).unwrap();
+            let whole = scan(&text[..], 14, part, 100, &Cancel::default()).unwrap();
             assert_eq!((whole.kept.as_slice(), whole.part.clone()), (expected, range), "{part:?}");
             assert_eq!((whole.size, whole.lines), (14, 4));
-            assert_eq!(scan(Drip(text), part, 100, &Cancel::default()).unwrap(), whole, "{part:?}");
+            assert_eq!(scan(Drip(text), 14, part, 100, &Cancel::default()).unwrap(), whole, "{part:?}");
         }
     }
 
     #[test]
     fn what_is_kept_is_capped() {
-        let scan = scan(&b"abcdef"[..], ReadPart::Whole, 4, &Cancel::default()).unwrap();
+        let scan = scan(&b"abcdef"[..], 6, ReadPart::Whole, 4, &Cancel::default()).unwrap();
         assert_eq!((scan.kept.as_slice(), scan.part), (&b"abcd"[..], 0..6));
     }
 
     #[test]
     fn a_last_line_without_newline_counts() {
         for (text, lines) in [("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\nb", 2)] {
-            let found = scan(text.as_bytes(), ReadPart::Whole, 9, &Cancel::default()).unwrap();
+            let found = scan(text.as_bytes(), 0, ReadPart::Whole, 9, &Cancel::default()).unwrap();
             assert_eq!(found.lines, lines, "{text:?}");
         }
     }

@@ -285,9 +285,13 @@ fn the_deadline_ends_every_thread() {
     let failure = grep(&scene.jail, &costly, &Bounds::default(), &cancel).unwrap_err();
     assert_eq!(failure.reason, Reason::TimedOut);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    let threads = fs::read_dir("/proc/self/task").unwrap().filter(|task| {
-        let name = task.as_ref().unwrap().path().join("comm");
-        fs::read_to_string(name).is_ok_and(|name| name.trim() == "grep")
-    });
-    assert_eq!(threads.count(), 0);
+    // What a thread was made for has ended; the kernel may still be taking the thread itself down.
+    let searching = || {
+        let mut tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+        tasks.any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "grep\n"))
+    };
+    while searching() {
+        assert!(began.elapsed() < Duration::from_secs(10), "a thread goes on");
+        std::thread::yield_now();
+    }
 }
