@@ -1,8 +1,10 @@
 //! What a reviewer sees, and what the consent is bound to: the state of the files that the call names.
 //!
 //! Secrets are hidden before anything is shown. What is shown is complete in kind: the whole argument vector, the whole
-//! diff up to the profile's bound, which says when it was cut. A file that cannot be read is not taken for one that is
+//! script, the whole diff up to the profile's bound, which says when it was cut. A file that cannot be read is not taken for one that is
 //! not there: whoever can make it unreadable, before and after, could change it in between.
+
+mod describe;
 
 use std::collections::BTreeSet;
 
@@ -14,9 +16,12 @@ use ops::{Git, OpResult, Operation, Reason, ToolFailure};
 
 use crate::executor::Lanes;
 use crate::status::Refusal;
+use describe::describe;
 
 /// Files that a call can name and be bound to.
 const FILES: usize = 256;
+/// Names that are looked at to find them: most words of a script are none.
+const NAMES: usize = 4_096;
 /// Files that are looked at at the same time.
 const AT_ONCE: usize = 8;
 
@@ -25,34 +30,49 @@ const AT_ONCE: usize = 8;
 pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> Result<Review, Refusal> {
     let operation = ticket.operation();
     let files = files(lanes, operation).await?;
+    let hidden = |text: &str| redactor.text(text).0;
     let preview = match lanes.preview(operation, ticket.bounds()).await {
-        Some(Ok(OpResult::Edit(edit))) => edit.diff,
-        Some(Ok(OpResult::Git(git))) => git_preview(operation, &git.output),
+        Some(Ok(OpResult::Edit(edit))) => hidden(&edit.diff),
+        Some(Ok(OpResult::Git(git))) => hidden(&git_preview(operation, &git.output)),
         Some(Ok(_)) => String::new(),
         Some(Err(failure)) => return Err(would_fail(&failure)),
-        None => describe(operation, &files),
+        None => describe(operation, &files, redactor),
     };
     let request = worker::convert::operation_to_wire(operation);
     let mut value = serde_json::to_value(&request).unwrap_or_default();
     redactor.value(&mut value);
-    let (preview, _) = redactor.text(&preview);
     Ok(Review { operation_json: value.to_string(), preview, files })
 }
 
 /// The files that the call names, as they are now.
 pub(super) async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refusal> {
-    let named: BTreeSet<SandboxPath> = named(operation).into_iter().collect();
-    if named.len() > FILES {
+    let named = named(operation);
+    if named.len() > NAMES {
         return Err(Refusal::new(
             Reason::InvalidArgument,
-            format!("the call names {} files; a reviewer can consent to {FILES} at most", named.len()),
+            format!(
+                "the call has {} words that may be names of files, and {NAMES} can be looked at before a reviewer is \
+                 asked: put a part of it into a file of its own",
+                named.len()
+            ),
         ));
     }
     let states = stream::iter(named).map(|path| async move {
         let state = state(&path, lanes.hash(&path).await)?;
-        Ok((path, state))
+        Ok::<_, Refusal>((path, state))
     });
-    states.buffered(AT_ONCE).try_collect().await
+    let mut states = states.buffered(AT_ONCE);
+    let (mut found, mut files) = (0, FileStates::new());
+    while let Some((path, state)) = states.try_next().await? {
+        found += usize::from(state != FileState::Absent);
+        if found > FILES {
+            let message =
+                format!("the call names more files than the {FILES} that a reviewer can consent to");
+            return Err(Refusal::new(Reason::InvalidArgument, message));
+        }
+        files.insert(path, state);
+    }
+    Ok(files)
 }
 
 /// What a consent is bound to where `hashed` is what came of hashing the file.
@@ -79,23 +99,14 @@ fn state(path: &SandboxPath, hashed: Result<String, ToolFailure>) -> Result<File
     }
 }
 
-fn named(operation: &Operation) -> Vec<SandboxPath> {
+fn named(operation: &Operation) -> BTreeSet<SandboxPath> {
     match operation {
-        Operation::Write(write) => vec![write.path.clone()],
-        Operation::Edit(edit) => vec![edit.path.clone()],
-        Operation::Git(Git::Add { paths }) => paths.clone(),
-        // A script that is swapped while the reviewer reads must not run: every argument that can be a path is taken
-        // for one, as it is and relative to the working directory.
-        Operation::Exec(exec) => std::iter::once(&exec.command)
-            .chain(&exec.args)
-            .filter(|text| !text.starts_with('-'))
-            .filter_map(|text| {
-                let relative = !text.starts_with(['/', '@']);
-                let text = if relative { format!("{}/{text}", exec.cwd) } else { text.clone() };
-                SandboxPath::parse(&text).ok()
-            })
-            .collect(),
-        _ => Vec::new(),
+        Operation::Write(write) => [write.path.clone()].into(),
+        Operation::Edit(edit) => [edit.path.clone()].into(),
+        Operation::Git(Git::Add { paths }) => paths.iter().cloned().collect(),
+        // A script that is swapped while the reviewer reads must not run.
+        Operation::Exec(_) | Operation::Shell(_) => gateway::named_files(operation),
+        _ => BTreeSet::new(),
     }
 }
 
@@ -113,28 +124,6 @@ fn git_preview(operation: &Operation, output: &str) -> String {
         }
         _ => output.to_owned(),
     }
-}
-
-/// A command as its reviewer sees it, a line for each thing that matters.
-fn describe(operation: &Operation, files: &FileStates) -> String {
-    let Operation::Exec(exec) = operation else { return String::new() };
-    let mut lines = vec!["argv:".to_owned()];
-    lines.extend(std::iter::once(&exec.command).chain(&exec.args).map(|word| format!("  {word:?}")));
-    lines.push(format!("cwd: {}", exec.cwd));
-    lines.push(format!("timeout: {} s", exec.timeout.as_secs_f64()));
-    lines.extend(exec.env.iter().map(|(name, value)| format!("env: {name}={value:?}")));
-    if !exec.stdin.is_empty() {
-        lines.push(format!("stdin: {} bytes", exec.stdin.len()));
-        lines.push(String::from_utf8_lossy(&exec.stdin).into_owned());
-    }
-    lines.extend(files.iter().filter_map(|(path, state)| match state {
-        FileState::Sha256(hash) => Some(format!("file: {path} sha256 {hash}")),
-        FileState::Unreadable(why) => {
-            Some(format!("file: {path} cannot be read ({why}) and may change unseen"))
-        }
-        FileState::Absent => None,
-    }));
-    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]

@@ -20,19 +20,19 @@ mod find;
 mod flags;
 mod inner;
 mod judge;
+mod named;
 mod options;
 mod read_only;
 mod script;
 mod see_through;
 mod shell;
-mod words;
 mod wrapper;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use judge::{ExecRuling, judge, judge_script};
-pub use words::words;
+pub use named::named_files;
 use wrapper::Kind;
 
 /// Whether a program runs other programs that its arguments name. No `allow` rule is for these. Those that do so only

@@ -29,7 +29,7 @@ pub(super) struct Seen {
 pub(super) struct TooIntricate;
 
 impl Seen {
-    /// Every command, the outermost first. None is empty.
+    /// Every command, the outermost first, those of a script in their order. None is empty.
     pub(super) fn commands(&self) -> impl Iterator<Item = &[String]> {
         self.commands.iter().map(|&(source, start)| &self.sources[source][start..])
     }
@@ -123,6 +123,7 @@ impl Search {
         }
         self.inputs.extend(inputs);
         self.seen.files.extend(files);
-        commands.into_iter().try_for_each(|line| self.line(line))
+        // What is put on last is looked at first.
+        commands.into_iter().rev().try_for_each(|line| self.line(line))
     }
 }

@@ -1,0 +1,177 @@
+//! A command or a script as its reviewer sees it: whole, a line for each thing that matters.
+//!
+//! Secrets are hidden part by part, so that a long part cuts no other one short. Every line of a text that the agent
+//! chose begins with a bar: it cannot pass for a line of ours. What a terminal would obey or not show is escaped.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use audit::Redactor;
+use gateway::{FileState, FileStates};
+use jail::SandboxPath;
+use ops::{Exec, Operation, Shell};
+use serde_json::{Value, json};
+
+/// Describes a command or a script; nothing for any other operation.
+pub(super) fn describe(operation: &Operation, files: &FileStates, redactor: &Redactor) -> String {
+    let mut lines = Lines { redactor, text: String::new() };
+    match operation {
+        Operation::Exec(Exec { command, args, cwd, env, stdin, timeout }) => {
+            lines.argv(command, args);
+            lines.surroundings(cwd, env, stdin, *timeout);
+        }
+        Operation::Shell(Shell { script, cwd, env, stdin, timeout }) => {
+            lines.text("script", script.as_bytes());
+            lines.surroundings(cwd, env, stdin, *timeout);
+        }
+        _ => return String::new(),
+    }
+    lines.files(files);
+    lines.text
+}
+
+struct Lines<'r> {
+    redactor: &'r Redactor,
+    text: String,
+}
+
+impl Lines<'_> {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(&self.redactor.text(line).0);
+        self.text.push('\n');
+    }
+
+    /// Each word on its own, quoted. A word that is a secret by the one before it is known when they are together.
+    fn argv(&mut self, command: &str, args: &[String]) {
+        let mut words = json!({ "command": command, "args": args });
+        self.redactor.value(&mut words);
+        self.line("argv:");
+        let args = words["args"].as_array().into_iter().flatten();
+        for word in [&words["command"]].into_iter().chain(args).filter_map(Value::as_str) {
+            // Hidden already, and quoted it could look like something else.
+            self.text.extend(["  ", &format!("{word:?}"), "\n"]);
+        }
+    }
+
+    fn text(&mut self, name: &str, bytes: &[u8]) {
+        self.line(&format!("{name}: {} bytes", bytes.len()));
+        let (clean, _) = self.redactor.text(&String::from_utf8_lossy(bytes));
+        for line in clean.strip_suffix('\n').unwrap_or(&clean).split('\n') {
+            self.text.push_str("  | ");
+            self.text.extend(line.chars().flat_map(visible));
+            self.text.push('\n');
+        }
+    }
+
+    fn surroundings(
+        &mut self,
+        cwd: &SandboxPath,
+        env: &BTreeMap<String, String>,
+        stdin: &[u8],
+        timeout: Duration,
+    ) {
+        self.line(&format!("cwd: {cwd}"));
+        self.line(&format!("timeout: {} s", timeout.as_secs_f64()));
+        for (name, value) in env {
+            self.line(&format!("env: {name}={value:?}"));
+        }
+        if !stdin.is_empty() {
+            self.text("stdin", stdin);
+        }
+    }
+
+    fn files(&mut self, files: &FileStates) {
+        for (path, state) in files {
+            match state {
+                FileState::Sha256(hash) => self.line(&format!("file: {path} sha256 {hash}")),
+                FileState::Unreadable(why) => {
+                    self.line(&format!("file: {path} cannot be read ({why}) and may change unseen"));
+                }
+                FileState::Absent => {}
+            }
+        }
+    }
+}
+
+/// A character of a text, escaped when it is not one that can be seen.
+fn visible(c: char) -> impl Iterator<Item = char> {
+    let plain = matches!(c, '\t' | '\\' | '"' | '\'');
+    let escaped = (!plain).then(|| c.escape_debug());
+    plain.then_some(c).into_iter().chain(escaped.into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Operation {
+        Operation::Shell(Shell {
+            script: script.to_owned(),
+            cwd: SandboxPath::parse("src").unwrap(),
+            env: [("CI".to_owned(), "1".to_owned())].into(),
+            stdin: Vec::new(),
+            timeout: Duration::from_secs(30),
+        })
+    }
+
+    fn described(operation: &Operation) -> String {
+        let files = [
+            ("a.sh", FileState::Sha256("ab".to_owned())),
+            ("gone", FileState::Absent),
+            ("out", FileState::Unreadable("SANDBOX_VIOLATION".to_owned())),
+        ];
+        let files = files.map(|(path, state)| (SandboxPath::parse(path).unwrap(), state)).into();
+        describe(operation, &files, &Redactor::default())
+    }
+
+    #[test]
+    fn a_script_is_shown_whole() {
+        assert_eq!(
+            described(&shell("set -e\n\n\techo \"a\\b\" | sh a.sh\r\ncwd: @elsewhere\n")),
+            "script: 47 bytes\n\
+             \x20 | set -e\n\
+             \x20 | \n\
+             \x20 | \techo \"a\\b\" | sh a.sh\\r\n\
+             \x20 | cwd: @elsewhere\n\
+             cwd: @project/src\n\
+             timeout: 30 s\n\
+             env: CI=\"1\"\n\
+             file: @project/a.sh sha256 ab\n\
+             file: @project/out cannot be read (SANDBOX_VIOLATION) and may change unseen\n"
+        );
+        let line = "echo abcdefghij # é\n";
+        let shown = described(&shell(&line.repeat(3_000)));
+        assert_eq!(shown.matches(line).count(), 3_000);
+        assert!(shown.contains("file: @project/a.sh"), "nothing is cut away by a long script");
+    }
+
+    #[test]
+    fn nothing_in_a_script_deceives() {
+        let shown = described(&shell("rm x \u{202e}# ereh\u{1b}[2K\u{200b}\0"));
+        assert!(shown.contains("  | rm x \\u{202e}# ereh\\u{1b}[2K\\u{200b}\\0\n"), "{shown}");
+    }
+
+    #[test]
+    fn secrets_are_hidden_in_every_part() {
+        let shown = described(&shell("curl -u me:hunter2hunter2 x\nexport DB_PASSWORD='hunter2hunter2'\n"));
+        assert!(!shown.contains("hunter2") && shown.contains("[redacted:"), "{shown}");
+        let exec = Operation::Exec(Exec {
+            command: "tool".to_owned(),
+            args: ["--password", "hunter2hunter2", "a b"].map(str::to_owned).to_vec(),
+            cwd: SandboxPath::parse(".").unwrap(),
+            env: [("API_TOKEN".to_owned(), "hunter2hunter2".to_owned())].into(),
+            stdin: b"password: hunter2hunter2\n".to_vec(),
+            timeout: Duration::from_millis(1_500),
+        });
+        let shown = described(&exec);
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(shown.starts_with("argv:\n  \"tool\"\n  \"--password\"\n"), "{shown}");
+        assert!(shown.contains("\n  \"a b\"\ncwd: @project\ntimeout: 1.5 s\nenv: API_TOKEN="), "{shown}");
+        assert!(shown.contains("\nstdin: 25 bytes\n  | password: [redacted"), "{shown}");
+    }
+
+    #[test]
+    fn other_operations_are_described_by_their_preview() {
+        assert_eq!(described(&Operation::Git(ops::Git::Status)), "");
+    }
+}

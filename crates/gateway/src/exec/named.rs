@@ -1,0 +1,120 @@
+//! The files that a command line or a script names.
+
+use std::collections::BTreeSet;
+
+use jail::SandboxPath;
+use ops::deny::base_name;
+use ops::{Exec, Operation, Shell};
+
+use super::see_through::{Seen, see_through};
+
+/// Directories that a script may be in when it names a file.
+const MAX_DIRECTORIES: usize = 16;
+/// Files beyond which there is no point in going on.
+const MAX_FILES: usize = 16_384;
+
+/// Every path in the mounts that a word of a command line or script may mean: an argument, what stands behind its `=`, a
+/// word of a script within it, a target of a redirection, a value of a variable; as it is, and relative to the working
+/// directory and to those that a script changes to. Most are no files. For operations that run nothing there are none.
+///
+/// A reviewer's consent is bound to these, so that a script which is swapped meanwhile does not run. A path that a program
+/// puts together is not among them.
+pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
+    let (argv, stdin, cwd) = match operation {
+        Operation::Exec(Exec { command, args, stdin, cwd, .. }) => {
+            (std::iter::once(command).chain(args).cloned().collect::<Vec<_>>(), stdin, cwd)
+        }
+        Operation::Shell(Shell { script, stdin, cwd, .. }) => {
+            (["sh", "-c", script].map(str::to_owned).to_vec(), stdin, cwd)
+        }
+        _ => return BTreeSet::new(),
+    };
+    // What is too intricate is refused, and nobody is asked about it.
+    let seen = see_through(argv, stdin).unwrap_or_default();
+    let directories = directories(cwd, &seen);
+    let words: BTreeSet<&str> =
+        seen.words().flat_map(|word| [Some(word), value_of(word)]).flatten().collect();
+    let named = words.into_iter().filter(|word| !word.is_empty() && !word.starts_with('-'));
+    named.flat_map(|word| places(&directories, word)).take(MAX_FILES).collect()
+}
+
+fn value_of(word: &str) -> Option<&str> {
+    word.split_once('=').map(|(_, value)| value)
+}
+
+/// What `word` means in each of these directories.
+fn places(directories: &BTreeSet<SandboxPath>, word: &str) -> Vec<SandboxPath> {
+    if word.starts_with(['/', '@']) {
+        return SandboxPath::parse(word).into_iter().collect();
+    }
+    directories
+        .iter()
+        .filter_map(|directory| SandboxPath::parse(&format!("{directory}/{word}")).ok())
+        .collect()
+}
+
+/// The working directory, and where `cd` may lead from it.
+fn directories(cwd: &SandboxPath, seen: &Seen) -> BTreeSet<SandboxPath> {
+    let mut directories = BTreeSet::from([cwd.clone()]);
+    for argv in seen.commands() {
+        let [program, .., directory] = argv else { continue };
+        if !matches!(base_name(program).as_str(), "cd" | "pushd") {
+            continue;
+        }
+        let found = places(&directories, directory);
+        let room = MAX_DIRECTORIES.saturating_sub(directories.len());
+        directories.extend(found.into_iter().take(room));
+    }
+    directories
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{exec, path, shell};
+
+    fn of(operation: &Operation) -> Vec<String> {
+        named_files(operation).iter().map(ToString::to_string).collect()
+    }
+
+    fn in_script(script: &str, expected: &str) -> bool {
+        of(&Operation::Shell(shell(script))).iter().any(|path| path == expected)
+    }
+
+    #[test]
+    fn files_are_found_in_command_lines() {
+        assert_eq!(of(&Operation::Exec(exec(&["sh", "a.sh", "-x", ""]))), ["@project/a.sh", "@project/sh"]);
+        assert_eq!(
+            of(&Operation::Exec(exec(&["/bin/cat", "--file=b", "/state/c", "@pkg/d", "../e", "/etc/f"]))),
+            ["@project/b", "@pkg/d", "@state/c"]
+        );
+        let inside = Operation::Exec(Exec { cwd: path("src"), ..exec(&["sh", "-c", ". ./a.sh"]) });
+        assert!(of(&inside).contains(&"@project/src/a.sh".to_owned()));
+        assert_eq!(of(&Operation::Git(ops::Git::Status)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn files_are_found_in_scripts() {
+        for (script, expected) in [
+            ("make && ./a.sh", "@project/a.sh"),
+            ("sh 'a b.sh'", "@project/a b.sh"),
+            ("F=a.sh; sh $F", "@project/a.sh"),
+            ("bash < a.sh > b", "@project/a.sh"),
+            ("bash < a.sh > b", "@project/b"),
+            ("sh -c '. a.sh'", "@project/a.sh"),
+            ("cd src && sh a.sh", "@project/src/a.sh"),
+            ("cd src; cd deep; sh a.sh", "@project/src/deep/a.sh"),
+            ("echo $(cat /workspace/a)", "@project/a"),
+            ("cat <<E | sh\nsh a.sh\nE\n", "@project/a.sh"),
+        ] {
+            assert!(in_script(script, expected), "{script}");
+        }
+        assert!(!in_script("cat <<E\nsh a.sh\nE\n", "@project/a.sh"));
+    }
+
+    #[test]
+    fn there_is_an_end_to_it() {
+        let script = (0..500).fold(String::new(), |script, n| script + &format!("cd d{n}\nf{n}\n"));
+        assert!(named_files(&Operation::Shell(shell(&script))).len() <= MAX_FILES);
+    }
+}
