@@ -47,6 +47,9 @@ use crate::sys::{Exit, Spawned};
 const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
 /// A process that was ended is reaped at once, unless the kernel holds on to it.
 const REAP: Duration = Duration::from_secs(1);
+/// Whoever sits at a terminal hears that the line is gone so long before anything else is done about it.
+const HANG_UP: Duration = Duration::from_millis(500);
+
 /// A command between fork and its end.
 struct Running {
     exited: oneshot::Receiver<Exit>,
@@ -116,14 +119,20 @@ async fn conduct(
     let deadline = limit.map_or(call.deadline, |limit| call.deadline.min(began + limit));
     let end = running.ended(call, deadline).await;
     let (timed_out, forced) = (matches!(end, End::TimedOut), !matches!(end, End::Natural(_)));
+    let mut exit = match end {
+        End::Natural(exit) => Some(exit),
+        End::TimedOut | End::Forced => None,
+    };
     if let (Some(pty), true) = (&running.attached.terminal, forced) {
         lane.children.signal(pid, Kernels::HUP);
+        lane.children.signal(pid, Kernels::CONT);
         pty.hang_up();
+        exit = timeout(HANG_UP, &mut running.exited).await.ok().map(Result::ok);
     }
     let mut kill = clear(call, lane, pid, forced).await;
-    let exit = match end {
-        End::Natural(exit) => exit,
-        End::TimedOut | End::Forced => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
+    let exit = match exit {
+        Some(exit) => exit,
+        None => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
     };
     if exit.is_none() {
         kill.left = kill.left.max(1);

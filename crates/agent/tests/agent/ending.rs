@@ -1,6 +1,5 @@
 //! Nothing of a command is left, whatever it does about it.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use ops::{Bounds, Exec, Operation};
 use tokio_util::sync::CancellationToken;
 use worker::client::CloseReason;
 
-use crate::harness::{Agent, Group, command, nap, result, running, sh};
+use crate::harness::{Agent, Group, command, nap, peak_kib, result, running, sh, until};
 
 fn limited(millis: u64, exec: Exec) -> Exec {
     Exec { timeout: Duration::from_millis(millis), ..exec }
@@ -93,15 +92,7 @@ async fn a_flood_is_cut_and_holds_up_nobody() {
     assert_eq!((done.signal, done.timed_out), (Some(15), false));
     assert!(done.stdout_bytes >= 32 << 20, "{}", done.stdout_bytes);
     assert!(done.stdout.len() < 1100 && done.stdout_omitted_bytes > (32 << 20) - 1000);
-    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid)).unwrap();
-    let peak: u64 = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
+    let peak = peak_kib(agent.pid);
     assert!(peak < 32 * 1024, "{peak} KiB");
 }
 
@@ -145,8 +136,13 @@ async fn the_end_of_the_stream_ends_everything() {
     let call = tokio::spawn(async move {
         let bounds = Bounds::default();
         let deadline = Duration::from_secs(60);
-        let spec =
-            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
+        let spec = worker::client::CallSpec {
+            operation: &operation,
+            bounds: &bounds,
+            deadline,
+            preview: false,
+            output: None,
+        };
         client.call(spec, None, CancellationToken::new()).await
     });
     until(|| running(&nap) > 2).await;
@@ -165,22 +161,17 @@ async fn an_agent_that_is_killed_takes_its_commands_along() {
     tokio::spawn(async move {
         let bounds = Bounds::default();
         let deadline = Duration::from_secs(60);
-        let spec =
-            worker::client::CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
+        let spec = worker::client::CallSpec {
+            operation: &operation,
+            bounds: &bounds,
+            deadline,
+            preview: false,
+            output: None,
+        };
         client.call(spec, None, CancellationToken::new()).await
     });
     until(|| running(&nap) > 0).await;
     agent.process.kill().await.unwrap();
     assert_eq!(agent.client.closed().await, CloseReason::Eof);
     until(|| running(&nap) == 0).await;
-}
-
-/// Other processes tell nothing, so they are looked at until it is so.
-async fn until(condition: impl Fn() -> bool) {
-    let waiting = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it did not come to be");
 }

@@ -32,8 +32,15 @@ pub(crate) fn binary(args: &[&str]) -> Command {
 
 impl Agent {
     pub(crate) async fn start() -> Self {
+        Self::patient(ConnectOptions::default().grace).await
+    }
+
+    /// One whose client waits so long beyond a call's deadline.
+    pub(crate) async fn patient(grace: Duration) -> Self {
         Self::start_with(async |_, input, output| {
-            Client::connect(input, output, ConnectOptions::default()).await.unwrap()
+            Client::connect(input, output, ConnectOptions { grace, ..ConnectOptions::default() })
+                .await
+                .unwrap()
         })
         .await
     }
@@ -83,7 +90,8 @@ impl Agent {
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
         let deadline = Duration::from_secs(60);
-        let spec = CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
+        let spec =
+            CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
         self.client.call(spec, placement, cancel).await
     }
 
@@ -129,9 +137,26 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 
+/// The most memory that a process had resident, KiB.
+pub(crate) fn peak_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
 /// A number of seconds that no other test sleeps.
 pub(crate) fn nap(test: u32) -> String {
     format!("{}.{:05}", 1000 + test, std::process::id() % 100_000)
+}
+
+/// Other processes tell nothing, so they are looked at until it is so.
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it did not come to be");
 }
 
 /// A placement by process group, for commands that behave.

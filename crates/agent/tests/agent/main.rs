@@ -6,5 +6,8 @@ mod commands;
 mod direct;
 mod ending;
 mod files;
+mod flow;
 mod harness;
 mod protocol;
+mod sinks;
+mod terminal;

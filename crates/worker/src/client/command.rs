@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ops::{Bounds, ExecResult, KillEvidence};
-use tokio::sync::Semaphore;
 use wire::worker::v1::{self, output::Stream};
 
 use crate::client::backlog::Backlog;
+use crate::client::line::Line;
 use crate::client::output::HeadTail;
 use crate::client::window::Window;
 use crate::client::{OutputStream, Usage, Violation};
@@ -50,19 +50,14 @@ enum Stage {
 #[derive(Debug)]
 struct Input {
     untaken: usize,
-    room: Arc<Semaphore>,
+    line: Arc<Line>,
 }
 
 impl Command {
-    /// One whose Start is about to be sent. `room` is that of the terminal's keyboard, where it has one: then the
-    /// output goes to the sink alone, and nothing of it into the result.
-    pub(super) fn new(
-        bounds: &Bounds,
-        placed: bool,
-        backlog: Arc<Backlog>,
-        room: Option<Arc<Semaphore>>,
-    ) -> Self {
-        let kept = if room.is_some() { 0 } else { bounds.max_output_bytes };
+    /// One whose Start is about to be sent. `line` leads to its terminal, where it has one: then the output goes to the
+    /// sink alone, and nothing of it into the result.
+    pub(super) fn new(bounds: &Bounds, placed: bool, backlog: Arc<Backlog>, line: Option<Arc<Line>>) -> Self {
+        let kept = if line.is_some() { 0 } else { bounds.max_output_bytes };
         Self {
             stage: if placed { Stage::Begun } else { Stage::Unplaced },
             stdout: HeadTail::new(kept),
@@ -70,7 +65,7 @@ impl Command {
             limit: bounds.max_spool_bytes,
             window: Window::new(),
             backlog,
-            input: room.map(|room| Input { untaken: 0, room }),
+            input: line.map(|line| Input { untaken: 0, line }),
             evidence: None,
         }
     }
@@ -147,7 +142,7 @@ impl Command {
         let bytes = usize::try_from(bytes).ok().filter(|bytes| (1..=input.untaken).contains(bytes));
         let bytes = bytes.ok_or(Violation::Taken)?;
         input.untaken -= bytes;
-        input.room.add_permits(bytes);
+        input.line.room.add_permits(bytes);
         Ok(())
     }
 

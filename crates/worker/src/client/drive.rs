@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use wire::v1;
@@ -11,6 +11,7 @@ use wire::worker::v1::{Cancel, Go, Start, Terminal, ToWorker, to_worker::Body};
 
 use crate::client::backlog::Backlog;
 use crate::client::feed::Feeder;
+use crate::client::line::Line;
 use crate::client::shared::Shared;
 use crate::client::table::{Beginning, Event};
 use crate::client::window::WINDOW;
@@ -35,8 +36,8 @@ pub(super) struct Driver {
     until: Instant,
     /// Where a command's output goes.
     output: Option<Output>,
-    /// Closed when there is nothing to type at any more.
-    keyboard: Option<Arc<Semaphore>>,
+    /// Leads to its terminal, where it has one.
+    line: Option<Arc<Line>>,
     /// Freed when the call is over.
     _slot: OwnedSemaphorePermit,
 }
@@ -44,8 +45,8 @@ pub(super) struct Driver {
 /// What a call is to be.
 pub(super) struct Request<'a> {
     pub(super) spec: CallSpec<'a>,
-    /// The terminal that its command gets, and the room for input to it.
-    pub(super) terminal: Option<(Terminal, &'a Arc<Semaphore>)>,
+    /// The terminal that its command gets, and the line to it.
+    pub(super) terminal: Option<(Terminal, &'a Arc<Line>)>,
     pub(super) placement: Option<Arc<dyn Placement>>,
     pub(super) cancel: CancellationToken,
     pub(super) slot: OwnedSemaphorePermit,
@@ -68,7 +69,7 @@ impl Driver {
         let Request { spec, terminal, placement, cancel, slot } = request;
         let is_command = spec.operation.command_timeout().is_some();
         let placement = placement.filter(|_| is_command);
-        let (terminal, keyboard) = terminal.unzip();
+        let (terminal, line) = terminal.unzip();
         let id = shared.next_id();
         let start = Start {
             operation: Some(operation_to_wire(spec.operation)),
@@ -87,7 +88,7 @@ impl Driver {
             placed: placement.is_some(),
             bytes_in: start.len() as u64,
             backlog: &backlog,
-            keyboard,
+            line,
         };
         let events = shared.table(|table| table.begin(id, &beginning));
         Ok(Self {
@@ -99,7 +100,7 @@ impl Driver {
             cancel,
             until: Instant::now() + spec.deadline.min(LONGEST) + shared.options.grace,
             output: is_command.then(|| Output { backlog, sink: spec.output.map(Arc::clone) }),
-            keyboard: keyboard.map(Arc::clone),
+            line: line.map(Arc::clone),
             _slot: slot,
         })
     }
@@ -123,8 +124,8 @@ impl Driver {
         if let Some(Placed { placement, unfinished: true }) = &self.placement {
             placement.finish(true).await;
         }
-        if let Some(keyboard) = &self.keyboard {
-            keyboard.close();
+        if let Some(line) = &self.line {
+            line.end();
         }
         if let Some(feeder) = feeder {
             feeder.finish(self.patience(ended.is_ok())).await;
@@ -135,7 +136,7 @@ impl Driver {
     /// How long the sink has for the rest. A session has no deadline that somebody waits for, and a call that failed
     /// is not held up by output that may be worth little.
     fn patience(&self, ended: bool) -> Instant {
-        if ended && self.keyboard.is_none() {
+        if ended && self.line.is_none() {
             return self.until;
         }
         self.until.min(Instant::now() + self.shared.options.grace)
@@ -143,6 +144,9 @@ impl Driver {
 
     async fn drive(&mut self) -> Result<Finished, LaneError> {
         self.shared.send(std::mem::take(&mut self.start)).await?;
+        if let Some(line) = &self.line {
+            line.begin();
+        }
         // Why the call was cancelled, once it was.
         let mut cancelled = None;
         loop {

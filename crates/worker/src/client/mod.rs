@@ -21,6 +21,7 @@ mod error;
 mod feed;
 mod greeted;
 mod hello;
+mod line;
 mod output;
 mod placement;
 mod shared;

@@ -15,11 +15,12 @@ use std::sync::Arc;
 
 use ops::{KillEvidence, OpResult, Operation, Outcome};
 use prost::Message;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use wire::worker::v1::{FromWorker, from_worker::Body};
 
 use crate::client::backlog::Backlog;
 use crate::client::command::Command;
+use crate::client::line::Line;
 use crate::client::{CallSpec, Finished, Usage, Violation};
 use crate::convert::outcome_from_wire;
 
@@ -55,8 +56,8 @@ pub(super) struct Beginning<'a> {
     pub(super) bytes_in: u64,
     /// Where output goes.
     pub(super) backlog: &'a Arc<Backlog>,
-    /// Room for input, where there is a terminal.
-    pub(super) keyboard: Option<&'a Arc<Semaphore>>,
+    /// The line to its terminal, where it has one.
+    pub(super) line: Option<&'a Arc<Line>>,
 }
 
 /// The calls in flight.
@@ -80,12 +81,12 @@ struct Entry {
 impl Table {
     /// Enters a call.
     pub(super) fn begin(&mut self, id: u64, call: &Beginning<'_>) -> mpsc::Receiver<Event> {
-        let Beginning { spec, placed, bytes_in, backlog, keyboard } = *call;
+        let Beginning { spec, placed, bytes_in, backlog, line } = *call;
         let (events, receiver) = mpsc::channel(EVENTS);
         let command = spec
             .operation
             .command_timeout()
-            .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), keyboard.map(Arc::clone)));
+            .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), line.map(Arc::clone)));
         let operation = match spec.operation {
             // The preview of a write is the difference that it would make.
             Operation::Write(_) if spec.preview => "edit",

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use ops::{Bounds, Exec, Operation};
 use thiserror::Error;
-use tokio::sync::Semaphore;
+use tokio::sync::SemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wire::worker::v1::{self, ToWorker, to_worker::Body};
 
 use crate::client::drive::{Driver, Request};
+use crate::client::line::Line;
 use crate::client::shared::Shared;
 use crate::client::{CallSpec, Client, Finished, LaneError, OutputSink, Placement};
 use crate::frame::encode;
-use crate::terminal::{MAX_INPUT, MAX_UNTAKEN, TerminalSignal, TerminalSize};
+use crate::terminal::{MAX_INPUT, TerminalSignal, TerminalSize};
 
 /// A terminal that is to be opened.
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ pub struct Terminal {
 pub struct Keyboard {
     shared: Arc<Shared>,
     id: u64,
-    room: Arc<Semaphore>,
+    line: Arc<Line>,
 }
 
 /// There is nothing to type at any more.
@@ -84,12 +85,12 @@ impl Client {
             output: Some(spec.output),
         };
         let terminal = v1::Terminal { size: Some(spec.size.into()), login_shell: spec.login_shell };
-        let room = Arc::new(Semaphore::new(MAX_UNTAKEN));
+        let line = Arc::new(Line::new());
         let cancel = cancel.child_token();
         let dropped = cancel.clone().drop_guard();
-        let request = Request { spec: call, terminal: Some((terminal, &room)), placement, cancel, slot };
+        let request = Request { spec: call, terminal: Some((terminal, &line)), placement, cancel, slot };
         let driver = Driver::new(shared, request)?;
-        let keyboard = Keyboard { shared: Arc::clone(shared), id: driver.id(), room };
+        let keyboard = Keyboard { shared: Arc::clone(shared), id: driver.id(), line };
         Ok(Terminal { keyboard, driver: shared.drivers.spawn(driver.run()), _dropped: dropped })
     }
 }
@@ -133,7 +134,7 @@ impl Keyboard {
         let room = tokio::select! {
             biased;
             () = self.shared.stop.cancelled() => return Err(SessionOver),
-            room = self.room.acquire_many(length) => room.map_err(|_| SessionOver)?,
+            room = self.room(length) => room?,
         };
         let body = Body::Input(v1::Input { data: chunk.to_vec() });
         let frame = encode(&ToWorker { id: self.id, body: Some(body) }).map_err(|_| SessionOver)?;
@@ -148,9 +149,19 @@ impl Keyboard {
     }
 
     async fn say(&self, body: Body) -> Result<(), SessionOver> {
+        tokio::select! {
+            biased;
+            () = self.shared.stop.cancelled() => return Err(SessionOver),
+            () = self.line.begun() => {}
+        }
         if !self.shared.table(|table| table.has(self.id)) {
             return Err(SessionOver);
         }
         self.shared.say(self.id, body).await.map_err(|_| SessionOver)
+    }
+
+    async fn room(&self, bytes: u32) -> Result<SemaphorePermit<'_>, SessionOver> {
+        self.line.begun().await;
+        self.line.room.acquire_many(bytes).await.map_err(|_| SessionOver)
     }
 }

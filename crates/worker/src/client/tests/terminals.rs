@@ -114,6 +114,19 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
 }
 
 #[tokio::test]
+async fn nothing_is_said_about_a_session_before_it_began() {
+    let (mut fake, client) = Fake::connected().await;
+    let terminal = open(&client, None).unwrap();
+    let keyboard = terminal.keyboard();
+    keyboard.write(b"x").await.unwrap();
+    keyboard.resize(TerminalSize::new(1, 1).unwrap()).await.unwrap();
+    fake.started().await;
+    assert_eq!(input(&mut fake).await, b"x");
+    assert!(matches!(fake.heard().await, (_, Body::Resize(_))));
+    drop(terminal);
+}
+
+#[tokio::test]
 async fn who_types_faster_than_the_terminal_takes_waits() {
     let (mut fake, client, terminal, id) = opened().await;
     let keyboard = terminal.keyboard();

@@ -1,0 +1,140 @@
+//! Output that is read slowly, or not at all.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ops::{Bounds, Exec, ExecResult, Operation};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use worker::client::{CallSpec, OutputSink, Placement};
+
+use crate::harness::{Agent, Group, command, nap, peak_kib, result, running, sh, until};
+use crate::sinks::Gate;
+
+/// What a worker may send before it gets credit.
+const WINDOW: u64 = 1 << 20;
+
+/// Runs the command with this sink, within this time.
+fn watch(
+    agent: &Arc<Agent>,
+    exec: Exec,
+    seconds: u64,
+    sink: &Arc<Gate>,
+    placement: Option<Arc<dyn Placement>>,
+    cancel: &CancellationToken,
+) -> JoinHandle<ExecResult> {
+    let (agent, cancel) = (Arc::clone(agent), cancel.clone());
+    let sink: Arc<dyn OutputSink> = Arc::clone(sink) as _;
+    tokio::spawn(async move {
+        let bounds = Bounds { max_spool_bytes: 4 << 30, max_output_bytes: 1000, ..Bounds::default() };
+        let spec = CallSpec {
+            operation: &Operation::Exec(exec),
+            bounds: &bounds,
+            deadline: Duration::from_secs(seconds),
+            preview: false,
+            output: Some(&sink),
+        };
+        result(agent.client.call(spec, placement, cancel).await.unwrap().outcome)
+    })
+}
+
+fn watched(agent: &Arc<Agent>, exec: Exec, seconds: u64, sink: &Arc<Gate>) -> JoinHandle<ExecResult> {
+    watch(agent, exec, seconds, sink, None, &CancellationToken::new())
+}
+
+#[tokio::test]
+async fn a_flood_through_a_slow_reader_is_whole_and_takes_no_memory() {
+    const FLOOD: u64 = 1 << 30;
+    let agent = Arc::new(Agent::start().await);
+    let own = std::process::id();
+    let before = peak_kib(own);
+    let gate = Arc::new(Gate::slow(16));
+    let flood = Exec { timeout: Duration::from_secs(110), ..sh(&format!("head -c {FLOOD} /dev/zero")) };
+    let flooding = watched(&agent, flood, 110, &gate);
+    for _ in 0..10 {
+        assert_eq!(agent.ran(command(&["echo", "quick"])).await.stdout, "quick\n");
+    }
+    let done = flooding.await.unwrap();
+    assert_eq!((done.exit_code, done.stdout_bytes, done.timed_out), (Some(0), FLOOD, false));
+    assert_eq!(gate.counts(), (FLOOD, 0));
+    assert!(peak_kib(agent.pid) < 16 * 1024, "the agent: {} KiB", peak_kib(agent.pid));
+    assert!(peak_kib(own) < before + 32 * 1024, "here: {} KiB after {before}", peak_kib(own));
+}
+
+#[tokio::test]
+async fn who_does_not_read_holds_up_one_command_and_no_other() {
+    let agent = Arc::new(Agent::start().await);
+    let gate = Arc::new(Gate::closed());
+    let stuck = Exec { timeout: Duration::from_secs(20), ..sh("yes & yes >&2 & wait") };
+    let calls: Vec<_> = (0..4).map(|_| watched(&agent, stuck.clone(), 20, &gate)).collect();
+    for i in 0..50 {
+        let script = format!("echo {i}; head -c 300000 /dev/zero | tr '\\0' x >&2");
+        let done = agent.ran(sh(&script)).await;
+        assert_eq!((done.stdout.trim(), done.stderr_bytes), (i.to_string().as_str(), 300_000));
+    }
+    assert!(calls.iter().all(|call| !call.is_finished()));
+    assert!(peak_kib(agent.pid) < 16 * 1024, "{} KiB", peak_kib(agent.pid));
+    calls.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_command_that_is_over_waits_for_its_reader() {
+    let agent = Arc::new(Agent::start().await);
+    let gate = Arc::new(Gate::closed());
+    // More than the window; the rest fits into the pipe, so that the command ends before anybody reads.
+    let call = watched(&agent, sh("head -c 1100000 /dev/zero; touch over"), 20, &gate);
+    let over = agent.project().join("over");
+    until(|| over.exists()).await;
+    assert!(!call.is_finished());
+    gate.open();
+    let done = call.await.unwrap();
+    assert_eq!((done.exit_code, done.stdout_bytes), (Some(0), 1_100_000));
+    assert_eq!(gate.counts(), (1_100_000, 0));
+    assert_eq!(done.kill.method, "none-needed");
+}
+
+#[tokio::test]
+async fn what_nobody_reads_in_time_is_counted() {
+    let agent = Arc::new(Agent::patient(Duration::from_secs(3)).await);
+    let gate = Arc::new(Gate::closed());
+    let script = "head -c 1080000 /dev/zero; head -c 20000 /dev/zero >&2";
+    let done = watched(&agent, sh(script), 1, &gate).await.unwrap();
+    assert_eq!((done.exit_code, done.stdout_bytes, done.stderr_bytes), (Some(0), 1_080_000, 20_000));
+    assert_eq!(gate.counts(), (0, 0));
+}
+
+#[tokio::test]
+async fn nobody_has_to_read_for_a_command_to_be_ended() {
+    let agent = Arc::new(Agent::start().await);
+    for placed in [false, true] {
+        let nap = nap(if placed { 21 } else { 22 });
+        let gate = Arc::new(Gate::closed());
+        let group = Arc::new(Group::default());
+        let placement = placed.then(|| Arc::clone(&group) as Arc<dyn Placement>);
+        let cancel = CancellationToken::new();
+        let script = format!("sleep {nap} & yes");
+        let call = watch(&agent, sh(&script), 60, &gate, placement, &cancel);
+        until(|| running(&nap) > 0).await;
+        let began = Instant::now();
+        cancel.cancel();
+        until(|| running(&nap) == 0).await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        gate.open();
+        let done = call.await.unwrap();
+        assert_eq!((done.kill.left, done.timed_out), (0, false));
+        // What was sent, and what the pipe held.
+        let (stdout, _) = gate.counts();
+        assert!(stdout <= WINDOW && done.stdout_bytes >= stdout, "{stdout} of {}", done.stdout_bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_is_one_whoever_reads() {
+    let agent = Arc::new(Agent::patient(Duration::from_secs(3)).await);
+    let gate = Arc::new(Gate::closed());
+    let exec = Exec { timeout: Duration::from_millis(700), ..command(&["yes"]) };
+    let done = watched(&agent, exec, 1, &gate).await.unwrap();
+    assert!(done.timed_out && done.kill.left == 0, "{done:?}");
+    // What was sent, and what the pipe held.
+    assert!((WINDOW + 1..=WINDOW + (1 << 20)).contains(&done.stdout_bytes), "{}", done.stdout_bytes);
+}
