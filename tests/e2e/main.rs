@@ -12,4 +12,5 @@ mod life;
 mod main_job;
 mod startup;
 mod strangers;
+mod streaming;
 mod streams;

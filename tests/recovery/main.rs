@@ -6,4 +6,5 @@ mod agent_lost;
 mod daemon_killed;
 mod engine_lost;
 mod orderly_stop;
+mod reads;
 mod torn_log;

@@ -106,3 +106,60 @@ async fn c4_a_full_tmp_harms_nobody_else() {
     let made = inside.probe(&["file", "/workspace/still", "10"]).await;
     assert_eq!(made, ["file ok", "size 10"]);
 }
+
+/// A file system of its own for the spool, far smaller than what it may hold.
+fn spool_of_one_mib(daemon: &Daemon) {
+    let spool = daemon.state_dir().join("spool");
+    let mount = ["-t", "tmpfs", "-o", "size=1m,mode=0700", "none"];
+    assert!(std::process::Command::new("mount").args(mount).arg(spool).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn c4_a_full_spool_harms_nobody() {
+    let config = "spool: { min_free: 0 }\n".to_owned();
+    let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    daemon.stop().await;
+    spool_of_one_mib(&daemon);
+    daemon.launch().await;
+    let mut inside = Inside::enter(&daemon, "w").await;
+    let id = inside.run.id().to_owned();
+    let mut kept = Vec::new();
+    for _ in 0..4 {
+        let result = inside.exec(exec(&["flood", "10000000"])).await;
+        assert_eq!(
+            (result.exit_code, result.stdout_bytes),
+            (Some(0), 10_000_000),
+            "the command is not harmed"
+        );
+        // It is on record what is missing, and so it is through the API.
+        let receipt = inside.run.clients.events(&id, "call_receipt").await.pop().unwrap();
+        let recorded = harness::record(&receipt)["outcome"]["facts"]["stdout_kept_bytes"].as_u64().unwrap();
+        let request = v1::GetCallRequest {
+            call_id: receipt.call_id,
+            stdout_offset: Some(0),
+            max_output_bytes: 1 << 20,
+            ..Default::default()
+        };
+        let answer = inside.run.clients.tools.get_call(request).await.unwrap().into_inner();
+        let chunk = answer.stdout.unwrap();
+        assert!(chunk.complete && chunk.kept_bytes == recorded && recorded <= 1 << 20, "{recorded}");
+        assert_eq!(chunk.data.len() as u64, recorded);
+        kept.push(recorded);
+    }
+    assert!(kept[0] >= 512 << 10, "what there was room for is kept: {kept:?}");
+    // Neither the daemon nor its record, nor the commands after.
+    assert_eq!(inside.probe(&["file", "/workspace/still", "10"]).await, ["file ok", "size 10"]);
+    inside.run.ok(harness::calls::write("a.txt", "one\n")).await;
+    assert!(inside.run.clients.verify().await.intact);
+    let said = daemon.log().matches("the output of a command is kept no further").count();
+    assert!((1..=2).contains(&said), "{said} lines of the log for 4 commands");
+
+    // With its run it goes, and the next has room again.
+    inside.run.stop().await;
+    inside.run.delete().await;
+    let mut next = Inside::enter(&daemon, "next").await;
+    assert_eq!(next.exec(exec(&["flood", "500000"])).await.stdout_bytes, 500_000);
+    let id = next.run.id().to_owned();
+    let receipt = next.run.clients.events(&id, "call_receipt").await.pop().unwrap();
+    assert_eq!(harness::record(&receipt)["outcome"]["facts"]["stdout_kept_bytes"], serde_json::Value::Null);
+}

@@ -28,6 +28,40 @@ pub(crate) fn clean(text: &str, shape: Shape) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Makes bytes harmless that come piece by piece. A character that is cut between two pieces stays whole; what is no
+/// UTF-8 is shown as the replacement character.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaner {
+    /// The beginning of a character, three bytes at most.
+    begun: Vec<u8>,
+}
+
+impl Cleaner {
+    /// The next piece, harmless.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> String {
+        let mut bytes = std::mem::take(&mut self.begun);
+        bytes.extend_from_slice(piece);
+        let mut out = String::with_capacity(bytes.len());
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            out.push_str(&clean(chunk.valid(), Shape::Block));
+            let cut = chunks.peek().is_none()
+                && std::str::from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
+            if cut {
+                self.begun = chunk.invalid().to_vec();
+            } else if !chunk.invalid().is_empty() {
+                out.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        out
+    }
+
+    /// There is nothing more: what is left of a character that was never finished.
+    pub(crate) fn end(&mut self) -> &'static str {
+        if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
+    }
+}
+
 /// JSON text of the same value without any character that a terminal could obey. Such characters can only stand
 /// inside strings, so escaping them changes nothing for a parser.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
@@ -85,6 +119,21 @@ mod tests {
         assert_eq!(clean("\x1b[2Ja\rb\x07\x7f", Shape::Block), "␛[2Ja␍b␇␡");
         assert_eq!(clean("a\u{9b}31m", Shape::Block), "a<U+009B>31m");
         assert_eq!(clean("if \u{202e}x\u{200b}", Shape::Block), "if <U+202E>x<U+200B>");
+    }
+
+    #[test]
+    fn pieces_are_cleaned_like_the_whole_wherever_they_are_cut() {
+        let bytes = b"\xc3\xa4\x1b[2J\xe2\x82\xac\xff\xf0\x9f\x98\x80\xc2\x9b\xe2\x80\xaex\xe2\x82";
+        let expected = "ä␛[2J€\u{fffd}😀<U+009B><U+202E>x\u{fffd}";
+        for first in 0..=bytes.len() {
+            for second in first..=bytes.len() {
+                let mut cleaner = Cleaner::default();
+                let pieces = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+                let mut text: String = pieces.map(|piece| cleaner.push(piece)).concat();
+                text.push_str(cleaner.end());
+                assert_eq!(text, expected, "cut at {first} and {second}");
+            }
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A client of the public API and nothing more: what it can do, any client can do. Three rules hold everywhere.
 //! Data goes to standard output and talk to standard error, so that every command can stand in a pipe. What comes
-//! from a run reaches a terminal only through [`page::Page`], which takes the control characters out. How a command
-//! ended is said by its exit code ([`exit::Exit`]).
+//! from a run reaches a terminal only through [`page::Page`] and [`outlet::Outlet`], which take the control characters
+//! out. How a command ended is said by its exit code ([`exit::Exit`]).
 
 mod approval;
 mod audit;
@@ -17,6 +17,7 @@ mod endpoint;
 mod exit;
 mod failure;
 mod ids;
+mod outlet;
 mod page;
 mod policy;
 mod quantity;

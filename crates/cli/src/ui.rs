@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::clean::escape_json;
 use crate::failure::Failure;
+use crate::outlet::Outlet;
 use crate::page::{Ink, Look, Page};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -56,6 +57,19 @@ impl Ui {
         Page::new(self.stderr)
     }
 
+    /// Where a command's standard output and standard error go.
+    pub(crate) fn outlets(self) -> [Outlet; 2] {
+        [
+            Outlet::new(Box::new(io::stdout()), self.stdout.terminal),
+            Outlet::new(Box::new(io::stderr()), self.stderr.terminal),
+        ]
+    }
+
+    /// Whether both streams are shown to a person, and so perhaps in the same place.
+    pub(crate) fn is_terminal(self) -> bool {
+        self.stdout.terminal && self.stderr.terminal
+    }
+
     /// Prints data.
     pub(crate) fn show(self, page: &Page) -> io::Result<()> {
         write_all(&mut io::stdout().lock(), page.as_str())
@@ -64,6 +78,11 @@ impl Ui {
     /// Prints talk. Nobody can be told when that fails.
     pub(crate) fn say(self, page: &Page) {
         let _ = write_all(&mut io::stderr().lock(), page.as_str());
+    }
+
+    /// Ends a line of talk that somebody else began.
+    pub(crate) fn end_line(self) {
+        let _ = write_all(&mut io::stderr().lock(), "\n");
     }
 
     /// Prints a line of talk.

@@ -9,7 +9,7 @@ use std::process::Output;
 use assert_cmd::Command;
 use wire::v1::call_request::Operation;
 
-use daemon::{APPROVAL, CALL, Daemon, RUN_A, RUN_B};
+use daemon::{APPROVAL, CALL, Daemon, OUTPUT, RUN_A, RUN_B};
 
 /// Exit code, standard output, standard error.
 type End = (i32, String, String);
@@ -90,6 +90,15 @@ fn watching_one_run_ends_with_it() {
 }
 
 #[test]
+fn a_shell_needs_a_terminal() {
+    let daemon = Daemon::start();
+    let mut command = prepared(&daemon, &["run", "shell", RUN_A]);
+    let (code, out, err) = end(&command.write_stdin("ls\n").output().unwrap());
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("needs a terminal") && err.contains("coffer call shell"), "{err}");
+}
+
+#[test]
 fn content_is_raw_in_a_pipe() {
     let daemon = Daemon::start();
     let end = coffer(&daemon, &["call", "read", "aaaa", "a.txt", "--lines", "1-3", "--request-id", "r1"]);
@@ -110,6 +119,37 @@ fn a_command_that_fails_is_a_tool_that_failed() {
     let (code, out, _) = coffer(&daemon, &["--output", "json", "call", "exec", RUN_A, "--", "exit", "7"]);
     let call: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &call["exec"]["exitCode"]), (1, &serde_json::json!(7)));
+}
+
+#[test]
+fn a_command_is_shown_as_it_comes_unless_told_otherwise() {
+    let daemon = Daemon::start();
+    coffer(&daemon, &["call", "exec", RUN_A, "--", "exit"]);
+    assert!(daemon.last_call().cancel_on_disconnect, "Ctrl-C ends the command");
+    let end = coffer(&daemon, &["call", "exec", RUN_A, "--no-stream", "--", "exit", "7"]);
+    assert_eq!(end, (1, "out\n".into(), "err\nfailed: the command ended with exit code 7\n".into()));
+    assert!(!daemon.last_call().cancel_on_disconnect);
+
+    let line = ["--output", "json", "call", "exec", RUN_A, "--stream", "--", "exit", "7"];
+    let (code, out, err) = coffer(&daemon, &line);
+    assert_eq!((code, err.as_str()), (1, ""));
+    let events: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<_> = events.iter().flat_map(|event| event.as_object().unwrap().keys().cloned()).collect();
+    assert_eq!(kinds, ["accepted", "output", "output", "output", "result"]);
+    assert_eq!(events[2]["output"], serde_json::json!({"stream": "STDERR", "data": "ZXJyCg=="}));
+}
+
+#[test]
+fn output_is_printed_byte_for_byte_from_any_offset() {
+    let daemon = Daemon::start();
+    let output = prepared(&daemon, &["call", "output", CALL]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), OUTPUT));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "cut short: 7 B at the end were not kept\n");
+    let output = prepared(&daemon, &["call", "output", CALL, "--offset", "3", "--follow"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &OUTPUT[3..]));
+    assert_eq!(coffer(&daemon, &["call", "output", CALL, "--stderr"]), (0, String::new(), String::new()));
+    assert_eq!(coffer(&daemon, &["call", "output", "short"]).0, 2);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::calls::Calls;
 use crate::config::Config;
 use crate::rpc::{self, Access, Socket};
 use crate::runs::{Directories, Launcher, Roots, Runs};
+use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
 use crate::{embedded, policy, recovery, startup};
@@ -34,6 +35,7 @@ pub(crate) struct App {
     pub(crate) desk: Desk,
     pub(crate) runs: Arc<Runs>,
     pub(crate) calls: Calls,
+    pub(crate) spool: Arc<Spool>,
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
     pub(crate) tasks: TaskTracker,
     pub(crate) policy_dir: Option<PathBuf>,
@@ -88,7 +90,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         directories,
         roots: Roots::new(config.workspace_roots.clone()),
     };
-    let runs = Runs::open(store.clone(), audit.clone(), launcher, config.max_runs, config.calls_per_run)
+    let bounds = spool::Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
+    let spool = startup::spool(&store, config.state_dir.join("spool"), bounds).await?;
+    let (limit, calls) = (config.max_runs, config.calls_per_run);
+    let runs = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), limit, calls)
         .await
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
@@ -98,7 +103,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         gateway,
         desk,
         runs: Arc::new(runs),
-        calls: Calls::new(store),
+        calls: Calls::new(store, spool.clone()),
+        spool,
         tasks: TaskTracker::new(),
         policy_dir: config.policy_dir.clone(),
         stop: CancellationToken::new(),

@@ -12,9 +12,11 @@
 //! durable before the effect, its receipt before the answer; nothing is executed without a permit. The call runs in a
 //! task of its own, so that a client that goes away leaves nothing half done. One that breaks has its receipt as well.
 
+mod begin;
 mod decode;
 mod record;
 mod review;
+mod stream;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,103 +26,39 @@ use futures_util::FutureExt as _;
 use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
 use ops::{OpResult, Reason};
-use wire::v1::{CallRequest, CallResponse, Timings, call_request, call_response};
+use tokio_util::sync::DropGuard;
+use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
 
 use crate::app::App;
-use crate::calls::{Answer, Begun, Call};
-use crate::ids::{CallId, RunId};
+use crate::calls::{Answer, Call};
 use crate::rpc::Principal;
 use crate::runs::Run;
 use crate::status::Refusal;
 use crate::time::micros;
 
+pub(crate) use stream::{Events, stream};
+
+use begin::{Manner, Taken};
 use decode::{Decoded, Form};
 use record::{Journal, Times};
 
-/// Makes a call, or finds it made already.
+/// Makes a call, or finds it made already, and waits for what is to be said of it.
 pub(crate) async fn call(
     app: &Arc<App>,
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<CallResponse, Refusal> {
-    let taken = Instant::now();
-    if app.stop.is_cancelled() {
-        return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
-    }
-    if !app.audit.is_available() {
-        return Err(crate::audit::Unavailable.into());
-    }
-    let wait = request.wait_for_approval;
-    let begun = match begin(app, principal, &request).await {
-        Err(refusal) => {
-            let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
-            // Both records or none, whether or not the client stays.
-            return Err(app
-                .tasks
-                .spawn(away)
-                .await
-                .unwrap_or_else(|broken| Refusal::internal("refusing", &broken)));
-        }
-        Ok(begun) => begun,
+    let manner = Manner::of(&request);
+    let call = match begin::begin(app, principal, request).await? {
+        Taken::Stored(found) => return manner.stored(found.response),
+        Taken::Call(call) => call,
     };
-    let call = match begun {
-        Begun::Stored(response) => return stored(*response, &request),
-        Begun::Known(call) => call,
-        Begun::New(call) => {
-            let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
-            app.tasks.spawn(watch(app.clone(), call.clone(), story.tell(request)));
-            call
-        }
-    };
-    let Answer { response, refusal, .. } = call.settled(wait).await;
+    // A client that goes away takes this future with it.
+    let leaves = manner.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
+    let Answer { response, refusal, .. } = call.settled(manner.wait_for_approval).await;
+    leaves.map(DropGuard::disarm);
     refusal.map_or(Ok(response), Err)
-}
-
-/// The answer to a call that was made before: in the form that the first one had.
-fn stored(mut response: CallResponse, request: &CallRequest) -> Result<CallResponse, Refusal> {
-    let dialect = matches!(request.operation, Some(call_request::Operation::Dialect(_)));
-    if response.status() == call_response::Status::Denied
-        && !dialect
-        && let Some(failure) = response.error.take()
-    {
-        return Err(failure.into());
-    }
-    Ok(response)
-}
-
-/// Sees a call to its end. Should its task break, whoever waits for it is told all the same.
-async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send + 'static) {
-    if let Err(broken) = tokio::spawn(story).await {
-        let refusal = Refusal::internal("making the call", &broken);
-        let mut response = call.answer().response;
-        response.set_status(call_response::Status::Failed);
-        response.error = Some(worker::convert::failure_to_wire(refusal.clone().into()));
-        app.calls.finish(&call, response, Some(refusal), true).await;
-    }
-}
-
-async fn begin(app: &App, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
-    let run_id = RunId::parse(&request.run_id)?;
-    app.runs.check_use(run_id, principal)?;
-    app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
-}
-
-/// A call that cannot even begin, for it names no run or is one too many, is on record as well.
-async fn turned_away(
-    app: Arc<App>,
-    principal: Arc<Principal>,
-    request: CallRequest,
-    refusal: Refusal,
-    taken: Instant,
-) -> Refusal {
-    let named: String = request.run_id.chars().take(64).collect();
-    let mut journal = Journal::new(named, CallId::new(), &principal, &decode::decode(request));
-    let close = Close::Refused(refusal.clone());
-    match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
-        Ok(()) => refusal,
-        Err(unavailable) => unavailable.into(),
-    }
 }
 
 struct Story {
@@ -163,6 +101,7 @@ impl Story {
             Close::Refused(refusal) | Close::Broken(refusal) => Some(refusal.clone()),
             Close::Executed(_) | Close::Cancelled(_) => None,
         };
+        journal.kept(self.call.output.kept());
         // A refusal of a call that had no intent yet has both written now.
         let recorded = journal.close(&self.app.audit, &close, &mut times).await;
         let mut response = form.respond(&self.call, close);
@@ -318,7 +257,7 @@ impl Story {
         };
         times.queued();
         let limit = journal.limit();
-        let finished = lanes.execute(permit, limit, cancel).await;
+        let finished = lanes.execute(permit, limit, self.call.output.clone(), cancel).await;
         times.executed();
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command

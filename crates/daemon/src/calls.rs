@@ -15,6 +15,7 @@ use wire::v1::{CallResponse, call_response::Status};
 
 use crate::ids::{CallId, RunId, check_client_name};
 use crate::rpc::Principal;
+use crate::spool::{Output, Spool};
 use crate::status::{Refusal, chain};
 use crate::store::{Store, StoredCall};
 
@@ -34,8 +35,10 @@ pub(crate) struct Call {
     pub(crate) request_id: Option<String>,
     /// Digest of the request's content.
     pub(crate) digest: Vec<u8>,
-    /// Cancelled by `CancelCall`.
+    /// Cancelled by `CancelCall`, and when a client leaves that asked for it.
     pub(crate) cancel: CancellationToken,
+    /// Where what its command writes goes.
+    pub(crate) output: Output,
     state: watch::Sender<Answer>,
 }
 
@@ -52,6 +55,11 @@ pub(crate) struct Answer {
 impl Call {
     pub(crate) fn answer(&self) -> Answer {
         self.state.borrow().clone()
+    }
+
+    /// The same as it changes.
+    pub(crate) fn follow(&self) -> watch::Receiver<Answer> {
+        self.state.subscribe()
     }
 
     /// It waits for this approval.
@@ -89,12 +97,23 @@ pub(crate) enum Begun {
     /// It was made before and is under way or finished lately.
     Known(Arc<Call>),
     /// It was made before and has finished.
-    Stored(Box<CallResponse>),
+    Stored(Box<Found>),
+}
+
+/// A call as it is now, wherever it is kept.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) id: CallId,
+    pub(crate) run: RunId,
+    pub(crate) response: CallResponse,
+    /// It will not change any more.
+    pub(crate) finished: bool,
 }
 
 /// All calls.
 pub(crate) struct Calls {
     store: Store,
+    spool: Arc<Spool>,
     table: Mutex<Table>,
 }
 
@@ -125,8 +144,8 @@ impl Table {
 }
 
 impl Calls {
-    pub(crate) fn new(store: Store) -> Self {
-        Self { store, table: Mutex::default() }
+    pub(crate) fn new(store: Store, spool: Arc<Spool>) -> Self {
+        Self { store, spool, table: Mutex::default() }
     }
 
     /// Begins a call, or finds the one that the same request began before.
@@ -145,7 +164,7 @@ impl Calls {
             let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
             if let Some(stored) = stored {
                 same(&stored.principal, principal, &stored.request, &digest)?;
-                return Ok(Begun::Stored(Box::new(decode(&stored)?)));
+                return Ok(Begun::Stored(Box::new(found(&stored)?)));
             }
         }
         let mut table = self.table();
@@ -174,6 +193,7 @@ impl Calls {
             request_id: request_id.clone(),
             digest,
             cancel: CancellationToken::new(),
+            output: self.spool.output(run, id),
             state: watch::Sender::new(Answer { response, refusal: None, finished: false }),
         });
         table.by_id.insert(id, call.clone());
@@ -183,7 +203,7 @@ impl Calls {
         Ok(Begun::New(call))
     }
 
-    /// The call is over. `keep` puts it into the store.
+    /// The call is over, and its output complete. `keep` puts it into the store.
     pub(crate) async fn finish(
         &self,
         call: &Arc<Call>,
@@ -191,6 +211,7 @@ impl Calls {
         refusal: Option<Refusal>,
         keep: bool,
     ) {
+        call.output.finish().await;
         if keep || call.request_id.is_some() {
             let stored = StoredCall {
                 call_id: call.id,
@@ -223,11 +244,12 @@ impl Calls {
         self.table().by_id.get(&id).cloned()
     }
 
-    /// A call's answer, wherever it is kept.
-    pub(crate) async fn get(&self, id: CallId, principal: &Principal) -> Result<CallResponse, Refusal> {
+    /// A call, wherever it is kept.
+    pub(crate) async fn get(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
         if let Some(call) = self.known(id) {
             return if principal.may_use(&call.principal) {
-                Ok(call.answer().response)
+                let Answer { response, finished, .. } = call.answer();
+                Ok(Found { id, run: call.run, response, finished })
             } else {
                 Err(no_such_call())
             };
@@ -235,7 +257,7 @@ impl Calls {
         let stored = self.store.with(move |store| store.call(id)).await;
         let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
         let stored = stored.filter(|stored| principal.may_use(&stored.principal)).ok_or_else(no_such_call)?;
-        decode(&stored)
+        found(&stored)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -258,9 +280,10 @@ fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refus
     ))
 }
 
-fn decode(stored: &StoredCall) -> Result<CallResponse, Refusal> {
-    CallResponse::decode(stored.response.as_slice())
-        .map_err(|error| Refusal::internal("reading a kept call", &error))
+fn found(stored: &StoredCall) -> Result<Found, Refusal> {
+    let response = CallResponse::decode(stored.response.as_slice())
+        .map_err(|error| Refusal::internal("reading a kept call", &error))?;
+    Ok(Found { id: stored.call_id, run: stored.run_id, response, finished: true })
 }
 
 #[cfg(test)]
@@ -271,12 +294,16 @@ mod tests {
     use super::{Begun, Calls, FINISHED, FINISHED_BYTES, UNDER_WAY};
     use crate::ids::RunId;
     use crate::rpc::{Principal, Roles};
+    use crate::spool::{Bounds, Spool};
     use crate::store::Store;
 
     fn calls() -> (tempfile::TempDir, Calls) {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db")).unwrap();
-        (directory, Calls::new(store))
+        let bounds = Bounds { max_total: 1 << 20, min_free: 0 };
+        let none = (&[].into(), &[].into());
+        let spool = Spool::open(directory.path().to_owned(), bounds, none.0, none.1).unwrap();
+        (directory, Calls::new(store, spool))
     }
 
     fn principal(name: &str) -> Principal {
@@ -306,9 +333,9 @@ mod tests {
         let Ok(Begun::Stored(stored)) = calls.begin(run, "uid:0", "r", vec![1]).await else {
             panic!("not stored")
         };
-        assert_eq!(*stored, done(call.id));
+        assert_eq!(stored.response, done(call.id));
         assert_eq!(refused(calls.begin(run, "uid:0", "r", vec![2]).await), Some(Reason::AlreadyExists));
-        assert_eq!(calls.get(call.id, &principal("uid:0")).await.unwrap(), done(call.id));
+        assert_eq!(calls.get(call.id, &principal("uid:0")).await.unwrap().response, done(call.id));
         assert!(calls.get(call.id, &principal("uid:7")).await.is_err());
     }
 
@@ -324,7 +351,7 @@ mod tests {
         }
         let first = first.unwrap();
         assert!(calls.known(first).is_none());
-        assert_eq!(calls.get(first, &principal("uid:0")).await.unwrap(), done(first));
+        assert_eq!(calls.get(first, &principal("uid:0")).await.unwrap().response, done(first));
         assert!(calls.get(first, &principal("uid:7")).await.is_err());
         assert_eq!(calls.table().by_id.len(), FINISHED);
     }

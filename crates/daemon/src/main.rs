@@ -18,6 +18,7 @@ mod policy;
 mod recovery;
 mod rpc;
 mod runs;
+mod spool;
 mod startup;
 mod status;
 mod store;

@@ -2,7 +2,7 @@
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -13,7 +13,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
 use crate::embedded;
+use crate::spool::{Bounds, Spool};
 use crate::status::chain;
+use crate::store::Store;
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -55,7 +57,13 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     std::fs::set_permissions(path, Permissions::from_mode(0o711)).with_context(|| {
         format!("cannot use state_dir {shown}: it must belong to the user that runs cofferd")
     })?;
-    for (name, mode) in [("bin", 0o711), ("workspaces", 0o711), ("runs", 0o711), ("mounts", 0o700)] {
+    for (name, mode) in [
+        ("bin", 0o711),
+        ("workspaces", 0o711),
+        ("runs", 0o711),
+        ("mounts", 0o700),
+        ("spool", 0o700),
+    ] {
         let directory = path.join(name);
         if !directory.exists() {
             std::fs::create_dir(&directory)
@@ -136,4 +144,14 @@ pub(crate) async fn default_image(engine: &dyn Engine) -> anyhow::Result<Default
         .map_err(|error| anyhow::anyhow!("the default image: {}", chain(&error)))?;
     tracing::info!(image = %image.reference, "default image");
     Ok(image)
+}
+
+/// Opens the spool, and removes from it what belongs to no run and no call.
+pub(crate) async fn spool(store: &Store, directory: PathBuf, bounds: Bounds) -> anyhow::Result<Arc<Spool>> {
+    let opened = store.with(move |store| {
+        let runs = store.runs()?.iter().map(|record| record.id).collect();
+        Ok(Spool::open(directory, bounds, &runs, &store.call_ids()?))
+    });
+    let opened = opened.await.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    opened.context("the spool in state_dir cannot be read")
 }

@@ -2,6 +2,7 @@
 //!
 //! Calls into here block on the disk: from async code they go through [`Store::with`].
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -168,6 +169,15 @@ impl Store {
         self.find("call_id = ?1 AND ?2 IS NULL", &id.to_string(), None)
     }
 
+    /// The finished calls that there are.
+    pub(crate) fn call_ids(&self) -> Result<HashSet<CallId>, StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT call_id FROM calls")?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let ids = rows.filter_map(|row| row.map(|id| CallId::parse(&id).ok()).transpose());
+        Ok(ids.collect::<Result<_, _>>()?)
+    }
+
     /// The finished call that a request made in a run.
     pub(crate) fn call_by_request(
         &self,
@@ -262,6 +272,7 @@ mod tests {
         assert_eq!(store.run_by_request("q").unwrap(), Some((run.clone(), b"digest".to_vec())));
         assert_eq!(store.run_by_request("other").unwrap(), None);
         assert_eq!(store.call(call.call_id).unwrap(), Some(call.clone()));
+        assert_eq!(store.call_ids().unwrap(), [call.call_id].into());
         assert_eq!(store.call_by_request(run.id, "r1").unwrap(), Some(call.clone()));
         assert_eq!(store.call_by_request(RunId::new(), "r1").unwrap(), None);
         store.delete_run(run.id).unwrap();

@@ -7,7 +7,8 @@ use wire::v1::call_request::Operation;
 use wire::v1::call_response::Result as CallResult;
 use wire::v1::{ExecRequest, ExecResult};
 
-use super::{Manner, Target, make, stdin};
+use super::live::Live;
+use super::{Manner, Target, stdin};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -16,7 +17,8 @@ use crate::quantity::{bytes, count, parse_pair};
 
 /// Run one command, without a shell.
 ///
-/// Its output goes where a command's output goes; `coffer` ends with 1 when the command fails.
+/// Its output goes where a command's output goes, as it comes; `coffer` ends with 1 when the command fails. Ctrl-C ends
+/// the command, too, and all that it started.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call exec 3f2a9c01 -- wc -l README.md")]
 pub(crate) struct Exec {
@@ -32,6 +34,8 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
     #[command(flatten)]
+    live: Live,
+    #[command(flatten)]
     manner: Manner,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -40,11 +44,11 @@ pub(crate) struct Exec {
 
 impl Exec {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let (target, manner, operation) = self.request()?;
-        make(context, &target, manner, Operation::Exec(operation)).await
+        let (target, live, manner, operation) = self.request()?;
+        live.make(context, &target, manner, Operation::Exec(operation)).await
     }
 
-    fn request(self) -> Result<(Target, Manner, ExecRequest), Failure> {
+    fn request(self) -> Result<(Target, Live, Manner, ExecRequest), Failure> {
         let mut argv = self.argv.into_iter();
         let operation = ExecRequest {
             command: argv.next().unwrap_or_default(),
@@ -58,7 +62,7 @@ impl Exec {
                 .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
         };
         // The command's own timeout gives a result with the output so far; the call's would not.
-        Ok((self.target, Manner { timeout: None, ..self.manner }, operation))
+        Ok((self.target, self.live, Manner { timeout: None, ..self.manner }, operation))
     }
 }
 
@@ -78,6 +82,22 @@ pub(super) fn render(result: &ExecResult, data: &mut Page, talk: &mut Page) {
             talk.own(" of ").word(name).own(" left out of the middle\n");
         }
     }
+    end(result, talk);
+}
+
+/// What there is to say of a command whose output was shown as it came: so many bytes of each stream.
+pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Page) {
+    let written = [("standard output", result.stdout_bytes), ("standard error", result.stderr_bytes)];
+    for ((name, written), shown) in written.into_iter().zip(shown) {
+        if written > shown {
+            talk.end_line().ink(Ink::Yellow, "cut short").own(": ").word(&bytes(written - shown));
+            talk.own(" of ").word(name).own(" were not kept\n");
+        }
+    }
+    end(result, talk);
+}
+
+fn end(result: &ExecResult, talk: &mut Page) {
     if let Some(kill) = result.kill.as_ref().filter(|kill| kill.ended > 0 || kill.left > 0) {
         talk.end_line().word(&count(kill.ended.into(), "process", "processes"));
         talk.own(" that it left behind ended");
@@ -86,11 +106,17 @@ pub(super) fn render(result: &ExecResult, data: &mut Page, talk: &mut Page) {
         }
         talk.own("\n");
     }
+    if !result.hint.is_empty() {
+        talk.end_line().ink(Ink::Yellow, "limits").own(": ").word(&result.hint).own("\n");
+    }
     let end = match (result.timed_out, result.exit_code, result.signal) {
         (true, ..) => "the timeout ended the command".into(),
         (false, Some(0), _) => return,
         (false, Some(code), _) => format!("the command ended with exit code {code}"),
-        (false, None, Some(signal)) => format!("signal {signal} ended the command"),
+        (false, None, Some(signal)) if result.ended_by.is_empty() => {
+            format!("signal {signal} ended the command")
+        }
+        (false, None, Some(signal)) => format!("signal {signal} ended the command ({})", result.ended_by),
         (false, None, None) => "the command ended without an exit code".into(),
     };
     talk.end_line().ink(Ink::Red, "failed").own(": ").word(&end).own("\n");
@@ -114,7 +140,7 @@ mod tests {
     fn argv_stays_as_it_is() {
         let line = "exec r --cwd src --env A=1 --timeout 5s --wait -- grep -c --output x a.txt";
         let line = Line::try_parse_from(line.split(' ')).unwrap();
-        let (_, manner, request) = line.exec.request().unwrap();
+        let (_, _, manner, request) = line.exec.request().unwrap();
         assert_eq!((manner.timeout, manner.wait), (None, true));
         assert_eq!(
             request,
@@ -164,10 +190,38 @@ mod tests {
     }
 
     #[test]
+    fn output_that_was_shown_as_it_came_is_not_shown_again() {
+        let result = ExecResult {
+            stdout: "out".into(),
+            stdout_bytes: 3,
+            stderr_bytes: 2048,
+            stdout_omitted_bytes: 1,
+            exit_code: Some(1),
+            ..Default::default()
+        };
+        let talk = |shown| {
+            let mut talk = Page::new(Look::PIPE);
+            render_end(&result, shown, &mut talk);
+            talk.as_str().to_owned()
+        };
+        assert_eq!(talk([3, 2048]), "failed: the command ended with exit code 1\n");
+        assert!(talk([3, 1024]).starts_with("cut short: 1.0 KiB of standard error were not kept\n"));
+    }
+
+    #[test]
     fn every_end_has_its_words() {
         let talk = |result: ExecResult| pages(&result).1;
         assert_eq!(talk(ExecResult { exit_code: Some(0), ..Default::default() }), "");
         assert!(talk(ExecResult { signal: Some(9), ..Default::default() }).contains("signal 9"));
+        let hog = ExecResult {
+            signal: Some(9),
+            ended_by: "memory-limit".into(),
+            hint: "the run was out of memory".into(),
+            ..Default::default()
+        };
+        let expected =
+            "limits: the run was out of memory\nfailed: signal 9 ended the command (memory-limit)\n";
+        assert_eq!(talk(hog), expected);
         assert!(
             talk(ExecResult { timed_out: true, signal: Some(9), ..Default::default() }).contains("timeout")
         );

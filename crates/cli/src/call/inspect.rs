@@ -27,7 +27,7 @@ pub(crate) struct Cancel {
     call: String,
 }
 
-fn whole_id(text: &str) -> Result<String, String> {
+pub(super) fn whole_id(text: &str) -> Result<String, String> {
     if ids::is_whole(text) {
         Ok(text.to_ascii_lowercase())
     } else {

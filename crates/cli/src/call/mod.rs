@@ -10,7 +10,9 @@ mod grep;
 mod grep_lines;
 mod inspect;
 mod list;
+mod live;
 mod outcome;
+mod output;
 mod read;
 mod stdin;
 mod tools;
@@ -22,7 +24,7 @@ use clap::{Args, Subcommand};
 use wire::v1::call_request::Operation;
 use wire::v1::{CallRequest, CallResponse};
 
-use crate::client::Context;
+use crate::client::{Client, Context};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::run::RunRef;
@@ -41,6 +43,7 @@ pub(crate) enum Command {
     Dialect(dialect::Dialect),
     Tools(tools::Tools),
     Show(inspect::Show),
+    Output(output::Output),
     Cancel(inspect::Cancel),
 }
 
@@ -80,6 +83,7 @@ impl Command {
             Self::Dialect(dialect) => dialect.run(context).await,
             Self::Tools(tools) => tools.run(context).await,
             Self::Show(show) => show.run(context).await,
+            Self::Output(output) => output.run(context).await,
             Self::Cancel(cancel) => cancel.run(context).await,
         }
     }
@@ -104,15 +108,29 @@ async fn answer(
     operation: Operation,
 ) -> Result<CallResponse, Failure> {
     let client = context.connect().await?;
-    let request = CallRequest {
-        run_id: target.run.resolve(&client).await?,
+    let working = working(&manner);
+    let request = request(&client, target, manner, operation).await?;
+    let _spinner = context.ui.spinner(working);
+    Ok(client.tools().call(request).await?.into_inner())
+}
+
+async fn request(
+    client: &Client,
+    target: &Target,
+    manner: Manner,
+    operation: Operation,
+) -> Result<CallRequest, Failure> {
+    Ok(CallRequest {
+        run_id: target.run.resolve(client).await?,
         request_id: manner.request_id.unwrap_or_default(),
         wait_for_approval: manner.wait,
         timeout: manner.timeout.map(Into::into),
         operation: Some(operation),
         ..Default::default()
-    };
-    let _spinner =
-        context.ui.spinner(if manner.wait { "working, or waiting for an approval…" } else { "working…" });
-    Ok(client.tools().call(request).await?.into_inner())
+    })
+}
+
+/// What the spinner says.
+fn working(manner: &Manner) -> &'static str {
+    if manner.wait { "working, or waiting for an approval…" } else { "working…" }
 }

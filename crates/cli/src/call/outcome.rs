@@ -35,7 +35,8 @@ pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Result<Exit, Failure
     Ok(exit(call))
 }
 
-fn exit(call: &CallResponse) -> Exit {
+/// How `coffer` should end.
+pub(super) fn exit(call: &CallResponse) -> Exit {
     match call.status() {
         Status::Succeeded if exec::went_wrong(call.result.as_ref()) => Exit::Failed,
         Status::Succeeded | Status::Running => Exit::Ok,
@@ -60,7 +61,8 @@ fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
     status(call, talk);
 }
 
-fn status(call: &CallResponse, talk: &mut Page) {
+/// What there is to say beside the result.
+pub(super) fn status(call: &CallResponse, talk: &mut Page) {
     match call.status() {
         Status::Succeeded => {}
         Status::Failed => error(talk, "failed", call.error.as_ref()),

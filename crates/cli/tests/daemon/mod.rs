@@ -22,6 +22,8 @@ use wire::v1::*;
 pub(crate) const RUN_A: &str = "0198a1b2-0000-7000-8000-00000000aaaa";
 pub(crate) const RUN_B: &str = "0198a1b2-0000-7000-8000-00000000bbbb";
 pub(crate) const CALL: &str = "0198a1b2-0000-7000-8000-0000000000ca";
+/// What a command wrote: no text, and what a terminal would obey.
+pub(crate) const OUTPUT: &[u8] = b"one\n\xff\x1b[2Jtwo\n";
 pub(crate) const APPROVAL: &str = "0198a1b2-0000-7000-8000-000000000a99";
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
@@ -151,13 +153,25 @@ impl RunService for Canned {
 
 #[tonic::async_trait]
 impl ToolService for Canned {
-    type CallStreamStream = tokio_stream::Empty<std::result::Result<CallStreamResponse, Status>>;
+    type CallStreamStream = Events<CallStreamResponse>;
 
-    async fn call_stream(
-        &self,
-        _request: Request<CallRequest>,
-    ) -> std::result::Result<Response<Self::CallStreamStream>, Status> {
-        Err(Status::unimplemented("not canned"))
+    /// What the call itself would answer, with its output before; bytes that are no text follow it.
+    async fn call_stream(&self, request: Request<CallRequest>) -> Answer<Self::CallStreamStream> {
+        use call_stream_response::Event;
+        let result = self.call(request).await?.into_inner();
+        let mut events = vec![Event::Accepted(CallAccepted { call_id: result.call_id.clone() })];
+        let output = |stream: call_output::Stream, offset, data: &[u8]| {
+            Event::Output(CallOutput { stream: stream.into(), offset, data: data.to_vec() })
+        };
+        if let Some(call_response::Result::Exec(exec)) = &result.result {
+            let (first, rest) = exec.stdout.as_bytes().split_at(1);
+            events.push(output(call_output::Stream::Stdout, 0, first));
+            events.push(output(call_output::Stream::Stderr, 0, exec.stderr.as_bytes()));
+            events.push(output(call_output::Stream::Stdout, 1, rest));
+        }
+        events.push(Event::Result(result));
+        let events = events.into_iter().map(|event| Ok(CallStreamResponse { event: Some(event) }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(events.collect::<Vec<_>>()))))
     }
 
     async fn list_tools(&self, _: Request<ListToolsRequest>) -> Answer<ListToolsResponse> {
@@ -216,8 +230,29 @@ impl ToolService for Canned {
         Ok(Response::new(call))
     }
 
-    async fn get_call(&self, _: Request<GetCallRequest>) -> Answer<GetCallResponse> {
-        Err(Status::unimplemented("not here"))
+    /// A call that is over, and wrote `OUTPUT` and a little more that was not kept.
+    async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {
+        let request = request.into_inner();
+        let exec =
+            ExecResult { stdout_bytes: OUTPUT.len() as u64 + 7, exit_code: Some(0), ..Default::default() };
+        let call = CallResponse {
+            call_id: request.call_id,
+            status: call_response::Status::Succeeded.into(),
+            result: Some(call_response::Result::Exec(exec)),
+            ..Default::default()
+        };
+        let kept = |text: &[u8], offset: u64| OutputChunk {
+            offset,
+            // A few bytes an answer.
+            data: text.iter().skip(offset.try_into().unwrap()).take(4).copied().collect(),
+            kept_bytes: text.len() as u64,
+            complete: true,
+        };
+        Ok(Response::new(GetCallResponse {
+            call: Some(call),
+            stdout: request.stdout_offset.map(|offset| kept(OUTPUT, offset)),
+            stderr: request.stderr_offset.map(|offset| kept(b"", offset)),
+        }))
     }
 
     async fn cancel_call(&self, _: Request<CancelCallRequest>) -> Answer<CancelCallResponse> {

@@ -46,11 +46,12 @@ pub(super) enum Form {
     },
 }
 
-/// SHA-256 over what makes two requests the same: everything but the id and whether the client waits.
+/// SHA-256 over what makes two requests the same: everything but the id and how the client waits.
 pub(super) fn digest(request: &CallRequest) -> Vec<u8> {
     let mut content = request.clone();
     content.request_id.clear();
     content.wait_for_approval = false;
+    content.cancel_on_disconnect = false;
     Sha256::digest(content.encode_to_vec()).to_vec()
 }
 

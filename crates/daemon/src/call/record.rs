@@ -80,6 +80,8 @@ pub(super) struct Journal {
     asked: bool,
     decision: Option<Decision>,
     opened: bool,
+    /// Bytes of the command's output that the spool has.
+    kept: [u64; 2],
 }
 
 impl Journal {
@@ -104,6 +106,7 @@ impl Journal {
             asked: false,
             decision: None,
             opened: false,
+            kept: [0; 2],
         }
     }
 
@@ -156,6 +159,10 @@ impl Journal {
         self.limit
     }
 
+    pub(super) fn kept(&mut self, kept: [u64; 2]) {
+        self.kept = kept;
+    }
+
     pub(super) fn approval(&mut self, approval_id: &str) {
         self.common.approval_id = Some(approval_id.to_owned());
     }
@@ -194,7 +201,7 @@ impl Journal {
         }
         let mut event = self.common.clone();
         event.kind = Kind::CallReceipt;
-        event.outcome = Some(outcome(close));
+        event.outcome = Some(outcome(close, self.kept));
         event.duration_us = Some(micros(times.taken.elapsed()));
         if let Close::Executed(finished) | Close::Cancelled(finished) = close {
             event.usage = Some(Usage {
@@ -244,7 +251,7 @@ fn shorten(value: &mut Value) {
     }
 }
 
-fn outcome(close: &Close) -> Outcome {
+fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
     let finished = match close {
         Close::Refused(refusal) => {
             return Outcome::new(Status::Denied).reason(refusal.reason.as_str()).message(&refusal.message);
@@ -265,7 +272,7 @@ fn outcome(close: &Close) -> Outcome {
         Ok(OpResult::Exec(exec) | OpResult::Shell(exec)) => {
             // A command that failed is a tool that ran: the record says what it said.
             let status = if exec.exit_code == Some(0) { Status::Succeeded } else { Status::Failed };
-            let outcome = Outcome::new(status).facts(json!({
+            let mut said = json!({
                 "signal": exec.signal,
                 "timed_out": exec.timed_out,
                 "stdout_bytes": exec.stdout_bytes,
@@ -273,7 +280,17 @@ fn outcome(close: &Close) -> Outcome {
                 "stdout": preview(&exec.stdout),
                 "stderr": preview(&exec.stderr),
                 "kill": exec.kill,
-            }));
+            });
+            // What is missing in the spool is said, too.
+            for (name, written, kept) in [
+                ("stdout_kept_bytes", exec.stdout_bytes, kept[0]),
+                ("stderr_kept_bytes", exec.stderr_bytes, kept[1]),
+            ] {
+                if kept < written {
+                    said[name] = kept.into();
+                }
+            }
+            let outcome = Outcome::new(status).facts(said);
             let outcome = match close {
                 Close::Cancelled(_) => outcome.reason(Reason::Cancelled.as_str()),
                 _ if exec.timed_out => outcome.reason(Reason::TimedOut.as_str()),

@@ -4,6 +4,7 @@
 
 mod parse;
 mod raw;
+mod units;
 mod validate;
 
 use std::fmt;
@@ -45,6 +46,10 @@ pub(crate) struct Config {
     pub(crate) calls_per_run: usize,
     /// Connections at the same time.
     pub(crate) max_connections: usize,
+    /// What commands wrote is kept up to so many bytes in all.
+    pub(crate) spool_max_total: u64,
+    /// Bytes that this leaves free of its file system.
+    pub(crate) spool_min_free: u64,
     /// Filter of the log.
     pub(crate) log_level: String,
     /// The log is JSON Lines instead of text.
@@ -97,6 +102,10 @@ impl fmt::Display for Config {
                 "runs": self.max_runs,
                 "calls_per_run": self.calls_per_run,
                 "connections": self.max_connections,
+            },
+            "spool": {
+                "max_total": units::show_size(self.spool_max_total),
+                "min_free": units::show_size(self.spool_min_free),
             },
             "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
         });

@@ -25,6 +25,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) limits: Limits,
     #[serde(default)]
+    pub(super) spool: Spool,
+    #[serde(default)]
     pub(super) log: Log,
 }
 
@@ -93,6 +95,27 @@ pub(super) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { runs: 256, calls_per_run: 32, connections: 256 }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Spool {
+    pub(super) max_total: Size,
+    pub(super) min_free: Size,
+}
+
+/// `4GiB`, or a plain number of bytes.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Size {
+    Bytes(u64),
+    Text(String),
+}
+
+impl Default for Spool {
+    fn default() -> Self {
+        Self { max_total: Size::Text("4GiB".to_owned()), min_free: Size::Text("256MiB".to_owned()) }
     }
 }
 

@@ -3,11 +3,15 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use super::units::{duration, show_size, size};
 use super::{Config, Problem, Problems, raw};
 use crate::rpc::{Role, Roles};
 
 /// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
 const MAX_SOCKET_PATH: usize = 107;
+
+/// Larger sizes are not meant.
+const MAX_SIZE: u64 = 1 << 50;
 
 struct Found(Vec<Problem>);
 
@@ -53,6 +57,8 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     let max_runs = within(&mut found, "limits.runs", raw.limits.runs, 1, 10_000);
     let calls_per_run = within(&mut found, "limits.calls_per_run", raw.limits.calls_per_run, 1, 64);
     let max_connections = within(&mut found, "limits.connections", raw.limits.connections, 1, 65_536);
+    let spool_max_total = bytes(&mut found, "spool.max_total", &raw.spool.max_total, 1 << 20);
+    let spool_min_free = bytes(&mut found, "spool.min_free", &raw.spool.min_free, 0);
     if raw.log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
         found
             .add("log.level", "must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
@@ -75,6 +81,8 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         max_runs,
         calls_per_run,
         max_connections,
+        spool_max_total,
+        spool_min_free,
         log_level: raw.log.level,
         log_json: raw.log.format == "json",
     };
@@ -148,26 +156,21 @@ fn within(found: &mut Found, key: &str, value: u32, least: u32, most: u32) -> us
     value as usize
 }
 
-/// `90s`, `5m`, `2h`, `1d`.
-fn duration(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let seconds: u64 = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return None,
+fn bytes(found: &mut Found, key: &str, written: &raw::Size, least: u64) -> u64 {
+    let bytes = match written {
+        raw::Size::Bytes(bytes) => Some(*bytes),
+        raw::Size::Text(text) => size(text),
     };
-    let number: u64 = number.parse().ok()?;
-    number.checked_mul(seconds).map(Duration::from_secs)
+    bytes.filter(|bytes| (least..=MAX_SIZE).contains(bytes)).unwrap_or_else(|| {
+        let (least, most) = (show_size(least), show_size(MAX_SIZE));
+        found.add(key, format!("must be from {least} to {most}, such as 512MiB or 4GiB"));
+        0
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::parse::parse;
-    use super::duration;
 
     fn keys(text: &str) -> Vec<String> {
         parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect()
@@ -181,6 +184,7 @@ mod tests {
         assert!(config.workspace_roots.is_empty());
         assert!(config.access.is_empty());
         assert_eq!(config.approval_timeout, None);
+        assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
     }
 
     #[test]
@@ -194,6 +198,7 @@ pool: { min: 1, max: 2 }
 approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
 limits: { runs: 0 }
+spool: { max_total: 4, min_free: 1XB }
 log: { format: xml }
 ";
         assert_eq!(
@@ -210,6 +215,8 @@ log: { format: xml }
                 "access[0].roles",
                 "access[1].uid",
                 "limits.runs",
+                "spool.max_total",
+                "spool.min_free",
                 "log.format",
             ]
         );
@@ -236,18 +243,9 @@ log: { format: xml }
 
     #[test]
     fn what_is_printed_is_the_same_configuration() {
-        let text = "{approvals: {timeout: 90s}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let text = "{approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("timeout: 90s"), "{printed}");
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("90s"), Some(Duration::from_secs(90)));
-        assert_eq!(duration("2h"), Some(Duration::from_secs(7_200)));
-        for bad in ["", "5", "m", "-5m", "5 m", "1.5h", "99999999999999999999d", "5ä"] {
-            assert_eq!(duration(bad), None, "{bad}");
-        }
     }
 }

@@ -1,13 +1,15 @@
 //! The container lane: `coffer-agent` in the run's container, reached through one attached exec.
 //!
 //! The worker may be stopped or killed by what runs beside it. That costs only its own run: the loss is noticed, the
-//! calls in flight fail, and it is started again for the next ones.
+//! calls in flight fail, and it is started again for the next ones. Calls that only look are made once more by themselves.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use containers::{AGENT_PATH, ContainerCgroup, ContainerId, Engine, HostProcess, RunUser};
 use ops::Reason;
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use worker::client::{
     CallSpec, Channel, Client, CloseReason, ConnectError, ConnectOptions, Finished, Greeted, LaneError, Peer,
@@ -18,6 +20,8 @@ use crate::status::{Refusal, chain, engine_refusal};
 
 /// For a lost worker that was killed to be gone.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// For another worker to be started in place of a lost one.
+const RESTART: Duration = Duration::from_secs(10);
 
 /// The worker that serves now.
 #[derive(Clone)]
@@ -34,7 +38,10 @@ pub(crate) struct AgentLane {
     engine: Arc<dyn Engine>,
     container: ContainerId,
     user: RunUser,
-    serving: Mutex<Serving>,
+    /// Changes when another worker was started in place of a lost one.
+    serving: watch::Sender<Serving>,
+    /// The run is over: no other worker will be started.
+    ended: CancellationToken,
 }
 
 impl AgentLane {
@@ -45,7 +52,8 @@ impl AgentLane {
         user: RunUser,
     ) -> Result<Self, Refusal> {
         let serving = start(engine.as_ref(), &container, user).await?;
-        Ok(Self { engine, container, user, serving: Mutex::new(serving) })
+        let ended = CancellationToken::new();
+        Ok(Self { engine, container, user, serving: watch::Sender::new(serving), ended })
     }
 
     pub(super) async fn call(
@@ -56,6 +64,33 @@ impl AgentLane {
     ) -> Result<Finished, LaneError> {
         let client = self.serving().client;
         client.call(spec, placement, cancel).await
+    }
+
+    /// The same for an operation that only looks: when the worker is lost under it, it is done once more by the next one.
+    pub(super) async fn look(
+        &self,
+        spec: CallSpec<'_>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
+        let began = Instant::now();
+        let mut serving = self.serving.subscribe();
+        let client = serving.borrow_and_update().client.clone();
+        let lost = match client.call(spec, None, cancel.clone()).await {
+            Err(lost @ LaneError::Lost(_)) => lost,
+            done => return done,
+        };
+        let left = spec.deadline.saturating_sub(began.elapsed());
+        tokio::select! {
+            started = timeout(left.min(RESTART), serving.changed()) => {
+                if !matches!(started, Ok(Ok(()))) {
+                    return Err(lost);
+                }
+            }
+            () = cancel.cancelled() => return Err(LaneError::Cancelled),
+            () = self.ended.cancelled() => return Err(lost),
+        }
+        let deadline = spec.deadline.saturating_sub(began.elapsed());
+        self.call(CallSpec { deadline, ..spec }, None, cancel).await
     }
 
     /// Resolves when the worker is lost: why.
@@ -73,7 +108,7 @@ impl AgentLane {
             }
         }
         let serving = start(self.engine.as_ref(), &self.container, self.user).await?;
-        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = serving;
+        self.serving.send_replace(serving);
         Ok(())
     }
 
@@ -90,12 +125,13 @@ impl AgentLane {
     }
 
     pub(super) async fn shutdown(&self) {
+        self.ended.cancel();
         let client = self.serving().client;
         client.shutdown().await;
     }
 
     fn serving(&self) -> Serving {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.serving.borrow().clone()
     }
 }
 

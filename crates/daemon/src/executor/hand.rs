@@ -7,9 +7,9 @@ use futures_util::FutureExt as _;
 use hand::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher};
 use ops::Reason;
 use tokio::net::UnixStream;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
-use worker::client::{CallSpec, Client, ConnectOptions, Finished, LaneError};
+use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError};
 
 use crate::runs::Directory;
 use crate::status::{Refusal, chain};
@@ -18,6 +18,8 @@ use crate::status::{Refusal, chain};
 const CLONE: Duration = Duration::from_secs(120);
 /// For a hand whose channel was closed to be gone.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// Hands whose loss waits to be recorded.
+const LOSSES: usize = 8;
 
 /// The directories that a hand may see.
 struct Directories {
@@ -45,6 +47,8 @@ enum State {
 pub(crate) struct HandLane {
     directories: Directories,
     state: Mutex<State>,
+    /// Why hands were lost, for the record.
+    losses: (mpsc::Sender<CloseReason>, Mutex<mpsc::Receiver<CloseReason>>),
 }
 
 impl HandLane {
@@ -60,7 +64,9 @@ impl HandLane {
             owner_uid: workspace.owner.uid,
             owner_gid: workspace.owner.gid,
         };
-        Ok(Self { directories, state: Mutex::new(State::Absent) })
+        let (sender, receiver) = mpsc::channel(LOSSES);
+        let losses = (sender, Mutex::new(receiver));
+        Ok(Self { directories, state: Mutex::new(State::Absent), losses })
     }
 
     pub(super) async fn call(
@@ -70,6 +76,15 @@ impl HandLane {
     ) -> Result<Finished, LaneError> {
         let client = self.client().await?;
         client.call(spec, None, cancel).await
+    }
+
+    /// Resolves when a hand was lost: why. One that was not needed so far is not lost.
+    pub(crate) async fn lost(&self) -> CloseReason {
+        match self.losses.1.lock().await.recv().await {
+            Some(why) => why,
+            // The other end is here.
+            None => std::future::pending().await,
+        }
     }
 
     pub(super) async fn shutdown(&self) {
@@ -118,7 +133,17 @@ impl HandLane {
         channel.set_nonblocking(true).map_err(|error| text(&error))?;
         let (input, output) = UnixStream::from_std(channel).map_err(|error| text(&error))?.into_split();
         match Client::connect(output, input, ConnectOptions::default()).await {
-            Ok((client, _)) => Ok(Serving { client, process }),
+            Ok((client, _)) => {
+                let (closed, losses) = (client.closed(), self.losses.0.clone());
+                // Ends with the hand, or with the lane.
+                tokio::spawn(async move {
+                    match closed.await {
+                        CloseReason::Shutdown => {}
+                        why => drop(losses.send(why).await),
+                    }
+                });
+                Ok(Serving { client, process })
+            }
             Err(error) => {
                 let words = tokio::task::spawn_blocking(move || process.end()).await;
                 let words = words.map_or_else(|error| error.to_string(), Result::unwrap_or_default);
@@ -178,6 +203,7 @@ mod tests {
             bounds: &ops::Bounds::default(),
             deadline: std::time::Duration::from_secs(5),
             preview: false,
+            output: None,
         };
         let late = hand.call(spec, CancellationToken::new()).await;
         assert!(matches!(late, Err(LaneError::Cancelled)), "{late:?}");

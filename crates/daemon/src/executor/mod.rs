@@ -10,7 +10,9 @@ use std::time::Duration;
 use gateway::Permit;
 use ops::{Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
-use worker::client::{CallSpec, Finished, LaneError, Placement, Usage};
+use worker::client::{CallSpec, Finished, LaneError, OutputSink, Placement, Usage};
+
+use crate::spool::Output;
 
 pub(crate) use agent::AgentLane;
 pub(crate) use hand::{HandLane, clone_repository};
@@ -35,23 +37,32 @@ impl Lanes {
         &self.agent
     }
 
-    /// Executes what the permit allows, within `limit` if that is less than the operation's own.
+    pub(crate) fn hand(&self) -> &HandLane {
+        &self.hand
+    }
+
+    /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes
+    /// goes to `output` while it runs.
     pub(crate) async fn execute(
         &self,
         permit: Permit,
         limit: Option<Duration>,
+        output: Output,
         cancel: CancellationToken,
     ) -> Finished {
         let parts = permit.into_parts();
         let command = parts.operation.command_timeout();
         let own = command.unwrap_or(FILE_DEADLINE);
+        let output: Option<Arc<dyn OutputSink>> = command.map(|_| Arc::new(output) as _);
         let spec = CallSpec {
             operation: &parts.operation,
             bounds: &parts.bounds,
             deadline: limit.map_or(own, |limit| limit.min(own)),
             preview: false,
+            output: output.as_ref(),
         };
         let finished = match parts.operation.lane() {
+            Lane::Container if !parts.operation.has_effect() => self.agent.look(spec, cancel).await,
             Lane::Container => {
                 let placement = command.and_then(|_| self.agent.placement(&parts.call_id));
                 self.agent.call(spec, placement, cancel).await
@@ -66,7 +77,7 @@ impl Lanes {
         if operation.lane() != Lane::Host {
             return None;
         }
-        let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true };
+        let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
         match self.hand.call(spec, CancellationToken::new()).await {
             Ok(finished) => Some(finished.outcome),
             Err(error) => Some(Err(failure(&error))),
@@ -82,8 +93,8 @@ impl Lanes {
         });
         let bounds = ops::Bounds::default();
         let spec =
-            CallSpec { operation: &operation, bounds: &bounds, deadline: FILE_DEADLINE, preview: false };
-        let finished = self.agent.call(spec, None, CancellationToken::new()).await;
+            CallSpec { operation: &operation, bounds: &bounds, deadline: FILE_DEADLINE, preview: false, output: None };
+        let finished = self.agent.look(spec, CancellationToken::new()).await;
         match finished.map_err(|error| failure(&error))?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
             _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
@@ -110,6 +121,7 @@ fn failure(error: &LaneError) -> ToolFailure {
         .with("retryable", "true"),
         LaneError::TimedOut => ToolFailure::new(Reason::TimedOut, "the operation gave no outcome in time"),
         LaneError::Cancelled => ToolFailure::new(Reason::Cancelled, "the call was cancelled"),
+        LaneError::Busy => ToolFailure::new(Reason::Overloaded, "too many terminals are open in this run; close one"),
         LaneError::TooLarge => ToolFailure::new(Reason::InvalidArgument, "the operation is too large to be sent"),
         LaneError::NotPlaced(_) => ToolFailure::new(
             Reason::Internal,

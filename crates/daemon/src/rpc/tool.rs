@@ -7,11 +7,19 @@ use ops::Reason;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
+use worker::client::OutputStream;
 
 use super::{Principal, principal};
 use crate::app::App;
+use crate::calls::Found;
 use crate::ids::{CallId, RunId};
-use crate::status::Refusal;
+use crate::spool::Piece;
+use crate::status::{Refusal, chain};
+
+/// Bytes of each stream that `GetCall` sends.
+const DEFAULT_OUTPUT: usize = 256 * 1024;
+/// Most that may be asked for.
+const MAX_OUTPUT: usize = 1024 * 1024;
 
 /// `ToolService`.
 pub(super) struct Service(pub(super) Arc<App>);
@@ -44,6 +52,32 @@ impl Service {
         };
         Ok(dialects::list(dialect, format, &permitted).to_string())
     }
+
+    /// What is kept of a stream from `offset` on, when it was asked for.
+    async fn output(
+        &self,
+        call: &Found,
+        stream: OutputStream,
+        offset: Option<u64>,
+        most: usize,
+    ) -> Result<Option<v1::OutputChunk>, Refusal> {
+        let Some(offset) = offset else { return Ok(None) };
+        let piece = self.0.spool.read(call.run, call.id, stream, offset, most).await;
+        let Piece { data, kept } =
+            piece.map_err(|error| Refusal::internal("reading the output", &chain(&error)))?;
+        Ok(Some(v1::OutputChunk { offset, data, kept_bytes: kept, complete: call.finished }))
+    }
+}
+
+fn most_output(asked: u32) -> Result<usize, Refusal> {
+    match asked as usize {
+        0 => Ok(DEFAULT_OUTPUT),
+        asked if asked <= MAX_OUTPUT => Ok(asked),
+        _ => Err(Refusal::invalid(
+            "max_output_bytes",
+            format!("must be at most {MAX_OUTPUT}; ask again from the next offset for more"),
+        )),
+    }
 }
 
 #[tonic::async_trait]
@@ -62,13 +96,15 @@ impl ToolService for Service {
         Ok(Response::new(response))
     }
 
-    type CallStreamStream = tokio_stream::Empty<Result<v1::CallStreamResponse, Status>>;
+    type CallStreamStream = crate::call::Events;
 
     async fn call_stream(
         &self,
-        _request: Request<v1::CallRequest>,
+        request: Request<v1::CallRequest>,
     ) -> Result<Response<Self::CallStreamStream>, Status> {
-        Err(Status::unimplemented("not there yet"))
+        let principal = principal(&request)?;
+        let events = crate::call::stream(&self.0, &principal, request.into_inner()).await?;
+        Ok(Response::new(events))
     }
 
     async fn get_call(
@@ -76,8 +112,14 @@ impl ToolService for Service {
         request: Request<v1::GetCallRequest>,
     ) -> Result<Response<v1::GetCallResponse>, Status> {
         let principal = principal(&request)?;
-        let call = self.0.calls.get(CallId::parse(&request.get_ref().call_id)?, &principal).await?;
-        Ok(Response::new(v1::GetCallResponse { call: Some(call), ..Default::default() }))
+        let request = request.into_inner();
+        let id = CallId::parse(&request.call_id)?;
+        let most = most_output(request.max_output_bytes)?;
+        // The call first: when it has finished, so has its output.
+        let found = self.0.calls.get(id, &principal).await?;
+        let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;
+        let stderr = self.output(&found, OutputStream::Stderr, request.stderr_offset, most).await?;
+        Ok(Response::new(v1::GetCallResponse { call: Some(found.response), stdout, stderr }))
     }
 
     async fn cancel_call(

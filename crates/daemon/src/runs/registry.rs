@@ -19,6 +19,7 @@ use super::task::{self, Command, Shared};
 use crate::audit::AuditLog;
 use crate::ids::RunId;
 use crate::rpc::Principal;
+use crate::spool::Spool;
 use crate::status::{Refusal, chain};
 use crate::store::Store;
 
@@ -31,6 +32,7 @@ pub(crate) struct Runs {
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) tasks: TaskTracker,
+    spool: Arc<Spool>,
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
     changes: broadcast::Sender<Record>,
@@ -44,6 +46,7 @@ impl Runs {
         store: Store,
         audit: Arc<AuditLog>,
         launcher: Launcher,
+        spool: Arc<Spool>,
         limit: usize,
         calls_per_run: usize,
     ) -> Result<Self, crate::store::StoreError> {
@@ -68,6 +71,7 @@ impl Runs {
             audit,
             launcher: Arc::new(launcher),
             tasks: TaskTracker::new(),
+            spool,
             living: Mutex::default(),
             ended: Mutex::new(ended),
             changes: broadcast::Sender::new(CHANGES),
@@ -252,6 +256,7 @@ impl Runs {
         let run = id.to_string();
         let directories = &self.launcher.directories;
         remove_tree(directories.run_state(&run)).await;
+        self.spool.remove_run(id).await;
         if !matches!(record.spec.workspace, Workspace::Bind { .. }) {
             remove_tree(directories.workspace(&run)).await;
         }

@@ -95,7 +95,7 @@ impl Shared {
                     let why = refused.take().unwrap_or_else(|| why.to_string());
                     restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
                     restarts.push(Instant::now());
-                    self.worker_event(record, &why).await;
+                    self.worker_event(record, "coffer-agent", &why).await;
                     if restarts.len() > RESTARTS {
                         return End::Failed(format!("its worker was lost {} times within a minute, last because {why}", restarts.len()));
                     }
@@ -104,6 +104,8 @@ impl Shared {
                         refused = Some(refusal.message);
                     }
                 }
+                // The next call that needs it starts another.
+                why = lanes.hand().lost() => self.worker_event(record, "coffer-hand", &why.to_string()).await,
                 _ = tick.tick() => {
                     if record.spec.ttl.is_some_and(|ttl| began.elapsed() >= ttl) {
                         return End::Stopped(None);
@@ -182,11 +184,11 @@ impl Shared {
         self.runs.changed(record);
     }
 
-    async fn worker_event(&self, record: &Record, why: &str) {
-        tracing::warn!(run = %record.id, why, "the agent of a run was lost");
+    async fn worker_event(&self, record: &Record, worker: &str, why: &str) {
+        tracing::warn!(run = %record.id, worker, why, "a worker of a run was lost");
         let event = Event::new(Kind::WorkerEvent)
             .run(record.id.to_string())
-            .details(serde_json::json!({ "worker": "coffer-agent", "event": "lost", "why": why }));
+            .details(serde_json::json!({ "worker": worker, "event": "lost", "why": why }));
         let _ = self.runs.audit.enqueue(event).await;
     }
 }

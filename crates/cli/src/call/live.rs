@@ -1,0 +1,149 @@
+//! A command's output as it comes, for those operations that have one.
+
+use clap::Args;
+use tonic::Streaming;
+use wire::v1::call_output::Stream;
+use wire::v1::call_request::Operation;
+use wire::v1::call_response::Result as CallResult;
+use wire::v1::call_stream_response::Event;
+use wire::v1::{CallResponse, CallStreamResponse};
+
+use super::{Manner, Target, exec, make, outcome, request, working};
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::outlet::Outlet;
+use crate::ui::{Spinner, Ui};
+
+/// When the output is shown.
+#[derive(Args, Debug)]
+pub(super) struct Live {
+    /// Show the output as it comes, which is how it is for people; with `--output json`, each event in a line.
+    #[arg(long, conflicts_with = "no_stream")]
+    stream: bool,
+    /// Wait for the end; long output then has its middle left out, and Ctrl-C does not cancel the call.
+    #[arg(long)]
+    no_stream: bool,
+}
+
+impl Live {
+    /// Makes the call and shows what it writes, then what became of it. A `coffer` that is ended cancels it.
+    pub(super) async fn make(
+        &self,
+        context: &Context,
+        target: &Target,
+        manner: Manner,
+        operation: Operation,
+    ) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        if self.no_stream || (ui.is_json() && !self.stream) {
+            return make(context, target, manner, operation).await;
+        }
+        let client = context.connect().await?;
+        let (wait, working) = (manner.wait, working(&manner));
+        let mut request = request(&client, target, manner, operation).await?;
+        request.cancel_on_disconnect = true;
+        let spinner = ui.spinner(working);
+        let events = client.tools().call_stream(request).await?.into_inner();
+        let mut told = Told { ui, spinner: Some(spinner), wait, outlets: ui.outlets(), bytes: [0; 2] };
+        told.all(events).await
+    }
+}
+
+/// What the user has seen.
+struct Told {
+    ui: Ui,
+    /// Goes when there is something to see.
+    spinner: Option<Spinner>,
+    wait: bool,
+    outlets: [Outlet; 2],
+    /// Of each stream.
+    bytes: [u64; 2],
+}
+
+impl Told {
+    async fn all(&mut self, mut events: Streaming<CallStreamResponse>) -> Result<Exit, Failure> {
+        let mut call_id = String::new();
+        loop {
+            let next = match events.message().await {
+                Ok(next) => next,
+                Err(status) => return Err(self.broken(status.into(), &call_id)?),
+            };
+            let Some(response) = next else {
+                let failure = Failure::unreachable("the daemon ended the stream without a result");
+                return Err(self.broken(failure, &call_id)?);
+            };
+            if self.ui.is_json() {
+                self.spinner.take();
+                self.ui.json_line(&response)?;
+            }
+            match response.event {
+                Some(Event::Accepted(accepted)) => call_id = accepted.call_id,
+                Some(Event::Pending(pending)) => self.pending(&pending.approval_id),
+                Some(Event::Output(output)) => self.output(output.stream(), &output.data)?,
+                Some(Event::Result(call)) => return self.result(&call),
+                None => {}
+            }
+        }
+    }
+
+    /// The stream has no result: the daemon refused the call, or has gone.
+    fn broken(&mut self, failure: Failure, call_id: &str) -> Result<Failure, Failure> {
+        self.spinner.take();
+        self.end_lines()?;
+        if failure.exit() == Exit::Unreachable && !call_id.is_empty() {
+            return Ok(failure.and_hint(&format!("`coffer call output {call_id}` has what it wrote")));
+        }
+        Ok(failure)
+    }
+
+    /// Whoever does not wait gets the same with the result.
+    fn pending(&mut self, approval_id: &str) {
+        if self.wait && !self.ui.is_json() {
+            self.spinner.take();
+            self.ui.note(&format!("awaiting approval {approval_id}"));
+            self.spinner = Some(self.ui.spinner("waiting for the approval…"));
+        }
+    }
+
+    fn output(&mut self, stream: Stream, data: &[u8]) -> Result<(), Failure> {
+        let at = match stream {
+            Stream::Stdout => 0,
+            Stream::Stderr => 1,
+            Stream::Unspecified => return Ok(()),
+        };
+        self.bytes[at] += data.len() as u64;
+        if !self.ui.is_json() {
+            self.spinner.take();
+            self.outlets[at].write(data)?;
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, call: &CallResponse) -> Result<Exit, Failure> {
+        self.spinner.take();
+        if self.ui.is_json() {
+            return Ok(outcome::exit(call));
+        }
+        let mut talk = self.ui.talk();
+        if let Some(CallResult::Exec(result) | CallResult::Shell(result)) = &call.result {
+            exec::render_end(result, self.bytes, &mut talk);
+        }
+        outcome::status(call, &mut talk);
+        if !talk.as_str().is_empty() {
+            self.end_lines()?;
+            self.ui.say(&talk);
+        }
+        Ok(outcome::exit(call))
+    }
+
+    /// What `coffer` itself says begins a line.
+    fn end_lines(&mut self) -> Result<(), Failure> {
+        let [stdout, stderr] = &mut self.outlets;
+        let (stdout, mid_line) = (stdout.end()?, stderr.end()?);
+        if mid_line || (stdout && self.ui.is_terminal()) {
+            self.ui.end_line();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! `coffer call output`: all that a command wrote, also when its client has gone.
+
+use std::time::Duration;
+
+use clap::Args;
+use wire::v1::call_response::{Result as CallResult, Status};
+use wire::v1::{CallResponse, GetCallRequest, OutputChunk};
+
+use super::inspect::whole_id;
+use crate::client::{Client, Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Ink;
+use crate::quantity::bytes;
+
+/// Most that one answer has, bytes.
+const PIECE: u32 = 1 << 20;
+/// Between questions for more, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Print all that a command wrote, byte for byte.
+///
+/// The daemon keeps it until the run is deleted, or until newer output needs its room.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer call output 0198a1b2-3c4d-7e5f-8a9b-0c1d2e3f4a5b > build.log")]
+pub(crate) struct Output {
+    /// The call's id.
+    #[arg(value_name = "CALL", value_parser = whole_id)]
+    call: String,
+    /// Its standard error, instead of its standard output.
+    #[arg(long)]
+    stderr: bool,
+    /// Begin at this byte.
+    #[arg(long, value_name = "BYTE", default_value_t = 0)]
+    offset: u64,
+    /// Go on until the command has ended.
+    #[arg(long, short)]
+    follow: bool,
+}
+
+impl Output {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let client = context.connect().await?;
+        let [mut outlet, _] = ui.outlets();
+        let mut offset = self.offset;
+        let mut pause = PAUSES.0;
+        loop {
+            let (call, chunk) = self.next(&client, offset).await?;
+            let came = chunk.data.len() as u64;
+            if came > 0 {
+                if ui.is_json() {
+                    ui.json_line(&chunk)?;
+                } else {
+                    outlet.write(&chunk.data)?;
+                }
+                offset += came;
+                pause = PAUSES.0;
+                continue;
+            }
+            if chunk.complete || !self.follow {
+                outlet.end()?;
+                self.say_what_is_missing(context, &call, &chunk);
+                return Ok(Exit::Ok);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    async fn next(&self, client: &Client, offset: u64) -> Result<(CallResponse, OutputChunk), Failure> {
+        let request = GetCallRequest {
+            call_id: self.call.clone(),
+            stdout_offset: (!self.stderr).then_some(offset),
+            stderr_offset: self.stderr.then_some(offset),
+            max_output_bytes: PIECE,
+        };
+        let response = client.tools().get_call(quick(request)).await?.into_inner();
+        let chunk = if self.stderr { response.stderr } else { response.stdout };
+        Ok((response.call.unwrap_or_default(), chunk.unwrap_or_default()))
+    }
+
+    fn say_what_is_missing(&self, context: &Context, call: &CallResponse, chunk: &OutputChunk) {
+        let mut talk = context.ui.talk();
+        if !chunk.complete {
+            match call.status() {
+                Status::PendingApproval => talk.own("the call waits for an approval\n"),
+                _ => talk.own("the command still runs: --follow goes on with what it writes\n"),
+            };
+        }
+        let missing = missing(call, chunk, self.stderr);
+        if missing > 0 {
+            talk.ink(Ink::Yellow, "cut short").own(": ").word(&bytes(missing));
+            talk.own(" at the end were not kept\n");
+        }
+        context.ui.say(&talk);
+    }
+}
+
+/// Bytes that the command wrote and nobody has.
+fn missing(call: &CallResponse, chunk: &OutputChunk, stderr: bool) -> u64 {
+    let Some(CallResult::Exec(result) | CallResult::Shell(result)) = &call.result else { return 0 };
+    let written = if stderr { result.stderr_bytes } else { result.stdout_bytes };
+    written.saturating_sub(chunk.kept_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::ExecResult;
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_kept_is_counted() {
+        let result = ExecResult { stdout_bytes: 10, stderr_bytes: 3, ..Default::default() };
+        let call = CallResponse { result: Some(CallResult::Exec(result)), ..Default::default() };
+        let chunk = OutputChunk { kept_bytes: 4, ..Default::default() };
+        assert_eq!((missing(&call, &chunk, false), missing(&call, &chunk, true)), (6, 0));
+        assert_eq!(missing(&CallResponse::default(), &chunk, false), 0);
+    }
+}

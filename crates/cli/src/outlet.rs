@@ -1,0 +1,81 @@
+//! A command's own output on its way to one of ours, as it comes.
+
+use std::io::{self, Write};
+
+use crate::clean::Cleaner;
+
+/// Bytes as they are; on a terminal as harmless text.
+pub(crate) struct Outlet {
+    stream: Box<dyn Write>,
+    /// Set when the stream is a terminal.
+    cleaner: Option<Cleaner>,
+    /// The last line has no end yet.
+    mid_line: bool,
+}
+
+impl Outlet {
+    pub(crate) fn new(stream: Box<dyn Write>, terminal: bool) -> Self {
+        Self { stream, cleaner: terminal.then(Cleaner::default), mid_line: false }
+    }
+
+    /// Writes bytes, to be seen at once.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.cleaner {
+            Some(cleaner) => self.stream.write_all(cleaner.push(bytes).as_bytes())?,
+            None => self.stream.write_all(bytes)?,
+        }
+        if let Some(last) = bytes.last() {
+            self.mid_line = *last != b'\n';
+        }
+        self.stream.flush()
+    }
+
+    /// Nothing more comes. Whether the last line has no end.
+    pub(crate) fn end(&mut self) -> io::Result<bool> {
+        if let Some(cleaner) = &mut self.cleaner {
+            self.stream.write_all(cleaner.end().as_bytes())?;
+        }
+        self.stream.flush()?;
+        Ok(self.mid_line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Seen(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Seen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(terminal: bool, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
+        let seen = Seen::default();
+        let mut outlet = Outlet::new(Box::new(seen.clone()), terminal);
+        for piece in pieces {
+            outlet.write(piece).unwrap();
+        }
+        let mid_line = outlet.end().unwrap();
+        (seen.0.take(), mid_line)
+    }
+
+    #[test]
+    fn a_pipe_gets_the_bytes_and_a_terminal_gets_text() {
+        let pieces = [&b"a\xc3"[..], b"\xa4\x1b[2J", b"\xff\n"];
+        assert_eq!(written(false, &pieces), (b"a\xc3\xa4\x1b[2J\xff\n".to_vec(), false));
+        assert_eq!(written(true, &pieces), ("aä␛[2J\u{fffd}\n".into(), false));
+        assert_eq!(written(true, &[b"x", b""]), (b"x".to_vec(), true));
+        assert_eq!(written(false, &[]), (vec![], false));
+    }
+}

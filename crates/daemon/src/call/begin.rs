@@ -1,0 +1,118 @@
+//! How a call begins, whichever way its client wants to hear of it: it is found, or made in a task of its own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ops::Reason;
+use wire::v1::{CallRequest, CallResponse, call_request, call_response};
+
+use super::record::{Journal, Times};
+use super::{Close, Story, decode};
+use crate::app::App;
+use crate::calls::{Begun, Call, Found};
+use crate::ids::{CallId, RunId};
+use crate::rpc::Principal;
+use crate::status::Refusal;
+
+/// How a client waits for its call, and takes the answer. None of it makes another call of a repeated request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// Until a needed approval is decided on.
+    pub(super) wait_for_approval: bool,
+    /// The call is not worth going on with when the client goes away.
+    pub(super) cancel_on_disconnect: bool,
+    /// Refusals are an answer, not a status.
+    dialect: bool,
+}
+
+/// A call that a request began, or that it began before.
+pub(super) enum Taken {
+    /// It is under way, or has finished lately.
+    Call(Arc<Call>),
+    /// It has finished.
+    Stored(Box<Found>),
+}
+
+impl Manner {
+    pub(super) fn of(request: &CallRequest) -> Self {
+        Self {
+            wait_for_approval: request.wait_for_approval,
+            cancel_on_disconnect: request.cancel_on_disconnect,
+            dialect: matches!(request.operation, Some(call_request::Operation::Dialect(_))),
+        }
+    }
+
+    /// The answer to a call that was made before: in the form that the first one had.
+    pub(super) fn stored(self, mut response: CallResponse) -> Result<CallResponse, Refusal> {
+        if response.status() == call_response::Status::Denied
+            && !self.dialect
+            && let Some(failure) = response.error.take()
+        {
+            return Err(failure.into());
+        }
+        Ok(response)
+    }
+}
+
+/// Begins the call, or finds it begun.
+pub(super) async fn begin(
+    app: &Arc<App>,
+    principal: &Arc<Principal>,
+    request: CallRequest,
+) -> Result<Taken, Refusal> {
+    let taken = Instant::now();
+    if app.stop.is_cancelled() {
+        return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
+    }
+    if !app.audit.is_available() {
+        return Err(crate::audit::Unavailable.into());
+    }
+    match enter(app, principal, &request).await {
+        Ok(Begun::Stored(found)) => Ok(Taken::Stored(found)),
+        Ok(Begun::Known(call)) => Ok(Taken::Call(call)),
+        Ok(Begun::New(call)) => {
+            let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
+            app.tasks.spawn(watch(app.clone(), call.clone(), story.tell(request)));
+            Ok(Taken::Call(call))
+        }
+        Err(refusal) => {
+            let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
+            // Both records or none, whether or not the client stays.
+            Err(app.tasks.spawn(away).await.unwrap_or_else(|broken| Refusal::internal("refusing", &broken)))
+        }
+    }
+}
+
+async fn enter(app: &App, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
+    let run_id = RunId::parse(&request.run_id)?;
+    app.runs.check_use(run_id, principal)?;
+    app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
+}
+
+/// Sees a call to its end. Should its task break, whoever waits for it is told all the same.
+async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send + 'static) {
+    if let Err(broken) = tokio::spawn(story).await {
+        let refusal = Refusal::internal("making the call", &broken);
+        let mut response = call.answer().response;
+        response.set_status(call_response::Status::Failed);
+        response.error = Some(worker::convert::failure_to_wire(refusal.clone().into()));
+        app.calls.finish(&call, response, Some(refusal), true).await;
+    }
+}
+
+/// A call that cannot even begin, for it names no run or is one too many, is on record as well.
+async fn turned_away(
+    app: Arc<App>,
+    principal: Arc<Principal>,
+    request: CallRequest,
+    refusal: Refusal,
+    taken: Instant,
+) -> Refusal {
+    let named: String = request.run_id.chars().take(64).collect();
+    let mut journal = Journal::new(named, CallId::new(), &principal, &decode::decode(request));
+    let close = Close::Refused(refusal.clone());
+    match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
+        Ok(()) => refusal,
+        Err(unavailable) => unavailable.into(),
+    }
+}

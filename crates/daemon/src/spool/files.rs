@@ -1,0 +1,162 @@
+//! Where the spool's files are: `RUN/CALL.stdout` and `RUN/CALL.stderr`, 0600 in directories of 0700.
+//!
+//! Everything here blocks on the disk.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+
+use super::ledger::Key;
+use crate::ids::{CallId, RunId};
+
+/// Ends of the files' names, by the stream's index.
+pub(super) const END: [&str; 2] = ["stdout", "stderr"];
+/// Free inodes that are left to others where some bytes are.
+const FREE_FILES: u64 = 1_024;
+
+/// The spool's directory.
+#[derive(Debug)]
+pub(super) struct Files {
+    root: PathBuf,
+    /// Bytes of the file system that are left to others.
+    min_free: u64,
+}
+
+/// What a stream has from some byte on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) data: Vec<u8>,
+    /// Bytes of the stream that are kept.
+    pub(crate) kept: u64,
+}
+
+impl Files {
+    pub(super) fn new(root: PathBuf, min_free: u64) -> Self {
+        Self { root, min_free }
+    }
+
+    /// Makes a stream's file, which must not be there yet.
+    pub(super) fn create(&self, key: Key, stream: usize) -> io::Result<File> {
+        let path = self.path(key, stream);
+        let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        match create() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match DirBuilder::new().mode(0o700).create(self.run(key.run)) {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+                    // Another call of the run may have made it meanwhile.
+                    _ => create(),
+                }
+            }
+            created => created,
+        }
+    }
+
+    /// What a stream has from `offset` on, `most` bytes of it. Of one that has no file, nothing.
+    pub(super) fn read(&self, key: Key, stream: usize, offset: u64, most: usize) -> io::Result<Piece> {
+        let opened =
+            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(key, stream));
+        let file = match opened {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Piece::default()),
+            opened => opened?,
+        };
+        let kept = file.metadata()?.len();
+        let there = usize::try_from(kept.saturating_sub(offset)).unwrap_or(usize::MAX).min(most);
+        let mut data = vec![0; there];
+        let mut filled = 0;
+        while filled < there {
+            match file.read_at(&mut data[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        data.truncate(filled);
+        Ok(Piece { data, kept })
+    }
+
+    /// Removes what a call has.
+    pub(super) fn remove(&self, key: Key) -> io::Result<()> {
+        (0..END.len()).try_for_each(|stream| self.remove_stream(key, stream))
+    }
+
+    /// Removes a stream's file.
+    pub(super) fn remove_stream(&self, key: Key, stream: usize) -> io::Result<()> {
+        gone(std::fs::remove_file(self.path(key, stream)))
+    }
+
+    /// Removes what a run has. Nobody but the daemon has ever written there.
+    pub(super) fn remove_run(&self, run: RunId) -> io::Result<()> {
+        gone(std::fs::remove_dir_all(self.run(run)))
+    }
+
+    /// The runs that have something. What is named otherwise is not the spool's, such as `lost+found`.
+    pub(super) fn runs(&self) -> io::Result<Vec<RunId>> {
+        let mut runs = Vec::new();
+        for entry in std::fs::read_dir(&self.root)? {
+            runs.extend(entry?.file_name().to_str().and_then(|name| RunId::parse(name).ok()));
+        }
+        Ok(runs)
+    }
+
+    /// What a run has: call, stream, bytes.
+    pub(super) fn of_run(&self, run: RunId) -> io::Result<Vec<(CallId, usize, u64)>> {
+        let mut streams = Vec::new();
+        for entry in std::fs::read_dir(self.run(run))? {
+            let entry = entry?;
+            if let Some((call, stream)) = entry.file_name().to_str().and_then(parse) {
+                streams.push((call, stream, entry.metadata()?.len()));
+            }
+        }
+        Ok(streams)
+    }
+
+    /// Bytes that others would lack of what they are to have, after `bytes` more here.
+    pub(super) fn shortage(&self, bytes: u64) -> io::Result<u64> {
+        if self.min_free == 0 {
+            return Ok(0);
+        }
+        let system = rustix::fs::statvfs(&self.root)?;
+        // A file system without a limit of inodes says that it has none.
+        if system.f_files > 0 && system.f_favail < FREE_FILES {
+            return Ok(1);
+        }
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        Ok(self.min_free.saturating_add(bytes).saturating_sub(free))
+    }
+
+    fn run(&self, run: RunId) -> PathBuf {
+        self.root.join(run.to_string())
+    }
+
+    fn path(&self, key: Key, stream: usize) -> PathBuf {
+        self.run(key.run).join(format!("{}.{}", key.call, END[stream]))
+    }
+}
+
+fn parse(name: &str) -> Option<(CallId, usize)> {
+    let (call, end) = name.split_once('.')?;
+    Some((CallId::parse(call).ok()?, END.iter().position(|known| *known == end)?))
+}
+
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes all of `data` at `offset`, as far as it goes: how far, and why not further.
+pub(super) fn write(file: &File, data: &[u8], offset: u64) -> (u64, io::Result<()>) {
+    let mut written = 0;
+    while written < data.len() {
+        match file.write_at(&data[written..], offset + written as u64) {
+            Ok(0) => return (written as u64, Err(ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (written as u64, Err(error)),
+        }
+    }
+    (written as u64, Ok(()))
+}

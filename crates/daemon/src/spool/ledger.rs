@@ -1,0 +1,212 @@
+//! How much is kept of which call, and what goes first when there is no room. Pure: the files are the spool's business.
+
+use std::collections::BTreeMap;
+
+use crate::ids::{CallId, RunId};
+
+/// Disks give out space in blocks of this size, bytes.
+const BLOCK: u64 = 4 * 1024;
+/// What a file counts at least, bytes: its name and its inode cost something as well, and so does its entry here.
+const LEAST: u64 = 16 * 1024;
+
+/// The files of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// First, so that the order is that of time.
+    pub(super) call: CallId,
+    pub(super) run: RunId,
+}
+
+/// What is kept of one call.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Of standard output and standard error, bytes.
+    lengths: [u64; 2],
+    /// It gets no more, and may be removed.
+    finished: bool,
+}
+
+impl Kept {
+    fn cost(&self) -> u64 {
+        self.lengths.iter().map(|length| cost(*length)).sum()
+    }
+}
+
+fn cost(length: u64) -> u64 {
+    if length == 0 { 0 } else { length.div_ceil(BLOCK).saturating_mul(BLOCK).max(LEAST) }
+}
+
+/// What is kept of all calls.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    most: u64,
+    used: u64,
+    /// Ids of calls sort by time: the oldest is the first.
+    calls: BTreeMap<Key, Kept>,
+}
+
+impl Ledger {
+    /// For `most` bytes in all.
+    pub(super) fn new(most: u64) -> Self {
+        Self { most, used: 0, calls: BTreeMap::new() }
+    }
+
+    /// Enters what a former daemon has kept of a call that is over.
+    pub(super) fn enter(&mut self, key: Key, stream: usize, length: u64) {
+        self.set(key, stream, length);
+        self.finish(key);
+    }
+
+    /// Takes room for `bytes` more of a stream: how many there is room for, and the finished calls that have to go for
+    /// it, which are forgotten already.
+    pub(super) fn reserve(&mut self, key: Key, stream: usize, bytes: u64) -> (u64, Vec<Key>) {
+        let length = self.calls.get(&key).map_or(0, |kept| kept.lengths[stream]);
+        let more = |bytes: u64| cost(length.saturating_add(bytes)) - cost(length);
+        let mut gone = Vec::new();
+        while self.used.saturating_add(more(bytes)) > self.most {
+            match self.evict() {
+                Some((oldest, _)) => gone.push(oldest),
+                None => break,
+            }
+        }
+        let room = (cost(length) + self.most.saturating_sub(self.used)) / BLOCK * BLOCK;
+        let granted = if room < LEAST { 0 } else { bytes.min(room.saturating_sub(length)) };
+        if granted > 0 {
+            self.set(key, stream, length + granted);
+        }
+        (granted, gone)
+    }
+
+    /// A stream has so many bytes after all.
+    pub(super) fn settle(&mut self, key: Key, stream: usize, length: u64) {
+        if self.calls.contains_key(&key) {
+            self.set(key, stream, length);
+        }
+    }
+
+    /// The call gets no more.
+    pub(super) fn finish(&mut self, key: Key) {
+        if let Some(kept) = self.calls.get_mut(&key) {
+            kept.finished = true;
+        }
+    }
+
+    /// Forgets the oldest call that is over, whose files have to go: it, and the bytes that it cost.
+    pub(super) fn evict(&mut self) -> Option<(Key, u64)> {
+        let (oldest, kept) = self.calls.iter().find(|(_, kept)| kept.finished)?;
+        let gone = (*oldest, kept.cost());
+        self.forget(gone.0);
+        Some(gone)
+    }
+
+    /// The same, while there is more than there may be.
+    pub(super) fn shrink(&mut self) -> Option<Key> {
+        if self.used > self.most { self.evict().map(|(oldest, _)| oldest) } else { None }
+    }
+
+    /// Forgets all calls of a run.
+    pub(super) fn forget_run(&mut self, run: RunId) {
+        let calls: Vec<_> = self.calls.keys().filter(|key| key.run == run).copied().collect();
+        for key in calls {
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        if let Some(kept) = self.calls.remove(&key) {
+            self.used -= kept.cost();
+        }
+    }
+
+    fn set(&mut self, key: Key, stream: usize, length: u64) {
+        let kept = self.calls.entry(key).or_default();
+        let before = kept.cost();
+        kept.lengths[stream] = length;
+        self.used = self.used - before + kept.cost();
+        if kept.cost() == 0 {
+            self.calls.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK, Key, LEAST, Ledger};
+    use crate::ids::{CallId, RunId};
+
+    fn key(run: RunId) -> Key {
+        Key { call: CallId::new(), run }
+    }
+
+    #[test]
+    fn the_oldest_finished_calls_go_first() {
+        let run = RunId::new();
+        let mut ledger = Ledger::new(4 * LEAST);
+        let keys: Vec<_> = (0..4).map(|_| key(run)).collect();
+        for key in &keys {
+            assert_eq!(ledger.reserve(*key, 0, 1), (1, vec![]));
+        }
+        // The first still runs.
+        ledger.finish(keys[2]);
+        ledger.finish(keys[1]);
+        let next = key(run);
+        assert_eq!(ledger.reserve(next, 1, LEAST), (LEAST, vec![keys[1]]));
+        assert_eq!(ledger.reserve(next, 1, 1), (1, vec![keys[2]]));
+        // The rest runs: what fits is taken, and no more.
+        assert_eq!(ledger.reserve(next, 1, LEAST), (LEAST - 1, vec![]));
+        assert_eq!(ledger.reserve(next, 1, 1), (0, vec![]));
+        assert_eq!(ledger.reserve(key(run), 0, 1), (0, vec![]));
+        assert_eq!(ledger.used, 4 * LEAST);
+    }
+
+    #[test]
+    fn small_files_count_what_they_cost() {
+        let mut ledger = Ledger::new(10 * LEAST);
+        let key = key(RunId::new());
+        for (stream, bytes, used) in
+            [(0, 1, LEAST), (0, LEAST - 1, LEAST), (0, 1, LEAST + BLOCK), (1, 5, 2 * LEAST + BLOCK)]
+        {
+            assert_eq!(ledger.reserve(key, stream, bytes), (bytes, vec![]));
+            assert_eq!(ledger.used, used);
+        }
+    }
+
+    #[test]
+    fn what_was_not_written_is_given_back() {
+        let run = RunId::new();
+        let mut ledger = Ledger::new(10 * LEAST);
+        let (one, other) = (key(run), key(RunId::new()));
+        ledger.reserve(one, 0, 5 * LEAST);
+        ledger.settle(one, 0, 3);
+        assert_eq!(ledger.used, LEAST);
+        ledger.settle(one, 0, 0);
+        assert_eq!((ledger.used, ledger.calls.len()), (0, 0));
+        // Of a run that was deleted meanwhile nothing comes back.
+        ledger.reserve(one, 0, 10);
+        ledger.enter(other, 0, LEAST);
+        ledger.forget_run(run);
+        ledger.settle(one, 0, 10);
+        assert_eq!((ledger.used, ledger.calls.len()), (LEAST, 1));
+    }
+
+    #[test]
+    fn a_smaller_limit_than_before_makes_the_oldest_go() {
+        let run = RunId::new();
+        let mut ledger = Ledger::new(LEAST);
+        let keys: Vec<_> = (0..3).map(|_| key(run)).collect();
+        for key in keys.iter().rev() {
+            ledger.enter(*key, 0, 1);
+        }
+        let gone: Vec<_> = std::iter::from_fn(|| ledger.shrink()).collect();
+        assert_eq!(gone, keys[..2]);
+    }
+
+    #[test]
+    fn odd_sizes_overflow_nothing() {
+        let mut ledger = Ledger::new(1 << 20);
+        let key = key(RunId::new());
+        assert_eq!(ledger.reserve(key, 0, u64::MAX), (1 << 20, vec![]));
+        let mut none = Ledger::new(5);
+        assert_eq!(none.reserve(key, 0, u64::MAX), (0, vec![]));
+    }
+}

@@ -1,0 +1,202 @@
+//! The whole output of commands, kept on the host, outside of the container.
+//!
+//! ```text
+//! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.{stdout,stderr}
+//!                                     │ the oldest finished         │
+//!                                     ▼ calls go first              ▼
+//!                                  removed             CallStream, GetCall by offset
+//! ```
+//!
+//! What is kept of a stream is always its beginning, without a gap: once a piece was not kept, nothing behind it is.
+//! How much that is, the file's length says, also after a restart; nothing is synced, so that a loss of power may cost
+//! the end of it. A disk that is full, fails or does not answer costs what it would have kept, never a call. It is the
+//! raw output, secrets and all, as commands wrote it: root's alone, readable through the API by whoever may use the call.
+//!
+//! All work on the disk happens where blocking is allowed, by few threads at a time, so that a disk that hangs does not
+//! take those of others.
+
+mod files;
+mod ledger;
+mod output;
+#[cfg(test)]
+mod tests;
+mod trouble;
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+use worker::client::OutputStream;
+
+use crate::ids::{CallId, RunId};
+use crate::status::chain;
+
+pub(crate) use files::Piece;
+pub(crate) use output::Output;
+
+use files::Files;
+use ledger::{Key, Ledger};
+use trouble::{NotKept, Trouble};
+
+/// Threads that write at the same time.
+const WRITERS: usize = 16;
+/// Threads that read at the same time.
+const READERS: usize = 16;
+
+/// How much may be kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// In all, bytes.
+    pub(crate) max_total: u64,
+    /// Bytes that stay free of the file system that the spool is on; 0 to fill it.
+    pub(crate) min_free: u64,
+}
+
+/// All that is kept.
+pub(crate) struct Spool {
+    files: Files,
+    ledger: Mutex<Ledger>,
+    writers: Arc<Semaphore>,
+    readers: Arc<Semaphore>,
+    trouble: Trouble,
+}
+
+impl Spool {
+    /// Opens the spool of a former daemon, or an empty one. What belongs to none of these runs and calls is removed.
+    /// Blocks on the disk.
+    pub(crate) fn open(
+        directory: PathBuf,
+        bounds: Bounds,
+        runs: &HashSet<RunId>,
+        calls: &HashSet<CallId>,
+    ) -> io::Result<Arc<Self>> {
+        let files = Files::new(directory, bounds.min_free);
+        let mut ledger = Ledger::new(bounds.max_total);
+        for run in files.runs()? {
+            let entered = if runs.contains(&run) {
+                enter(&files, &mut ledger, run, calls)
+            } else {
+                files.remove_run(run)
+            };
+            if let Err(error) = entered {
+                tracing::warn!(%run, error = %chain(&error), "a run's spool cannot be read or removed");
+            }
+        }
+        let spool = Self {
+            files,
+            ledger: Mutex::new(ledger),
+            writers: Arc::new(Semaphore::new(WRITERS)),
+            readers: Arc::new(Semaphore::new(READERS)),
+            trouble: Trouble::default(),
+        };
+        loop {
+            // In a statement of its own: the lock is not held while files are removed.
+            let gone = spool.ledger().shrink();
+            match gone {
+                Some(oldest) => spool.remove(oldest),
+                None => break,
+            }
+        }
+        Ok(Arc::new(spool))
+    }
+
+    /// Where a call's output goes. Costs nothing on disk before the first byte.
+    pub(crate) fn output(self: &Arc<Self>, run: RunId, call: CallId) -> Output {
+        Output::new(self.clone(), Key { call, run })
+    }
+
+    /// What a stream has from `offset` on, at most `most` bytes of it: nothing when nothing is kept (any more).
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        run: RunId,
+        call: CallId,
+        stream: OutputStream,
+        offset: u64,
+        most: usize,
+    ) -> io::Result<Piece> {
+        let slot = self.readers.clone().acquire_owned().await;
+        let spool = self.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            spool.files.read(Key { call, run }, index(stream), offset, most)
+        });
+        read.await.map_err(io::Error::other)?
+    }
+
+    /// Removes all that a run has.
+    pub(crate) async fn remove_run(self: &Arc<Self>, run: RunId) {
+        let spool = self.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            spool.ledger().forget_run(run);
+            spool.files.remove_run(run)
+        });
+        match removed.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%run, error = %chain(&error), "a run's spool was not removed"),
+            Err(error) => tracing::warn!(%run, %error, "a run's spool was not removed"),
+        }
+    }
+
+    /// Takes room for `bytes` more of a stream that has `length`: how many there is room for, never none.
+    fn make_room(&self, key: Key, stream: usize, length: u64, bytes: u64) -> Result<u64, NotKept> {
+        let (granted, gone) = self.ledger().reserve(key, stream, bytes);
+        for oldest in gone {
+            self.remove(oldest);
+        }
+        if granted == 0 {
+            return Err(NotKept::Full);
+        }
+        self.spare(granted).inspect_err(|_| self.ledger().settle(key, stream, length))?;
+        Ok(granted)
+    }
+
+    /// Leaves others on the same file system what they are to have: the audit log may be among them.
+    fn spare(&self, bytes: u64) -> Result<(), NotKept> {
+        let mut short = self.files.shortage(bytes)?;
+        if short == 0 {
+            return Ok(());
+        }
+        // Some file systems give room back much later: no more goes than would do if they did not.
+        while short > 0 {
+            let gone = self.ledger().evict();
+            let Some((oldest, freed)) = gone else { break };
+            self.remove(oldest);
+            short = short.saturating_sub(freed);
+        }
+        if self.files.shortage(bytes)? == 0 { Ok(()) } else { Err(NotKept::Scarce) }
+    }
+
+    fn remove(&self, key: Key) {
+        tracing::debug!(call = %key.call, "a call's spool goes to make room");
+        if let Err(error) = self.files.remove(key) {
+            tracing::warn!(call = %key.call, error = %chain(&error), "a call's spool was not removed");
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Enters what a former daemon has kept of a run's calls.
+fn enter(files: &Files, ledger: &mut Ledger, run: RunId, calls: &HashSet<CallId>) -> io::Result<()> {
+    for (call, stream, length) in files.of_run(run)? {
+        let key = Key { call, run };
+        if calls.contains(&call) {
+            ledger.enter(key, stream, length);
+        } else {
+            files.remove_stream(key, stream)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a stream stands in pairs of both.
+pub(crate) fn index(stream: OutputStream) -> usize {
+    match stream {
+        OutputStream::Stdout => 0,
+        OutputStream::Stderr => 1,
+    }
+}

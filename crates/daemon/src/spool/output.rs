@@ -1,0 +1,144 @@
+//! One call's output on its way to the disk, and the news of it for those who follow.
+
+use std::fs::File;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Mutex, watch};
+use worker::client::{OutputSink, OutputStream};
+
+use super::ledger::Key;
+use super::trouble::NotKept;
+use super::{Spool, files, index};
+
+/// For the disk to take one piece. A command is held back meanwhile.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a call's output goes. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Output(Arc<Inner>);
+
+struct Inner {
+    spool: Arc<Spool>,
+    key: Key,
+    /// Held by whoever writes until the write is over, even when nobody waits for it any more.
+    open: Arc<Mutex<[Option<File>; 2]>>,
+    /// Bytes of each stream that are kept.
+    kept: watch::Sender<[u64; 2]>,
+    /// Nothing more of the stream is kept.
+    stopped: [AtomicBool; 2],
+}
+
+impl Output {
+    pub(super) fn new(spool: Arc<Spool>, key: Key) -> Self {
+        Self(Arc::new(Inner {
+            spool,
+            key,
+            open: Arc::default(),
+            kept: watch::Sender::new([0; 2]),
+            stopped: Default::default(),
+        }))
+    }
+
+    /// Bytes of standard output and standard error that are kept.
+    pub(crate) fn kept(&self) -> [u64; 2] {
+        *self.0.kept.borrow()
+    }
+
+    /// The same as it grows.
+    pub(crate) fn follow(&self) -> watch::Receiver<[u64; 2]> {
+        self.0.kept.subscribe()
+    }
+
+    /// The call is over: nothing is added any more.
+    pub(crate) async fn finish(&self) {
+        let inner = &self.0;
+        for stopped in &inner.stopped {
+            stopped.store(true, Ordering::Release);
+        }
+        // A write that hangs closes its file when it is over.
+        if let Ok(mut open) = tokio::time::timeout(PATIENCE, inner.open.lock()).await {
+            *open = [None, None];
+        }
+        if self.kept() != [0; 2] {
+            inner.spool.ledger().finish(inner.key);
+        }
+    }
+
+    async fn keep(&self, stream: OutputStream, offset: u64, data: Bytes) {
+        let inner = &self.0;
+        if inner.stopped[index(stream)].load(Ordering::Acquire) {
+            return;
+        }
+        let writing = async {
+            let open = inner.open.clone().lock_owned().await;
+            let slot = inner.spool.writers.clone().acquire_owned().await;
+            let inner = inner.clone();
+            let write = tokio::task::spawn_blocking(move || {
+                let (mut open, _slot) = (open, slot);
+                let at = index(stream);
+                if let Err(why) = inner.append(&mut open[at], at, offset, &data) {
+                    inner.close(&mut open[at], at);
+                    inner.stop(at, &why);
+                }
+            });
+            let _ = write.await;
+        };
+        if tokio::time::timeout(PATIENCE, writing).await.is_err() {
+            inner.stop(0, &NotKept::Slow);
+            inner.stop(1, &NotKept::Slow);
+        }
+    }
+}
+
+impl Inner {
+    /// Blocks on the disk.
+    fn append(&self, open: &mut Option<File>, at: usize, offset: u64, data: &[u8]) -> Result<(), NotKept> {
+        let key = self.key;
+        let length = self.kept.borrow()[at];
+        if offset != length {
+            return Err(NotKept::Gap);
+        }
+        let granted = self.spool.make_room(key, at, length, data.len() as u64)?;
+        let give_back = |length| self.spool.ledger().settle(key, at, length);
+        let file = match open {
+            Some(file) => file,
+            None => open.insert(self.spool.files.create(key, at).inspect_err(|_| give_back(length))?),
+        };
+        let whole = usize::try_from(granted).map_or(data, |granted| &data[..granted.min(data.len())]);
+        let (written, result) = files::write(file, whole, length);
+        if written < granted {
+            give_back(length + written);
+        }
+        self.kept.send_modify(|kept| kept[at] = length + written);
+        result?;
+        if whole.len() < data.len() { Err(NotKept::Full) } else { Ok(()) }
+    }
+
+    /// Leaves no empty file: a disk without room has none for names, either.
+    fn close(&self, open: &mut Option<File>, at: usize) {
+        if open.take().is_some() && self.kept.borrow()[at] == 0 {
+            let _ = self.spool.files.remove_stream(self.key, at);
+        }
+    }
+
+    fn stop(&self, at: usize, why: &NotKept) {
+        if !self.stopped[at].swap(true, Ordering::AcqRel) {
+            self.spool.trouble.report(self.key, files::END[at], why);
+        }
+    }
+}
+
+impl OutputSink for Output {
+    fn take(
+        &self,
+        stream: OutputStream,
+        offset: u64,
+        data: Bytes,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.keep(stream, offset, data))
+    }
+}

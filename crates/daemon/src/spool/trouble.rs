@@ -1,0 +1,78 @@
+//! Why output is not kept, and the one line of the log that says so: commands decide how much they write, not how much
+//! of the log.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::ledger::Key;
+use crate::status::chain;
+
+/// Between two lines.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Why a piece of output is not kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotKept {
+    #[error("spool.max_total is reached, and nothing that is finished is left to remove")]
+    Full,
+    #[error(
+        "less than spool.min_free is left on its file system, and removing what is finished did not help"
+    )]
+    Scarce,
+    #[error("its disk failed")]
+    Io(#[from] io::Error),
+    #[error("its disk does not answer")]
+    Slow,
+    #[error("a piece came that does not follow the last")]
+    Gap,
+}
+
+/// What was said last.
+#[derive(Debug, Default)]
+pub(super) struct Trouble(Mutex<Said>);
+
+#[derive(Debug, Default)]
+struct Said {
+    last: Option<Instant>,
+    /// Calls that were not mentioned since.
+    silent: u64,
+}
+
+impl Trouble {
+    /// A call's output is not kept any further.
+    pub(super) fn report(&self, key: Key, stream: &str, why: &NotKept) {
+        if let Some(silent) = self.turn(Instant::now()) {
+            tracing::warn!(
+                run = %key.run, call = %key.call, stream, silent, error = %chain(why),
+                "the output of a command is kept no further; the command goes on",
+            );
+        }
+    }
+
+    /// Whether it is time for another line: how many were left out since the last.
+    fn turn(&self, now: Instant) -> Option<u64> {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.last.is_some_and(|last| now.duration_since(last) < QUIET) {
+            said.silent += 1;
+            return None;
+        }
+        said.last = Some(now);
+        Some(std::mem::take(&mut said.silent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{QUIET, Trouble};
+
+    #[test]
+    fn many_calls_are_one_line_with_their_count() {
+        let trouble = Trouble::default();
+        let now = Instant::now();
+        assert_eq!([now, now, now].map(|now| trouble.turn(now)), [Some(0), None, None]);
+        assert_eq!([now + QUIET, now + QUIET].map(|now| trouble.turn(now)), [Some(2), None]);
+    }
+}
