@@ -118,6 +118,22 @@ pub fn is_denied(program: &str) -> bool {
     name.starts_with("mkfs") || NAMES.contains(&name.as_str()) || MAKERS.iter().any(|maker| remade(maker))
 }
 
+/// Whether this is a binary that is many programs, and takes the name of the one to be from its own or from its first
+/// argument. Some know themselves by the beginning of their name.
+pub fn is_multi_call(program: &str) -> bool {
+    let name = base_name(program);
+    name == "coffer-box"
+        || ["busybox", "toybox", "coreutils", "uutils"].iter().any(|known| name.starts_with(known))
+}
+
+/// Whether a program's path leads through a link of the kernel's to a file of which it tells nothing, most often a shell or
+/// a multi-call binary: `/proc/self/exe`.
+pub fn is_magic_link(program: &str) -> bool {
+    let mut names = program.split('/').filter(|name| !matches!(*name, "" | "."));
+    program.starts_with('/')
+        && matches!((names.next(), names.next()), (Some("proc"), _) | (Some("dev"), Some("fd")))
+}
+
 /// Whether the program is on the deny list or among a profile's `extra` names. An extra name that ends in `*` stands
 /// for every name that begins like it.
 pub fn is_denied_with<S: AsRef<str>>(program: &str, extra: &[S]) -> bool {
@@ -171,6 +187,22 @@ mod tests {
     fn every_entry_is_lower_case_sorted_and_once() {
         assert!(NAMES.is_sorted_by(|one, next| one < next));
         assert!(NAMES.iter().all(|name| base_name(name) == *name));
+    }
+
+    #[test]
+    fn binaries_that_are_many_are_known() {
+        for many in ["busybox", "/bin/BusyBox", "busybox-1.36", "toybox", "coreutils", "/x/coffer-box"] {
+            assert!(is_multi_call(many), "{many}");
+        }
+        for one in ["box", "ls", "coffer-agent", ""] {
+            assert!(!is_multi_call(one), "{one}");
+        }
+        for magic in ["/proc/self/exe", "//proc/./1/root/bin/ls", "/dev/fd/3", "/proc"] {
+            assert!(is_magic_link(magic), "{magic}");
+        }
+        for plain in ["proc/self/exe", "/bin/proc", "/dev/null", "/workspace/proc/a", ""] {
+            assert!(!is_magic_link(plain), "{plain}");
+        }
     }
 
     #[test]

@@ -157,7 +157,8 @@ async fn conduct(
 pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
     let Shell { script, cwd, env, stdin, timeout } = shell;
     let command = program::login_shell().to_owned();
-    run(call, lane, Exec { command, args: vec!["-lc".to_owned(), script], cwd, env, stdin, timeout }).await
+    let option = program::script_option(env.get("HOME").map_or(plan::HOME, String::as_str)).to_owned();
+    run(call, lane, Exec { command, args: vec![option, script], cwd, env, stdin, timeout }).await
 }
 
 impl Running {

@@ -14,9 +14,11 @@ use crate::exec::program;
 use crate::serve::Lane;
 use crate::sys::Plan;
 
+/// Where commands may leave things of their own.
+pub(super) const HOME: &str = "/tmp";
 /// What every command has, unless the call says otherwise. Nothing of the agent's own environment.
 const ENVIRONMENT: [(&str, &str); 4] =
-    [("PATH", program::PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
+    [("PATH", program::PATH), ("HOME", HOME), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
 
 /// Makes the plan on a thread for file access. With a `terminal`, that is the command's end of it.
 pub(super) async fn make(
@@ -35,7 +37,7 @@ pub(super) async fn make(
 
 fn plan(jail: &Jail, exec: Exec, denied: &[String], wait: bool) -> Result<Plan, ToolFailure> {
     let cwd = enter(jail, &exec.cwd)?;
-    let program = program::find(&exec.command, denied, jail)?;
+    let program = program::find(&exec.command, &exec.args, denied, jail)?;
     let mut env: BTreeMap<String, String> =
         ENVIRONMENT.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     env.extend(exec.env);

@@ -1,38 +1,51 @@
 //! Which file a command's name stands for, and whether it may be run.
 //!
-//! The gateway has judged the name; here every name that its symlinks lead through is judged too, so that a link
-//! named `ls` to `rm` is refused as `rm`. A multi-call box (`ls` → `busybox`) is judged by the name that it is
-//! invoked by, since its own is on no list. This is about intent: a copy has any name.
+//! The gateway has judged the name; here everything that it leads to is judged too, so that a link named `ls` to `rm` is
+//! refused as `rm`, and a script that `rm` interprets likewise. A multi-call box (`ls` → `busybox`) is judged by the name
+//! that it is invoked by, since its own is on no list. This is about intent: a copy has any name.
 
-use std::ffi::OsString;
+mod lead;
+
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use jail::{Access, Jail, SandboxPath};
-use ops::{Reason, ToolFailure, deny};
+use jail::Jail;
+use ops::{Reason, ToolFailure};
 use rustix::fs::{Access as Mode, access};
+
+use lead::Rules;
 
 /// Where programs are looked for, whatever `PATH` a call asks for.
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// As many links as the kernel follows.
-const MAX_LINKS: usize = 40;
+/// What login shells read in a home directory.
+const STARTUP_FILES: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bash_logout"];
 /// Characters of a command's name in messages.
 const SHOWN: usize = 200;
 
 /// The program's absolute path as it is to be executed: links are not resolved in it, because programs look at the
 /// name that they were called by. `denied` are the profile's own names beside the list.
-pub(super) fn find(command: &str, denied: &[String], jail: &Jail) -> Result<PathBuf, ToolFailure> {
+pub(super) fn find(
+    command: &str,
+    args: &[String],
+    denied: &[String],
+    jail: &Jail,
+) -> Result<PathBuf, ToolFailure> {
     let path = if command.starts_with('/') { absolute(command)? } else { lookup(command)? };
-    for name in names(&path) {
-        permitted(&name, command, denied, jail)?;
-    }
+    Rules { command, denied, jail }.follow(&path, args)?;
     Ok(path)
 }
 
 /// The shell that scripts and terminals get: bash, or `sh` where the image has no bash.
 pub(super) fn login_shell() -> &'static str {
     if lookup("bash").is_ok() { "bash" } else { "sh" }
+}
+
+/// The option with which that shell takes a script: as a login shell, so that it reads what the image has in
+/// `/etc/profile`. Not so when there are startup files in its home, which a run can write to: nobody has consented to
+/// those, and they would run before what was consented to.
+pub(super) fn script_option(home: &str) -> &'static str {
+    let planted = STARTUP_FILES.iter().any(|name| fs::symlink_metadata(Path::new(home).join(name)).is_ok());
+    if planted { "-c" } else { "-lc" }
 }
 
 /// A command's name, fit for a message.
@@ -104,29 +117,6 @@ fn not_executable(path: &Path) -> ToolFailure {
     ToolFailure::new(Reason::PermissionDenied, message)
 }
 
-/// The path, what each link in its last component leads to, and the file's own path.
-fn names(path: &Path) -> Vec<PathBuf> {
-    let mut names = vec![path.to_owned()];
-    let mut current = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        let Ok(target) = fs::read_link(&current) else { break };
-        current = current.parent().unwrap_or(Path::new("/")).join(target);
-        names.push(current.clone());
-    }
-    names.extend(fs::canonicalize(path));
-    names
-}
-
-fn permitted(name: &Path, command: &str, denied: &[String], jail: &Jail) -> Result<(), ToolFailure> {
-    let base = name.file_name().map(OsString::from).unwrap_or_default();
-    if deny::is_denied_with(&String::from_utf8_lossy(base.as_bytes()), denied) {
-        let message = format!("Command not allowed: {}", shown(command));
-        return Err(ToolFailure::new(Reason::CommandNotAllowed, message));
-    }
-    let in_mount = name.to_str().and_then(|name| SandboxPath::parse(name).ok());
-    Ok(in_mount.map_or(Ok(()), |path| jail.check(&path, Access::Execute))?)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -164,14 +154,14 @@ mod tests {
         }
 
         fn reason(&self, command: &str) -> Reason {
-            find(command, &["docker*".to_owned()], &self.jail).unwrap_err().reason
+            find(command, &[], &["docker*".to_owned()], &self.jail).unwrap_err().reason
         }
     }
 
     #[test]
     fn bare_names_are_looked_up_in_the_fixed_path() {
         let place = place();
-        let found = find("true", &[], &place.jail).unwrap();
+        let found = find("true", &[], &[], &place.jail).unwrap();
         assert_eq!(found.file_name().unwrap(), "true");
         assert!(found.is_absolute());
         assert_eq!(place.reason("no-such-program"), Reason::NotFound);
@@ -182,7 +172,7 @@ mod tests {
     fn absolute_paths_must_be_executable_files() {
         let place = place();
         let tool = place.file("tool", 0o755);
-        assert_eq!(find(&tool, &[], &place.jail).unwrap(), Path::new(&tool));
+        assert_eq!(find(&tool, &[], &[], &place.jail).unwrap(), Path::new(&tool));
         assert_eq!(place.reason(&place.file("text", 0o644)), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("")), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("gone")), Reason::NotFound);
@@ -199,17 +189,79 @@ mod tests {
         assert_eq!(place.reason(&place.link("Dd", "busybox")), Reason::CommandNotAllowed);
         place.file("docker-compose", 0o755);
         assert_eq!(place.reason(&place.link("compose", "docker-compose")), Reason::CommandNotAllowed);
-        assert!(find(&place.link("ls", "busybox"), &[], &place.jail).is_ok());
-        let refusal = find(&place.path("harmless"), &[], &place.jail).unwrap_err();
+        assert!(find(&place.link("ls", "busybox"), &["a".into()], &[], &place.jail).is_ok());
+        let refusal = find(&place.path("harmless"), &[], &[], &place.jail).unwrap_err();
         assert!(refusal.message.starts_with("Command not allowed: /"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn what_interprets_a_script_is_seen() {
+        let place = place();
+        let script = |name: &str, line: &str| {
+            let path = place.file(name, 0o755);
+            fs::write(&path, line).unwrap();
+            path
+        };
+        for (name, line) in [
+            ("a", "#!/bin/rm\n"),
+            ("b", "#! /usr/bin/env rm"),
+            ("c", "#!/usr/bin/env -S RM -rf\nx"),
+            ("d", "#!/bin/busybox rm\n"),
+        ] {
+            assert_eq!(place.reason(&script(name, line)), Reason::CommandNotAllowed, "{line}");
+        }
+        let outer = script("e", &format!("#!{}\n", place.path("a")));
+        assert_eq!(place.reason(&outer), Reason::CommandNotAllowed);
+        let own = script("f", &format!("#!{}\n", place.path("f")));
+        assert!(find(&own, &[], &[], &place.jail).is_ok(), "the kernel gives up on this one");
+        for (name, line) in [("g", "#!/bin/sh -e\nrm x\n"), ("h", "#!"), ("i", ""), ("j", "#!\u{0}\n")] {
+            assert!(find(&script(name, line), &["rm".into()], &[], &place.jail).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_multi_call_binary_is_what_it_is_called_by() {
+        let place = place();
+        place.file("coreutils", 0o755);
+        let reason = |command: &str, args: &[&str]| {
+            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+            find(command, &args, &[], &place.jail).err().map(|failure| failure.reason)
+        };
+        // Temporary directories are where a run can write.
+        let named = place.link("x", "coreutils");
+        assert_eq!(reason(&named, &["rm", "a"]), Some(Reason::CommandNotAllowed));
+        assert_eq!(reason(&named, &["--coreutils-prog=rm", "a"]), Some(Reason::CommandNotAllowed));
+        assert_eq!(reason(&named, &["env", "/bin/RM"]), Some(Reason::CommandNotAllowed));
+        assert_eq!(reason(&named, &["ls", "a"]), None);
+        assert_eq!(reason(&place.link("x-rm", "coreutils"), &[]), Some(Reason::CommandNotAllowed));
+        assert_eq!(reason(&place.link("x-ls", "coreutils"), &["a"]), None);
+    }
+
+    #[test]
+    fn nothing_is_run_by_a_link_of_the_kernels() {
+        let place = place();
+        assert_eq!(place.reason("/proc/self/exe"), Reason::SandboxViolation);
+        assert_eq!(place.reason(&place.link("x", "/proc/self/exe")), Reason::SandboxViolation);
     }
 
     #[test]
     fn package_binaries_are_refused_by_their_container_path() {
         let place = place();
-        let refused =
-            permitted(Path::new("/workspace/node_modules/.bin/tsc"), "tsc", &[], &place.jail).unwrap_err();
+        let rules = Rules { command: "tsc", denied: &[], jail: &place.jail };
+        let refused = rules.follow(Path::new("/workspace/node_modules/.bin/tsc"), &[]).unwrap_err();
         assert_eq!(refused.reason, Reason::SandboxViolation);
         assert_eq!(refused.details.get("refusal").map(String::as_str), Some("package_binaries"));
+    }
+
+    #[test]
+    fn a_home_with_startup_files_is_no_login() {
+        let place = place();
+        assert_eq!(script_option(&place.path("")), "-lc");
+        assert_eq!(script_option("/nonexistent"), "-lc");
+        for name in STARTUP_FILES {
+            place.link(name, "/nonexistent");
+            assert_eq!(script_option(&place.path("")), "-c", "{name}");
+            fs::remove_file(place.path(name)).unwrap();
+        }
     }
 }

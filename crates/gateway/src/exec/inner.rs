@@ -1,6 +1,6 @@
 //! What one command runs, by the way in which its program finds that in its arguments.
 
-use ops::deny::base_name;
+use ops::deny::{base_name, is_magic_link};
 
 use super::env::{env, renamed};
 use super::options;
@@ -27,7 +27,7 @@ pub(super) struct Inner {
 /// Looks at one command. It is not empty.
 pub(super) fn inner(command: &[String]) -> Inner {
     let Some((program, args)) = command.split_first() else { return Inner::default() };
-    if wrapper::is_magic_link(program) {
+    if is_magic_link(program) {
         return multi_call(args);
     }
     match wrapper::kind(&base_name(program)) {

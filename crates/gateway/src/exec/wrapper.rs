@@ -1,5 +1,7 @@
 //! Programs that run the program in their arguments, and how each of them finds it.
 
+use ops::deny;
+
 use super::options::{self, Options};
 
 /// How a program names the one that it runs.
@@ -154,7 +156,7 @@ pub(super) fn kind(base_name: &str) -> Option<Kind> {
         "parallel" | "sem" => Kind::Anywhere { reads: true },
         "at" | "batch" => Kind::Reads,
         name if ANYWHERE.contains(&name) || is_loader(name) => Kind::Anywhere { reads: false },
-        name if is_multi_call(name) => Kind::MultiCall,
+        name if deny::is_multi_call(name) => Kind::MultiCall,
         name if SHELLS.iter().any(|shell| is_version(name, shell)) => Kind::Shell,
         _ => return None,
     })
@@ -167,22 +169,8 @@ fn is_loader(name: &str) -> bool {
         || name.starts_with("ld-linux")
 }
 
-/// Binaries that are many programs. Those that find this out by the beginning of their name are known by that.
-fn is_multi_call(name: &str) -> bool {
-    ["busybox", "toybox", "coreutils", "uutils"].iter().any(|known| name.starts_with(known))
-        || name == "coffer-box"
-}
-
 /// `bash-static`, `zsh-5.9`, `ksh93`.
 fn is_version(name: &str, shell: &str) -> bool {
     name.strip_prefix(shell)
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
-}
-
-/// Whether a program's path leads through a link of the kernel's to a file of which it tells nothing. That is most often a
-/// shell or a multi-call binary: `/proc/self/exe`.
-pub(super) fn is_magic_link(program: &str) -> bool {
-    let mut names = program.split('/').filter(|name| !matches!(*name, "" | "."));
-    program.starts_with('/')
-        && matches!((names.next(), names.next()), (Some("proc"), _) | (Some("dev"), Some("fd")))
 }

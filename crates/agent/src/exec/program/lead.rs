@@ -1,0 +1,120 @@
+//! What a program's path leads to, and whether that may be run.
+//!
+//! A path leads through symlinks to a file, and a script through its first line to an interpreter. Each of them has a
+//! name, and each is held against the deny list and the protected paths.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jail::{Access, Jail, SandboxPath};
+use ops::{Reason, ToolFailure, deny};
+use rustix::fs::OFlags;
+
+use super::shown;
+
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+/// As many scripts that are interpreted by scripts.
+const MAX_INTERPRETERS: usize = 5;
+/// As much of a first line as the kernel reads.
+const FIRST_LINE: u64 = 256;
+/// Places besides the mounts that a run can write to: only the image's own links are what they are called.
+const WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
+
+/// What everything is judged by.
+pub(super) struct Rules<'r> {
+    /// As it was asked for, for messages.
+    pub(super) command: &'r str,
+    /// The profile's own names beside the list.
+    pub(super) denied: &'r [String],
+    pub(super) jail: &'r Jail,
+}
+
+impl Rules<'_> {
+    /// Follows `path` to its end.
+    pub(super) fn follow(&self, path: &Path, args: &[String]) -> Result<(), ToolFailure> {
+        self.file(path, args)?;
+        let mut path = path.to_owned();
+        for _ in 0..MAX_INTERPRETERS {
+            let Some((interpreter, option)) = interpreter(&path) else { break };
+            let words: Vec<String> = option.split_whitespace().map(str::to_owned).collect();
+            // `#!/usr/bin/env rm`
+            words.iter().try_for_each(|word| self.name(word))?;
+            self.file(&interpreter, &words)?;
+            path = interpreter;
+        }
+        Ok(())
+    }
+
+    /// Judges a file by its path, what each link in its last component leads to, and the file's own path.
+    fn file(&self, path: &Path, args: &[String]) -> Result<(), ToolFailure> {
+        let names = names(path);
+        for name in &names {
+            let text = name.to_string_lossy();
+            if deny::is_magic_link(&text) {
+                let message = format!(
+                    "{}: leads through /proc, where a name says nothing of the program; name the program itself",
+                    shown(self.command)
+                );
+                return Err(ToolFailure::new(Reason::SandboxViolation, message));
+            }
+            self.name(&text)?;
+            if let Some(place) = name.to_str().and_then(|name| SandboxPath::parse(name).ok()) {
+                self.jail.check(&place, Access::Execute)?;
+            }
+        }
+        if names.iter().any(|name| deny::is_multi_call(&name.to_string_lossy())) {
+            self.multi_call(path, args)?;
+        }
+        Ok(())
+    }
+
+    fn name(&self, name: &str) -> Result<(), ToolFailure> {
+        if deny::is_denied_with(name, self.denied) {
+            let message = format!("Command not allowed: {}", shown(self.command));
+            return Err(ToolFailure::new(Reason::CommandNotAllowed, message));
+        }
+        Ok(())
+    }
+
+    /// A multi-call binary is the program that it is called by. Some take a part of that (`x-rm`), and some the first
+    /// argument when they do not know it: a link that a run has made may be called anything, so that any argument counts.
+    fn multi_call(&self, path: &Path, args: &[String]) -> Result<(), ToolFailure> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.name(name.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())?;
+        let made = WRITABLE.iter().any(|place| path.starts_with(place))
+            || path.to_str().is_some_and(|path| SandboxPath::parse(path).is_ok());
+        if !made {
+            return Ok(());
+        }
+        args.iter().try_for_each(|arg| self.name(arg.strip_prefix("--coreutils-prog=").unwrap_or(arg)))
+    }
+}
+
+fn names(path: &Path) -> Vec<PathBuf> {
+    let mut names = vec![path.to_owned()];
+    let mut current = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&current) else { break };
+        current = current.parent().unwrap_or(Path::new("/")).join(target);
+        names.push(current.clone());
+    }
+    names.extend(fs::canonicalize(path));
+    names
+}
+
+/// What interprets the file, and with which option, if its first line says so and can be read.
+fn interpreter(path: &Path) -> Option<(PathBuf, String)> {
+    let mut start = Vec::new();
+    // Exchanged for a FIFO meanwhile, it must not hold anybody up.
+    let options = OFlags::NONBLOCK.bits().cast_signed();
+    let file: File = OpenOptions::new().read(true).custom_flags(options).open(path).ok()?;
+    file.take(FIRST_LINE).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim();
+    let (interpreter, option) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    (!interpreter.is_empty()).then(|| (PathBuf::from(interpreter), option.to_owned()))
+}
