@@ -62,7 +62,7 @@ pub use binding::{FileState, FileStates};
 pub use caller::{Caller, RunScope};
 pub use clock::{Clock, SystemClock, UnixMillis};
 pub use decision::{Decision, Refusal, Risk, Verdict};
-pub use exec::words;
+pub use exec::named_files;
 pub use gateway::Gateway;
 pub use permit::{Permit, PermitParts};
 pub use policy::{Policy, Problem, Problems, Profile, Role};

@@ -242,8 +242,7 @@ fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > INPUT => {
             let hash = hex::encode(Sha256::digest(text.as_bytes()));
-            let start: String = text.chars().take(PREVIEW).collect();
-            *value = json!({ "preview": start, "bytes": text.len(), "sha256": hash });
+            *value = json!({ "preview": beginning(text), "bytes": text.len(), "sha256": hash });
         }
         Value::Array(items) => items.iter_mut().for_each(shorten),
         Value::Object(fields) => fields.values_mut().for_each(shorten),
@@ -330,9 +329,41 @@ fn facts(result: &OpResult) -> Value {
 }
 
 fn preview(text: &str) -> String {
-    let mut preview: String = text.chars().take(PREVIEW).collect();
+    let mut preview = beginning(text).to_owned();
     if preview.len() < text.len() {
         preview.push('…');
     }
     preview
+}
+
+/// The first characters of a text. It is redacted later, and half of a secret does not look like one: the cut falls
+/// behind a space, or nothing is kept.
+fn beginning(text: &str) -> &str {
+    let Some((end, _)) = text.char_indices().nth(PREVIEW) else { return text };
+    &text[..text[..end].rfind(char::is_whitespace).unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_is_cut_within_a_word() {
+        let short = "x".repeat(PREVIEW);
+        assert_eq!(beginning(&short), short);
+        assert_eq!(beginning(&"x".repeat(PREVIEW + 1)), "");
+        let secret = format!("{} TOKEN {}", "é ".repeat(120), "s".repeat(40));
+        assert_eq!(beginning(&secret), format!("{} TOKEN", "é ".repeat(120)));
+        assert_eq!(preview("a b"), "a b");
+    }
+
+    #[test]
+    fn long_scripts_are_cut_and_can_be_told_apart() {
+        let script = "echo a b c\n".repeat(1_000);
+        let mut value = json!({ "script": script, "cwd": "@project" });
+        shorten(&mut value);
+        assert_eq!((value["script"]["bytes"].as_u64(), &value["cwd"]), (Some(11_000), &json!("@project")));
+        assert!(value["script"]["preview"].as_str().is_some_and(|start| script.starts_with(start)));
+        assert_eq!(value["script"]["sha256"].as_str().map(str::len), Some(64));
+    }
 }
