@@ -1,19 +1,18 @@
 //! `coffer call exec`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use wire::v1::call_request::Operation;
 use wire::v1::call_response::Result as CallResult;
 use wire::v1::{ExecRequest, ExecResult};
 
 use super::live::Live;
-use super::{Manner, Target, stdin};
+use super::surroundings::{Surroundings, timeout_ms};
+use super::{Manner, Target};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
-use crate::quantity::{bytes, count, parse_pair};
+use crate::quantity::{bytes, count};
 
 /// Run one command, without a shell.
 ///
@@ -24,15 +23,8 @@ use crate::quantity::{bytes, count, parse_pair};
 pub(crate) struct Exec {
     #[command(flatten)]
     target: Target,
-    /// Working directory. Default: @project.
-    #[arg(long, value_name = "DIR")]
-    cwd: Option<String>,
-    /// A variable of its environment, if the profile allows the name; may be given many times.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
-    env: Vec<(String, String)>,
-    /// Its standard input; `-` for coffer's own. Default: none.
-    #[arg(long, value_name = "FILE")]
-    stdin: Option<PathBuf>,
+    #[command(flatten)]
+    surroundings: Surroundings,
     #[command(flatten)]
     live: Live,
     #[command(flatten)]
@@ -53,22 +45,20 @@ impl Exec {
         let operation = ExecRequest {
             command: argv.next().unwrap_or_default(),
             args: argv.collect(),
-            cwd: self.cwd.unwrap_or_default(),
-            env: self.env.into_iter().collect(),
-            stdin: self.stdin.as_deref().map(stdin::read).transpose()?.unwrap_or_default(),
-            timeout_ms: self
-                .manner
-                .timeout
-                .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+            stdin: self.surroundings.stdin()?,
+            timeout_ms: timeout_ms(&self.manner),
+            cwd: self.surroundings.cwd.unwrap_or_default(),
+            env: self.surroundings.env.into_iter().collect(),
         };
         // The command's own timeout gives a result with the output so far; the call's would not.
         Ok((self.target, self.live, Manner { timeout: None, ..self.manner }, operation))
     }
 }
 
-/// Whether this is the result of a command that failed.
+/// Whether this is the result of a command or a script that failed.
 pub(super) fn went_wrong(result: Option<&CallResult>) -> bool {
-    matches!(result, Some(CallResult::Exec(exec)) if exec.timed_out || exec.exit_code != Some(0))
+    let Some(CallResult::Exec(result) | CallResult::Shell(result)) = result else { return false };
+    result.timed_out || result.exit_code != Some(0)
 }
 
 pub(super) fn render(result: &ExecResult, data: &mut Page, talk: &mut Page) {

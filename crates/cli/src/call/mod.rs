@@ -14,7 +14,9 @@ mod live;
 mod outcome;
 mod output;
 mod read;
+mod shell;
 mod stdin;
+mod surroundings;
 mod tools;
 mod write;
 
@@ -37,6 +39,7 @@ pub(crate) enum Command {
     Glob(glob::Glob),
     Grep(grep::Grep),
     Exec(exec::Exec),
+    Shell(shell::Shell),
     Write(write::Write),
     Edit(edit::Edit),
     Git(git::Git),
@@ -77,6 +80,7 @@ impl Command {
             Self::Glob(glob) => glob.run(context).await,
             Self::Grep(grep) => grep.run(context).await,
             Self::Exec(exec) => exec.run(context).await,
+            Self::Shell(shell) => shell.run(context).await,
             Self::Write(write) => write.run(context).await,
             Self::Edit(edit) => edit.run(context).await,
             Self::Git(git) => git.run(context).await,

@@ -168,6 +168,9 @@ mod tests {
         assert_eq!(exit(&exec(Some(0))), Exit::Ok);
         assert_eq!(exit(&exec(Some(3))), Exit::Failed);
         assert_eq!(exit(&exec(None)), Exit::Failed);
+        let script = ExecResult { exit_code: Some(3), ..Default::default() };
+        let shell = CallResponse { result: Some(CallResult::Shell(script)), ..call(Status::Succeeded) };
+        assert_eq!(exit(&shell), Exit::Failed);
         assert_eq!(exit(&call(Status::Unspecified)), Exit::Failed);
     }
 

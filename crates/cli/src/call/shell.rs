@@ -1,0 +1,112 @@
+//! `coffer call shell`.
+
+use std::path::Path;
+
+use clap::Args;
+use wire::v1::ShellRequest;
+use wire::v1::call_request::Operation;
+
+use super::live::Live;
+use super::surroundings::{Surroundings, timeout_ms};
+use super::{Manner, Target, stdin};
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Run a shell script, where the profile allows scripts.
+///
+/// By bash, or by sh where the image has no bash, in a login shell. Its output goes where a script's output goes, as it comes; `coffer` ends with 1 when the script fails. Ctrl-C ends the
+/// script, too, and all that it started.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer call shell 3f2a9c01 'make 2>&1 | tail -n 20'")]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    target: Target,
+    /// The script; `-` for coffer's standard input.
+    #[arg(value_name = "SCRIPT")]
+    script: String,
+    #[command(flatten)]
+    surroundings: Surroundings,
+    #[command(flatten)]
+    live: Live,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+impl Shell {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (target, live, manner, operation) = self.request()?;
+        live.make(context, &target, manner, Operation::Shell(operation)).await
+    }
+
+    fn request(self) -> Result<(Target, Live, Manner, ShellRequest), Failure> {
+        let operation = ShellRequest {
+            stdin: self.surroundings.stdin()?,
+            script: script(self.script, self.surroundings.takes_stdin())?,
+            timeout_ms: timeout_ms(&self.manner),
+            cwd: self.surroundings.cwd.unwrap_or_default(),
+            env: self.surroundings.env.into_iter().collect(),
+        };
+        // The script's own timeout gives a result with the output so far; the call's would not.
+        Ok((self.target, self.live, Manner { timeout: None, ..self.manner }, operation))
+    }
+}
+
+/// The script that was given, or is to be read.
+fn script(given: String, stdin_is_taken: bool) -> Result<String, Failure> {
+    if given != "-" {
+        return Ok(given);
+    }
+    if stdin_is_taken {
+        return Err(Failure::usage("standard input cannot be both the script and what the script reads")
+            .with_hint("give the script as an argument, or its input as a file"));
+    }
+    let bytes = stdin::read(Path::new("-"))?;
+    String::from_utf8(bytes).map_err(|_| Failure::usage("the script on standard input is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        shell: Shell,
+    }
+
+    fn parse(line: &[&str]) -> Result<Shell, clap::Error> {
+        Line::try_parse_from(line).map(|line| line.shell)
+    }
+
+    #[test]
+    fn a_script_is_one_word() {
+        let line =
+            ["shell", "r", "make && ls -l", "--cwd", "src", "--env", "A=1", "--timeout", "5s", "--wait"];
+        let (_, _, manner, request) = parse(&line).unwrap().request().unwrap();
+        assert_eq!((manner.timeout, manner.wait), (None, true));
+        assert_eq!(
+            request,
+            ShellRequest {
+                script: "make && ls -l".into(),
+                cwd: "src".into(),
+                env: [("A".into(), "1".into())].into(),
+                stdin: Vec::new(),
+                timeout_ms: Some(5000),
+            }
+        );
+        assert!(parse(&["shell", "r"]).is_err());
+        assert!(parse(&["shell", "r", "ls", "-l"]).is_err(), "not a command and its arguments");
+        assert_eq!(parse(&["shell", "r", "--", "-x"]).unwrap().script, "-x");
+    }
+
+    #[test]
+    fn standard_input_is_taken_once() {
+        let both = parse(&["shell", "r", "-", "--stdin", "-"]).unwrap();
+        assert!(both.surroundings.takes_stdin());
+        assert_eq!(script("-".into(), true).unwrap_err().exit(), Exit::Usage);
+        assert_eq!(script("ls".into(), true).unwrap(), "ls");
+    }
+}

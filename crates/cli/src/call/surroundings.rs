@@ -1,0 +1,39 @@
+//! What a command and a script have in common: where they run, with which environment and input, and for how long.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{Manner, stdin};
+use crate::failure::Failure;
+use crate::quantity::parse_pair;
+
+#[derive(Args, Debug)]
+pub(super) struct Surroundings {
+    /// Working directory. Default: @project.
+    #[arg(long, value_name = "DIR")]
+    pub(super) cwd: Option<String>,
+    /// A variable of its environment, if the profile allows the name; may be given many times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub(super) env: Vec<(String, String)>,
+    /// Its standard input; `-` for coffer's own. Default: none.
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// All of the standard input.
+    pub(super) fn stdin(&self) -> Result<Vec<u8>, Failure> {
+        Ok(self.stdin.as_deref().map(stdin::read).transpose()?.unwrap_or_default())
+    }
+
+    /// Whether `coffer`'s own standard input is taken.
+    pub(super) fn takes_stdin(&self) -> bool {
+        self.stdin.as_deref() == Some(Path::new("-"))
+    }
+}
+
+/// The time that the manner gives, as the operation's own.
+pub(super) fn timeout_ms(manner: &Manner) -> Option<u64> {
+    manner.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
+}
