@@ -20,33 +20,33 @@ pub(super) fn expand(word: &str) -> Vec<String> {
     if changed { words } else { Vec::new() }
 }
 
-/// The alternatives of the first brace with a comma in it.
+/// The alternatives of the first brace with a comma in it. One pass, however many braces are never closed.
 fn split(word: &str) -> Option<Vec<String>> {
-    word.match_indices('{').find_map(|(open, _)| {
-        let mut depth = 0_usize;
-        let mut commas = Vec::new();
-        let (close, _) = word[open..].char_indices().find(|&(at, c)| {
-            match c {
-                '{' => depth += 1,
-                '}' => depth = depth.saturating_sub(1),
-                ',' if depth == 1 => commas.push(open + at),
-                _ => {}
+    let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
+    let mut first: Option<(usize, Vec<usize>, usize)> = None;
+    for (at, c) in word.char_indices() {
+        match c {
+            '{' => open.push((at, Vec::new())),
+            ',' => {
+                if let Some((_, commas)) = open.last_mut() {
+                    commas.push(at);
+                }
             }
-            depth == 0
-        })?;
-        if commas.is_empty() {
-            return None;
+            '}' => {
+                if let Some((start, commas)) = open.pop().filter(|(_, commas)| !commas.is_empty())
+                    && first.as_ref().is_none_or(|(earlier, ..)| start < *earlier)
+                {
+                    first = Some((start, commas, at));
+                }
+            }
+            _ => {}
         }
-        let (before, after) = (&word[..open], &word[open + close + 1..]);
-        let starts = std::iter::once(open).chain(commas.iter().copied());
-        let ends = commas.iter().copied().chain([open + close]);
-        Some(
-            starts
-                .zip(ends)
-                .map(|(start, end)| format!("{before}{}{after}", &word[start + 1..end]))
-                .collect(),
-        )
-    })
+    }
+    let (open, commas, close) = first?;
+    let (before, after) = (&word[..open], &word[close + 1..]);
+    let starts = std::iter::once(open).chain(commas.iter().copied());
+    let ends = commas.iter().copied().chain([close]);
+    Some(starts.zip(ends).map(|(start, end)| format!("{before}{}{after}", &word[start + 1..end])).collect())
 }
 
 #[cfg(test)]
@@ -63,6 +63,8 @@ mod tests {
             ("{a}{b,c}", &["{a}b", "{a}c"]),
             ("{a}", &[]),
             ("{a,b", &[]),
+            ("{{{rm,x}", &["{{rm", "{{x"]),
+            ("}{a,b}", &["}a", "}b"]),
             ("a,b}", &[]),
             ("é{ä,ö}ü", &["éäü", "éöü"]),
             ("", &[]),
@@ -70,5 +72,12 @@ mod tests {
             assert_eq!(expand(word), expected, "{word}");
         }
         assert!(expand(&"{a,b}".repeat(30)).len() <= MAX_WORDS);
+    }
+
+    #[test]
+    fn braces_that_are_not_closed_cost_one_pass() {
+        let started = std::time::Instant::now();
+        assert_eq!(expand(&"{a,{a,".repeat(170_000)), [""; 0]);
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
     }
 }

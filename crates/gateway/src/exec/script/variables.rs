@@ -36,10 +36,12 @@ pub(super) fn names(word: &str) -> Vec<&str> {
 fn parts(word: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = word;
+    // Looked for once: behind it no brace is closed, however many are opened.
+    let last_close = word.rfind('}').unwrap_or(0);
     while let Some(at) = rest.find('$') {
         let (plain, behind) = (&rest[..at], &rest[at + 1..]);
         parts.push(Part::Plain(plain));
-        let (variable, length) = variable(behind);
+        let (variable, length) = variable(behind, word.len() - behind.len() <= last_close);
         parts.push(variable.unwrap_or(Part::Plain("$")));
         rest = &behind[length..];
     }
@@ -47,10 +49,10 @@ fn parts(word: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The variable that begins behind a `$`, and how many bytes it takes.
-fn variable(text: &str) -> (Option<Part<'_>>, usize) {
+/// The variable that begins behind a `$`, and how many bytes it takes. `may_close`: there is a closing brace further on.
+fn variable(text: &str, may_close: bool) -> (Option<Part<'_>>, usize) {
     if let Some(inner) = text.strip_prefix('{') {
-        let Some(end) = inner.find('}') else { return (None, 0) };
+        let Some(end) = may_close.then(|| inner.find('}')).flatten() else { return (None, 0) };
         return (Some(braced(&inner[..end])), end + 2);
     }
     let first = text.chars().next();
@@ -97,5 +99,13 @@ mod tests {
             assert_eq!(expand(word, value).as_deref(), expected, "{word}");
         }
         assert_eq!(names("$A-${B:-x}$"), ["A", "B"]);
+        assert_eq!(names("${A}${B${C"), ["A"]);
+    }
+
+    #[test]
+    fn variables_that_are_not_closed_cost_one_pass() {
+        let started = std::time::Instant::now();
+        assert_eq!(names(&"${a:-".repeat(200_000)), [""; 0]);
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
     }
 }
