@@ -13,6 +13,8 @@ use super::{Content, Policy, Profile, read};
 
 /// Files that a policy directory may have.
 const MAX_FILES: usize = 256;
+/// Roles that a policy may have: every role's whole lineage is looked at.
+const MAX_ROLES: usize = 256;
 
 const BUILT_IN: [(&str, &str); 5] = [
     ("roles.yaml", include_str!("../../policies/roles.yaml")),
@@ -123,6 +125,10 @@ impl Merged {
     }
 
     fn finish(mut self) -> Result<Policy, Problems> {
+        if self.roles.len() > MAX_ROLES {
+            self.problems.push(Problem::in_file("policy", format!("more than {MAX_ROLES} roles")));
+            return Err(Problems(self.problems));
+        }
         // Roles may inherit across files, so their lineage is looked at last.
         let mut lineage = Vec::new();
         role::resolve(&mut self.roles, |name, message, suggestion| {

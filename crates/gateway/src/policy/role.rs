@@ -8,6 +8,9 @@ use serde::Serialize;
 use super::suggest::nearest;
 use super::walk::At;
 
+/// Roles that one role may inherit directly.
+const MAX_PARENTS: usize = 16;
+
 /// The part of `exec` that the read-only rule lets through. A role may be given this without `exec`.
 pub const EXEC_READ_ONLY: &str = "exec.read_only";
 
@@ -60,7 +63,10 @@ impl Role {
         }
         let inherits = fields.get("inherits").map_or_else(Vec::new, |at| {
             let names = if at.is_text() { vec![at.clone()] } else { at.items() };
-            names.iter().filter_map(At::text).map(str::to_owned).collect()
+            if names.len() > MAX_PARENTS {
+                at.problem(format!("a role may inherit at most {MAX_PARENTS} others"));
+            }
+            names.iter().take(MAX_PARENTS).filter_map(At::text).map(str::to_owned).collect()
         });
         Self { description: fields.text_or("description", ""), inherits, allow, ask, grants: BTreeMap::new() }
     }

@@ -237,3 +237,31 @@ fn huge_and_hostile_files_are_refused_quickly() {
         assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     }
 }
+
+#[test]
+fn a_web_of_roles_is_refused_quickly() {
+    let web = |roles: usize, parents: usize| {
+        let role = |number: usize| {
+            let parents = (number + 1..roles).take(parents).map(|parent| format!("    - r{parent}\n"));
+            format!("  r{number}:\n    allow:\n    - read\n    inherits:\n{}", parents.collect::<String>())
+        };
+        let all: String = (0..roles - 1).map(role).collect();
+        let last = format!("  r{}:\n    allow: [read]\n", roles - 1);
+        format!("profiles: {{p: {{operations: {{read: allow}}}}}}\nroles:\n{all}{last}")
+    };
+    for (roles, parents, expected) in [
+        (256, 16, None),
+        (257, 1, Some("more than 256 roles")),
+        (200, 17, Some("at most 16 others")),
+        (900, 100, Some("at most 16 others")),
+    ] {
+        let started = Instant::now();
+        let loaded = Policy::from_files([("web.yaml", web(roles, parents))]);
+        match (loaded, expected) {
+            (Ok(_), None) => {}
+            (Err(problems), Some(expected)) => assert!(problems.to_string().contains(expected), "{problems}"),
+            (loaded, _) => panic!("{roles} roles of {parents} parents: {loaded:?}"),
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    }
+}
