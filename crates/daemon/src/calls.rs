@@ -2,7 +2,8 @@
 //!
 //! A call is known here from the moment it is taken, and is executed by a task of its own: a client that goes away
 //! loses nothing and finds the outcome with `GetCall`. Finished calls are kept in memory up to a bound; those with an
-//! effect, an approval or a request id are kept in the store as well, until their run is deleted.
+//! effect, an approval or a request id are kept in the store as well, until their run is deleted: those with a request
+//! id before they are answered, because a repetition must find them even after a crash; the others right afterwards.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -212,20 +213,21 @@ impl Calls {
         keep: bool,
     ) {
         call.output.finish().await;
-        if keep || call.request_id.is_some() {
-            let stored = StoredCall {
-                call_id: call.id,
-                run_id: call.run,
-                principal: call.principal.clone(),
-                request_id: call.request_id.clone(),
-                request: call.digest.clone(),
-                response: response.encode_to_vec(),
-            };
-            // The receipt is in the audit log already; a client that comes back later may not find the outcome.
-            if let Err(error) = self.store.with(move |store| store.insert_call(&stored)).await {
-                tracing::error!(call = %call.id, error = %chain(&error), "a call's outcome was not kept");
-            }
-        }
+        let repeatable = call.request_id.is_some();
+        let stored = (keep || repeatable).then(|| StoredCall {
+            call_id: call.id,
+            run_id: call.run,
+            principal: call.principal.clone(),
+            request_id: call.request_id.clone(),
+            request: call.digest.clone(),
+            response: response.encode_to_vec(),
+        });
+        let later = if repeatable {
+            self.keep(stored).await;
+            None
+        } else {
+            stored
+        };
         {
             let mut table = self.table();
             if let Some(under_way) = table.under_way.get_mut(&call.run) {
@@ -237,6 +239,16 @@ impl Calls {
             table.finish(call.id, response.encoded_len());
         }
         call.state.send_replace(Answer { response, refusal, finished: true });
+        self.keep(later).await;
+    }
+
+    /// The receipt is in the audit log already: should this fail, a client that comes back later finds no outcome.
+    async fn keep(&self, stored: Option<StoredCall>) {
+        let Some(stored) = stored else { return };
+        let call = stored.call_id;
+        if let Err(error) = self.store.with(move |store| store.insert_call(&stored)).await {
+            tracing::error!(%call, error = %chain(&error), "a call's outcome was not kept");
+        }
     }
 
     /// A call that is under way or finished lately.
@@ -306,6 +318,13 @@ mod tests {
         (directory, Calls::new(store, spool))
     }
 
+    /// A run that is in the store.
+    fn run(calls: &Calls) -> RunId {
+        let record = crate::store::tests::record();
+        calls.store.insert_run(&record, None).unwrap();
+        record.id
+    }
+
     fn principal(name: &str) -> Principal {
         Principal { name: name.to_owned(), uid: 1, gid: 1, roles: Roles::none() }
     }
@@ -317,7 +336,7 @@ mod tests {
     #[tokio::test]
     async fn a_repeated_request_finds_its_call_and_another_content_is_refused() {
         let (_directory, calls) = calls();
-        let run = RunId::new();
+        let run = run(&calls);
         let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "r", vec![1]).await else { panic!("not new") };
         let Ok(Begun::Known(again)) = calls.begin(run, "uid:0", "r", vec![1]).await else {
             panic!("not known")
@@ -342,7 +361,7 @@ mod tests {
     #[tokio::test]
     async fn memory_is_bounded_and_what_was_kept_is_found() {
         let (_directory, calls) = calls();
-        let run = RunId::new();
+        let run = run(&calls);
         let mut first = None;
         for i in 0..=FINISHED {
             let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "", vec![]).await else { panic!("not new") };

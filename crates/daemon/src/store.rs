@@ -147,11 +147,11 @@ impl Store {
         row.map(|(record, digest)| Ok((serde_json::from_str(&record)?, digest))).transpose()
     }
 
-    /// Keeps a finished call.
+    /// Keeps a finished call, unless its run has been deleted meanwhile.
     pub(crate) fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT OR REPLACE INTO calls (call_id, run_id, principal, request_id, request, response)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?2)",
             params![
                 call.call_id.to_string(),
                 call.run_id.to_string(),
@@ -223,14 +223,14 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use super::{Store, StoredCall};
     use crate::ids::{CallId, RunId};
     use crate::runs::{Limits, Record, Spec, State, Workspace};
 
-    fn record() -> Record {
+    pub(crate) fn record() -> Record {
         let spec = Spec {
             profile: "review".into(),
             image: String::new(),
@@ -277,6 +277,8 @@ mod tests {
         assert_eq!(store.call_by_request(RunId::new(), "r1").unwrap(), None);
         store.delete_run(run.id).unwrap();
         assert_eq!(store.call(call.call_id).unwrap(), None);
+        store.insert_call(&call).unwrap();
+        assert_eq!(store.call(call.call_id).unwrap(), None, "one that comes after its run has gone");
         assert!(store.runs().unwrap().is_empty());
     }
 }
