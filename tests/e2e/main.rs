@@ -14,3 +14,4 @@ mod startup;
 mod strangers;
 mod streaming;
 mod streams;
+mod terminal;

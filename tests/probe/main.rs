@@ -12,6 +12,7 @@ mod place;
 mod swap;
 mod sys;
 mod tree;
+mod window;
 
 use std::env;
 use std::fmt::Display;
@@ -35,6 +36,7 @@ fn main() {
         ["signal-agent", number] => peers::signal_agent(number),
         ["place", kind, paths @ ..] => place::place(kind, paths),
         ["swap", one, other, ready, stop] => swap::swap(one, other, ready, stop),
+        ["window"] => window::size(),
         ["tree", kind, count, end] => tree::grow(kind, count, end),
         ["hop"] => tree::hop(),
         ["bomb"] => exhaust::bomb(),

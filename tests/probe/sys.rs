@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 unsafe extern "C" {
     pub fn fork() -> c_int;
+    pub fn ioctl(file: c_int, request: c_ulong, ...) -> c_int;
     pub fn setsid() -> c_int;
     pub fn pause() -> c_int;
     pub fn raise(signal: c_int) -> c_int;
@@ -24,6 +25,7 @@ pub const SIGXFSZ: c_int = 25;
 pub const PTRACE_ATTACH: c_int = 16;
 pub const PTRACE_SEIZE: c_int = 0x4206;
 pub const EAGAIN: i32 = 11;
+pub const TIOCGWINSZ: c_ulong = 0x5413;
 
 /// The same numbers on every architecture.
 pub const SYS_PIDFD_OPEN: c_long = 434;

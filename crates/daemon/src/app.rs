@@ -20,6 +20,7 @@ use crate::runs::{Directories, Launcher, Roots, Runs};
 use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
+use crate::terminal::{self, Sessions};
 use crate::{embedded, policy, recovery, startup};
 
 /// Longest that an orderly stop may take.
@@ -36,6 +37,8 @@ pub(crate) struct App {
     pub(crate) runs: Arc<Runs>,
     pub(crate) calls: Calls,
     pub(crate) spool: Arc<Spool>,
+    /// Operators at terminals.
+    pub(crate) sessions: Sessions,
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
     pub(crate) tasks: TaskTracker,
     pub(crate) policy_dir: Option<PathBuf>,
@@ -65,7 +68,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         );
     }
     let audit = Arc::new(log);
-    recovery::close_open_calls(&audit).await?;
+    recovery::close_open_calls(&audit, &directories).await?;
     let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "instance": state.instance,
@@ -96,6 +99,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let runs = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), limit, calls)
         .await
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let is_known = |run| runs.get(run).is_ok();
+    terminal::remove_leftovers(&config.state_dir.join("sessions"), is_known).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
     let desk = Desk::new(gateway.clone(), audit.clone(), config.approval_timeout, config.allow_self_approval);
     let app = Arc::new(App {
@@ -105,6 +110,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         runs: Arc::new(runs),
         calls: Calls::new(store, spool.clone()),
         spool,
+        sessions: Sessions::new(config.sessions),
         tasks: TaskTracker::new(),
         policy_dir: config.policy_dir.clone(),
         stop: CancellationToken::new(),

@@ -51,6 +51,11 @@ id!(
     CallId,
     "call"
 );
+id!(
+    /// Names an operator's session at a terminal.
+    SessionId,
+    "session"
+);
 
 /// Longest name that a client may give to a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;

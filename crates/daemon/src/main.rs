@@ -22,6 +22,7 @@ mod spool;
 mod startup;
 mod status;
 mod store;
+mod terminal;
 mod time;
 
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,4 @@
-//! What a daemon that died has left behind: containers, mounts, and calls without a receipt.
+//! What a daemon that died has left behind: containers, mounts, and calls and sessions without an end.
 //!
 //! Runs end with their daemon: nobody has seen what went on in them meanwhile. Their workspaces stay.
 
@@ -11,6 +11,7 @@ use containers::{Engine, LABEL_INSTANCE};
 use crate::audit::AuditLog;
 use crate::runs::Directories;
 use crate::status::chain;
+use crate::terminal;
 
 /// Removes every container and mount of this instance.
 pub(crate) async fn remove_leftovers(
@@ -43,17 +44,19 @@ fn clean(mounts: &std::path::Path) -> Result<usize, containers::MountError> {
     Ok(cleaned)
 }
 
-/// Gives every intent that has no receipt one that says so.
-pub(crate) async fn close_open_calls(log: &AuditLog) -> anyhow::Result<()> {
+/// Gives every intent that has no receipt one that says so, and every session that was open its end.
+pub(crate) async fn close_open_calls(log: &AuditLog, directories: &Directories) -> anyhow::Result<()> {
     let mut open: BTreeMap<String, Event> = BTreeMap::new();
+    let mut sessions = BTreeMap::new();
     let mut follow = log.read_after(0, false);
     while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
         for line in lines {
             let event = line.record.event;
-            let Some(call) = event.call_id.clone() else { continue };
-            match event.kind {
-                Kind::CallIntent => drop(open.insert(call, event)),
-                Kind::CallReceipt => drop(open.remove(&call)),
+            match (event.kind, event.call_id.clone(), terminal::session_of(&event)) {
+                (Kind::CallIntent, Some(call), _) => drop(open.insert(call, event)),
+                (Kind::CallReceipt, Some(call), _) => drop(open.remove(&call)),
+                (Kind::SessionOpened, _, Some(session)) => drop(sessions.insert(session, event)),
+                (Kind::SessionClosed, _, Some(session)) => drop(sessions.remove(&session)),
                 _ => {}
             }
         }
@@ -69,6 +72,12 @@ pub(crate) async fn close_open_calls(log: &AuditLog) -> anyhow::Result<()> {
         receipt.agent_id = intent.agent_id;
         receipt.operation = intent.operation;
         log.record(receipt).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+    }
+    for (session, opened) in sessions {
+        tracing::warn!(%session, "a session was open when the daemon ended: recorded as interrupted");
+        let directories = directories.clone();
+        let closed = tokio::task::spawn_blocking(move || terminal::interrupted(&opened, &directories)).await?;
+        log.record(closed).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
     }
     Ok(())
 }

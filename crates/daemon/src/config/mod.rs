@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::rpc::Roles;
+use crate::terminal::Limits;
 
 pub(crate) use parse::load;
 
@@ -50,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) spool_max_total: u64,
     /// Bytes that this leaves free of its file system.
     pub(crate) spool_min_free: u64,
+    /// What an operator's session at a terminal may have.
+    pub(crate) sessions: Limits,
     /// Filter of the log.
     pub(crate) log_level: String,
     /// The log is JSON Lines instead of text.
@@ -107,6 +110,12 @@ impl fmt::Display for Config {
                 "max_total": units::show_size(self.spool_max_total),
                 "min_free": units::show_size(self.spool_min_free),
             },
+            "sessions": {
+                "max_length": seconds(self.sessions.max_length),
+                "idle_timeout": seconds(self.sessions.idle_timeout),
+                "max_recording": units::show_size(self.sessions.max_recording),
+                "per_run": self.sessions.per_run,
+            },
             "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
         });
         // Absent, these mean the built-in policy and the profile's own timeout.
@@ -114,8 +123,12 @@ impl fmt::Display for Config {
             shown["policy_dir"] = json!(directory);
         }
         if let Some(timeout) = self.approval_timeout {
-            shown["approvals"]["timeout"] = json!(format!("{}s", timeout.as_secs()));
+            shown["approvals"]["timeout"] = json!(seconds(timeout));
         }
         f.write_str(&serde_yaml::to_string(&shown).map_err(|_| fmt::Error)?)
     }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs())
 }

@@ -27,6 +27,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) spool: Spool,
     #[serde(default)]
+    pub(super) sessions: Sessions,
+    #[serde(default)]
     pub(super) log: Log,
 }
 
@@ -116,6 +118,26 @@ pub(super) enum Size {
 impl Default for Spool {
     fn default() -> Self {
         Self { max_total: Size::Text("4GiB".to_owned()), min_free: Size::Text("256MiB".to_owned()) }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Sessions {
+    pub(super) max_length: String,
+    pub(super) idle_timeout: String,
+    pub(super) max_recording: Size,
+    pub(super) per_run: u32,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            max_length: "8h".to_owned(),
+            idle_timeout: "30m".to_owned(),
+            max_recording: Size::Text("64MiB".to_owned()),
+            per_run: 4,
+        }
     }
 }
 

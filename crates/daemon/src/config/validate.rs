@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::units::{duration, show_size, size};
 use super::{Config, Problem, Problems, raw};
 use crate::rpc::{Role, Roles};
+use crate::terminal::Limits;
 
 /// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
 const MAX_SOCKET_PATH: usize = 107;
@@ -59,6 +60,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     let max_connections = within(&mut found, "limits.connections", raw.limits.connections, 1, 65_536);
     let spool_max_total = bytes(&mut found, "spool.max_total", &raw.spool.max_total, 1 << 20);
     let spool_min_free = bytes(&mut found, "spool.min_free", &raw.spool.min_free, 0);
+    let sessions = sessions(&mut found, &raw.sessions);
     if raw.log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
         found
             .add("log.level", "must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
@@ -83,6 +85,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         max_connections,
         spool_max_total,
         spool_min_free,
+        sessions,
         log_level: raw.log.level,
         log_json: raw.log.format == "json",
     };
@@ -156,6 +159,23 @@ fn within(found: &mut Found, key: &str, value: u32, least: u32, most: u32) -> us
     value as usize
 }
 
+fn sessions(found: &mut Found, raw: &raw::Sessions) -> Limits {
+    let mut time = |key: &str, written: &str| {
+        let sensible = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
+        duration(written).filter(|time| sensible.contains(time)).unwrap_or_else(|| {
+            found.add(key, "must be from 1s to 1d, such as 30m or 8h");
+            Duration::ZERO
+        })
+    };
+    Limits {
+        max_length: time("sessions.max_length", &raw.max_length),
+        idle_timeout: time("sessions.idle_timeout", &raw.idle_timeout),
+        max_recording: bytes(found, "sessions.max_recording", &raw.max_recording, 64 << 10),
+        // A worker has room for eight.
+        per_run: within(found, "sessions.per_run", raw.per_run, 1, 8),
+    }
+}
+
 fn bytes(found: &mut Found, key: &str, written: &raw::Size, least: u64) -> u64 {
     let bytes = match written {
         raw::Size::Bytes(bytes) => Some(*bytes),
@@ -199,6 +219,7 @@ approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
 limits: { runs: 0 }
 spool: { max_total: 4, min_free: 1XB }
+sessions: { max_length: 2d, idle_timeout: 0s, max_recording: 1KiB, per_run: 9 }
 log: { format: xml }
 ";
         assert_eq!(
@@ -217,6 +238,10 @@ log: { format: xml }
                 "limits.runs",
                 "spool.max_total",
                 "spool.min_free",
+                "sessions.max_length",
+                "sessions.idle_timeout",
+                "sessions.max_recording",
+                "sessions.per_run",
                 "log.format",
             ]
         );
@@ -243,9 +268,10 @@ log: { format: xml }
 
     #[test]
     fn what_is_printed_is_the_same_configuration() {
-        let text = "{approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let text = "{approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("timeout: 90s"), "{printed}");
+        assert!(printed.contains("max_length: 7200s"), "{printed}");
     }
 }

@@ -124,6 +124,11 @@ impl AgentLane {
         serving.cgroup.map(|cgroup| (cgroup, serving.host_pid))
     }
 
+    /// The stream to the worker that serves now.
+    pub(super) fn client(&self) -> Client {
+        self.serving().client
+    }
+
     pub(super) async fn shutdown(&self) {
         self.ended.cancel();
         let client = self.serving().client;

@@ -3,6 +3,7 @@
 mod agent;
 mod hand;
 mod placement;
+mod terminal;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +113,7 @@ fn failed(error: &LaneError) -> Finished {
 }
 
 /// A lane that gave no outcome, as the model sees it.
-fn failure(error: &LaneError) -> ToolFailure {
+pub(crate) fn failure(error: &LaneError) -> ToolFailure {
     match error {
         LaneError::Lost(_) => ToolFailure::new(
             Reason::Cancelled,

@@ -128,7 +128,9 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         ("cofferdam.v1.ApprovalService", "DecideApproval") => roles.has(Approver),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver]),
         ("cofferdam.v1.AuditService", _) => roles.has_any(&[Operator, Auditor]),
-        ("cofferdam.v1.PolicyService", "ReloadPolicy") => roles.has(Operator),
+        ("cofferdam.v1.PolicyService", "ReloadPolicy") | ("cofferdam.v1.TerminalService", _) => {
+            roles.has(Operator)
+        }
         _ => !roles.is_empty(),
     }
 }
@@ -183,5 +185,9 @@ mod tests {
         assert!(may_call(only(Role::Auditor), "/cofferdam.v1.AuditService/StreamEvents"));
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.RunService/CreateRun"));
         assert!(may_call(only(Role::Auditor), "/grpc.health.v1.Health/Check"));
+        for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
+            assert!(!may_call(only(role), "/cofferdam.v1.TerminalService/OpenTerminal"), "{role:?}");
+        }
+        assert!(may_call(only(Role::Operator), "/cofferdam.v1.TerminalService/OpenTerminal"));
     }
 }

@@ -8,6 +8,7 @@ mod identity;
 mod listen;
 mod policy;
 mod run;
+mod terminal;
 mod tool;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
+use wire::v1::terminal_service_server::TerminalServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 
 use crate::app::App;
@@ -79,6 +81,7 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
     routes.add_service(capped!(ApprovalServiceServer, approval::Service(app.clone())));
     routes.add_service(capped!(AuditServiceServer, audit::Service(app.clone())));
     routes.add_service(capped!(PolicyServiceServer, policy::Service(app.clone())));
+    routes.add_service(capped!(TerminalServiceServer, terminal::Service(app.clone())));
     say_health(&reporter, true).await;
 
     // No sink, no call: health says so, too.
@@ -113,6 +116,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         ApprovalServiceServer::<approval::Service>::NAME,
         AuditServiceServer::<audit::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,
+        TerminalServiceServer::<terminal::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

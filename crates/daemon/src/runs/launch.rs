@@ -39,6 +39,11 @@ impl Directories {
         self.state.join("runs").join(run)
     }
 
+    /// Recordings of operators' sessions in a run.
+    pub(crate) fn recordings(&self, run: &str) -> PathBuf {
+        self.state.join("sessions").join(run)
+    }
+
     /// Mount points for the engine to bind.
     pub(crate) fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)

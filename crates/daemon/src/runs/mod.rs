@@ -14,6 +14,7 @@ mod workspace;
 pub(crate) use launch::{Directories, Launcher};
 pub(crate) use record::Record;
 pub(crate) use registry::Runs;
+pub(crate) use remove::remove_tree;
 pub(crate) use request::parse as parse_request;
 pub(crate) use run::Run;
 pub(crate) use workspace::{Directory, Roots};

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Removes the directory and all that is in it. What cannot be removed is said in the daemon's log.
-pub(super) async fn remove_tree(path: PathBuf) {
+pub(crate) async fn remove_tree(path: PathBuf) {
     let removed = tokio::task::spawn_blocking(move || remove(&path).map_err(|error| (path, error))).await;
     if let Ok(Err((path, error))) = removed {
         tracing::warn!(path = %path.display(), error = %error, "a directory of a run was not removed");

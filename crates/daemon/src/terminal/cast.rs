@@ -1,0 +1,182 @@
+//! The lines of a recording: [asciicast v2](https://docs.asciinema.org/manual/asciicast/v2/).
+//!
+//! A header, then one line for each event: `[seconds, "o", "text"]` for output, `"i"` for input, `"r"` for a new size
+//! and `"m"`, a marker, for a signal. The format holds text, a terminal bytes: a character that is cut by the end of an
+//! event goes into the next one of its direction, and what is no UTF-8 becomes U+FFFD. How many bytes there really were
+//! is in the audit log.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use worker::client::{TerminalSignal, TerminalSize};
+
+/// What stands in a recording before its events.
+pub(super) struct Header<'a> {
+    pub(super) size: TerminalSize,
+    pub(super) term: &'a str,
+    /// Seconds since 1970-01-01 UTC.
+    pub(super) timestamp: u64,
+    /// For people who look through recordings.
+    pub(super) title: &'a str,
+}
+
+/// Something that happened on a terminal.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Output(Bytes),
+    Input(Bytes),
+    Resize(TerminalSize),
+    Signal(TerminalSignal),
+}
+
+/// Turns what happens into lines. Holds at most one incomplete character a direction.
+#[derive(Debug, Default)]
+pub(super) struct Encoder {
+    output: Text,
+    input: Text,
+}
+
+impl Header<'_> {
+    pub(super) fn line(&self) -> String {
+        let header = json!({
+            "version": 2,
+            "width": self.size.columns(),
+            "height": self.size.rows(),
+            "timestamp": self.timestamp,
+            "title": self.title,
+            "env": { "TERM": self.term },
+        });
+        format!("{header}\n")
+    }
+}
+
+impl Encoder {
+    /// The line of an event; empty when there is nothing to say yet.
+    pub(super) fn line(&mut self, at: Duration, entry: &Entry) -> String {
+        match entry {
+            Entry::Output(bytes) => text_line(at, "o", &self.output.next(bytes)),
+            Entry::Input(bytes) => text_line(at, "i", &self.input.next(bytes)),
+            Entry::Resize(size) => line(at, "r", &format!("{}x{}", size.columns(), size.rows())),
+            Entry::Signal(signal) => line(at, "m", &format!("signal {}", signal.number())),
+        }
+    }
+
+    /// The lines of what never became a whole character.
+    pub(super) fn finish(&mut self, at: Duration) -> String {
+        text_line(at, "o", self.output.finish()) + &text_line(at, "i", self.input.finish())
+    }
+}
+
+fn text_line(at: Duration, kind: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { line(at, kind, text) }
+}
+
+fn line(at: Duration, kind: &str, text: &str) -> String {
+    let text = serde_json::Value::from(text);
+    format!("[{}.{:06}, \"{kind}\", {text}]\n", at.as_secs(), at.subsec_micros())
+}
+
+/// One direction's bytes on their way to text.
+#[derive(Debug, Default)]
+struct Text {
+    /// The beginning of a character, at most three bytes.
+    incomplete: Vec<u8>,
+}
+
+impl Text {
+    fn next(&mut self, bytes: &[u8]) -> String {
+        let mut left = std::mem::take(&mut self.incomplete);
+        left.extend_from_slice(bytes);
+        let mut rest = left.as_slice();
+        let mut text = String::with_capacity(rest.len());
+        loop {
+            let error = match std::str::from_utf8(rest) {
+                Ok(valid) => {
+                    text.push_str(valid);
+                    return text;
+                }
+                Err(error) => error,
+            };
+            let (valid, invalid) = rest.split_at(error.valid_up_to());
+            text.push_str(&String::from_utf8_lossy(valid));
+            let Some(length) = error.error_len() else {
+                self.incomplete = invalid.to_vec();
+                return text;
+            };
+            text.push(char::REPLACEMENT_CHARACTER);
+            rest = &invalid[length..];
+        }
+    }
+
+    fn finish(&mut self) -> &'static str {
+        if std::mem::take(&mut self.incomplete).is_empty() { "" } else { "\u{fffd}" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+    use worker::client::{TerminalSignal, TerminalSize};
+
+    use super::{Encoder, Entry, Header, Text};
+
+    const AT: Duration = Duration::from_micros(1_250_007);
+
+    fn parsed(line: &str) -> Value {
+        assert!(line.ends_with('\n'));
+        serde_json::from_str(line).unwrap()
+    }
+
+    #[test]
+    fn each_event_is_a_line_of_json() {
+        let size = TerminalSize::new(24, 80).unwrap();
+        let header = Header { size, term: "xterm", timestamp: 7, title: "a \"run\"" };
+        assert_eq!(
+            parsed(&header.line()),
+            json!({ "version": 2, "width": 80, "height": 24, "timestamp": 7, "title": "a \"run\"",
+                    "env": { "TERM": "xterm" } })
+        );
+        let mut encoder = Encoder::default();
+        let mut of = |entry| parsed(&encoder.line(AT, &entry));
+        assert_eq!(
+            of(Entry::Output(Bytes::from_static(b"\x1b[2J\r\n"))),
+            json!([1.250_007, "o", "\u{1b}[2J\r\n"])
+        );
+        assert_eq!(of(Entry::Input(Bytes::from_static(b"\x03"))), json!([1.250_007, "i", "\u{3}"]));
+        assert_eq!(of(Entry::Resize(TerminalSize::new(30, 100).unwrap())), json!([1.250_007, "r", "100x30"]));
+        assert_eq!(of(Entry::Signal(TerminalSignal::Int)), json!([1.250_007, "m", "signal 2"]));
+    }
+
+    #[test]
+    fn a_character_may_come_in_pieces_and_the_other_direction_meanwhile() {
+        let mut encoder = Encoder::default();
+        let pump = Bytes::from_static("💧".as_bytes());
+        let output = |part| Entry::Output(pump.slice(part));
+        assert_eq!(encoder.line(AT, &output(0..2)), "");
+        assert_eq!(parsed(&encoder.line(AT, &Entry::Input(Bytes::from_static(b"x"))))[2], "x");
+        assert_eq!(parsed(&encoder.line(AT, &output(2..4)))[2], "💧");
+        assert_eq!(encoder.finish(AT), "");
+        assert_eq!(encoder.line(AT, &output(0..1)), "");
+        assert_eq!(parsed(&encoder.finish(AT))[2], "\u{fffd}");
+    }
+
+    #[test]
+    fn whatever_the_cuts_the_text_is_that_of_the_whole() {
+        let bytes = b"a\xff\xc3\xa4\xe2\x82\xac\xf0\x9f\x92\xa7\xe2\x82z\xc3";
+        let whole = String::from_utf8_lossy(bytes);
+        for first in 0..=bytes.len() {
+            for second in first..=bytes.len() {
+                let mut text = Text::default();
+                let mut got: String = [&bytes[..first], &bytes[first..second], &bytes[second..]]
+                    .map(|part| text.next(part))
+                    .concat();
+                got.push_str(text.finish());
+                assert_eq!(got, whole, "cut at {first} and {second}");
+            }
+        }
+    }
+}

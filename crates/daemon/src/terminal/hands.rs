@@ -1,0 +1,77 @@
+//! What is on its way to a terminal: input in its order, and beside it what must not wait behind input that nobody takes.
+
+use std::collections::VecDeque;
+use std::future::pending;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use worker::client::{Keyboard, SessionOver, TerminalSignal, TerminalSize};
+
+/// Messages of input that may wait; of 16 KiB each.
+const WAITING: usize = 4;
+
+type Doing = BoxFuture<'static, Result<(), SessionOver>>;
+
+/// The operator's hands.
+pub(super) struct Hands {
+    keyboard: Keyboard,
+    waiting: VecDeque<Bytes>,
+    typing: Option<Doing>,
+    /// A new size, or a signal.
+    urgent: Option<Doing>,
+}
+
+impl Hands {
+    pub(super) fn new(keyboard: Keyboard) -> Self {
+        Self { keyboard, waiting: VecDeque::new(), typing: None, urgent: None }
+    }
+
+    /// Whether something more may be asked of them.
+    pub(super) fn are_free(&self) -> bool {
+        self.urgent.is_none() && self.waiting.len() < WAITING
+    }
+
+    pub(super) fn input(&mut self, bytes: Bytes) {
+        self.waiting.push_back(bytes);
+    }
+
+    pub(super) fn resize(&mut self, size: TerminalSize) {
+        let keyboard = self.keyboard.clone();
+        self.urgent = Some(async move { keyboard.resize(size).await }.boxed());
+    }
+
+    pub(super) fn signal(&mut self, signal: TerminalSignal) {
+        let keyboard = self.keyboard.clone();
+        self.urgent = Some(async move { keyboard.signal(signal).await }.boxed());
+    }
+
+    /// Goes on with what there is to do; returns when a part of it is done. May be dropped at any time.
+    pub(super) async fn work(&mut self) {
+        if self.typing.is_none()
+            && let Some(bytes) = self.waiting.pop_front()
+        {
+            let keyboard = self.keyboard.clone();
+            self.typing = Some(async move { keyboard.write(&bytes).await }.boxed());
+        }
+        let done = tokio::select! {
+            done = finish(&mut self.urgent) => done,
+            done = finish(&mut self.typing) => done,
+        };
+        // There is nothing to type at any more; the end of the session is on its way.
+        if done.is_err() {
+            self.waiting.clear();
+        }
+    }
+}
+
+async fn finish(doing: &mut Option<Doing>) -> Result<(), SessionOver> {
+    match doing {
+        Some(future) => {
+            let done = future.await;
+            *doing = None;
+            done
+        }
+        None => pending().await,
+    }
+}

@@ -1,0 +1,81 @@
+//! Where recordings are, and what a daemon that died has left of its sessions.
+//!
+//! A recording stays as long as its run is known, and goes with it.
+
+use std::path::{Path, PathBuf};
+
+use audit::Event;
+
+use super::record;
+use super::recording::digest_of;
+use crate::ids::{RunId, SessionId};
+use crate::runs::{Directories, remove_tree};
+
+/// The recording of a session.
+pub(super) fn path(directories: &Directories, run: &str, session: SessionId) -> PathBuf {
+    directories.recordings(run).join(format!("{session}.cast"))
+}
+
+/// The session that a `session_opened` or a `session_closed` is about.
+pub(crate) fn session_of(event: &Event) -> Option<SessionId> {
+    let named = event.details.as_ref()?.get("session_id")?.as_str()?;
+    SessionId::parse(named).ok()
+}
+
+/// The end of a session that a daemon that died has left open. Reads its recording.
+pub(crate) fn interrupted(opened: &Event, directories: &Directories) -> Event {
+    // Both ids are our own; parsed all the same, for they become a path.
+    let run = opened.run_id.as_deref().and_then(|run| RunId::parse(run).ok());
+    let recording = run
+        .zip(session_of(opened))
+        .and_then(|(run, session)| digest_of(&path(directories, &run.to_string(), session)));
+    record::interrupted(opened, recording)
+}
+
+/// Removes the recordings of runs that are not known any more.
+pub(crate) async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId) -> bool) {
+    for entry in std::fs::read_dir(recordings).into_iter().flatten().flatten() {
+        let run = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok());
+        if !run.is_some_and(&is_known) {
+            tracing::warn!(path = %entry.path().display(), "removing the recordings of a run that is gone");
+            remove_tree(entry.path()).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::{Event, Kind};
+
+    use super::{interrupted, path, remove_leftovers, session_of};
+    use crate::ids::{RunId, SessionId};
+    use crate::runs::Directories;
+    use crate::terminal::record::details;
+
+    #[tokio::test]
+    async fn what_belongs_to_no_run_goes_and_an_open_session_gets_its_end() {
+        let place = tempfile::tempdir().unwrap();
+        let directories = Directories { state: place.path().to_owned() };
+        let (known, gone, session) = (RunId::new(), RunId::new(), SessionId::new());
+        for run in [known, gone] {
+            let recording = path(&directories, &run.to_string(), session);
+            std::fs::create_dir_all(recording.parent().unwrap()).unwrap();
+            std::fs::write(recording, "{}\n").unwrap();
+        }
+        std::fs::create_dir(place.path().join("sessions/x")).unwrap();
+        remove_leftovers(&place.path().join("sessions"), |run| run == known).await;
+        let left: Vec<_> = std::fs::read_dir(place.path().join("sessions")).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].file_name().to_str(), Some(known.to_string().as_str()));
+
+        let opened = |run: RunId| {
+            Event::new(Kind::SessionOpened).run(run.to_string()).principal("uid:7").details(details(session))
+        };
+        let closed = interrupted(&opened(known), &directories);
+        assert_eq!((closed.kind, session_of(&closed)), (Kind::SessionClosed, Some(session)));
+        assert_eq!(closed.principal.as_deref(), Some("uid:7"));
+        assert_eq!(closed.outcome.unwrap().facts.unwrap()["recording"]["bytes"], 3);
+        let closed = interrupted(&opened(gone), &directories);
+        assert!(closed.outcome.unwrap().facts.unwrap()["recording"].is_null());
+    }
+}

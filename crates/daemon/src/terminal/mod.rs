@@ -1,0 +1,221 @@
+//! An operator at the keyboard of a run.
+//!
+//! ```text
+//!  start ─► checked ─► place ─► permit ─► recording ─► on record (durable) ─► terminal ─► … ─► everything ended
+//!             │          │        │           │               │                                     │
+//!             └──────────┴────────┴───────────┴─── refused    └──────────── closed, on record ◄─────┘
+//! ```
+//!
+//! What is typed at a terminal passes no policy: it is a person's, who has the role for it. In place of a decision on each
+//! word stands the record: the audit log has the beginning before the first byte and the end with the recording's
+//! digest, and what cannot be recorded does not happen ([`recording`]).
+//!
+//! Invariants: one `session_closed` for each `session_opened`, by the next start of the daemon if need be; a session ends
+//! with its command, its operator's stream, its run, or its time, and nothing that was started in it is left. It runs in
+//! a task of its own, so that an operator who goes away leaves nothing half done.
+
+mod cast;
+mod hands;
+mod leftovers;
+mod places;
+mod record;
+mod recording;
+mod session;
+mod start;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::{Stream, StreamExt as _};
+use gateway::{SessionPermit, SessionRequest};
+use ops::Reason;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use wire::v1::{self, open_terminal_response::Event as Shown};
+use worker::client::LaneError;
+
+use crate::app::App;
+use crate::executor::failure;
+use crate::ids::SessionId;
+use crate::rpc::{Principal, Role};
+use crate::runs::Run;
+use crate::status::{Refusal, chain};
+
+use cast::Header;
+use places::Place;
+use record::Chapter;
+use recording::{Recorder, Recording};
+use session::{Cause, End, GOODBYE, Response, Session, Sink};
+use start::Start;
+
+pub(crate) use leftovers::{interrupted, remove_leftovers, session_of};
+pub(crate) use places::{Limits, Sessions};
+
+/// Until a client has said what it wants.
+const FIRST: Duration = Duration::from_secs(10);
+/// Messages that wait for the operator's client.
+const SCREEN: usize = 4;
+/// Beyond a session's own length, after which the worker ends it by itself.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// Opens a session; what it shows, and its end.
+pub(crate) async fn open<R>(
+    app: &Arc<App>,
+    principal: Arc<Principal>,
+    mut requests: R,
+) -> Result<mpsc::Receiver<Response>, Refusal>
+where
+    R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Send + Unpin + 'static,
+{
+    let first = tokio::select! {
+        first = timeout(FIRST, requests.next()) => first,
+        () = app.stop.cancelled() => return Err(stopping()),
+    };
+    let start = match first {
+        Ok(Some(Ok(request))) => Start::parse(request)?,
+        Ok(Some(Err(_)) | None) => {
+            return Err(Refusal::invalid("start", "must be the first message of the stream"));
+        }
+        Err(_) => return Err(Refusal::invalid("start", format!("did not come within {FIRST:?}"))),
+    };
+    if app.stop.is_cancelled() {
+        return Err(stopping());
+    }
+    let (answer, answered) = oneshot::channel();
+    app.tasks.spawn(tell(app.clone(), principal, start, requests, answer));
+    answered.await.map_err(|broken| Refusal::internal("opening the session", &broken))?
+}
+
+fn stopping() -> Refusal {
+    Refusal::new(Reason::Overloaded, "the daemon is stopping and opens no more sessions")
+}
+
+/// The story of a session.
+async fn tell<R>(
+    app: Arc<App>,
+    principal: Arc<Principal>,
+    start: Start,
+    requests: R,
+    answer: oneshot::Sender<Result<mpsc::Receiver<Response>, Refusal>>,
+) where
+    R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Send + Unpin + 'static,
+{
+    let begun = match begin(&app, &principal, &start).await {
+        Ok(begun) => begun,
+        // A client that has gone is told nothing.
+        Err(refusal) => return drop(answer.send(Err(refusal))),
+    };
+    let Begun { run, permit, recording, mut chapter, place: _place } = begun;
+    // Until everything of it has ended.
+    let _busy = run.busy();
+    let (screen, shown) = mpsc::channel(SCREEN);
+    let opened = v1::TerminalOpened { session_id: chapter.session.to_string() };
+    let _ = screen.try_send(Ok(v1::OpenTerminalResponse { event: Some(Shown::Opened(opened)) }));
+    let _ = answer.send(Ok(shown));
+
+    let mut session = Session {
+        requests,
+        screen,
+        recorder: Recorder::new(recording),
+        run_ended: run.ended.clone(),
+        cancel: CancellationToken::new(),
+        limits: app.sessions.limits.clone(),
+        typed: 0,
+        shown: 0,
+    };
+    let end = attend(&mut session, &run, permit, &start).await;
+    if let Ok(finished) = &end.finished
+        && let Some(command) = finished.outcome.as_ref().ok().and_then(ops::OpResult::command)
+        && command.kill.left > 0
+    {
+        // As with any command: nothing may run on unseen.
+        run.fail(format!("{} processes of a session could not be ended", command.kill.left)).await;
+    }
+    // The stream of requests stays open until the last message is on its way.
+    let Session { recorder, screen, typed, shown, requests: _requests, .. } = session;
+    match recorder.finish().await {
+        Ok(digest) => chapter.recording = Some(digest),
+        Err(error) => tracing::error!(error = %chain(&error), "a session's recording is not whole"),
+    }
+    let closing = record::Closing::of(end, run.ended.is_cancelled(), typed, shown);
+    if app.audit.record(chapter.closed(&closing)).await.is_err() {
+        tracing::error!(session = %chapter.session, "a session's end waits for the audit log");
+    }
+    let _ = timeout(GOODBYE, screen.send(closing.message())).await;
+}
+
+/// A session that may begin, and is on record.
+struct Begun {
+    run: Arc<Run>,
+    permit: SessionPermit,
+    recording: Recording,
+    chapter: Chapter,
+    place: Place,
+}
+
+/// Everything that can be refused.
+async fn begin(app: &App, principal: &Principal, start: &Start) -> Result<Begun, Refusal> {
+    if !app.audit.is_available() {
+        return Err(crate::audit::Unavailable.into());
+    }
+    app.runs.check_use(start.run, principal)?;
+    let run = app.runs.living_run(start.run)?;
+    run.lanes()?;
+    let place = app.sessions.enter(start.run)?;
+    let session = SessionId::new();
+    let request = SessionRequest {
+        session_id: session.to_string(),
+        run_id: start.run.to_string(),
+        principal: principal.name.clone(),
+        is_operator: principal.roles.has(Role::Operator),
+        command: start.command.clone(),
+    };
+    let scope = run.scope();
+    let permit = app.gateway.admit_session(&scope, request)?;
+    let (path, recording) = record_at(app, start, session).await?;
+    let chapter = Chapter::new(start.run, session, &principal.name, &scope.image_id);
+    if let Err(unavailable) = app.audit.record(chapter.opened(start, permit.decision())).await {
+        let _ = std::fs::remove_file(path);
+        // The log writes what it took when it can again: then this stands behind it.
+        let _ = app.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
+        return Err(unavailable.into());
+    }
+    Ok(Begun { run, permit, recording, chapter, place })
+}
+
+/// Begins the recording.
+async fn record_at(app: &App, start: &Start, session: SessionId) -> Result<(PathBuf, Recording), Refusal> {
+    let run = start.run.to_string();
+    let path = leftovers::path(&app.runs.launcher.directories, &run, session);
+    let (size, term) = (start.size, start.term.clone());
+    let limit = app.sessions.limits.max_recording;
+    let begun = tokio::task::spawn_blocking(move || {
+        let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let title = format!("session {session} in run {run}");
+        let header = Header { size, term: &term, timestamp, title: &title };
+        Recording::begin(&path, &header, limit).map(|recording| (path, recording))
+    });
+    let begun = begun.await.map_err(|error| Refusal::internal("beginning the recording", &error))?;
+    begun.map_err(|error| Refusal::internal("beginning the recording", &chain(&error)))
+}
+
+/// Opens the terminal and sees to it until it is gone.
+async fn attend<R>(session: &mut Session<R>, run: &Run, permit: SessionPermit, start: &Start) -> End
+where
+    R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Send + Unpin + 'static,
+{
+    let (sink, output) = Sink::pair();
+    let limit = session.limits.max_length + SLACK;
+    let opened = run.lanes().and_then(|lanes| {
+        let terminal = lanes.terminal(permit, start.size, limit, &sink, &session.cancel);
+        terminal.map_err(|error| record::refusal(failure(&error)))
+    });
+    drop(sink);
+    match opened {
+        Ok(terminal) => session.attend(terminal, output).await,
+        Err(refusal) => End { cause: Some(Cause::Refused(refusal)), finished: Err(LaneError::Cancelled) },
+    }
+}

@@ -1,0 +1,212 @@
+//! A session's recording on disk: `state_dir/sessions/RUN/SESSION.cast`, the daemon's alone (0700, 0600).
+//!
+//! What is not recorded does not happen: an event is in the file before it goes on to the terminal or to the operator,
+//! and a file that is full or cannot be written ends the session. It is written where blocking is allowed, each event by
+//! itself, so that a daemon that dies loses none. Whatever was typed is in here, passwords too, and that is why the
+//! audit log has nothing of it but its digest.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+
+use super::cast::{Encoder, Entry, Header};
+
+/// Why an event was not recorded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecordingError {
+    /// It would be longer than it may.
+    #[error("the recording is full")]
+    Full,
+    /// The disk.
+    #[error("the recording cannot be written")]
+    Io(#[from] io::Error),
+}
+
+/// A finished recording, for the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Digest {
+    /// SHA-256 of the file, lower-case hex.
+    pub(super) sha256: String,
+    /// Its size.
+    pub(super) bytes: u64,
+}
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub(super) struct Recording {
+    file: File,
+    encoder: Encoder,
+    hash: Sha256,
+    bytes: u64,
+    limit: u64,
+    began: Instant,
+}
+
+impl Recording {
+    /// Begins the recording at `path`, of at most `limit` bytes. There must be none yet.
+    pub(super) fn begin(path: &Path, header: &Header<'_>, limit: u64) -> Result<Self, RecordingError> {
+        if let Some(directory) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut recording = Self {
+            file,
+            encoder: Encoder::default(),
+            hash: Sha256::new(),
+            bytes: 0,
+            limit,
+            began: Instant::now(),
+        };
+        recording.append(&header.line())?;
+        Ok(recording)
+    }
+
+    /// Adds what happens now.
+    pub(super) fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
+        let line = self.encoder.line(self.age(), entry);
+        self.append(&line)
+    }
+
+    /// Ends the recording and makes it durable.
+    pub(super) fn finish(mut self) -> Result<Digest, RecordingError> {
+        let rest = self.encoder.finish(self.age());
+        match self.append(&rest) {
+            // Then it ends with whole characters.
+            Ok(()) | Err(RecordingError::Full) => {}
+            Err(error) => return Err(error),
+        }
+        self.file.sync_all()?;
+        Ok(Digest { sha256: hex::encode(self.hash.finalize()), bytes: self.bytes })
+    }
+
+    fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn append(&mut self, line: &str) -> Result<(), RecordingError> {
+        if self.bytes + line.len() as u64 > self.limit {
+            return Err(RecordingError::Full);
+        }
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            // Half a line is none.
+            let _ = self.file.set_len(self.bytes);
+            return Err(error.into());
+        }
+        self.hash.update(line.as_bytes());
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+}
+
+/// A recording as async code uses it. An operation on it must be awaited to its end.
+#[derive(Debug)]
+pub(super) struct Recorder(Option<Recording>);
+
+impl Recorder {
+    pub(super) fn new(recording: Recording) -> Self {
+        Self(Some(recording))
+    }
+
+    /// Adds what happens now: it may happen when this has succeeded.
+    pub(super) async fn add(&mut self, entry: Entry) -> Result<(), RecordingError> {
+        let mut recording = self.0.take().ok_or_else(lost)?;
+        let done = tokio::task::spawn_blocking(move || {
+            let result = recording.add(&entry);
+            (recording, result)
+        });
+        let (recording, result) = done.await.map_err(|_| lost())?;
+        self.0 = Some(recording);
+        result
+    }
+
+    /// Ends it.
+    pub(super) async fn finish(mut self) -> Result<Digest, RecordingError> {
+        let recording = self.0.take().ok_or_else(lost)?;
+        tokio::task::spawn_blocking(move || recording.finish()).await.map_err(|_| lost())?
+    }
+}
+
+fn lost() -> RecordingError {
+    io::Error::other("its writer is gone").into()
+}
+
+/// The digest of a recording that was left by a daemon that died; `None` when there is none to read.
+pub(super) fn digest_of(path: &Path) -> Option<Digest> {
+    let mut file = File::open(path).ok()?;
+    let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Some(Digest { sha256: hex::encode(hash.finalize()), bytes }),
+            Ok(read) => {
+                hash.update(&buffer[..read]);
+                bytes += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::{Path, PathBuf};
+
+    use bytes::Bytes;
+    use sha2::{Digest as _, Sha256};
+    use worker::client::{TerminalSignal, TerminalSize};
+
+    use super::{Recorder, Recording, RecordingError, digest_of};
+    use crate::terminal::cast::{Entry, Header};
+
+    fn begin(directory: &Path, limit: u64) -> (PathBuf, Recording) {
+        let path = directory.join("sessions/run/session.cast");
+        let header =
+            Header { size: TerminalSize::new(24, 80).unwrap(), term: "xterm", timestamp: 0, title: "t" };
+        let recording = Recording::begin(&path, &header, limit).unwrap();
+        (path, recording)
+    }
+
+    #[tokio::test]
+    async fn the_digest_is_that_of_the_file_which_is_the_daemons_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, recording) = begin(place.path(), 10_000);
+        let mut recorder = Recorder::new(recording);
+        recorder.add(Entry::Input(Bytes::from_static(b"ls\r"))).await.unwrap();
+        recorder.add(Entry::Output(Bytes::from_static(b"a\xe2"))).await.unwrap();
+        recorder.add(Entry::Signal(TerminalSignal::Int)).await.unwrap();
+        let digest = recorder.finish().await.unwrap();
+        let content = std::fs::read(&path).unwrap();
+        assert_eq!(digest.bytes, content.len() as u64);
+        assert_eq!(digest.sha256, hex::encode(Sha256::digest(&content)));
+        assert_eq!(digest_of(&path), Some(digest));
+        assert_eq!(String::from_utf8(content).unwrap().lines().count(), 5);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, mut recording) = begin(place.path(), 200);
+        let before = std::fs::read(&path).unwrap();
+        let refused = recording.add(&Entry::Output(Bytes::from_static(&[b'x'; 200])));
+        assert!(matches!(refused, Err(RecordingError::Full)), "{refused:?}");
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        recording.add(&Entry::Output(Bytes::from_static(b"x"))).unwrap();
+        assert!(recording.finish().unwrap().bytes <= 200);
+    }
+
+    #[test]
+    fn a_recording_never_takes_anothers_place() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, _) = begin(place.path(), 1_000);
+        let header =
+            Header { size: TerminalSize::new(24, 80).unwrap(), term: "xterm", timestamp: 0, title: "t" };
+        assert!(matches!(Recording::begin(&path, &header, 1_000), Err(RecordingError::Io(_))));
+    }
+}

@@ -1,0 +1,143 @@
+//! What a session can do, and what is left of it in the record.
+
+use harness::v1::open_terminal_request::Event as Said;
+use harness::v1::terminal_closed::Reason;
+use harness::v1::{self, terminal_signal::Kind};
+use harness::{Daemon, Setup};
+use serde_json::json;
+
+use super::{Seat, assert_idle, digest, events, recorded, recording, run, runs, text};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_types_and_sees_and_all_of_it_is_on_record() {
+    let daemon = Daemon::start().await;
+    let mut run = run(&daemon).await;
+    let start = v1::TerminalStart {
+        term: "screen".to_owned(),
+        size: Some(v1::TerminalSize { rows: 30, columns: 100 }),
+        ..Default::default()
+    };
+    let mut seat = Seat::with(&run, start).await.unwrap();
+    // The beginning is there before anything else is.
+    let opened = recorded(&run, &seat.session, "session_opened").await;
+    assert_eq!((&opened["run_id"], &opened["principal"]), (&json!(run.id()), &json!("uid:0")));
+    assert_eq!(
+        opened["input"],
+        json!({ "login_shell": true, "cwd": "@project", "term": "screen", "rows": 30, "columns": 100 })
+    );
+    assert_eq!(
+        (&opened["decision"]["outcome"], &opened["decision"]["rule"]),
+        (&json!("allow"), &json!("operator session"))
+    );
+    assert_eq!(opened["decision"]["policy_digest"].as_str().unwrap().len(), 64);
+
+    seat.types("echo $((6*7)):$TERM:$(id -u)\r").await;
+    seat.sees("42:screen:1001").await;
+    seat.types("[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo a-ter''minal\r").await;
+    seat.sees("a-terminal").await;
+    seat.types("./probe window\r").await;
+    seat.sees("window 30 100").await;
+    seat.say(Said::Resize(v1::TerminalSize { rows: 7, columns: 123 })).await;
+    seat.types("./probe window\r").await;
+    seat.sees("window 7 123").await;
+    // Text in pieces, and bytes that are none.
+    let pump = "💧".as_bytes();
+    seat.say(Said::Input(pump[..2].to_vec())).await;
+    seat.say(Said::Input([&pump[2..], b"\xff\x15"].concat())).await;
+    seat.types("exit 7\r").await;
+    assert_eq!(seat.closed().await, (Reason::Exited, Some(7), None));
+
+    let closed = recorded(&run, &seat.session, "session_closed").await;
+    let outcome = &closed["outcome"];
+    assert_eq!((&outcome["reason"], &outcome["exit_code"]), (&json!("EXITED"), &json!(7)));
+    assert_eq!(outcome["facts"]["kill"]["left"], 0);
+    assert!(closed["duration_us"].as_u64().unwrap() > 0);
+    let path = recording(&daemon, &run, &seat.session);
+    assert_eq!(outcome["facts"]["recording"]["sha256"], json!(digest(&path)));
+    assert_eq!(outcome["facts"]["recording"]["bytes"], json!(std::fs::metadata(&path).unwrap().len()));
+    assert_eq!(closed["usage"]["bytes_out"], json!(seat.screen.len()));
+
+    let events = events(&path);
+    let typed = text(&events, "i");
+    assert!(typed.contains("echo $((6*7))") && typed.contains("💧\u{fffd}\u{15}exit 7\r"), "{typed:?}");
+    assert_eq!(text(&events, "r"), "123x7");
+    assert_eq!(text(&events, "o"), String::from_utf8_lossy(&seat.screen));
+    assert!(run.clients.verify().await.intact);
+    assert_idle(&run);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_and_signals_reach_what_runs_in_front() {
+    let daemon = Daemon::start().await;
+    let run = run(&daemon).await;
+    let mut seat = Seat::at(&run).await;
+    seat.types("sleep 1000; echo code $((100+$?))\r").await;
+    runs(&run, "sleep 1000").await;
+    seat.types("\x03").await;
+    // dash ends a line that was interrupted, so that the echo does not come: the prompt does.
+    seat.types("echo alive $((6*7))\r").await;
+    seat.sees("alive 42").await;
+
+    seat.types("sh -c 'sleep 1001'; echo code $((1000+$?))\r").await;
+    runs(&run, "sleep 1001").await;
+    seat.signal(Kind::Quit).await;
+    seat.types("echo alive $((6*8))\r").await;
+    seat.sees("alive 48").await;
+    seat.types("exit\r").await;
+    assert_eq!(seat.closed().await.0, Reason::Exited);
+
+    for (kind, number) in [(Kind::Hup, 1), (Kind::Int, 2), (Kind::Term, 15), (Kind::Kill, 9)] {
+        let mut seat = Seat::running(&run, &["sleep", "1002"]).await.unwrap();
+        runs(&run, "sleep 1002").await;
+        seat.signal(kind).await;
+        assert_eq!(seat.closed().await, (Reason::Exited, None, Some(number)));
+        let recorded = text(&events(&recording(&daemon, &run, &seat.session)), "m");
+        assert_eq!(recorded, format!("signal {number}"));
+    }
+    assert_idle(&run);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_is_run_where_and_as_asked_and_its_secrets_stay_out_of_the_log() {
+    let daemon = Daemon::start().await;
+    let run = run(&daemon).await;
+    std::fs::create_dir(daemon.roots().join("w/sub")).unwrap();
+    let start = v1::TerminalStart {
+        command: ["sh", "-c", "read -r secret; pwd; test -n \"$secret\" && exit 3"].map(str::to_owned).into(),
+        cwd: "@project/sub".to_owned(),
+        ..Default::default()
+    };
+    let mut seat = Seat::with(&run, start).await.unwrap();
+    seat.types("correct horse battery staple\r").await;
+    seat.sees("/workspace/sub").await;
+    assert_eq!(seat.closed().await, (Reason::Exited, Some(3), None));
+    let opened = recorded(&run, &seat.session, "session_opened").await;
+    assert_eq!(
+        (&opened["input"]["cwd"], &opened["input"]["command"][0]),
+        (&json!("@project/sub"), &json!("sh"))
+    );
+    recorded(&run, &seat.session, "session_closed").await;
+
+    let path = recording(&daemon, &run, &seat.session);
+    assert!(text(&events(&path), "i").contains("battery staple"), "the recording has all of it");
+    for entry in std::fs::read_dir(daemon.state_dir().join("audit")).unwrap() {
+        let log = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!log.windows(14).any(|window| window == b"battery staple"), "the audit log has none of it");
+    }
+    assert!(!daemon.log().contains("battery staple"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_keeps_its_run_from_being_idle() {
+    let daemon = Daemon::start_with(Setup::default()).await;
+    let idle = std::time::Duration::from_secs(1);
+    let request = v1::CreateRunRequest { idle_timeout: Some(idle.into()), ..Default::default() };
+    let mut run = super::run_with(&daemon, request).await;
+    let mut seat = Seat::at(&run).await;
+    // Three times as long as the run may be idle.
+    seat.types("sleep 3; echo still $((6*7))\r").await;
+    seat.sees("still 42").await;
+    seat.types("exit\r").await;
+    assert_eq!(seat.closed().await.0, Reason::Exited);
+    assert_eq!(run.ended().await.state(), v1::run::State::Stopped, "and no longer");
+}
