@@ -483,6 +483,17 @@ async fn the_command_line_shows_output_as_it_comes_and_later() {
     let output = Coffer::new(&daemon, &["call", "output", &call, "--offset", "9", "--follow"]).output().await;
     assert!(output.status.success() && output.stdout == blob[9..]);
 
+    // Whoever waits for a reviewer learns whom to ask.
+    let mut review = daemon.run("review", &daemon.workspace("r", &[])).await;
+    let review_id = review.id().to_owned();
+    let waiting = Coffer::new(&daemon, &["call", "exec", &review_id, "--wait", "--", "sh", "-c", "echo one"]);
+    let waiting = tokio::spawn(waiting.output());
+    let approval = review.clients.pending_approval(&review_id).await.approval_id;
+    review.clients.approve(&approval).await.unwrap();
+    let output = waiting.await.unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"one\n"[..]));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("awaiting approval {approval}\n"));
+
     // Ctrl-C ends the command as well.
     let workspace = daemon.roots().join("w");
     let mut coffer = Coffer::new(&daemon, &["call", "exec", &id, "--", "sh", "-c", TREE]);

@@ -145,7 +145,7 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
     let daemon = Daemon::start();
     let output = prepared(&daemon, &["call", "output", CALL]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), OUTPUT));
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "cut short: 7 B at the end were not kept\n");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "cut short: 7 B at the end found no room\n");
     let output = prepared(&daemon, &["call", "output", CALL, "--offset", "3", "--follow"]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &OUTPUT[3..]));
     assert_eq!(coffer(&daemon, &["call", "output", CALL, "--stderr"]), (0, String::new(), String::new()));

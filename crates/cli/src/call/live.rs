@@ -18,7 +18,8 @@ use crate::ui::{Spinner, Ui};
 /// When the output is shown.
 #[derive(Args, Debug)]
 pub(super) struct Live {
-    /// Show the output as it comes, which is how it is for people; with `--output json`, each event in a line.
+    /// With `--output json`: print each event in a line as it comes, instead of the result alone. For people output is
+    /// always shown as it comes.
     #[arg(long, conflicts_with = "no_stream")]
     stream: bool,
     /// Wait for the end; long output then has its middle left out, and Ctrl-C does not cancel the call.

@@ -89,9 +89,12 @@ impl Output {
             };
         }
         let missing = missing(call, chunk, self.stderr);
-        if missing > 0 {
+        if missing > 0 && chunk.kept_bytes == 0 {
+            talk.ink(Ink::Yellow, "gone").own(": ").word(&bytes(missing));
+            talk.own(" were written, and had to make room for newer output or found none\n");
+        } else if missing > 0 {
             talk.ink(Ink::Yellow, "cut short").own(": ").word(&bytes(missing));
-            talk.own(" at the end were not kept\n");
+            talk.own(" at the end found no room\n");
         }
         context.ui.say(&talk);
     }
