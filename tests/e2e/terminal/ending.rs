@@ -79,11 +79,11 @@ async fn what_is_not_recorded_does_not_happen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_sits_at_a_terminal_for_ever() {
-    let config = "sessions: { idle_timeout: 2s, max_length: 6s }\n".to_owned();
+    let config = "sessions: { idle_timeout: 3s, max_length: 7s }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let run = run(&daemon).await;
     let mut idle = Seat::at(&run).await;
-    let mut busy = Seat::running(&run, &["sh", "-c", "while sleep 1; do echo tick; done"]).await.unwrap();
+    let mut busy = Seat::running(&run, &["sh", "-c", "while sleep 0.2; do echo tick; done"]).await.unwrap();
     let (first, second) =
         tokio::join!(async { (idle.closed().await.0, tokio::time::Instant::now()) }, async {
             (busy.closed().await.0, tokio::time::Instant::now())

@@ -61,8 +61,9 @@ impl Chapter {
         if start.command.login_shell {
             input["login_shell"] = true.into();
         } else {
-            let words: Vec<_> = std::iter::once(&exec.command).chain(&exec.args).collect();
-            input["command"] = json!(words);
+            // As `exec` has them, so that secrets among the arguments are found.
+            input["command"] = json!(exec.command);
+            input["args"] = json!(exec.args);
         }
         let decision = Decision::new(Verdict::Allow)
             .rule(&decision.rule)
