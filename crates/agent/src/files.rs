@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use jail::Jail;
 use ops::{Bounds, Cancel, Operation, Outcome, Reason, ToolFailure};
-use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
 use crate::call::Call;
@@ -19,7 +18,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, operation: Operation) -> O
     let stop = Cancel::new(Some(call.deadline.into_std()));
     let asked = stop.clone();
     let mut work =
-        spawn_blocking(move || execute(&Lane::jail(&mounts, &bounds), &operation, &bounds, &asked));
+        lane.threads.run(move || execute(&Lane::jail(&mounts, &bounds), &operation, &bounds, &asked));
     let deadline = call.deadline;
     let failure = tokio::select! {
         biased;

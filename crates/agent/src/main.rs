@@ -18,6 +18,7 @@ mod outbox;
 mod serve;
 mod streams;
 mod sys;
+mod threads;
 
 use std::process::ExitCode;
 

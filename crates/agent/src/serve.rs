@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jail::{GitReads, Jail, Protection, Root};
 use ops::{Bounds, KillEvidence, Reason, ToolFailure};
@@ -29,13 +28,8 @@ use crate::exec::Children;
 use crate::hello;
 use crate::outbox::{Outbox, queues};
 use crate::streams::{self, Input, Output};
+use crate::threads::Threads;
 
-/// File operations at once; more wait.
-const FILE_THREADS: usize = 8;
-/// Enough for the deepest walk and for compiling the largest pattern.
-const FILE_THREAD_STACK: usize = 1024 * 1024;
-/// An idle thread goes soon: most runs are idle most of the time.
-const FILE_THREAD_IDLE: Duration = Duration::from_secs(2);
 /// Bytes read from the daemon at once.
 const READ: usize = 16 * 1024;
 
@@ -63,6 +57,8 @@ pub(crate) struct Lane {
     pub(crate) calls: Calls,
     /// Commands in flight.
     pub(crate) children: Arc<Children>,
+    /// For what may block.
+    pub(crate) threads: Threads,
 }
 
 impl Lane {
@@ -85,13 +81,10 @@ pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
     // Orphans of commands come to the agent instead of PID 1: it can find and end them.
     set_child_subreaper(Some(Pid::INIT)).map_err(io::Error::from)?;
     let children = Arc::new(Children::new()?);
-    let lane = Arc::new(Lane { mounts, calls: Calls::default(), children: Arc::clone(&children) });
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(FILE_THREADS)
-        .thread_stack_size(FILE_THREAD_STACK)
-        .thread_keep_alive(FILE_THREAD_IDLE)
-        .build()?;
+    crate::sys::one_heap();
+    let threads = Threads::start()?;
+    let lane = Arc::new(Lane { mounts, calls: Calls::default(), children: Arc::clone(&children), threads });
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(serve(lane));
     runtime.shutdown_background();
     children.end_all();

@@ -248,6 +248,16 @@ fn set_mask(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
+/// One heap for all threads, where the C library would make one for each and keep what was ever used in all of them.
+/// Before there is a second thread.
+pub(crate) fn one_heap() {
+    // SAFETY: sets a number of the allocator's.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Reaps one child that is over, if there is one: its process id and how it ended.
 pub(crate) fn reap() -> Option<(i32, Exit)> {
     // SAFETY: both out-parameters are local; zeroes are a valid value of `rusage`.

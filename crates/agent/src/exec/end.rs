@@ -4,16 +4,15 @@
 //! are sent until a look finds nothing, and what the last look found is said.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ops::KillEvidence;
 use rustix::process::Signal;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use crate::exec::children::{Children, signal};
+use crate::exec::children::signal;
 use crate::exec::tree;
+use crate::serve::Lane;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -25,8 +24,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Ends `command` and everything that it started. One that is over by itself has had its time: what it left is
 /// killed at once. Otherwise all are asked first.
-pub(super) async fn end(children: &Arc<Children>, command: i32, forced: bool) -> KillEvidence {
-    let mut ending = Ending { children, command, seen: HashSet::new() };
+pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence {
+    let mut ending = Ending { lane, command, seen: HashSet::new() };
     let asked = if forced { ending.until(GRACE, Phase::Ask).await } else { usize::MAX };
     let left = if asked > 0 { ending.until(KILLING, Phase::Kill).await } else { 0 };
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
@@ -42,8 +41,8 @@ enum Phase {
     Kill,
 }
 
-struct Ending<'c> {
-    children: &'c Arc<Children>,
+struct Ending<'l> {
+    lane: &'l Lane,
     command: i32,
     /// All that ever had to be ended.
     seen: HashSet<i32>,
@@ -77,7 +76,7 @@ impl Ending<'_> {
 
     /// Reading `/proc` takes a while with many processes: the agent's own thread goes on meanwhile.
     async fn look(&self) -> Vec<i32> {
-        let processes = spawn_blocking(tree::processes).await.unwrap_or_default();
-        self.children.doomed(&processes, self.command)
+        let processes = self.lane.threads.run(tree::processes).await.unwrap_or_default();
+        self.lane.children.doomed(&processes, self.command)
     }
 }

@@ -17,6 +17,7 @@ mod filter;
 mod output;
 mod plan;
 mod program;
+mod space;
 mod terminal;
 mod tree;
 
@@ -25,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Exec, ExecResult, KillEvidence, Reason, Shell, ToolFailure};
+use ops::{Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
@@ -45,6 +46,8 @@ use crate::sys::{Exit, Spawned};
 
 /// The daemon has its grace and its own bounds; one that takes longer is not coming back.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
+/// A file system says at once how full it is, unless it is another machine's.
+const SPACE: Duration = Duration::from_millis(200);
 /// A process that was ended is reaped at once, unless the kernel holds on to it.
 const REAP: Duration = Duration::from_secs(1);
 /// Whoever sits at a terminal hears that the line is gone so long before anything else is done about it.
@@ -139,6 +142,8 @@ async fn conduct(
     }
     let wall = running.began.elapsed();
     let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, kill.left).await;
+    let failed = exit.is_none_or(|exit| exit.code != Some(0));
+    let limits_hit = if failed { full(lane).await } else { Vec::new() };
     Ok(ExecResult {
         exit_code: exit.and_then(|exit| exit.code),
         signal: exit.and_then(|exit| exit.signal),
@@ -149,6 +154,7 @@ async fn conduct(
         peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
         wall_time_us: micros(wall),
         kill,
+        limits_hit,
         ..ExecResult::default()
     })
 }
@@ -237,10 +243,24 @@ fn not_started(command: &str, errno: Errno) -> ToolFailure {
 }
 
 fn not_forked(error: &io::Error) -> ToolFailure {
+    let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::AGAIN) => "the run has as many processes as it may",
+        Some(Errno::NOMEM) => "the run is out of memory",
+        _ => &error.to_string(),
+    };
     ToolFailure::new(
         Reason::Overloaded,
-        format!("the command could not be started: {error}; end something and try again"),
+        format!(
+            "the command could not be started: {why}; wait for what runs to end, or cancel it, and try again"
+        ),
     )
+}
+
+/// Places that have no room left. A disk that does not answer is not known to be full.
+async fn full(lane: &Lane) -> Vec<Limit> {
+    let mounts = lane.mounts();
+    let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;
+    looked.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// Makes sure that nothing of the command is left.
@@ -251,7 +271,7 @@ async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool) -> KillEvid
             return evidence;
         }
     }
-    end::end(&lane.children, pid, forced).await
+    end::end(lane, pid, forced).await
 }
 
 /// What the daemon found. `None` when it is gone or found nothing out.

@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStringExt;
 
 use jail::{Jail, SandboxPath};
 use ops::{Exec, Reason, ToolFailure};
-use tokio::task::spawn_blocking;
 
 use crate::call::Call;
 use crate::exec::program;
@@ -28,9 +27,10 @@ pub(super) async fn make(
     terminal: Option<OwnedFd>,
 ) -> Result<Plan, ToolFailure> {
     let (mounts, bounds, wait) = (lane.mounts(), call.bounds.clone(), call.placed);
-    let made =
-        spawn_blocking(move || plan(&Lane::jail(&mounts, &bounds), exec, &bounds.denied_programs, wait))
-            .await;
+    let made = lane
+        .threads
+        .run(move || plan(&Lane::jail(&mounts, &bounds), exec, &bounds.denied_programs, wait))
+        .await;
     let plan = made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))?;
     Ok(Plan { terminal, ..plan })
 }
