@@ -41,7 +41,8 @@ impl Counters {
     /// Finds them as [`super::hierarchy::locate`] finds the container. On hybrid hosts the controllers are in v1.
     pub(super) fn locate(membership: &str, mounts: &[u8], container: &ContainerId) -> Self {
         let find = |controller: &str, unified: &str, v1: &str| {
-            let file = |controller, name| Some(dir_of(controller, membership, mounts, container).ok()?.join(name));
+            let file =
+                |controller, name| Some(dir_of(controller, membership, mounts, container).ok()?.join(name));
             [file(None, unified), file(Some(controller), v1)].into_iter().flatten().find(|file| file.exists())
         };
         Self {
@@ -56,7 +57,10 @@ impl Counters {
             let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
             text.and_then(|text| value(&text, name)).unwrap_or(0)
         };
-        LimitEvents { oom_kills: count(&self.memory, "oom_kill"), forks_refused: count(&self.processes, "max") }
+        LimitEvents {
+            oom_kills: count(&self.memory, "oom_kill"),
+            forks_refused: count(&self.processes, "max"),
+        }
     }
 }
 

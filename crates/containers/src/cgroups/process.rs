@@ -46,8 +46,8 @@ impl HostProcess {
             .map_err(failed("take a descriptor of the worker"))
     }
 
-    /// When memory runs out, it and what it starts are the first to go, before those that look after them. What root
-    /// has said it cannot take back.
+    /// When memory runs out, it and what it starts are the first to go, before those that look after them. It cannot
+    /// take that back where this process has `CAP_SYS_RESOURCE`, as root has anywhere but in some containers.
     pub fn goes_first(&self) -> Result<(), CgroupError> {
         let said = "say that the command is the first to go when memory runs out";
         let path = format!("/proc/{}/oom_score_adj", self.pid());

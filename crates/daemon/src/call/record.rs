@@ -274,6 +274,8 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
             let mut said = json!({
                 "signal": exec.signal,
                 "timed_out": exec.timed_out,
+                "ended_by": exec.ended_by,
+                "limits_hit": exec.limits_hit,
                 "stdout_bytes": exec.stdout_bytes,
                 "stderr_bytes": exec.stderr_bytes,
                 "stdout": preview(&exec.stdout),

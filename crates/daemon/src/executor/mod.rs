@@ -2,6 +2,7 @@
 
 mod agent;
 mod hand;
+mod limits;
 mod placement;
 mod terminal;
 
@@ -18,6 +19,7 @@ use crate::spool::Output;
 pub(crate) use agent::AgentLane;
 pub(crate) use hand::{HandLane, clone_repository};
 
+use limits::Evidence;
 use placement::LeafPlacement;
 
 /// For operations that do not name a timeout of their own.
@@ -65,8 +67,19 @@ impl Lanes {
         let finished = match parts.operation.lane() {
             Lane::Container if !parts.operation.has_effect() => self.agent.look(spec, cancel).await,
             Lane::Container => {
-                let placement = command.and_then(|_| self.agent.placement(&parts.call_id));
-                self.agent.call(spec, placement, cancel).await
+                let leaf = command.and_then(|_| self.agent.leaf(&parts.call_id));
+                let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
+                let mut finished = self.agent.call(spec, placement, cancel.clone()).await;
+                let outcome = finished.as_mut().ok().and_then(|finished| finished.outcome.as_mut().ok());
+                if let Some(result) = outcome.and_then(OpResult::command_mut) {
+                    let evidence = Evidence {
+                        events: leaf.map_or_else(Default::default, |leaf| leaf.events()),
+                        output_limit: parts.bounds.max_spool_bytes,
+                        cancelled: cancel.is_cancelled(),
+                    };
+                    limits::judge(result, evidence);
+                }
+                finished
             }
             Lane::Host => self.hand.call(spec, cancel).await,
         };
@@ -93,8 +106,13 @@ impl Lanes {
             encoding: ops::Encoding::Base64,
         });
         let bounds = ops::Bounds::default();
-        let spec =
-            CallSpec { operation: &operation, bounds: &bounds, deadline: FILE_DEADLINE, preview: false, output: None };
+        let spec = CallSpec {
+            operation: &operation,
+            bounds: &bounds,
+            deadline: FILE_DEADLINE,
+            preview: false,
+            output: None,
+        };
         let finished = self.agent.look(spec, CancellationToken::new()).await;
         match finished.map_err(|error| failure(&error))?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
@@ -133,6 +151,10 @@ pub(crate) fn failure(error: &LaneError) -> ToolFailure {
 
 impl AgentLane {
     fn placement(&self, call: &str) -> Option<Arc<dyn Placement>> {
+        self.leaf(call).map(|leaf| leaf as _)
+    }
+
+    fn leaf(&self, call: &str) -> Option<Arc<LeafPlacement>> {
         let (cgroup, pid) = self.cgroup()?;
         Some(Arc::new(LeafPlacement::new(cgroup, pid, call)))
     }

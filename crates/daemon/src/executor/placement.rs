@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use containers::{ContainerCgroup, KillMethod, Leaf};
+use containers::{ContainerCgroup, KillMethod, Leaf, LimitEvents};
 use ops::KillEvidence;
 use worker::client::Placement;
 
@@ -24,11 +24,19 @@ pub(super) struct LeafPlacement {
     agent_host_pid: u32,
     name: String,
     leaf: Arc<Mutex<Option<Leaf>>>,
+    /// Before the command ran the container's own counts; afterwards what came to them.
+    events: Arc<Mutex<LimitEvents>>,
 }
 
 impl LeafPlacement {
     pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, call: &str) -> Self {
-        Self { cgroup, agent_host_pid, name: format!("call-{call}"), leaf: Arc::default() }
+        let (leaf, events) = (Arc::default(), Arc::default());
+        Self { cgroup, agent_host_pid, name: format!("call-{call}"), leaf, events }
+    }
+
+    /// The limits that the container met while the command ran. Known when it has been finished.
+    pub(super) fn events(&self) -> LimitEvents {
+        *self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -36,9 +44,14 @@ impl Placement for LeafPlacement {
     fn place(&self, pid: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         let (cgroup, agent, name, slot) =
             (self.cgroup.clone(), self.agent_host_pid, self.name.clone(), self.leaf.clone());
+        let events = self.events.clone();
         let placed = tokio::task::spawn_blocking(move || {
             let process = cgroup.process(agent, pid)?;
             let leaf = cgroup.leaf(&name)?;
+            if let Err(error) = process.goes_first() {
+                tracing::debug!(error = %crate::status::chain(&error), "a command is killed no sooner than its agent");
+            }
+            *events.lock().unwrap_or_else(PoisonError::into_inner) = cgroup.limit_events();
             leaf.add(&process)?;
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(leaf);
             Ok::<_, containers::CgroupError>(())
@@ -53,10 +66,13 @@ impl Placement for LeafPlacement {
     }
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
-        let slot = self.leaf.clone();
+        let (cgroup, slot, events) = (self.cgroup.clone(), self.leaf.clone(), self.events.clone());
         let ended = tokio::task::spawn_blocking(move || {
-            let leaf = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-            leaf.map(|leaf| end(&leaf, forced))
+            let leaf = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            let evidence = end(&leaf, forced);
+            let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
+            *events = cgroup.limit_events().since(*events);
+            Some(evidence)
         });
         // Without a leaf the command never ran.
         let nothing = || KillEvidence { method: "none-needed".to_owned(), ..Default::default() };

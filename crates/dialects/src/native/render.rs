@@ -102,8 +102,14 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
         }),
         (false, _, Some(0), _) => {}
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
-        (false, _, None, Some(signal)) => notes.push(format!("[ended by signal {signal}]")),
+        (false, _, None, Some(signal)) => {
+            let why = result.ended_by.map(|by| format!(": {}", by.as_str())).unwrap_or_default();
+            notes.push(format!("[ended by signal {signal}{why}]"));
+        }
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
+    }
+    if !result.hint.is_empty() {
+        notes.push(format!("[{}]", result.hint));
     }
     let mut text = result.stdout.clone();
     if !result.stderr.is_empty() {

@@ -264,6 +264,16 @@ fn a_command_s_output_comes_first() {
         shown(ExecResult { exit_code: None, signal: Some(9), ..exec("a", "") }),
         "a\n[ended by signal 9]"
     );
+    let mut hog = ExecResult {
+        exit_code: None,
+        signal: Some(9),
+        ended_by: Some(ops::EndedBy::MemoryLimit),
+        limits_hit: vec![ops::Limit::Memory],
+        ..exec("a", "")
+    };
+    hog.explain();
+    let said = shown(hog);
+    assert!(said.starts_with("a\n[ended by signal 9: memory-limit]\n[the run was out of memory"), "{said}");
     assert_eq!(
         shown(ExecResult { stdout_omitted_bytes: 7, ..exec("a", "") }),
         "a\n[7 bytes of stdout left out]"
