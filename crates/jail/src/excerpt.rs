@@ -3,8 +3,8 @@
 /// Characters of a path that a message repeats at most.
 const MAX_CHARS: usize = 200;
 
-/// `text` with control and direction-changing characters escaped, cut to [`MAX_CHARS`].
-pub(crate) fn excerpt(text: &str) -> String {
+/// `text` with control and direction-changing characters escaped, cut to 200 characters.
+pub fn excerpt(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(MAX_CHARS));
     for (count, c) in text.chars().enumerate() {
         if count == MAX_CHARS {

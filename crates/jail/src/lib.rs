@@ -35,6 +35,7 @@ mod write;
 
 pub use dir::{Dir, Entries, Entry};
 pub use error::{AccessError, OpenError, OpenErrorKind, WriteError};
+pub use excerpt::excerpt;
 pub use jail::{Jail, Readable, Writable};
 pub use meta::{FileKind, Metadata, RegularFile};
 pub use mount::Mount;

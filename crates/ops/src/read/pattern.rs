@@ -4,6 +4,7 @@
 //! depth; with one it is for the path from where the search begins. A slash at the end means everything below.
 
 use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
+use jail::excerpt;
 
 use crate::{Reason, ToolFailure};
 
@@ -17,7 +18,10 @@ pub(super) struct Pattern {
 impl Pattern {
     pub(super) fn compile(text: &str) -> Result<Self, ToolFailure> {
         let refused = |why: &str| {
-            ToolFailure::new(Reason::InvalidArgument, format!("the glob pattern is not valid: {why}"))
+            ToolFailure::new(
+                Reason::InvalidArgument,
+                format!("the glob pattern is not valid: {}", excerpt(why)),
+            )
         };
         let given = text.strip_prefix("./").unwrap_or(text);
         let below = if given.ends_with('/') { "**" } else { "" };

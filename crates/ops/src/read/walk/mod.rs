@@ -22,7 +22,7 @@ const MAX_ENTRIES: u64 = 200_000;
 /// Directories that are open at once, one for each level.
 const MAX_DEPTH: usize = 64;
 /// Bytes of names that one walk holds at once: what the most entries of ordinary names have.
-const MAX_HELD: usize = 12 * 1024 * 1024;
+const MAX_HELD: usize = 8 * 1024 * 1024;
 
 /// What a walk leaves out. `.git` always, unless the walk begins in it.
 #[derive(Debug, Clone, Copy)]
