@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ops::{Bounds, Exec, ExecResult, Operation};
+use ops::{Bounds, Exec, ExecResult, OpResult, Operation, Reason, ToolFailure};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, OutputSink, Placement};
 
-use crate::harness::{Agent, Group, command, nap, peak_kib, result, running, sh, until};
+use crate::harness::{Agent, Group, command, nap, peak_kib, running, sh, until};
 use crate::sinks::Gate;
 
 /// What a worker may send before it gets credit.
 const WINDOW: u64 = 1 << 20;
+
+/// By itself, at once; by its timeout; leaving something behind.
+const ENDS: [&str; 3] = ["true", "sleep 100", "sleep 100 &"];
 
 /// Runs the command with this sink, within this time.
 fn watch(
@@ -22,7 +25,7 @@ fn watch(
     sink: &Arc<Gate>,
     placement: Option<Arc<dyn Placement>>,
     cancel: &CancellationToken,
-) -> JoinHandle<ExecResult> {
+) -> JoinHandle<Result<ExecResult, ToolFailure>> {
     let (agent, cancel) = (Arc::clone(agent), cancel.clone());
     let sink: Arc<dyn OutputSink> = Arc::clone(sink) as _;
     tokio::spawn(async move {
@@ -34,12 +37,16 @@ fn watch(
             preview: false,
             output: Some(&sink),
         };
-        result(agent.client.call(spec, placement, cancel).await.unwrap().outcome)
+        match agent.client.call(spec, placement, cancel).await.unwrap().outcome {
+            Ok(OpResult::Exec(result)) => Ok(result),
+            Ok(other) => panic!("not of exec: {other:?}"),
+            Err(failure) => Err(failure),
+        }
     })
 }
 
-fn watched(agent: &Arc<Agent>, exec: Exec, seconds: u64, sink: &Arc<Gate>) -> JoinHandle<ExecResult> {
-    watch(agent, exec, seconds, sink, None, &CancellationToken::new())
+async fn watched(agent: &Arc<Agent>, exec: Exec, seconds: u64, sink: &Arc<Gate>) -> ExecResult {
+    watch(agent, exec, seconds, sink, None, &CancellationToken::new()).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -50,11 +57,11 @@ async fn a_flood_through_a_slow_reader_is_whole_and_takes_no_memory() {
     let before = peak_kib(own);
     let gate = Arc::new(Gate::slow(16));
     let flood = Exec { timeout: Duration::from_secs(110), ..sh(&format!("head -c {FLOOD} /dev/zero")) };
-    let flooding = watched(&agent, flood, 110, &gate);
+    let flooding = watch(&agent, flood, 110, &gate, None, &CancellationToken::new());
     for _ in 0..10 {
         assert_eq!(agent.ran(command(&["echo", "quick"])).await.stdout, "quick\n");
     }
-    let done = flooding.await.unwrap();
+    let done = flooding.await.unwrap().unwrap();
     assert_eq!((done.exit_code, done.stdout_bytes, done.timed_out), (Some(0), FLOOD, false));
     assert_eq!(gate.counts(), (FLOOD, 0));
     assert!(peak_kib(agent.pid) < 16 * 1024, "the agent: {} KiB", peak_kib(agent.pid));
@@ -62,11 +69,58 @@ async fn a_flood_through_a_slow_reader_is_whole_and_takes_no_memory() {
 }
 
 #[tokio::test]
+async fn whatever_happens_the_counts_agree() {
+    // Odd numbers of bytes, ends and paces that meet in many ways; a disagreement would close the stream for all.
+    let agent = Arc::new(Agent::patient(Duration::from_secs(3)).await);
+    for rounds in [0..24, 24..48] {
+        let rounds: Vec<_> = rounds.map(|round| tokio::spawn(meet(Arc::clone(&agent), round))).collect();
+        for round in rounds {
+            round.await.unwrap();
+        }
+    }
+}
+
+async fn meet(agent: Arc<Agent>, round: usize) {
+    let (stdout, stderr) = (round as u64 * 40_961 % 1_700_000, round as u64 * 70_001 % 1_300_000);
+    let gate = Arc::new(if round.is_multiple_of(3) { Gate::closed() } else { Gate::slow(2) });
+    let cancel = CancellationToken::new();
+    let end = ENDS[round % 3];
+    let begun = agent.project().join(format!("begun-{round}"));
+    let script = format!(
+        "touch begun-{round}; head -c {stderr} /dev/zero >&2 & head -c {stdout} /dev/zero; wait; {end}"
+    );
+    let exec = Exec { timeout: Duration::from_millis(200 + round as u64 * 7), ..sh(&script) };
+    let call = watch(&agent, exec, 1, &gate, None, &cancel);
+    if round.is_multiple_of(4) {
+        until(|| {
+            call.is_finished() || begun.exists() && (round.is_multiple_of(8) || gate.counts() != (0, 0))
+        })
+        .await;
+        cancel.cancel();
+    }
+    if round.is_multiple_of(2) {
+        gate.open();
+    }
+    let done = match call.await.unwrap() {
+        Ok(result) => result,
+        Err(failure) => return assert_eq!((failure.reason, gate.counts()), (Reason::Cancelled, (0, 0))),
+    };
+    let (had_stdout, had_stderr) = gate.counts();
+    assert!(had_stdout <= done.stdout_bytes && done.stdout_bytes <= stdout, "{round}: {done:?}");
+    assert!(had_stderr <= done.stderr_bytes && done.stderr_bytes <= stderr, "{round}: {done:?}");
+    assert_eq!(done.kill.left, 0);
+    if done.exit_code == Some(0) {
+        assert_eq!((done.stdout_bytes, done.stderr_bytes), (stdout, stderr), "{round}");
+    }
+}
+
+#[tokio::test]
 async fn who_does_not_read_holds_up_one_command_and_no_other() {
     let agent = Arc::new(Agent::start().await);
     let gate = Arc::new(Gate::closed());
     let stuck = Exec { timeout: Duration::from_secs(20), ..sh("yes & yes >&2 & wait") };
-    let calls: Vec<_> = (0..4).map(|_| watched(&agent, stuck.clone(), 20, &gate)).collect();
+    let calls: Vec<_> =
+        (0..4).map(|_| watch(&agent, stuck.clone(), 20, &gate, None, &CancellationToken::new())).collect();
     for i in 0..50 {
         let script = format!("echo {i}; head -c 300000 /dev/zero | tr '\\0' x >&2");
         let done = agent.ran(sh(&script)).await;
@@ -82,12 +136,13 @@ async fn a_command_that_is_over_waits_for_its_reader() {
     let agent = Arc::new(Agent::start().await);
     let gate = Arc::new(Gate::closed());
     // More than the window; the rest fits into the pipe, so that the command ends before anybody reads.
-    let call = watched(&agent, sh("head -c 1100000 /dev/zero; touch over"), 20, &gate);
+    let exec = sh("head -c 1100000 /dev/zero; touch over");
+    let call = watch(&agent, exec, 20, &gate, None, &CancellationToken::new());
     let over = agent.project().join("over");
     until(|| over.exists()).await;
     assert!(!call.is_finished());
     gate.open();
-    let done = call.await.unwrap();
+    let done = call.await.unwrap().unwrap();
     assert_eq!((done.exit_code, done.stdout_bytes), (Some(0), 1_100_000));
     assert_eq!(gate.counts(), (1_100_000, 0));
     assert_eq!(done.kill.method, "none-needed");
@@ -98,7 +153,7 @@ async fn what_nobody_reads_in_time_is_counted() {
     let agent = Arc::new(Agent::patient(Duration::from_secs(3)).await);
     let gate = Arc::new(Gate::closed());
     let script = "head -c 1080000 /dev/zero; head -c 20000 /dev/zero >&2";
-    let done = watched(&agent, sh(script), 1, &gate).await.unwrap();
+    let done = watched(&agent, sh(script), 1, &gate).await;
     assert_eq!((done.exit_code, done.stdout_bytes, done.stderr_bytes), (Some(0), 1_080_000, 20_000));
     assert_eq!(gate.counts(), (0, 0));
 }
@@ -120,7 +175,7 @@ async fn nobody_has_to_read_for_a_command_to_be_ended() {
         until(|| running(&nap) == 0).await;
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
         gate.open();
-        let done = call.await.unwrap();
+        let done = call.await.unwrap().unwrap();
         assert_eq!((done.kill.left, done.timed_out), (0, false));
         // What was sent, and what the pipe held.
         let (stdout, _) = gate.counts();
@@ -133,7 +188,7 @@ async fn a_timeout_is_one_whoever_reads() {
     let agent = Arc::new(Agent::patient(Duration::from_secs(3)).await);
     let gate = Arc::new(Gate::closed());
     let exec = Exec { timeout: Duration::from_millis(700), ..command(&["yes"]) };
-    let done = watched(&agent, exec, 1, &gate).await.unwrap();
+    let done = watched(&agent, exec, 1, &gate).await;
     assert!(done.timed_out && done.kill.left == 0, "{done:?}");
     // What was sent, and what the pipe held.
     assert!((WINDOW + 1..=WINDOW + (1 << 20)).contains(&done.stdout_bytes), "{}", done.stdout_bytes);

@@ -4,7 +4,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use wire::worker::v1::to_worker::Body;
-use wire::worker::v1::{Cancel, FromWorker, Go, Hello, Ping, Start, ToWorker, from_worker, outcome};
+use wire::worker::v1::{
+    Cancel, Credit, FromWorker, Go, Hello, Input, Ping, Start, Terminal, TerminalSize, ToWorker, from_worker,
+    outcome,
+};
 use worker::PROTOCOL;
 use worker::frame::{FrameBuffer, encode};
 
@@ -138,11 +141,68 @@ async fn malformed_frames_end_it_without_an_answer() {
     }
 }
 
+/// A call that waits for a Go that does not come.
+fn waiting(id: u64, terminal: Option<Terminal>) -> Vec<u8> {
+    let exec = wire::v1::ExecRequest { command: "true".to_owned(), ..Default::default() };
+    let operation = wire::v1::Operation { kind: Some(wire::v1::operation::Kind::Exec(exec)) };
+    let start =
+        Start { operation: Some(operation), deadline_ms: 60_000, placed: true, terminal, ..Start::default() };
+    frame(id, Body::Start(start))
+}
+
+#[tokio::test]
+async fn what_no_terminal_has_ends_it_without_an_answer() {
+    let size = |rows, columns| TerminalSize { rows, columns };
+    let terminal = |size| Some(Terminal { size, login_shell: false });
+    let input = |length| frame(1, Body::Input(Input { data: vec![b'k'; length] }));
+    let signal = |number| frame(1, Body::Signal(wire::worker::v1::Signal { number }));
+    let without = waiting(1, None);
+    let with = waiting(1, terminal(Some(size(24, 80))));
+    for bytes in [
+        waiting(1, terminal(None)),
+        waiting(1, terminal(Some(size(0, 80)))),
+        waiting(1, terminal(Some(size(24, 10_001)))),
+        [&without[..], &input(1)].concat(),
+        [&without[..], &signal(2)].concat(),
+        [&without[..], &frame(1, Body::Resize(size(1, 1)))].concat(),
+        [&with[..], &input(0)].concat(),
+        [&with[..], &input(16 * 1024 + 1)].concat(),
+        // Nothing of it is taken as long as nothing runs.
+        [&with[..], &input(16 * 1024).repeat(5)].concat(),
+        [&with[..], &signal(19)].concat(),
+        [&with[..], &frame(1, Body::Resize(size(24, 0)))].concat(),
+    ] {
+        let (frames, code) = after_hello(&bytes, 2).await;
+        assert_eq!(code, Some(1), "{:?}", &bytes[..bytes.len().min(100)]);
+        let spoken = |frame: &FromWorker| matches!(frame.body, Some(from_worker::Body::Outcome(_)));
+        assert!(!frames.iter().any(spoken), "{frames:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_is_for_commands() {
+    let list = wire::v1::ListRequest { path: "@project".to_owned(), ..Default::default() };
+    let operation = wire::v1::Operation { kind: Some(wire::v1::operation::Kind::List(list)) };
+    let terminal = Some(Terminal { size: Some(TerminalSize { rows: 1, columns: 1 }), login_shell: false });
+    let start = Start { operation: Some(operation), deadline_ms: 1000, terminal, ..Start::default() };
+    let (frames, code) = after_hello(&frame(7, Body::Start(start)), 1).await;
+    assert_eq!(code, Some(0));
+    let [FromWorker { id: 7, body: Some(from_worker::Body::Outcome(outcome)) }] = &frames[..] else {
+        panic!("{frames:?}")
+    };
+    let Some(outcome::Kind::Failure(failure)) = &outcome.kind else { panic!("{outcome:?}") };
+    assert_eq!(failure.reason, "INVALID_ARGUMENT");
+}
+
 #[tokio::test]
 async fn pings_are_answered_and_signals_for_nobody_ignored() {
     let bytes = [
         frame(9, Body::Go(Go { evidence: None })),
         frame(9, Body::Cancel(Cancel {})),
+        frame(9, Body::Credit(Credit { bytes: u64::MAX })),
+        frame(9, Body::Input(Input { data: vec![0; 1] })),
+        frame(9, Body::Resize(TerminalSize { rows: 0, columns: 0 })),
+        frame(9, Body::Signal(wire::worker::v1::Signal { number: 99 })),
         frame(0, Body::Ping(Ping {})),
     ];
     let (frames, code) = after_hello(&bytes.concat(), 1).await;
