@@ -14,17 +14,36 @@ pub fn inspect(container: &str) -> serde_json::Value {
 /// Command lines of all processes in a container's pid namespace, whatever cgroup they are in. Sorted. Those that are
 /// over and only wait to be reaped are left out.
 pub fn processes(container: &str) -> Vec<String> {
+    let mut lines: Vec<String> = in_namespace(container).into_iter().map(|(_, line)| line).collect();
+    lines.sort();
+    lines
+}
+
+/// The host's pid of the process in a container that has this command line.
+pub fn pid_of(container: &str, line: &str) -> Option<u32> {
+    in_namespace(container).into_iter().find_map(|(pid, found)| (found == line).then_some(pid))
+}
+
+/// A value of `/proc/PID/status` on the host, KiB.
+pub fn memory(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Pid on the host and command line of each.
+fn in_namespace(container: &str) -> Vec<(u32, String)> {
     let first = inspect(container)["State"]["Pid"].as_u64().unwrap();
     let namespace = |process: PathBuf| std::fs::read_link(process.join("ns/pid")).ok();
     let wanted = namespace(format!("/proc/{first}").into()).expect("the container runs");
-    let mut lines: Vec<String> = std::fs::read_dir("/proc")
+    std::fs::read_dir("/proc")
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| namespace(path.clone()).is_some_and(|namespace| namespace == wanted))
-        .filter_map(|path| std::fs::read(path.join("cmdline")).ok())
-        .filter(|line| !line.is_empty())
-        .map(|line| String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned())
-        .collect();
-    lines.sort();
-    lines
+        .filter_map(|path| {
+            let pid = path.file_name()?.to_str()?.parse().ok()?;
+            let line = std::fs::read(path.join("cmdline")).ok().filter(|line| !line.is_empty())?;
+            Some((pid, String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()))
+        })
+        .collect()
 }

@@ -11,7 +11,7 @@ mod probe;
 mod run;
 
 pub use client::{Clients, as_user, reason, record};
-pub use container::{inspect, processes};
+pub use container::{inspect, memory, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git};
 pub use probe::probe;
 pub use run::{RunHandle, calls, requests};

@@ -4,6 +4,7 @@
 //! each thing that it tried, `NAME ok` or `NAME ERRNO`; what must come of it is for the test to know.
 
 mod calls;
+mod churn;
 mod exhaust;
 mod look;
 mod net;
@@ -36,6 +37,7 @@ fn main() {
         ["signal-agent", number] => peers::signal_agent(number),
         ["place", kind, paths @ ..] => place::place(kind, paths),
         ["swap", one, other, ready, stop] => swap::swap(one, other, ready, stop),
+        ["churn", directory, ready, stop] => churn::churn(directory, ready, stop),
         ["window"] => window::size(),
         ["tree", kind, count, end] => tree::grow(kind, count, end),
         ["hop"] => tree::hop(),

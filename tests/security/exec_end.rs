@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use harness::Daemon;
 use harness::v1::{self, call_request::Operation, call_response};
+use harness::{Daemon, memory};
 
 use crate::inside::{Inside, exec};
 
@@ -19,6 +19,7 @@ async fn ended(args: &[&str], at_least: u32, within: Duration) {
     let result = inside.exec(request).await;
     let took = began.elapsed();
     assert!(result.timed_out, "{result:?}");
+    assert_eq!((result.ended_by.as_str(), result.limits_hit.len()), ("timeout", 0), "{result:?}");
     assert_eq!(result.stdout, "ready\n", "what it wrote before is there");
     let kill = result.kill.clone().unwrap();
     assert_eq!(kill.left, 0, "{kill:?}");
@@ -116,16 +117,10 @@ async fn x2_a_cancelled_call_leaves_nothing() {
     // Its outcome says what became of the command.
     let Some(call_response::Result::Exec(result)) = response.result else { panic!("{response:?}") };
     assert_eq!((result.exit_code, result.signal), (None, Some(libc::SIGTERM)));
+    assert_eq!(result.ended_by, "cancelled");
     let kill = result.kill.unwrap();
     assert_eq!((kill.ended, kill.left), (1, 0), "{kill:?}");
     inside.assert_idle();
-}
-
-/// A value of `/proc/PID/status`, KiB.
-fn memory(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[tokio::test]

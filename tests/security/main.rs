@@ -6,10 +6,17 @@
 mod calls;
 mod confinement;
 mod exec_end;
+mod exec_limits;
 mod exhaustion;
 mod git;
 mod hardening;
+mod hostile_changes;
+mod hostile_files;
+mod hostile_names;
+mod hostile_patterns;
+mod hostile_trees;
 mod inside;
+mod looking;
 mod neighbours;
 mod paths;
 mod peers;
