@@ -10,6 +10,7 @@ mod cli;
 mod images;
 mod life;
 mod main_job;
+mod shell;
 mod startup;
 mod strangers;
 mod streaming;

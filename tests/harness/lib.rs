@@ -7,12 +7,14 @@
 mod client;
 mod container;
 mod daemon;
+mod image;
 mod probe;
 mod run;
 
 pub use client::{Clients, as_user, reason, record};
 pub use container::{inspect, memory, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git};
+pub use image::Image;
 pub use probe::probe;
 pub use run::{RunHandle, calls, requests};
 pub use wire::v1;

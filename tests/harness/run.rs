@@ -229,6 +229,11 @@ pub mod calls {
         Operation::Exec(v1::ExecRequest { command, args: words.collect(), ..Default::default() })
     }
 
+    /// `shell`
+    pub fn shell(script: &str) -> Operation {
+        Operation::Shell(v1::ShellRequest { script: script.to_owned(), ..Default::default() })
+    }
+
     /// `write`
     pub fn write(path: &str, content: &str) -> Operation {
         Operation::Write(v1::WriteRequest {

@@ -32,6 +32,11 @@ fn all(path: &str) -> Vec<Operation> {
             cwd: path.to_owned(),
             ..Default::default()
         }),
+        Operation::Shell(v1::ShellRequest {
+            script: "true".to_owned(),
+            cwd: path.to_owned(),
+            ..Default::default()
+        }),
     ]
 }
 

@@ -101,7 +101,20 @@ async fn a5_what_a_call_is_given_is_kept_nowhere() {
             stdin: secret.into(),
             ..Default::default()
         };
+        let script = v1::ShellRequest {
+            script: format!(
+                "true <<'EOF'\npassword: {secret}\nEOF\ntrue --token {secret} \"$DB_PASSWORD\"\n"
+            ),
+            env: [("DB_PASSWORD".to_owned(), secret.to_owned())].into(),
+            stdin: format!("password={secret}\n").into(),
+            ..Default::default()
+        };
         vec![
+            Operation::Shell(script),
+            calls::shell(&format!("export DB_PASSWORD='{secret}'; true # {}", "and so on ".repeat(200))),
+            // Refused, and in the middle of a script that the record cuts.
+            calls::shell(&format!("rm x; true --token '{secret}'")),
+            calls::shell(&format!("{} password={secret}\n", "true;".repeat(300))),
             calls::exec(&["true", &format!("--token={secret}")]),
             calls::exec(&["true", "--password", secret]),
             Operation::Exec(variables),
@@ -121,6 +134,7 @@ async fn a5_what_a_call_answers_is_in_no_record_or_log() {
     let found = leaks_of(&daemon, &mut inside, false, |secret| {
         vec![
             calls::exec(&["sh", "-c", &format!("echo password={secret} >&2; exit 3")]),
+            calls::shell(&format!("echo password={secret}; cat no-such-file-token={secret}")),
             calls::write("settings", &format!("password = \"{secret}\"\n")),
             calls::read("settings"),
             calls::grep("@project", &format!("password = \"{secret}\"")),
@@ -155,6 +169,14 @@ async fn a5_secrets_are_in_no_approval() {
             assert!(!approval.preview.is_empty());
             writeln!(shown, "{approval:?}").unwrap();
         }
+    }
+    let mut run = daemon.run("build", &workspace).await;
+    for secret in &secrets {
+        let script = format!("deploy --password '{secret}' <<'EOF'\ntoken: {secret}\nEOF\n");
+        let asked = run.asks(calls::shell(&script)).await;
+        let approval = run.clients.approval(&asked.approval_id).await;
+        assert!(approval.preview.contains("  | deploy --password"), "{}", approval.preview);
+        writeln!(shown, "{approval:?}").unwrap();
     }
     let found = leaks(&daemon.state_dir(), &[("approvals", shown), ("the log", daemon.log())], &secrets);
     assert!(found.is_empty(), "{found:#?}");

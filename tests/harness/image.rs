@@ -1,0 +1,68 @@
+//! Images other than the default one, made from files of this host: no registry takes part.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// An image of the engine's; removed with the value.
+pub struct Image(pub String);
+
+impl Image {
+    /// Imports an image that holds these text files and nothing else.
+    pub fn of_files(name: &str, files: &[(&str, &str)], changes: &[&str]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            place(root.path(), path, content.as_bytes(), 0o644);
+        }
+        Self::import(name, root.path(), changes)
+    }
+
+    /// Imports an image with a program of this host in `/bin`, the libraries that it needs, and these text files.
+    pub fn of_program(name: &str, program: &Path, files: &[(&str, &str)]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let file = program.file_name().unwrap().to_str().unwrap();
+        place(root.path(), &format!("bin/{file}"), &std::fs::read(program).unwrap(), 0o755);
+        let libraries = Command::new("ldd").arg(program).output().unwrap();
+        let listed = String::from_utf8(libraries.stdout).unwrap();
+        for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
+            place(root.path(), &library[1..], &std::fs::read(library).unwrap(), 0o755);
+        }
+        for (path, content) in files {
+            place(root.path(), path, content.as_bytes(), 0o644);
+        }
+        Self::import(name, root.path(), &[])
+    }
+
+    fn import(name: &str, root: &Path, changes: &[&str]) -> Self {
+        let tar =
+            Command::new("tar").arg("-C").arg(root).args(["--owner=0", "--group=0", "-c", "."]).output();
+        let tar = tar.unwrap();
+        assert!(tar.status.success());
+        let reference = format!("cofferdam-test/{name}:{}", std::process::id());
+        let mut import = Command::new("docker")
+            .arg("import")
+            .args(changes.iter().flat_map(|change| ["--change", change]))
+            .args(["-", &reference])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        import.stdin.take().unwrap().write_all(&tar.stdout).unwrap();
+        assert!(import.wait().unwrap().success());
+        Self(reference)
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = Command::new("docker").args(["rmi", "-f", &self.0]).output();
+    }
+}
+
+fn place(root: &Path, path: &str, content: &[u8], mode: u32) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, content).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
