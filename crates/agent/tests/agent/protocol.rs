@@ -46,7 +46,9 @@ async fn spoken(parts: &[&[u8]]) -> (Vec<FromWorker>, Option<i32>, String) {
 
 /// Says hello and waits for the answer before the rest is sent, so that it cannot be lost in the end.
 async fn after_hello(rest: &[u8], answers: usize) -> (Vec<FromWorker>, Option<i32>) {
-    let mut process = binary(&["serve", "--project", "/nonexistent"]).spawn().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let at = state.path().to_str().unwrap();
+    let mut process = binary(&["serve", "--project", "/nonexistent", "--state", at]).spawn().unwrap();
     let (mut input, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
     input.write_all(&hello()).await.unwrap();
     let mut buffer = FrameBuffer::new();
@@ -143,7 +145,8 @@ async fn malformed_frames_end_it_without_an_answer() {
 
 /// A call that waits for a Go that does not come.
 fn waiting(id: u64, terminal: Option<Terminal>) -> Vec<u8> {
-    let exec = wire::v1::ExecRequest { command: "true".to_owned(), ..Default::default() };
+    let (command, cwd) = ("true".to_owned(), "@state".to_owned());
+    let exec = wire::v1::ExecRequest { command, cwd, ..Default::default() };
     let operation = wire::v1::Operation { kind: Some(wire::v1::operation::Kind::Exec(exec)) };
     let start =
         Start { operation: Some(operation), deadline_ms: 60_000, placed: true, terminal, ..Start::default() };
