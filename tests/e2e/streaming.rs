@@ -406,9 +406,9 @@ async fn output_outlives_the_daemon_and_goes_with_its_run() {
 
     for kill in [false, true] {
         if kill {
-            daemon.kill().await
+            daemon.kill().await;
         } else {
-            daemon.stop().await
+            daemon.stop().await;
         }
         daemon.launch().await;
         run.clients = daemon.connect().await;
