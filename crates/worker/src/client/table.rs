@@ -234,3 +234,6 @@ fn is_of(result: &OpResult, operation: &str) -> bool {
         OpResult::Git(_) => operation.starts_with("git."),
     }
 }
+
+#[cfg(test)]
+mod property;
