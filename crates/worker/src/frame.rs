@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn an_oversize_message_is_not_sent() {
-        let body = to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![0; MAX_FRAME], pid: 0, channel: 0 });
+        let body =
+            to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![0; MAX_FRAME], pid: 0, channel: 0 });
         assert!(matches!(encode(&ToWorker { id: 1, body: Some(body) }), Err(FrameError::TooLong(_))));
     }
 }
