@@ -40,7 +40,9 @@ fn come_and_go(path: &Path) {
     let below = path.join("below");
     fs::create_dir_all(&below).unwrap();
     for number in 0..64 {
-        File::create(below.join(format!("entry-{number}"))).and_then(|mut file| file.write_all(LINE)).unwrap();
+        File::create(below.join(format!("entry-{number}")))
+            .and_then(|mut file| file.write_all(LINE))
+            .unwrap();
     }
     fs::remove_dir_all(path).unwrap();
 }

@@ -1,8 +1,10 @@
 //! What a run says about its container, against what the engine says.
 
 use std::collections::HashMap;
+use std::process::Stdio;
+use std::time::Duration;
 
-use harness::{Daemon, v1};
+use harness::{Daemon, binary, v1};
 use serde_json::json;
 
 use crate::inside::Inside;
@@ -109,4 +111,43 @@ async fn c2_the_engine_confirms_it() {
     assert_eq!(targets, [("/.cofferdam/agent", false), ("/state", true), ("/workspace", true)]);
     let networks = found["NetworkSettings"]["Networks"].as_object().unwrap();
     assert!(networks.keys().all(|name| name == "none"), "{networks:?}");
+}
+
+#[tokio::test]
+async fn c2_a_strict_daemon_starts_on_no_engine_with_known_escapes() {
+    let daemon = Daemon::start().await;
+    // What is known of the engine here; of another one it may be nothing.
+    let escapes = daemon.log().lines().filter(|line| line.contains(" has CVE-")).count();
+    let lenient = std::fs::read_to_string(daemon.config_path()).unwrap();
+    let strict = lenient.replace("/state", "/strict-state").replace("/cofferd.sock", "/strict.sock");
+    let config = daemon.outside().join("strict.yaml");
+    std::fs::write(&config, strict + "docker: { strict_engine: true }\n").unwrap();
+    let mut child = tokio::process::Command::new(binary("cofferd"))
+        .arg("--config")
+        .arg(&config)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let socket = daemon.outside().join("strict.sock");
+    let starts = async {
+        // There is no other sign of it.
+        while !socket.exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let ends = tokio::time::timeout(Duration::from_secs(60), async {
+        tokio::select! {
+            status = child.wait() => Some(status.unwrap()),
+            () = starts => None,
+        }
+    });
+    let ended = ends.await.expect("it neither starts nor ends");
+    assert_eq!(ended.is_some(), escapes > 0, "{escapes} advisories, and it ended with {ended:?}");
+    if let Some(status) = ended {
+        let said = child.wait_with_output().await.unwrap();
+        let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+        assert!(!status.success() && said.contains("the engine has known escapes: update it"), "{said}");
+    }
 }

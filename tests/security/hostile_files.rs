@@ -60,7 +60,7 @@ async fn p2_a_file_over_the_read_limit_is_a_preview_of_a_whole_that_is_measured(
     let workspace = daemon.workspace("w", &[]);
     let line = "0123456789abcdef\n";
     let file = workspace.join("large");
-    fs::write(&file, line.repeat(8 * MIB as usize / line.len())).unwrap();
+    fs::write(&file, line.repeat((8 << 20) / line.len())).unwrap();
     let (size, lines) = (file.metadata().unwrap().len(), 8 * MIB / line.len() as u64);
     // Too large to be looked at twice.
     let holes = workspace.join("holes");
@@ -87,7 +87,7 @@ async fn p2_a_line_without_an_end_is_cut_and_the_search_goes_on_elsewhere() {
     let workspace = daemon.workspace("w", &[("after", "needle\n")]);
     let mut file = File::create(workspace.join("endless")).unwrap();
     file.write_all(b"first\nneedle").unwrap();
-    let chunk = vec![b'x'; MIB as usize];
+    let chunk = vec![b'x'; 1 << 20];
     for _ in 0..128 {
         file.write_all(&chunk).unwrap();
     }

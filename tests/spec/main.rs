@@ -1,0 +1,143 @@
+//! `tests/SPEC.md` against the source: every test that it names exists, and every threat has a line.
+//!
+//! No engine and no daemon: this is about the document alone.
+
+#![allow(clippy::unwrap_used)] // what cannot be read fails its test
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The threats by their groups, and how many each has.
+const THREATS: [(char, u32); 6] = [('P', 5), ('G', 9), ('X', 7), ('C', 5), ('A', 5), ('R', 6)];
+/// How a line says that nothing shows what it promises.
+const EXCUSE: &str = "not covered: ";
+
+/// A line of one of the tables.
+struct Line<'a> {
+    number: usize,
+    id: &'a str,
+    shown_by: &'a str,
+}
+
+fn lines(text: &str) -> Vec<Line<'_>> {
+    let rows = text.lines().zip(1..).filter(|(line, _)| line.starts_with('|'));
+    rows.filter(|(line, _)| !line.starts_with("|---"))
+        .map(|(line, number)| {
+            let cells: Vec<&str> =
+                line.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('|')).collect();
+            let [id, _, shown_by] = cells[..] else { panic!("line {number} has not three cells: {line}") };
+            Line { number, id, shown_by }
+        })
+        .filter(|line| !["id", "operation"].contains(&line.id))
+        .collect()
+}
+
+/// What stands between backticks.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// What is wrong with what a line names.
+fn wrong(line: &Line<'_>, read: &mut impl FnMut(&str) -> Option<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if let Some(why) = line.shown_by.strip_prefix(EXCUSE) {
+        if why.len() < 10 {
+            wrong.push("it does not say why".to_owned());
+        }
+        return wrong;
+    }
+    let mut tests = 0;
+    for named in quoted(line.shown_by) {
+        tests += 1;
+        let Some((file, test)) = named.split_once("::") else {
+            wrong.push(format!("{named} is not `file::name`"));
+            continue;
+        };
+        match read(file) {
+            None => wrong.push(format!("there is no {file}")),
+            Some(source) if !has_test(&source, test) => wrong.push(format!("{file} has no test {test}")),
+            Some(_) => {}
+        }
+    }
+    if tests == 0 {
+        wrong.push(format!("it names no test and does not say `{EXCUSE}`"));
+    }
+    wrong
+}
+
+/// Whether the source has a function of this name behind a test's attribute.
+fn has_test(source: &str, name: &str) -> bool {
+    let heads = [format!("fn {name}("), format!("async fn {name}(")];
+    let mut is_test = false;
+    for line in source.lines().map(str::trim) {
+        if heads.iter().any(|head| line.starts_with(head.as_str())) {
+            return is_test;
+        }
+        // Attributes and comments may stand in between.
+        let is_attribute = line.starts_with("#[");
+        if is_attribute || line.starts_with("//") {
+            is_test |= is_attribute && (line.starts_with("#[test") || line.starts_with("#[tokio::test"));
+        } else {
+            is_test = false;
+        }
+    }
+    false
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn document() -> String {
+    std::fs::read_to_string(root().join("tests/SPEC.md")).unwrap()
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let document = document();
+    let mut sources: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut read = |file: &str| {
+        let source = || std::fs::read_to_string(root().join(file)).ok();
+        sources.entry(file.to_owned()).or_insert_with(source).clone()
+    };
+    let problems: Vec<String> = lines(&document)
+        .iter()
+        .flat_map(|line| {
+            let wrong = wrong(line, &mut read);
+            wrong.into_iter().map(|what| format!("tests/SPEC.md:{}: {what}", line.number))
+        })
+        .collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn every_threat_has_a_line() {
+    let document = document();
+    let ids: BTreeSet<&str> = lines(&document).iter().map(|line| line.id).collect();
+    let threats = THREATS.iter().flat_map(|(group, count)| (1..=*count).map(move |n| format!("{group}{n}")));
+    let missing: Vec<_> = threats.filter(|id| !ids.contains(id.as_str())).collect();
+    assert!(missing.is_empty(), "tests/SPEC.md has nothing about {missing:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_line_is_found() {
+    let source = "#[test]\nfn there() {}\n\nfn helper() {}\n#[tokio::test]\n#[ignore]\nasync fn later() {}\n";
+    let mut read = |file: &str| (file == "a.rs").then(|| source.to_owned());
+    for (shown_by, expected) in [
+        ("`a.rs::there` `a.rs::later`", None),
+        ("not covered: nobody has tried yet", None),
+        ("`a.rs::gone`", Some("a.rs has no test gone")),
+        ("`a.rs::helper`", Some("a.rs has no test helper")),
+        ("`b.rs::there`", Some("there is no b.rs")),
+        ("`there`", Some("there is not `file::name`")),
+        ("", Some("it names no test and does not say `not covered: `")),
+        ("not covered: ", Some("it names no test and does not say `not covered: `")),
+        ("not covered: no", Some("it does not say why")),
+    ] {
+        let text = format!("| id | what | shown by |\n|---|---|---|\n| P1 | it holds | {shown_by} |\n");
+        let lines = lines(&text);
+        assert_eq!((lines.len(), lines[0].id, lines[0].number), (1, "P1", 3), "{shown_by}");
+        let found = wrong(&lines[0], &mut read);
+        assert_eq!(found.first().map(String::as_str), expected, "{shown_by}");
+    }
+}
