@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The benchmark of the container lane; tests/bench/README.md says what it compares. Builds what it needs first: cofferd
+# and itself in the release profile, and a static ripgrep (once, under target/tools). Takes a few minutes after that.
+#
+#   tests/bench.sh [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+set -euo pipefail
+
+REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$REPOSITORY"
+mkdir -p target
+# shellcheck disable=SC2034 # for say.sh
+LOG_FILE=$REPOSITORY/target/bench.log
+: >"$LOG_FILE"
+for part in say packages engine toolchain; do
+    # shellcheck source=/dev/null
+    source "$REPOSITORY/deploy/lib/$part.sh"
+done
+
+# As ripgrep's own releases are built, and static like them, for it must run in a container that has no libraries.
+build_ripgrep() {
+    RUSTFLAGS='-C target-feature=+crt-static' cargo install ripgrep --version 15.2.0 --locked \
+        --profile release-lto --target "$TRIPLE" --root "$REPOSITORY/target/tools/ripgrep"
+}
+
+ensure_engine || die "No Docker Engine could be started; the lines above say why."
+ensure_toolchain
+TRIPLE=$(rustc -vV | sed -n 's/^host: //p')
+if [[ ! -x target/tools/ripgrep/bin/rg ]]; then
+    step "Compiling ripgrep (once, takes minutes)" build_ripgrep
+fi
+step "Building cofferd" cargo build --release --locked -p cofferd
+step "Building the benchmark" cargo bench --locked -p cofferdam-tests --bench lane --no-run
+
+# It makes runs, and looks into processes of the engine: root's work, as the tests are.
+if ((EUID != 0)); then
+    export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$TRIPLE")_RUNNER=sudo -E"
+fi
+exec cargo bench --quiet --locked -p cofferdam-tests --bench lane -- "$@"

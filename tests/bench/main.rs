@@ -1,0 +1,55 @@
+//! The benchmark of the container lane: calls through the API against the same work by a fresh exec of the engine, and
+//! `grep` against ripgrep, in one run and interleaved, so that whatever else the machine does falls on both.
+//!
+//! It starts a real `cofferd` on the real engine and cleans up behind itself. See `README.md`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up or does not answer ends it
+
+mod agent;
+mod args;
+mod contest;
+mod engine;
+mod host;
+mod latency;
+mod load;
+mod report;
+mod sample;
+mod search;
+mod stage;
+mod stopwatch;
+mod tree;
+mod usage;
+
+use std::process::ExitCode;
+
+use crate::args::Args;
+use crate::host::Host;
+use crate::report::Report;
+use crate::stage::Stage;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    let stage = Stage::set(&args).await;
+    let mut report = Report::new(Host::look(), &stage);
+    let first = agent::look(&stage);
+    report.footprint(first, "before any work");
+    latency::read(&stage, &args, &mut report).await;
+    latency::list(&stage, &args, &mut report).await;
+    latency::exec_true(&stage, &args, &mut report).await;
+    search::run(&stage, &args, &mut report).await;
+    load::run(&stage, &args, &mut report).await;
+    report.footprint(agent::idle(&stage, first).await, "idle after all of it");
+    report.finish(Host::look());
+    print!("{report}");
+    if let Some(path) = &args.json {
+        std::fs::write(path, report.json()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    if args.check && !report.met() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

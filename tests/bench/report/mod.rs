@@ -1,0 +1,176 @@
+//! The table at the end, and the same as JSON.
+
+mod goal;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+pub(crate) use self::goal::Goal;
+use crate::agent::Footprint;
+use crate::host::Host;
+use crate::load::Load;
+use crate::sample::Sample;
+use crate::stage::Stage;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// Everything that was measured.
+pub(crate) struct Report {
+    began: Host,
+    ended: Option<Host>,
+    tree: (u64, u64),
+    contests: Vec<(String, Vec<(&'static str, Sample)>)>,
+    footprints: Vec<(&'static str, Footprint)>,
+    load: Option<Load>,
+    goals: Vec<Goal>,
+}
+
+impl Report {
+    pub(crate) fn new(began: Host, stage: &Stage) -> Self {
+        Self {
+            began,
+            ended: None,
+            tree: (stage.tree.files, stage.tree.bytes),
+            contests: Vec::new(),
+            footprints: Vec::new(),
+            load: None,
+            goals: Vec::new(),
+        }
+    }
+
+    /// Takes a comparison in; the medians, in the order of the contenders.
+    pub(crate) fn contest<const N: usize>(
+        &mut self,
+        title: &str,
+        samples: Vec<(&'static str, Sample)>,
+    ) -> [Duration; N] {
+        let medians: Vec<_> = samples.iter().map(|(_, sample)| sample.median()).collect();
+        eprintln!("{title}: done");
+        self.contests.push((title.to_owned(), samples));
+        medians.try_into().expect("as many as there are contenders")
+    }
+
+    pub(crate) fn goal(&mut self, goal: Goal) {
+        self.goals.push(goal);
+    }
+
+    pub(crate) fn load(&mut self, load: Load) {
+        self.load = Some(load);
+    }
+
+    pub(crate) fn footprint(&mut self, footprint: Footprint, when: &'static str) {
+        self.footprints.push((when, footprint));
+    }
+
+    /// The last look at the machine.
+    pub(crate) fn finish(&mut self, host: Host) {
+        let most = |of: fn(&Footprint) -> u64| self.footprints.iter().map(|(_, found)| of(found)).max();
+        let resident = most(|found| found.resident).unwrap_or_default();
+        let binary = most(|found| found.binary).unwrap_or_default();
+        self.goals.push(Goal::mib_at_most("agent's resident memory while idle", resident, 4.0));
+        self.goals.push(Goal::mib_at_most("agent's binary", binary, 5.0));
+        self.ended = Some(host);
+    }
+
+    /// Whether no goal was missed.
+    pub(crate) fn met(&self) -> bool {
+        self.goals.iter().all(Goal::met)
+    }
+
+    pub(crate) fn json(&self) -> String {
+        let times = |sample: &Sample| {
+            json!({
+                "count": sample.len(),
+                "least_us": micros(sample.least()),
+                "median_us": micros(sample.median()),
+                "p99_us": micros(sample.p99()),
+            })
+        };
+        let contests = self.contests.iter().map(|(title, samples)| {
+            let samples = samples.iter().map(|(name, sample)| ((*name).to_owned(), times(sample)));
+            (title.clone(), Value::Object(samples.collect()))
+        });
+        let footprints = self.footprints.iter().map(|(when, found)| {
+            ((*when).to_owned(), json!({ "resident_bytes": found.resident, "binary_bytes": found.binary, "threads": found.threads }))
+        });
+        let load = self.load.as_ref().map(|load| {
+            let spent = load.spent.iter().map(|(name, spent)| ((*name).to_owned(), json!(micros(*spent))));
+            json!({
+                "connections": load.connections,
+                "reads": load.reads,
+                "took_us": micros(load.took),
+                "reads_per_second": load.rate(),
+                "latency": times(&load.sample),
+                "processor_us": Value::Object(spent.collect()),
+            })
+        });
+        let report = json!({
+            "host": { "before": self.began.json(), "after": self.ended.as_ref().map(Host::json) },
+            "tree": { "files": self.tree.0, "bytes": self.tree.1 },
+            "contests": Value::Object(contests.collect()),
+            "load": load,
+            "agent": Value::Object(footprints.collect()),
+            "goals": self.goals.iter().map(Goal::json).collect::<Vec<_>>(),
+        });
+        format!("{report:#}\n")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Host { processor, processors, kernel, load } = &self.began;
+        writeln!(f, "\n{processors} × {processor}, Linux {kernel}")?;
+        let after = self.ended.as_ref().map_or("", |host| host.load.as_str());
+        writeln!(f, "load average {load} before, {after} after (this benchmark included)")?;
+        let (files, bytes) = self.tree;
+        writeln!(f, "tree: {files} files, {bytes} bytes")?;
+        writeln!(f, "\n{:54} {:>10} {:>10} {:>8} {:>8}", "", "median", "p99", "times", "ratio")?;
+        for (title, samples) in &self.contests {
+            writeln!(f, "{title}")?;
+            let first = samples.first().map(|(_, sample)| sample.median()).unwrap_or_default();
+            for (name, sample) in samples {
+                let ratio = sample.median().as_secs_f64() / first.as_secs_f64();
+                let (median, p99) = (goal::time(sample.median()), goal::time(sample.p99()));
+                writeln!(f, "  {name:52} {median:>10} {p99:>10} {:>8} {ratio:>8.2}", sample.len())?;
+            }
+        }
+        if let Some(load) = &self.load {
+            self.load_lines(f, load)?;
+        }
+        writeln!(f, "\n{:54} {:>10} {:>10} {:>8}", "agent", "resident", "binary", "threads")?;
+        for (when, Footprint { resident, binary, threads }) in &self.footprints {
+            writeln!(f, "  {when:52} {:>10} {:>10} {threads:>8}", goal::mib(*resident), goal::mib(*binary))?;
+        }
+        writeln!(f, "\n{:54} {:>10} {:>10}", "goals", "measured", "goal")?;
+        for goal in &self.goals {
+            writeln!(f, "  {goal}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    #[allow(clippy::unused_self)] // a part of Display
+    fn load_lines(&self, f: &mut fmt::Formatter<'_>, load: &Load) -> fmt::Result {
+        writeln!(
+            f,
+            "\nread of 4 KiB over {} connections for {}: {:.0} a second, median {}, p99 {}",
+            load.connections,
+            goal::time(load.took),
+            load.rate(),
+            goal::time(load.sample.median()),
+            goal::time(load.sample.p99()),
+        )?;
+        for (name, spent) in &load.spent {
+            let part = 100.0 * spent.as_secs_f64() / load.took.as_secs_f64();
+            writeln!(f, "  {name:52} {part:>9.0}% of a processor")?;
+        }
+        Ok(())
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

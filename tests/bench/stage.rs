@@ -1,0 +1,100 @@
+//! What every part of the benchmark plays on: a daemon, one run, and what is in its workspace.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use harness::v1::call_request::Operation;
+use harness::v1::tool_service_client::ToolServiceClient;
+use harness::v1::{CallRequest, CallResponse, call_response};
+use harness::{Daemon, RunHandle};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::args::Args;
+use crate::engine::Engine;
+use crate::stopwatch;
+use crate::tree::{self, Tree};
+
+/// Bytes of the file that is read.
+pub(crate) const FILE_BYTES: usize = 4096;
+/// Entries of the directory that is listed.
+pub(crate) const ENTRIES: usize = 200;
+/// Where the workspace is inside the container.
+pub(crate) const INSIDE: &str = "/workspace";
+
+/// The set-up. It is taken down with the value.
+pub(crate) struct Stage {
+    pub(crate) daemon: Daemon,
+    pub(crate) run: RunHandle,
+    pub(crate) engine: Engine,
+    pub(crate) tree: Tree,
+}
+
+impl Stage {
+    /// Makes the workspace, starts the daemon and the run.
+    pub(crate) async fn set(args: &Args) -> Self {
+        let ripgrep = ripgrep();
+        let daemon = Daemon::start().await;
+        let place = daemon.roots().join("bench");
+        fs::create_dir(&place).unwrap();
+        let line = format!("{:63}\n", "a line of a file that an agent reads");
+        fs::write(place.join("file"), line.repeat(FILE_BYTES / line.len())).unwrap();
+        fs::create_dir(place.join("many")).unwrap();
+        for number in 0..ENTRIES {
+            fs::write(place.join(format!("many/{number:03}.txt")), "").unwrap();
+        }
+        let tree = tree::copy(args.tree.as_deref(), &place.join("tree"));
+        install(&ripgrep, &place.join("rg"));
+        install(&stopwatch::compile(daemon.outside()), &place.join("stopwatch"));
+        // Gives it to an ordinary user, as most workspaces are.
+        let workspace = daemon.workspace("bench", &[]);
+        let run = daemon.run("open", &workspace).await;
+        Self { daemon, run, engine: Engine::find(), tree }
+    }
+
+    /// The run's container.
+    pub(crate) fn container(&self) -> &str {
+        &self.run.run.container_id
+    }
+
+    /// A connection of its own, which lives on the thread that asks.
+    pub(crate) async fn connect(&self) -> Channel {
+        let endpoint = Endpoint::try_from(format!("unix:{}", self.daemon.socket().display())).unwrap();
+        endpoint.connect().await.unwrap()
+    }
+
+    /// A client of a connection of its own.
+    pub(crate) async fn tools(&self) -> ToolServiceClient<Channel> {
+        ToolServiceClient::new(self.connect().await).max_decoding_message_size(16 << 20)
+    }
+
+    /// A call in this run.
+    pub(crate) fn call(&self, operation: Operation) -> CallRequest {
+        CallRequest { run_id: self.run.id().to_owned(), operation: Some(operation), ..Default::default() }
+    }
+
+    /// A command by a fresh exec of the engine; what it wrote.
+    pub(crate) async fn exec(&self, argv: &[&str]) -> Vec<u8> {
+        self.engine.exec(self.container(), argv).await
+    }
+}
+
+/// What a call came to, which must be well.
+pub(crate) fn succeeded(response: CallResponse) -> call_response::Result {
+    assert_eq!(response.status(), call_response::Status::Succeeded, "{:?}", response.error);
+    response.result.unwrap()
+}
+
+fn install(program: &Path, to: &Path) {
+    fs::copy(program, to).unwrap();
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The static ripgrep that `tests/bench.sh` has built.
+fn ripgrep() -> PathBuf {
+    let given = std::env::var_os("COFFERDAM_RG").map(PathBuf::from);
+    let path =
+        given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/ripgrep/bin/rg"));
+    assert!(path.exists(), "{} is missing: run tests/bench.sh, which builds it", path.display());
+    path
+}
