@@ -36,6 +36,8 @@ pub(crate) struct Call {
     pub(crate) deadline: Instant,
     /// The daemon puts commands into cgroups and ends them there.
     pub(crate) placed: bool,
+    /// The number of a process that waits to become its command; 0 for none.
+    pub(crate) prepared: u64,
     /// Only look.
     pub(crate) preview: bool,
     /// The profile's bounds.

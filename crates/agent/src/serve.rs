@@ -24,7 +24,7 @@ use crate::call::{Call, Calls, NotTaken, Signal, deadline};
 use crate::channel::Offer;
 use crate::credit::Credit;
 use crate::desk::Desk;
-use crate::exec::Children;
+use crate::exec::{Children, Husks};
 use crate::hello;
 use crate::outbox::{Outbox, queues};
 use crate::streams::{self, Input, Output};
@@ -57,6 +57,8 @@ pub(crate) struct Lane {
     pub(crate) calls: Calls,
     /// Commands in flight.
     pub(crate) children: Arc<Children>,
+    /// Processes that wait to become commands.
+    pub(crate) husks: Husks,
     /// For what may block.
     pub(crate) threads: Threads,
 }
@@ -83,7 +85,13 @@ pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
     let children = Arc::new(Children::new()?);
     crate::sys::one_heap();
     let threads = Threads::start()?;
-    let lane = Arc::new(Lane { mounts, calls: Calls::default(), children: Arc::clone(&children), threads });
+    let lane = Arc::new(Lane {
+        mounts,
+        calls: Calls::default(),
+        children: Arc::clone(&children),
+        husks: Husks::default(),
+        threads,
+    });
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(serve(lane));
     runtime.shutdown_background();
@@ -164,7 +172,11 @@ async fn dispatch(
         match body {
             Some(Body::Start(start)) if id != 0 => begin(id, start, lane, outbox).await?,
             Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence.map(evidence))),
-            Some(Body::Cancel(_)) => lane.calls.signal(id, Signal::Cancel),
+            Some(Body::Prepare(_)) if id != 0 => prepare(id, lane, outbox).await,
+            Some(Body::Cancel(_)) => {
+                lane.husks.dismiss(id);
+                lane.calls.signal(id, Signal::Cancel);
+            }
             Some(Body::Credit(credit)) => lane.calls.grant(id, credit.bytes),
             Some(Body::Input(input)) if lane.calls.at_desk(id, |desk| desk.typed(&input.data)) => {}
             Some(Body::Resize(size)) if lane.calls.at_desk(id, |desk| desk.resize(size)) => {}
@@ -179,6 +191,17 @@ async fn dispatch(
     Ok(())
 }
 
+/// Makes a process that waits to become a command. Nothing is said of it after the answer.
+async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
+    match lane.husks.make(id, &lane.children) {
+        Ok(pid) => outbox.spawned(id, pid).await,
+        Err(error) => {
+            let failure = ToolFailure::new(Reason::Overloaded, format!("no process could be made: {error}"));
+            outbox.outcome(id, Err(failure)).await;
+        }
+    }
+}
+
 async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
     let credit = Arc::new(Credit::new(start.output_window));
     let desk = start.terminal.map(Desk::open).transpose()?.map(Arc::new);
@@ -186,6 +209,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
         Ok(signals) => signals,
         Err(NotTaken::Duplicate) => return Err(Fault::Unexpected("two calls of one id")),
         Err(NotTaken::Full) => {
+            lane.husks.dismiss(start.prepared);
             let failure =
                 ToolFailure::new(Reason::Overloaded, "too many calls at once in this run; try again");
             outbox.outcome(id, Err(failure)).await;
@@ -197,6 +221,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
         id,
         deadline: deadline(start.deadline_ms),
         placed: start.placed,
+        prepared: start.prepared,
         preview: start.preview,
         bounds: bounds_from_wire(start.bounds),
         credit,

@@ -13,6 +13,10 @@ use std::{io, mem, ptr};
 
 use seccompiler::BpfProgram;
 
+mod husk;
+
+pub(crate) use husk::Husk;
+
 /// Everything that a command needs, ready to be used without another allocation.
 pub(crate) struct Plan {
     /// Absolute path of the program.
@@ -133,41 +137,11 @@ fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
     // SAFETY: plain system calls on numbers and on pointers that `spawn` keeps alive; none of them touches memory
     // that another thread of the parent may have left half-changed.
     unsafe {
-        libc::setsid();
-        // The command dies with an agent that is killed; one that ends in order ends its commands itself.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        // The call itself: the C library keeps two signals from its own function. Zeroes are the default action.
-        for signal in 1..=SIGNALS {
-            let action = [0_u64; 4];
-            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, 0, size_of::<u64>());
-        }
-        for (wanted, fd) in (0..).zip(raw.stdio) {
-            if libc::dup2(fd, wanted) < 0 {
-                fail(raw);
-            }
-        }
-        if raw.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-            fail(raw);
-        }
+        own_session(raw.stdio, raw.terminal, raw.fault);
         if libc::fchdir(raw.cwd) < 0 {
-            fail(raw);
+            fail(raw.fault);
         }
-        libc::umask(0o022);
-        for (first, last) in raw.close {
-            if first <= last {
-                // Where the kernel lacks it, close-on-exec does the same, only later.
-                libc::syscall(libc::SYS_close_range, first, last, 0);
-            }
-        }
-        let mut none: libc::sigset_t = mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
-        for filter in filters {
-            // Two system calls, no allocation on success.
-            if seccompiler::apply_filter(filter).is_err() {
-                fail(raw);
-            }
-        }
+        confine(raw.close, filters, raw.fault);
         if raw.go >= 0 {
             let mut byte = 0_u8;
             loop {
@@ -179,16 +153,68 @@ fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
             }
         }
         libc::execve(raw.program, raw.argv, raw.envp);
-        fail(raw);
+        fail(raw.fault);
+    }
+}
+
+/// A session of its own, which ends with the agent, with default signals and the given standard streams.
+///
+/// # Safety
+/// Only in a child between fork and exec; the descriptors are open.
+unsafe fn own_session(stdio: [RawFd; 3], terminal: bool, fault: RawFd) {
+    // SAFETY: plain system calls on numbers and locals.
+    unsafe {
+        libc::setsid();
+        // The command dies with an agent that is killed; one that ends in order ends its commands itself.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        // The call itself: the C library keeps two signals from its own function. Zeroes are the default action.
+        for signal in 1..=SIGNALS {
+            let action = [0_u64; 4];
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, 0, size_of::<u64>());
+        }
+        for (wanted, fd) in (0..).zip(stdio) {
+            if libc::dup2(fd, wanted) < 0 {
+                fail(fault);
+            }
+        }
+        if terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            fail(fault);
+        }
+    }
+}
+
+/// Nothing of the agent's but what the child is left: descriptors, signal mask, system calls.
+///
+/// # Safety
+/// Only in a child between fork and exec; `filters` are alive.
+unsafe fn confine(close: [(u32, u32); 3], filters: &[BpfProgram], fault: RawFd) {
+    // SAFETY: plain system calls on numbers and locals, and on programs that the caller keeps alive.
+    unsafe {
+        libc::umask(0o022);
+        for (first, last) in close {
+            if first <= last {
+                // Where the kernel lacks it, close-on-exec does the same, only later.
+                libc::syscall(libc::SYS_close_range, first, last, 0);
+            }
+        }
+        let mut none: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        for filter in filters {
+            // Two system calls, no allocation on success.
+            if seccompiler::apply_filter(filter).is_err() {
+                fail(fault);
+            }
+        }
     }
 }
 
 /// Reports errno to the parent and exits.
-fn fail(raw: &Raw) -> ! {
+fn fail(fault: RawFd) -> ! {
     // SAFETY: writes four bytes of a local and ends this process.
     unsafe {
         let errno = *libc::__errno_location();
-        libc::write(raw.fault, (&raw const errno).cast(), size_of::<c_int>());
+        libc::write(fault, (&raw const errno).cast(), size_of::<c_int>());
         libc::_exit(NOT_STARTED)
     }
 }

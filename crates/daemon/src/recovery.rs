@@ -76,7 +76,8 @@ pub(crate) async fn close_open_calls(log: &AuditLog, directories: &Directories) 
     for (session, opened) in sessions {
         tracing::warn!(%session, "a session was open when the daemon ended: recorded as interrupted");
         let directories = directories.clone();
-        let closed = tokio::task::spawn_blocking(move || terminal::interrupted(&opened, &directories)).await?;
+        let closed =
+            tokio::task::spawn_blocking(move || terminal::interrupted(&opened, &directories)).await?;
         log.record(closed).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
     }
     Ok(())

@@ -170,7 +170,8 @@ impl Server<'_> {
             | to_worker::Body::Input(_)
             | to_worker::Body::Resize(_)
             | to_worker::Body::Signal(_)
-            | to_worker::Body::Switch(_) => Err(ServeError::Protocol("no commands run here")),
+            | to_worker::Body::Switch(_)
+            | to_worker::Body::Prepare(_) => Err(ServeError::Protocol("no commands run here")),
         }
     }
 

@@ -15,7 +15,7 @@ use seccompiler::BpfProgram;
 use tokio::sync::oneshot;
 
 use crate::exec::{filter, tree};
-use crate::sys::{self, Exit, Plan, Spawned};
+use crate::sys::{self, Exit, Husk, Plan, Spawned};
 
 /// At the end of the agent, everything has to be gone by then.
 const END: Duration = Duration::from_secs(1);
@@ -40,6 +40,15 @@ impl Children {
         let spawned = sys::spawn(plan, &self.filters)?;
         live.insert(spawned.pid, exit);
         Ok((spawned, exited))
+    }
+
+    /// Makes a process that waits to become one. The receiver gets its end.
+    pub(super) fn husk(&self) -> io::Result<(Husk, oneshot::Receiver<Exit>)> {
+        let (exit, exited) = oneshot::channel();
+        let mut live = self.lock();
+        let husk = Husk::fork(&self.filters)?;
+        live.insert(husk.pid, exit);
+        Ok((husk, exited))
     }
 
     /// Reaps everything that is over, orphans too.

@@ -14,6 +14,7 @@ mod attach;
 mod children;
 mod end;
 mod filter;
+mod husks;
 mod output;
 mod plan;
 mod program;
@@ -35,6 +36,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 pub(crate) use children::Children;
+pub(crate) use husks::Husks;
 
 use crate::call::{Call, Signal};
 use crate::desk::Desk;
@@ -99,10 +101,16 @@ async fn conduct(
     limit: Option<Duration>,
     given: Given,
 ) -> Result<ExecResult, ToolFailure> {
+    // Whatever comes in between, it is this call's.
+    let waiting = lane.husks.take(call.prepared);
     let command = shown(&exec.command);
     let terminal = given.terminal().map_err(|error| not_forked(&error))?;
     let plan = plan::make(call, lane, exec, terminal).await?;
-    let (spawned, mut exited) = lane.children.spawn(&plan).map_err(|error| not_forked(&error))?;
+    let ready = waiting.and_then(|waiting| waiting.become_command(&plan, &lane.children));
+    let (spawned, mut exited) = match ready {
+        Some(ready) => ready,
+        None => lane.children.spawn(&plan).map_err(|error| not_forked(&error))?,
+    };
     drop(plan);
     let Spawned { pid, pipes, go, fault } = spawned;
     if let Some(go) = go {

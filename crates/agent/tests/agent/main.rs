@@ -8,6 +8,7 @@ mod ending;
 mod files;
 mod flow;
 mod harness;
+mod prepared;
 mod protocol;
 mod sinks;
 mod terminal;

@@ -16,6 +16,7 @@ use worker::client::{
     Placement,
 };
 
+use super::spare::{Ready, Spare};
 use crate::status::{Refusal, chain, engine_refusal};
 
 /// For a lost worker that was killed to be gone.
@@ -31,6 +32,8 @@ struct Serving {
     /// Absent where the engine's processes are not this host's.
     process: Option<Arc<HostProcess>>,
     cgroup: Option<ContainerCgroup>,
+    /// A process for the next command.
+    spare: Arc<Spare>,
 }
 
 /// The container lane of a run.
@@ -53,7 +56,9 @@ impl AgentLane {
     ) -> Result<Self, Refusal> {
         let serving = start(engine.as_ref(), &container, user).await?;
         let ended = CancellationToken::new();
-        Ok(Self { engine, container, user, serving: watch::Sender::new(serving), ended })
+        let lane = Self { engine, container, user, serving: watch::Sender::new(serving), ended };
+        lane.refill();
+        Ok(lane)
     }
 
     pub(super) async fn call(
@@ -124,6 +129,20 @@ impl AgentLane {
         serving.cgroup.map(|cgroup| (cgroup, serving.host_pid))
     }
 
+    /// A process that waits for a command, and the stream to its worker.
+    pub(super) fn spare(&self) -> Option<(Client, Ready)> {
+        let serving = self.serving();
+        serving.spare.take().map(|ready| (serving.client, ready))
+    }
+
+    /// Has a process made that waits for the next command.
+    pub(super) fn refill(&self) {
+        let Serving { client, host_pid, cgroup, spare, .. } = self.serving();
+        if let Some(cgroup) = cgroup {
+            spare.refill(client, cgroup, host_pid);
+        }
+    }
+
     /// The stream to the worker that serves now.
     pub(super) fn client(&self) -> Client {
         self.serving().client
@@ -161,7 +180,8 @@ async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> R
         Some(channel) => greeted.serve_directly(channel).await.map_err(&not_up)?,
         None => greeted.serve(),
     };
-    Ok(Serving { client, host_pid, process, cgroup })
+    let spare = Arc::default();
+    Ok(Serving { client, host_pid, process, cgroup, spare })
 }
 
 /// Our end of the agent's direct channel, where it is a process of this host. Without one calls go through the engine:

@@ -4,6 +4,7 @@ mod agent;
 mod hand;
 mod limits;
 mod placement;
+mod spare;
 mod terminal;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub(crate) use hand::{HandLane, clone_repository};
 
 use limits::Evidence;
 use placement::LeafPlacement;
+use spare::Ready;
 
 /// For operations that do not name a timeout of their own.
 const FILE_DEADLINE: Duration = Duration::from_secs(30);
@@ -67,9 +69,7 @@ impl Lanes {
         let finished = match parts.operation.lane() {
             Lane::Container if !parts.operation.has_effect() => self.agent.look(spec, cancel).await,
             Lane::Container => {
-                let leaf = command.and_then(|_| self.agent.leaf(&parts.call_id));
-                let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
-                let mut finished = self.agent.call(spec, placement, cancel.clone()).await;
+                let (mut finished, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
                 let outcome = finished.as_mut().ok().and_then(|finished| finished.outcome.as_mut().ok());
                 if let Some(result) = outcome.and_then(OpResult::command_mut) {
                     let evidence = Evidence {
@@ -84,6 +84,26 @@ impl Lanes {
             Lane::Host => self.hand.call(spec, cancel).await,
         };
         finished.unwrap_or_else(|error| failed(&error))
+    }
+
+    /// Runs a command: in the process that waits for one, or in one of its own.
+    async fn run(
+        &self,
+        call: &str,
+        spec: CallSpec<'_>,
+        cancel: CancellationToken,
+    ) -> (Result<Finished, LaneError>, Option<Arc<LeafPlacement>>) {
+        let ended = if let Some((client, Ready { prepared, leaf })) = self.agent.spare() {
+            leaf.begin().await;
+            (client.call_prepared(spec, prepared, cancel).await, Some(leaf))
+        } else {
+            let leaf = self.agent.leaf(call);
+            let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
+            (self.agent.call(spec, placement, cancel).await, leaf)
+        };
+        // Now that nobody waits: making one holds up what else is done with cgroups.
+        self.agent.refill();
+        ended
     }
 
     /// What a host operation would do, for its reviewer. Changes nothing.
@@ -156,6 +176,6 @@ impl AgentLane {
 
     fn leaf(&self, call: &str) -> Option<Arc<LeafPlacement>> {
         let (cgroup, pid) = self.cgroup()?;
-        Some(Arc::new(LeafPlacement::new(cgroup, pid, call)))
+        Some(Arc::new(LeafPlacement::new(cgroup, pid, format!("call-{call}"))))
     }
 }

@@ -29,9 +29,19 @@ pub(super) struct LeafPlacement {
 }
 
 impl LeafPlacement {
-    pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, call: &str) -> Self {
+    /// For the command of a call or a session, or for whatever has this name.
+    pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, name: String) -> Self {
         let (leaf, events) = (Arc::default(), Arc::default());
-        Self { cgroup, agent_host_pid, name: format!("call-{call}"), leaf, events }
+        Self { cgroup, agent_host_pid, name, leaf, events }
+    }
+
+    /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing.
+    pub(super) async fn begin(&self) {
+        let (cgroup, events) = (self.cgroup.clone(), self.events.clone());
+        let counted = tokio::task::spawn_blocking(move || {
+            *events.lock().unwrap_or_else(PoisonError::into_inner) = cgroup.limit_events();
+        });
+        let _ = counted.await;
     }
 
     /// The limits that the container met while the command ran. Known when it has been finished.
@@ -47,13 +57,18 @@ impl Placement for LeafPlacement {
         let events = self.events.clone();
         let placed = tokio::task::spawn_blocking(move || {
             let process = cgroup.process(agent, pid)?;
-            let leaf = cgroup.leaf(&name)?;
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            // There is one when a process that waited here is gone, and another takes its place.
+            let leaf = match slot.take() {
+                Some(leaf) => leaf,
+                None => cgroup.leaf(&name)?,
+            };
             if let Err(error) = process.goes_first() {
                 tracing::debug!(error = %crate::status::chain(&error), "a command is killed no sooner than its agent");
             }
             *events.lock().unwrap_or_else(PoisonError::into_inner) = cgroup.limit_events();
             leaf.add(&process)?;
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(leaf);
+            *slot = Some(leaf);
             Ok::<_, containers::CgroupError>(())
         });
         Box::pin(async move {

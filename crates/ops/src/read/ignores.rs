@@ -55,7 +55,10 @@ impl Ignores {
     /// before `.gitignore`. Directories that are ignored are not entered, so that their children need no look.
     pub(super) fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
         let decide = |choose: fn(&Rules) -> Option<&Gitignore>| {
-            self.stack.iter().rev().find_map(|rules| choose(rules)?.matched(path.get(rules.prefix..)?, is_dir))
+            self.stack
+                .iter()
+                .rev()
+                .find_map(|rules| choose(rules)?.matched(path.get(rules.prefix..)?, is_dir))
         };
         decide(|rules| rules.plain.as_ref()).or_else(|| decide(|rules| rules.git.as_ref())).unwrap_or(false)
     }

@@ -34,6 +34,8 @@ pub(super) struct Command {
 enum Stage {
     /// Placed; nothing heard yet.
     Begun,
+    /// Its process has been placed before, and runs as far as we know, unless another is announced.
+    Prepared,
     /// It waits.
     Spawned,
     /// It runs, as far as we know.
@@ -70,6 +72,11 @@ impl Command {
         }
     }
 
+    /// The same, for one whose process has been placed already.
+    pub(super) fn prepared(self) -> Self {
+        Self { stage: Stage::Prepared, ..self }
+    }
+
     /// It has been placed and is about to be let run.
     pub(super) fn release(&mut self) {
         self.stage = Stage::Running;
@@ -96,7 +103,12 @@ impl Command {
     /// Spawned has come.
     pub(super) fn spawned(&mut self, pid: u32) -> Result<(), Violation> {
         // 1 is the container's own first process.
-        if self.stage != Stage::Begun || pid < 2 || i32::try_from(pid).is_err() {
+        let expected = match self.stage {
+            Stage::Begun => true,
+            Stage::Prepared => self.received() == 0,
+            _ => false,
+        };
+        if !expected || pid < 2 || i32::try_from(pid).is_err() {
             return Err(Violation::Spawned);
         }
         self.stage = Stage::Spawned;
@@ -105,7 +117,7 @@ impl Command {
 
     /// Ended has come.
     pub(super) fn ended(&mut self) -> Result<(), Violation> {
-        if self.stage != Stage::Running {
+        if !matches!(self.stage, Stage::Running | Stage::Prepared) {
             return Err(Violation::Ended);
         }
         self.stage = Stage::Ended;

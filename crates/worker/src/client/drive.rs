@@ -15,7 +15,7 @@ use crate::client::line::Line;
 use crate::client::shared::Shared;
 use crate::client::table::{Beginning, Event};
 use crate::client::window::WINDOW;
-use crate::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement};
+use crate::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Prepared};
 use crate::convert::{bounds_to_wire, operation_to_wire};
 use crate::frame::encode;
 
@@ -48,6 +48,8 @@ pub(super) struct Request<'a> {
     /// The terminal that its command gets, and the line to it.
     pub(super) terminal: Option<(Terminal, &'a Arc<Line>)>,
     pub(super) placement: Option<Arc<dyn Placement>>,
+    /// A process for the command, which brings its own placement.
+    pub(super) prepared: Option<Prepared>,
     pub(super) cancel: CancellationToken,
     pub(super) slot: OwnedSemaphorePermit,
 }
@@ -66,37 +68,44 @@ struct Placed {
 impl Driver {
     /// Enters the call in the table.
     pub(super) fn new(shared: &Arc<Shared>, request: Request<'_>) -> Result<Self, LaneError> {
-        let Request { spec, terminal, placement, cancel, slot } = request;
+        let Request { spec, terminal, placement, prepared, cancel, slot } = request;
         let is_command = spec.operation.command_timeout().is_some();
         let placement = placement.filter(|_| is_command);
+        let prepared = prepared.filter(|_| is_command);
+        let placed = placement.is_some() || prepared.is_some();
         let (terminal, line) = terminal.unzip();
         let id = shared.next_id();
         let start = Start {
             operation: Some(operation_to_wire(spec.operation)),
             deadline_ms: u64::try_from(spec.deadline.as_millis()).unwrap_or(u64::MAX),
             bounds: Some(bounds_to_wire(spec.bounds)),
-            placed: placement.is_some(),
+            placed,
             preview: spec.preview,
             output_window: if is_command { WINDOW } else { 0 },
             terminal,
+            prepared: prepared.as_ref().map_or(0, Prepared::id),
         };
         let start =
             encode(&ToWorker { id, body: Some(Body::Start(start)) }).map_err(|_| LaneError::TooLarge)?;
         let backlog = Arc::new(Backlog::default());
         let beginning = Beginning {
             spec: &spec,
-            placed: placement.is_some(),
+            placed,
+            prepared: prepared.is_some(),
             bytes_in: start.len() as u64,
             backlog: &backlog,
             line,
         };
         let events = shared.table(|table| table.begin(id, &beginning));
+        // With a process there is something to be finished, whatever becomes of the call.
+        let ready = prepared.map(|prepared| Placed { placement: prepared.used(), unfinished: true });
+        let placement = ready.or_else(|| placement.map(|placement| Placed { placement, unfinished: false }));
         Ok(Self {
             shared: Arc::clone(shared),
             id,
             start,
             events,
-            placement: placement.map(|placement| Placed { placement, unfinished: false }),
+            placement,
             cancel,
             until: Instant::now() + spec.deadline.min(LONGEST) + shared.options.grace,
             output: is_command.then(|| Output { backlog, sink: spec.output.map(Arc::clone) }),

@@ -24,6 +24,7 @@ mod hello;
 mod line;
 mod output;
 mod placement;
+mod prepared;
 mod shared;
 mod sink;
 mod table;
@@ -46,6 +47,7 @@ pub use channel::Channel;
 pub use error::{CloseReason, ConnectError, LaneError, Violation};
 pub use greeted::Greeted;
 pub use placement::Placement;
+pub use prepared::Prepared;
 pub use sink::{OutputSink, OutputStream};
 pub use terminal::{Keyboard, SessionOver, Terminal, TerminalSpec};
 
@@ -182,6 +184,29 @@ impl Client {
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
+        self.start(spec, placement, None, cancel).await
+    }
+
+    /// As [`Client::call`] for a command, whose process is there already.
+    pub async fn call_prepared(
+        &self,
+        spec: CallSpec<'_>,
+        prepared: Prepared,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
+        if !prepared.is_of(&self.inner.shared) {
+            return Err(self.inner.shared.lost());
+        }
+        self.start(spec, None, Some(prepared), cancel).await
+    }
+
+    async fn start(
+        &self,
+        spec: CallSpec<'_>,
+        placement: Option<Arc<dyn Placement>>,
+        prepared: Option<Prepared>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
         let shared = &self.inner.shared;
         let slot = tokio::select! {
             biased;
@@ -195,7 +220,8 @@ impl Client {
         };
         let cancel = cancel.child_token();
         let _dropped = cancel.clone().drop_guard();
-        let driver = Driver::new(shared, Request { spec, terminal: None, placement, cancel, slot })?;
+        let driver =
+            Driver::new(shared, Request { spec, terminal: None, placement, prepared, cancel, slot })?;
         // A driver does not panic; if its runtime ends, the stream does.
         shared.drivers.spawn(driver.run()).await.unwrap_or_else(|_| Err(shared.lost()))
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! begun ─► Spawned ─(released)─► Output* ─► Ended ─(cleared)─► Output* ─► Outcome      a placed command
+//! prepared ─► Output* ─► Ended ─(cleared)─► Output* ─► Outcome         one whose process was there, or as above
 //! begun ─► Output* ─► Outcome                                                          one that is not placed
 //! begun ─► Outcome                                                                     everything else
 //! ```
@@ -13,7 +14,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ops::{KillEvidence, OpResult, Operation, Outcome};
+use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome};
 use prost::Message;
 use tokio::sync::mpsc;
 use wire::worker::v1::{FromWorker, from_worker::Body};
@@ -24,6 +25,8 @@ use crate::client::line::Line;
 use crate::client::{CallSpec, Finished, Usage, Violation};
 use crate::convert::outcome_from_wire;
 
+/// The name of what is no operation.
+const PREPARE: &str = "prepare";
 /// Each event comes at most once a call: sending never waits.
 const EVENTS: usize = 3;
 
@@ -52,6 +55,8 @@ pub(super) struct Beginning<'a> {
     pub(super) spec: &'a CallSpec<'a>,
     /// Its command will be placed.
     pub(super) placed: bool,
+    /// A process that has been placed already is to become its command.
+    pub(super) prepared: bool,
     /// Bytes of its Start.
     pub(super) bytes_in: u64,
     /// Where output goes.
@@ -81,18 +86,30 @@ struct Entry {
 impl Table {
     /// Enters a call.
     pub(super) fn begin(&mut self, id: u64, call: &Beginning<'_>) -> mpsc::Receiver<Event> {
-        let Beginning { spec, placed, bytes_in, backlog, line } = *call;
+        let Beginning { spec, placed, prepared, bytes_in, backlog, line } = *call;
         let (events, receiver) = mpsc::channel(EVENTS);
         let command = spec
             .operation
             .command_timeout()
-            .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), line.map(Arc::clone)));
+            .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), line.map(Arc::clone)))
+            .map(|command| if prepared { command.prepared() } else { command });
         let operation = match spec.operation {
             // The preview of a write is the difference that it would make.
             Operation::Write(_) if spec.preview => "edit",
             operation => operation.name(),
         };
         self.calls.insert(id, Entry { operation, command, events, bytes_in, bytes_out: 0, abandoned: false });
+        receiver
+    }
+
+    /// Enters the question for a process that waits: one Spawned or one failure comes of it.
+    pub(super) fn prepare(&mut self, id: u64) -> mpsc::Receiver<Event> {
+        let (events, receiver) = mpsc::channel(EVENTS);
+        let bounds = Bounds { max_spool_bytes: 0, max_output_bytes: 0, ..Bounds::default() };
+        let command = Some(Command::new(&bounds, true, Arc::default(), None));
+        let entry =
+            Entry { operation: PREPARE, command, events, bytes_in: 0, bytes_out: 0, abandoned: false };
+        self.calls.insert(id, entry);
         receiver
     }
 
@@ -166,6 +183,9 @@ impl Table {
             Body::Spawned(spawned) => {
                 command.ok_or(Violation::Spawned)?.spawned(spawned.pid)?;
                 entry.tell(Event::Spawned(spawned.pid));
+                if entry.operation == PREPARE {
+                    self.calls.remove(&frame.id);
+                }
             }
             Body::Ended(ended) => {
                 command.ok_or(Violation::Ended)?.ended()?;

@@ -88,7 +88,14 @@ impl Client {
         let line = Arc::new(Line::new());
         let cancel = cancel.child_token();
         let dropped = cancel.clone().drop_guard();
-        let request = Request { spec: call, terminal: Some((terminal, &line)), placement, cancel, slot };
+        let request = Request {
+            spec: call,
+            terminal: Some((terminal, &line)),
+            placement,
+            prepared: None,
+            cancel,
+            slot,
+        };
         let driver = Driver::new(shared, request)?;
         let keyboard = Keyboard { shared: Arc::clone(shared), id: driver.id(), line };
         Ok(Terminal { keyboard, driver: shared.drivers.spawn(driver.run()), _dropped: dropped })

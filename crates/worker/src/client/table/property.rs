@@ -361,7 +361,14 @@ impl World {
         };
         self.last_id += 1;
         let typed_at = (kind == Kind::Terminal).then_some(&line);
-        let beginning = Beginning { spec: &spec, placed, bytes_in: 1, backlog: &backlog, line: typed_at };
+        let beginning = Beginning {
+            spec: &spec,
+            placed,
+            prepared: false,
+            bytes_in: 1,
+            backlog: &backlog,
+            line: typed_at,
+        };
         let events = self.table.begin(self.last_id, &beginning);
         self.calls.push(Call {
             id: self.last_id,

@@ -133,7 +133,8 @@ pub(super) fn call_with(
     let client = client.clone();
     tokio::spawn(async move {
         let deadline = Duration::from_secs(1);
-        let spec = CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
+        let spec =
+            CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
         client.call(spec, placement, cancel).await
     })
 }

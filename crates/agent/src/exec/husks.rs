@@ -1,0 +1,68 @@
+//! Processes that wait to become commands, by the number under which the daemon asked for them.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::Signal;
+use tokio::sync::oneshot;
+
+use crate::exec::Children;
+use crate::sys::{Exit, Husk, Plan, Spawned};
+
+/// As many as wait at the same time. The daemon keeps one.
+const MOST: usize = 4;
+
+/// Those that wait.
+#[derive(Default)]
+pub(crate) struct Husks(Mutex<HashMap<u64, Waiting>>);
+
+/// One of them. Dropping it makes it exit.
+pub(super) struct Waiting {
+    husk: Husk,
+    exited: oneshot::Receiver<Exit>,
+}
+
+impl Husks {
+    /// Makes one, and says its pid.
+    pub(crate) fn make(&self, id: u64, children: &Children) -> io::Result<i32> {
+        let mut waiting = self.lock();
+        if waiting.len() >= MOST || waiting.contains_key(&id) {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let (husk, exited) = children.husk()?;
+        let pid = husk.pid;
+        waiting.insert(id, Waiting { husk, exited });
+        Ok(pid)
+    }
+
+    /// It is not needed any more, if it is there at all.
+    pub(crate) fn dismiss(&self, id: u64) {
+        drop(self.take(id));
+    }
+
+    /// For the command that it is to become.
+    pub(super) fn take(&self, id: u64) -> Option<Waiting> {
+        self.lock().remove(&id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Makes it a command with pipes. `None` where it is gone, or the plan does not fit: it has not begun then.
+    pub(super) fn become_command(
+        mut self,
+        plan: &Plan,
+        children: &Children,
+    ) -> Option<(Spawned, oneshot::Receiver<Exit>)> {
+        if plan.terminal.is_some() || self.exited.try_recv().is_ok() {
+            return None;
+        }
+        // What runs beside it may have stopped it.
+        children.signal(self.husk.pid, Signal::CONT);
+        Some((self.husk.become_command(plan)?, self.exited))
+    }
+}
