@@ -39,7 +39,11 @@ pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outco
     match lister.directory(&dir, resolved.rel(), &list.path.to_string(), 1) {
         Ok(()) => Ok(OpResult::List(lister.result())),
         Err(Stop::Called(stopped)) => Err(stopped
-            .failure(format!("{}: {} entries seen", list.path.excerpt(), lister.seen))
+            .failure(format!(
+                "{}: {} entries seen; list a subdirectory or fewer levels",
+                list.path.excerpt(),
+                lister.seen
+            ))
             .with("entries_seen", lister.seen.to_string())),
         Err(Stop::Failed(failure)) => Err(failure),
     }
