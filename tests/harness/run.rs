@@ -104,7 +104,7 @@ impl RunHandle {
 
     /// A call as it is now.
     pub async fn get(&mut self, call_id: &str) -> CallResponse {
-        let request = v1::GetCallRequest { call_id: call_id.to_owned() };
+        let request = v1::GetCallRequest { call_id: call_id.to_owned(), ..Default::default() };
         self.clients.tools.get_call(request).await.unwrap().into_inner().call.unwrap()
     }
 
