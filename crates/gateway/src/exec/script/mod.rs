@@ -63,9 +63,12 @@ pub(super) fn parse(script: &str) -> Script {
             found.too_deep = true;
             continue;
         }
-        let Lexed { commands, inputs, files, inner } = Lexer::new(&text).run(mode);
+        let Lexed { commands, functions, inputs, files, inner } = Lexer::new(&text).run(mode);
         for words in commands {
             readings.keep(words);
+        }
+        for name in functions {
+            readings.function(name);
         }
         found.inputs.extend(inputs);
         found.files.extend(files);

@@ -1,23 +1,24 @@
 //! The command lines that a command's words can mean.
 //!
 //! As they stand; without the words that may come to nothing; with braces expanded; and with the values that the script
-//! gives to its variables. A program is refused when any of them is.
+//! gives to its variables and functions. A program is refused when any of them is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::word::{Word, is_name};
 use super::{braces, variables};
 
 /// Values of one variable that are tried.
-const MAX_VALUES: usize = 16;
-/// Command lines that come of values, over the whole script.
-const MAX_EXPANDED: usize = 4_096;
+const MAX_VALUES: usize = 256;
+/// Bytes of the command lines that come of values, over the whole script.
+const MAX_EXPANDED: usize = 1024 * 1024;
 
 /// Collects the commands of a script.
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     commands: Vec<Vec<String>>,
     values: BTreeMap<String, Vec<String>>,
+    functions: BTreeSet<String>,
     /// Values that may be names of files.
     texts: Vec<String>,
 }
@@ -33,15 +34,23 @@ impl Readings {
         if first.is("case") {
             return;
         }
+        if first.is("function") {
+            self.functions.extend(words.into_iter().nth(1).map(|name| name.text));
+            return;
+        }
         if first.is("for") || first.is("select") {
             return self.looped(&words);
         }
-        if matches!(first.text.as_str(), "export" | "readonly" | "local" | "declare" | "typeset") {
-            for word in &words {
-                self.assigned(word);
-            }
+        // `export A=rm`, `eval A=rm`: what a builtin may assign.
+        for word in &words {
+            self.assigned(word);
         }
         self.commands.push(words.into_iter().map(|word| word.text).collect());
+    }
+
+    /// The script has a function of this name.
+    pub(super) fn function(&mut self, name: String) {
+        self.functions.insert(name);
     }
 
     fn assigned(&mut self, word: &Word) {
@@ -68,18 +77,42 @@ impl Readings {
         }
     }
 
+    /// `f rm x` and `set -- rm x` say what `"$@"` is.
+    fn positional(&mut self) {
+        let sets = |words: &&Vec<String>| words[0] == "set" || self.functions.contains(&words[0]);
+        let calls: Vec<Vec<String>> = self.commands.iter().filter(sets).cloned().collect();
+        for words in calls {
+            let options = if words[0] == "set" {
+                words[1..].iter().take_while(|word| word.starts_with(['-', '+'])).count()
+            } else {
+                0
+            };
+            let words = &words[1 + options..];
+            for (index, word) in words.iter().take(9).enumerate() {
+                self.value(&(index + 1).to_string(), word);
+                // All of them, and what `shift` leaves.
+                let rest = words[index..].join(" ");
+                self.value("@", &rest);
+                self.value("*", &rest);
+            }
+        }
+    }
+
     /// All readings of all commands, and the values that were assigned.
-    pub(super) fn finish(self) -> (Vec<Vec<String>>, Vec<String>) {
-        let Self { commands, values, texts } = self;
+    pub(super) fn finish(mut self) -> (Vec<Vec<String>>, Vec<String>) {
+        self.positional();
+        let Self { commands, values, functions: _, texts } = self;
         let mut readings = Vec::with_capacity(commands.len());
         let mut expanded = 0;
         for words in commands {
             readings.push(without_what_may_vanish(&words));
             readings.push(with_braces(&words));
-            if expanded < MAX_EXPANDED {
-                let before = readings.len();
-                readings.extend(with_values(&words, &values));
-                expanded += readings.len() - before;
+            for reading in with_values(&words, &values) {
+                if expanded > MAX_EXPANDED {
+                    break;
+                }
+                expanded += reading.iter().map(|word| word.len() + 1).sum::<usize>();
+                readings.push(reading);
             }
             readings.push(words);
         }
@@ -119,10 +152,19 @@ fn with_values<'r>(
     let most = names.map(|name| of(name).len().max(1)).max().unwrap_or(0);
     (0..most).map(move |round| {
         let value = |name: &str| of(name).get(round).or(of(name).last()).map(String::as_str);
-        let each = words.iter().flat_map(|word| match variables::expand(word, value) {
-            Some(text) => text.split_whitespace().map(str::to_owned).collect(),
-            None => vec![word.clone()],
-        });
-        each.collect()
+        let mut reading = Vec::new();
+        let mut bytes = 0;
+        for word in words {
+            let expanded = variables::expand(word, value);
+            bytes += expanded.as_ref().unwrap_or(word).len();
+            match expanded {
+                Some(text) => reading.extend(text.split_whitespace().map(str::to_owned)),
+                None => reading.push(word.clone()),
+            }
+            if bytes > variables::MAX_EXPANDED {
+                break;
+            }
+        }
+        reading
     })
 }

@@ -2,6 +2,9 @@
 
 use super::word::is_name;
 
+/// Bytes that a word may come to, about. Its program stands at its beginning.
+pub(super) const MAX_EXPANDED: usize = 64 * 1024;
+
 /// A part of a word.
 #[derive(Debug, PartialEq, Eq)]
 enum Part<'w> {
@@ -16,11 +19,17 @@ pub(super) fn expand<'v>(word: &str, value: impl Fn(&str) -> Option<&'v str>) ->
     let parts = parts(word);
     let any = parts.iter().any(|part| matches!(part, Part::Variable(..)));
     any.then(|| {
-        let text = |part: &Part<'_>| match part {
-            Part::Plain(text) => (*text).to_owned(),
-            Part::Variable(name, default) => value(name).unwrap_or(default).to_owned(),
-        };
-        parts.iter().map(text).collect()
+        let mut text = String::new();
+        for part in &parts {
+            text.push_str(match part {
+                Part::Plain(text) => text,
+                Part::Variable(name, default) => value(name).unwrap_or(default),
+            });
+            if text.len() > MAX_EXPANDED {
+                break;
+            }
+        }
+        text
     })
 }
 
@@ -66,6 +75,9 @@ fn variable(text: &str, may_close: bool) -> (Option<Part<'_>>, usize) {
 /// What is between `${` and `}`: a name and, behind an operator, perhaps a default.
 fn braced(inner: &str) -> Part<'_> {
     let inner = inner.trim_start_matches('!');
+    if inner.starts_with(['@', '*']) {
+        return Part::Variable(&inner[..1], "");
+    }
     let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(inner.len());
     let (name, operator) = inner.split_at(end);
     let operator = operator.strip_prefix(':').unwrap_or(operator);
@@ -79,18 +91,25 @@ mod tests {
 
     #[test]
     fn variables_are_replaced() {
-        let value = |name: &str| (name == "A").then_some("rm");
+        let value = |name: &str| match name {
+            "A" => Some("rm"),
+            "@" => Some("a b"),
+            "1" => Some("1"),
+            _ => None,
+        };
         for (word, expected) in [
             ("$A", Some("rm")),
             ("${A}", Some("rm")),
             ("/bin/$A", Some("/bin/rm")),
-            ("r$@m", Some("rm")),
+            ("r$?m", Some("rm")),
             ("r${B}m", Some("rm")),
             ("${B:-rm}", Some("rm")),
             ("${B-rm}x", Some("rmx")),
             ("${A%x}", Some("rm")),
             ("${A[@]}", Some("rm")),
             ("$AB", Some("")),
+            ("${@:2}", Some("a b")),
+            ("$1$*", Some("1")),
             ("$", None),
             ("a${", None),
             ("rm", None),

@@ -16,19 +16,30 @@ impl Word {
 
     /// Whether it stands before a command without being it: a keyword or an assignment.
     pub(super) fn is_prelude(&self) -> bool {
-        const KEYWORDS: [&str; 9] = ["if", "then", "else", "elif", "while", "until", "do", "!", "coproc"];
-        KEYWORDS.contains(&self.text.as_str()) || self.assignment().is_some()
+        self.is_keyword() || self.assignment().is_some()
     }
 
-    /// `name=value` and `name+=value`.
+    /// Whether it is one of the keywords behind which another command begins.
+    pub(super) fn is_keyword(&self) -> bool {
+        const KEYWORDS: [&str; 9] = ["if", "then", "else", "elif", "while", "until", "do", "!", "coproc"];
+        KEYWORDS.contains(&self.text.as_str())
+    }
+
+    /// `name=value`, `name+=value` and `name[subscript]=value`.
     pub(super) fn assignment(&self) -> Option<(&str, &str)> {
-        let (name, value) = self.text.split_once('=')?;
-        let name = name.strip_suffix('+').unwrap_or(name);
-        is_name(name).then_some((name, value))
+        let length = self.text.find(|c: char| !is_name_character(c)).filter(|length| *length > 0)?;
+        let (name, rest) = self.text.split_at(length);
+        let rest =
+            if rest.starts_with('[') { &rest[rest.find("]=").or(rest.find("]+="))? + 1..] } else { rest };
+        Some((name, rest.strip_prefix('+').unwrap_or(rest).strip_prefix('=')?))
     }
 }
 
 /// Whether a variable can have this name.
 pub(super) fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    !name.is_empty() && name.chars().all(is_name_character)
+}
+
+fn is_name_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }

@@ -1,3 +1,4 @@
+mod differential;
 mod disguises;
 
 use std::collections::BTreeMap;
@@ -236,8 +237,15 @@ fn long_scripts_are_judged_quickly() {
         "[a*]",
         "\\",
         "\"$(",
+        "f() { $@; }; f a b c d; ",
+        "$@ $@ ",
+        "f aaaaaaaaaaaaaaa; $@; ",
     ] {
         let script = piece.repeat(BYTES / piece.len());
+        let _ = judge_script(policy.profile("open").unwrap(), &shell(&script));
+    }
+    for use_of_it in ["$@ ", "$@"] {
+        let script = format!("f() {{ $@; }}; f {}; {}", "a ".repeat(15_000), use_of_it.repeat(8_000));
         let _ = judge_script(policy.profile("open").unwrap(), &shell(&script));
     }
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());

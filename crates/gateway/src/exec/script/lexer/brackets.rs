@@ -14,8 +14,9 @@ impl Lexer<'_> {
         }
         if self.chars.next_if_eq(&')').is_some() {
             // The name of a function is no command.
-            self.now.word = None;
-            self.now.words.clear();
+            self.end_word();
+            let name = take(&mut self.now.words).pop();
+            self.found.functions.extend(name.map(|name| name.text));
             return;
         }
         if self

@@ -16,6 +16,8 @@ use super::word::Word;
 pub(super) struct Lexed {
     /// The words of each command, keywords and assignments included.
     pub(super) commands: Vec<Vec<Word>>,
+    /// Names of functions.
+    pub(super) functions: Vec<String>,
     /// Here-documents and here-strings.
     pub(super) inputs: Vec<String>,
     /// Targets of redirections.
@@ -31,6 +33,8 @@ struct Frame {
     word: Option<Word>,
     /// What the next word is, if it is no word of the command.
     target: Option<Target>,
+    /// There was a redirection in the command.
+    redirected: bool,
     /// How many `case`s are open.
     cases: usize,
     /// A pattern of the innermost `case` is being read, with so many brackets open in it.
@@ -122,14 +126,24 @@ impl<'s> Lexer<'s> {
                 '$' => self.dollar(),
                 '(' => self.open(),
                 ')' => self.close(),
-                ';' => self.semicolon(),
-                '&' | '|' => self.end_command(),
+                ';' | '&' | '|' | '<' | '>' => self.operator(c),
                 '\n' => self.end_line(),
-                '<' | '>' => self.redirection(c),
                 '#' if self.now.word.is_none() => while self.chars.next_if(|c| *c != '\n').is_some() {},
                 c if c.is_whitespace() => self.end_word(),
                 c => self.word().text.push(c),
             }
+        }
+    }
+
+    fn operator(&mut self, c: char) {
+        // In an array it is a mistake, behind which a shell may go on with commands.
+        if let Some(nest) = self.nests.last_mut().filter(|nest| nest.kind == Kind::Array) {
+            nest.kind = Kind::Group;
+        }
+        match c {
+            ';' => self.semicolon(),
+            '<' | '>' => self.redirection(c),
+            _ => self.end_command(),
         }
     }
 
@@ -166,9 +180,12 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Whether the words so far are `case` and what it is about.
+    /// Whether the words so far are `case` and what it is about. Behind an assignment or a redirection it is no keyword.
     fn names_a_case(&self) -> bool {
-        let mut words = self.now.words.iter().skip_while(|word| word.is_prelude());
+        if self.now.redirected {
+            return false;
+        }
+        let mut words = self.now.words.iter().skip_while(|word| word.is_keyword() && !word.quoted);
         words.next().is_some_and(|word| word.is("case")) && words.next().is_some() && words.next().is_none()
     }
 
@@ -180,6 +197,7 @@ impl<'s> Lexer<'s> {
     fn end_command(&mut self) {
         self.end_word();
         self.now.target = None;
+        self.now.redirected = false;
         if self.nests.last().is_some_and(|nest| nest.kind == Kind::Array) {
             return;
         }
@@ -223,6 +241,7 @@ impl<'s> Lexer<'s> {
             // `<(command)` is a word of the command around it.
             return self.nest(Kind::Substitution(Around::Command));
         }
+        self.now.redirected = true;
         let mut operator = String::from(first);
         while let Some(c) = self.chars.next_if(|c| matches!(c, '<' | '>' | '&' | '|')) {
             operator.push(c);
