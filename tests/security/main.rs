@@ -20,5 +20,6 @@ mod looking;
 mod neighbours;
 mod paths;
 mod peers;
+mod programs;
 mod race;
 mod secrets;
