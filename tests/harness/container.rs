@@ -12,7 +12,7 @@ pub fn inspect(container: &str) -> serde_json::Value {
 }
 
 /// Command lines of all processes in a container's pid namespace, whatever cgroup they are in. Sorted. Those that are
-/// over and only wait to be reaped are left out.
+/// over and only wait to be reaped are left out, and so is the agent's copy that waits for the next command.
 pub fn processes(container: &str) -> Vec<String> {
     let mut lines: Vec<String> = in_namespace(container).into_iter().map(|(_, line)| line).collect();
     lines.sort();
@@ -43,6 +43,10 @@ fn in_namespace(container: &str) -> Vec<(u32, String)> {
         .filter_map(|path| {
             let pid = path.file_name()?.to_str()?.parse().ok()?;
             let line = std::fs::read(path.join("cmdline")).ok().filter(|line| !line.is_empty())?;
+            let name = std::fs::read_to_string(path.join("comm")).ok()?;
+            if name.trim() == "coffer-spare" && line == b"/.cofferdam/agent\0serve\0" {
+                return None;
+            }
             Some((pid, String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()))
         })
         .collect()

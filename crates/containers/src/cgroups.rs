@@ -124,7 +124,12 @@ impl ContainerCgroup {
 
 /// Thread groups in one cgroup, without its children. Pids of other pid namespaces read as 0 and are left out.
 fn pids_in(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
-    let text =
-        fs::read_to_string(dir.join("cgroup.procs")).map_err(failed("list the processes of the cgroup"))?;
+    let text = match fs::read_to_string(dir.join("cgroup.procs")) {
+        // Only an empty cgroup can be removed: its container has gone, and everything in it.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {
+            return Ok(Vec::new());
+        }
+        read => read.map_err(failed("list the processes of the cgroup"))?,
+    };
     Ok(text.lines().filter_map(|line| line.parse().ok().and_then(Pid::from_raw)).collect())
 }

@@ -4,7 +4,7 @@
 //! lengths with the working directory as a descriptor, and then the strings. The rule of the parent module holds here
 //! as well: only async-signal-safe calls, and memory from `mmap(2)`.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::{mem, ptr};
@@ -22,6 +22,9 @@ use super::{
 
 /// Longest strings that are sent: the socket takes them at once, so that sending never waits.
 const MAX_STRINGS: usize = 64 * 1024;
+
+/// What it is called while it waits.
+const NAME: &CStr = c"coffer-spare";
 
 /// The process, from this side. Dropping it makes it exit.
 pub(crate) struct Husk {
@@ -122,6 +125,8 @@ fn child(
     // SAFETY: plain system calls on numbers, on locals and on memory that was mapped here; the lengths were computed
     // from the strings by the other end, which is this program, and are held to all the same.
     unsafe {
+        // For whoever looks at the processes of a run; the command gets its own name.
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr(), 0, 0, 0);
         own_session(stdio, false, fault);
         confine(close, filters, fault);
         let (lengths, cwd) = receive(control);
