@@ -284,6 +284,15 @@ pub(crate) fn one_heap() {
     }
 }
 
+/// Gives the system what was freed, which the C library would rather keep.
+pub(crate) fn give_memory_back() {
+    // SAFETY: takes the allocator's own locks and touches nothing that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Reaps one child that is over, if there is one: its process id and how it ended.
 pub(crate) fn reap() -> Option<(i32, Exit)> {
     // SAFETY: both out-parameters are local; zeroes are a valid value of `rusage`.

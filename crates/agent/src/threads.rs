@@ -2,7 +2,8 @@
 //!
 //! The runtime has such threads of its own, but panics where none can be made, and a command can see to that: the run's
 //! limit of processes counts threads as well. So here the first thread is made before there is any command, and stays;
-//! others come when there is more to do and go soon after. Where none can be made the work waits for the first.
+//! others come when there is more to do and go soon after. Where none can be made the work waits for the first. When there
+//! has been nothing to do for a while, what was freed goes back to the system: most of a run's time is idle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 const MOST: usize = 8;
 /// Enough for the deepest walk and for compiling the largest pattern.
 const STACK: usize = 1024 * 1024;
-/// An idle thread goes soon: most runs are idle most of the time.
+/// An idle thread goes soon.
 const IDLE: Duration = Duration::from_secs(2);
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -36,6 +37,8 @@ struct State {
     waiting: VecDeque<Work>,
     threads: usize,
     idle: usize,
+    /// Something was done since memory was given back.
+    used: bool,
 }
 
 impl Threads {
@@ -44,7 +47,7 @@ impl Threads {
         let state = Mutex::new(State { threads: 1, ..State::default() });
         let shared = Arc::new(Shared { state, news: Condvar::new() });
         let first = Arc::clone(&shared);
-        Builder::new().stack_size(STACK).spawn(move || first.serve(None))?;
+        Builder::new().stack_size(STACK).spawn(move || first.serve(true))?;
         Ok(Self(shared))
     }
 
@@ -61,7 +64,7 @@ impl Threads {
         }));
         if state.waiting.len() > state.idle && state.threads < MOST {
             let one_more = Arc::clone(&self.0);
-            let made = Builder::new().stack_size(STACK).spawn(move || one_more.serve(Some(IDLE)));
+            let made = Builder::new().stack_size(STACK).spawn(move || one_more.serve(false));
             state.threads += usize::from(made.is_ok());
         }
         self.0.news.notify_one();
@@ -70,11 +73,12 @@ impl Threads {
 }
 
 impl Shared {
-    /// Works until there has been nothing to do for so long.
-    fn serve(&self, idle: Option<Duration>) {
+    /// Works until there has been nothing to do for a while; for ever when it `stays`.
+    fn serve(&self, stays: bool) {
         let mut state = self.lock();
         loop {
             if let Some(work) = state.waiting.pop_front() {
+                state.used = true;
                 drop(state);
                 // It belongs to one call. The thread belongs to all.
                 let _ = catch_unwind(AssertUnwindSafe(work));
@@ -83,18 +87,21 @@ impl Shared {
             }
             state.idle += 1;
             let mut late = false;
-            (state, late) = match idle {
-                None => (self.news.wait(state).unwrap_or_else(PoisonError::into_inner), late),
-                Some(idle) => {
-                    let (state, waited) =
-                        self.news.wait_timeout(state, idle).unwrap_or_else(PoisonError::into_inner);
-                    (state, waited.timed_out())
-                }
-            };
+            if stays && !state.used {
+                state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                let waited = self.news.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+                (state, late) = (waited.0, waited.1.timed_out());
+            }
             state.idle -= 1;
             if late && state.waiting.is_empty() {
-                state.threads -= 1;
-                return;
+                if std::mem::take(&mut state.used) {
+                    crate::sys::give_memory_back();
+                }
+                if !stays {
+                    state.threads -= 1;
+                    return;
+                }
             }
         }
     }
@@ -154,5 +161,28 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(threads.run(|| 2).blocking_recv(), Ok(2));
+    }
+
+    #[test]
+    fn idle_threads_keep_no_memory() {
+        /// Resident pages.
+        fn resident() -> u64 {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse().unwrap()
+        }
+        let threads = Threads::start().unwrap();
+        let before = resident();
+        // 32 MiB of which only the last piece stays, so that freeing alone cannot make the heap shorter.
+        let last = threads.run(|| {
+            let mut pieces: Vec<_> = (0..32 * 1024).map(|_| Box::new([1_u8; 1024])).collect();
+            pieces.pop()
+        });
+        let last = last.blocking_recv().unwrap();
+        let began = std::time::Instant::now();
+        while resident() > before + 2048 {
+            assert!(began.elapsed() < 5 * IDLE, "{} pages are kept", resident() - before);
+            std::thread::yield_now();
+        }
+        assert!(last.is_some());
     }
 }
