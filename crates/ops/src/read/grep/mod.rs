@@ -10,6 +10,7 @@ mod crew;
 mod hands;
 mod matches;
 mod pattern;
+mod queue;
 mod seeker;
 mod source;
 mod tally;
