@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, statat};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::error::OpenError;
 use crate::excerpt::excerpt;
@@ -25,10 +25,13 @@ impl Dir {
         Self { fd, path }
     }
 
-    /// The entries in the file system's order, without `.` and `..`. A directory may be endless: callers bound it.
+    /// The entries in the file system's order, without `.` and `..`. A directory may be endless: callers bound it. One
+    /// iteration at a time, since the handle has one position: to open it anew would cost a walker as much as to open it.
     pub fn entries(&self) -> Result<Entries<'_>, OpenError> {
-        let stream = rustix::fs::Dir::read_from(&self.fd)
+        let mut stream = fcntl_dupfd_cloexec(&self.fd, 0)
+            .and_then(rustix::fs::Dir::new)
             .map_err(|errno| OpenError::new(excerpt(&self.path), errno))?;
+        stream.rewind();
         Ok(Entries { dir: self, stream })
     }
 

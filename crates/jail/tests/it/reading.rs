@@ -157,9 +157,14 @@ fn directories_list_what_is_there() {
     fs::write(scene.inside.join("d").join(ffi::OsStr::from_bytes(b"n\xff")), "y").unwrap();
     symlink("f", scene.inside.join("d/l")).unwrap();
     let dir = scene.jail.readable(&path("d")).unwrap().open_dir().unwrap();
-    let mut found: Vec<_> =
-        dir.entries().unwrap().map(Result::unwrap).map(|entry| (entry.name, entry.kind)).collect();
-    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let list = || {
+        let entries = dir.entries().unwrap().map(Result::unwrap);
+        let mut found: Vec<_> = entries.map(|entry| (entry.name, entry.kind)).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found
+    };
+    let found = list();
+    assert_eq!(list(), found, "a directory can be listed again");
     let name = |bytes: &[u8]| EntryName::new(bytes).unwrap();
     assert_eq!(
         found,
