@@ -230,6 +230,7 @@ impl Hand {
             preview,
             output_window: u64::MAX,
             terminal: None,
+            prepared: 0,
         };
         self.send(id, to_worker::Body::Start(start));
         id
