@@ -2,7 +2,6 @@
 
 use super::inner::{Inner, wraps};
 use super::options::{self, ENV};
-use super::script;
 
 /// A multi-call binary does what the name says that it is given: `exec -a rm busybox`.
 pub(super) fn renamed(args: &[String], offsets: &[usize]) -> Vec<Vec<String>> {
@@ -40,13 +39,43 @@ pub(super) fn env(command: &[String]) -> Inner {
     } else {
         (attached, &args[index + 1..])
     };
-    // Variables before a command are dropped by the shell's rules, and mean nothing here. Texts within are taken apart
-    // when that command line is looked at.
-    inner.lines.extend(script::parse(text).commands.into_iter().map(|words| {
-        let env = std::iter::once("env".to_owned());
-        env.chain(words).chain(rest.iter().cloned()).collect()
-    }));
+    let env = std::iter::once("env".to_owned());
+    inner.lines.push(env.chain(words(text)).chain(rest.iter().cloned()).collect());
     inner
+}
+
+/// The words of a text by the rules of `-S`, which are not a shell's: operators mean nothing, `\_` parts words, and
+/// variables, of which it is not known here what they are, are taken for empty.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escaped = (c == '\\' && (quote != Some('\'') || matches!(chars.peek(), Some('\'' | '\\'))))
+            .then(|| chars.next())
+            .flatten();
+        match (escaped, quote) {
+            (Some('c'), None) => break,
+            (Some('_'), None) => words.extend(word.take()),
+            (Some('_'), Some(_)) => word.get_or_insert_default().push(' '),
+            (Some(escaped), _) => word.get_or_insert_default().push(escaped),
+            (None, Some(end)) if c == end => quote = None,
+            (None, None) if matches!(c, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, None | Some('"')) if c == '$' && chars.peek() == Some(&'{') => {
+                word.get_or_insert_default();
+                while chars.next().is_some_and(|c| c != '}') {}
+            }
+            (None, None) if c == '#' && word.is_none() => break,
+            (None, None) if c.is_ascii_whitespace() || c == '\x0b' => words.extend(word.take()),
+            (None, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 /// What is attached to `-S`, `--split-string` or a beginning of that.
@@ -56,4 +85,30 @@ fn split_string(arg: &str) -> Option<&str> {
         return (!name.is_empty() && "split-string".starts_with(name)).then_some(text);
     }
     arg.strip_prefix('-')?.split_once('S').map(|(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_split_as_env_does() {
+        for (text, expected) in [
+            ("A=1 rm -rf x", &["A=1", "rm", "-rf", "x"][..]),
+            ("A=a;b rm", &["A=a;b", "rm"]),
+            ("A=> rm x", &["A=>", "rm", "x"]),
+            ("nice\\_rm\\_x", &["nice", "rm", "x"]),
+            ("'a b' \"c\\_d\" e\\'f", &["a b", "c d", "e'f"]),
+            ("'a\\_b\\''", &["a\\_b'"]),
+            ("r'm' \\#x a#b", &["rm", "#x", "a#b"]),
+            ("a #b c", &["a"]),
+            ("a \\c b", &["a"]),
+            ("${X}rm '${Y}' \"${Z}\"", &["rm", "${Y}", ""]),
+            ("${X", &[""]),
+            ("\t''\n", &[""]),
+            ("", &[]),
+        ] {
+            assert_eq!(words(text), expected, "{text:?}");
+        }
+    }
 }

@@ -127,10 +127,11 @@ fn short<'a>(flag: &str, arg: &'a str) -> Option<&'a str> {
 
 /// The command may be any of the arguments, or in one, or in what is attached to an option.
 fn anywhere(args: &[String], reads: bool) -> Inner {
-    const OPERATORS: [char; 7] = ['|', ';', '&', '`', '$', '(', '<'];
+    // What makes more than a plain word of one: `flock lock -c "'rm'"`.
+    const SYNTAX: [char; 11] = ['|', ';', '&', '`', '$', '(', '<', '\'', '"', '\\', '{'];
     let mut texts = Vec::new();
     for arg in args {
-        if arg.contains(|c: char| c.is_whitespace() || OPERATORS.contains(&c)) {
+        if arg.contains(|c: char| c.is_whitespace() || SYNTAX.contains(&c)) {
             texts.push(arg.clone());
         }
         match arg.strip_prefix("--") {

@@ -1,5 +1,7 @@
 mod differential;
 mod disguises;
+mod each_name;
+mod real_wrappers;
 
 use std::collections::BTreeMap;
 
