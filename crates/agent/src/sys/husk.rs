@@ -77,7 +77,7 @@ impl Husk {
         let strings: Vec<u8> = std::iter::once(&plan.program)
             .chain(&plan.args)
             .chain(&plan.env)
-            .flat_map(|string| string.as_bytes_with_nul())
+            .flat_map(CString::as_bytes_with_nul)
             .copied()
             .collect();
         if strings.len() > MAX_STRINGS {
