@@ -2,8 +2,12 @@
 
 use std::mem::{replace, take};
 
-use super::super::word::Word;
+use super::super::Mode;
+use super::super::word::{Word, is_name};
 use super::{Around, Kind, Lexer, Nest};
+
+/// Characters within which a subscript ends.
+const MAX_SUBSCRIPT: usize = 256;
 
 impl Lexer<'_> {
     pub(super) fn open(&mut self) {
@@ -27,8 +31,47 @@ impl Lexer<'_> {
         {
             return self.nest(Kind::Array);
         }
+        self.no_array();
         self.end_command();
         self.nest(Kind::Group);
+    }
+
+    /// What comes now is a mistake in an array. Bash gives up the line and goes on with the next, however that was quoted.
+    pub(super) fn no_array(&mut self) {
+        let Some(nest) = self.nests.last_mut().filter(|nest| nest.kind == Kind::Array) else { return };
+        nest.kind = Kind::Group;
+        if !replace(&mut self.mistaken, true) {
+            let rest: String = self.chars.clone().skip_while(|c| *c != '\n').skip(1).collect();
+            self.found.inner.push((rest, Mode::Commands));
+        }
+    }
+
+    /// `name[…]=`: whatever stands in the brackets belongs to the word, in bash. Where it does not, it is commands.
+    pub(super) fn subscript(&mut self) -> bool {
+        let names = self.now.word.as_ref().is_some_and(|word| !word.quoted && is_name(&word.text));
+        if !names || !self.now.words.iter().all(Word::is_prelude) {
+            return false;
+        }
+        let mut ahead = self.chars.clone();
+        let mut depth = 1_usize;
+        let closes = |c: &char| {
+            match c {
+                '[' => depth += 1,
+                ']' => depth -= 1,
+                _ => {}
+            }
+            depth > 0
+        };
+        let text: String = ahead.by_ref().take(MAX_SUBSCRIPT).take_while(closes).collect();
+        let mut behind = ahead.clone();
+        behind.next_if_eq(&'+');
+        if depth > 0 || behind.peek() != Some(&'=') {
+            return false;
+        }
+        self.chars = ahead;
+        self.word().text.extend(["[", &text, "]"]);
+        self.found.inner.push((text, Mode::Commands));
+        true
     }
 
     pub(super) fn nest(&mut self, kind: Kind) {

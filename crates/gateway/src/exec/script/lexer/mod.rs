@@ -84,6 +84,8 @@ pub(super) struct Lexer<'s> {
     /// How many of the open brackets are those of `((` and `$((`, where `<<` shifts.
     arithmetic: Vec<bool>,
     heredocs: Vec<Heredoc>,
+    /// The text behind a mistake has been put aside.
+    mistaken: bool,
     found: Lexed,
 }
 
@@ -95,6 +97,7 @@ impl<'s> Lexer<'s> {
             nests: Vec::new(),
             arithmetic: Vec::new(),
             heredocs: Vec::new(),
+            mistaken: false,
             found: Lexed::default(),
         }
     }
@@ -129,6 +132,7 @@ impl<'s> Lexer<'s> {
                 ';' | '&' | '|' | '<' | '>' => self.operator(c),
                 '\n' => self.end_line(),
                 '#' if self.now.word.is_none() => while self.chars.next_if(|c| *c != '\n').is_some() {},
+                '[' if self.subscript() => {}
                 c if c.is_whitespace() => self.end_word(),
                 c => self.word().text.push(c),
             }
@@ -136,10 +140,7 @@ impl<'s> Lexer<'s> {
     }
 
     fn operator(&mut self, c: char) {
-        // In an array it is a mistake, behind which a shell may go on with commands.
-        if let Some(nest) = self.nests.last_mut().filter(|nest| nest.kind == Kind::Array) {
-            nest.kind = Kind::Group;
-        }
+        self.no_array();
         match c {
             ';' => self.semicolon(),
             '<' | '>' => self.redirection(c),
