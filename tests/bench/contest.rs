@@ -1,10 +1,17 @@
 //! Several ways to the same end, measured in turns.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use harness::v1::Timings;
+use harness::v1::call_request::Operation;
+use harness::v1::call_response::Result as Answer;
 
 use crate::sample::Sample;
+use crate::stage::{Stage, succeeded};
 
 /// Does the thing once and says how long it took.
 pub(crate) type Act<'a> = Box<dyn FnMut() -> Pin<Box<dyn Future<Output = Duration> + 'a>> + 'a>;
@@ -41,4 +48,46 @@ pub(crate) async fn hold(mut contenders: Vec<Contender<'_>>, rounds: usize) -> V
         }
     }
     samples
+}
+
+/// Where the time of calls went, as the daemon says. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Parts(Rc<RefCell<[(&'static str, Sample); 4]>>);
+
+impl Parts {
+    fn add(&self, timings: &Timings) {
+        let Timings { queue_us, policy_us, audit_us, execution_us } = *timings;
+        let parts = [("queue", queue_us), ("policy", policy_us), ("audit", audit_us), ("lane", execution_us)];
+        for ((part, sample), (name, micros)) in self.0.borrow_mut().iter_mut().zip(parts) {
+            *part = name;
+            sample.add(Duration::from_micros(micros));
+        }
+    }
+
+    /// The median of each.
+    pub(crate) fn medians(&self) -> [(&'static str, Duration); 4] {
+        self.0.borrow().each_ref().map(|(part, sample)| (*part, sample.median()))
+    }
+}
+
+/// A call on a connection of its own, whose answer is looked at outside the time that counts.
+pub(crate) async fn call<'a>(
+    stage: &'a Stage,
+    operation: Operation,
+    parts: &Parts,
+    look: impl Fn(Answer) + Copy + 'a,
+) -> Act<'a> {
+    let (tools, request, parts) = (stage.tools().await, stage.call(operation), parts.clone());
+    Box::new(move || {
+        let (mut tools, request, parts) = (tools.clone(), request.clone(), parts.clone());
+        Box::pin(async move {
+            let began = Instant::now();
+            let response = tools.call(request).await.unwrap();
+            let took = began.elapsed();
+            let response = response.into_inner();
+            parts.add(&response.timings.unwrap_or_default());
+            look(succeeded(response));
+            took
+        })
+    })
 }

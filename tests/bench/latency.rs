@@ -11,9 +11,9 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::args::Args;
-use crate::contest::{Act, Contender, hold};
+use crate::contest::{self, Act, Contender, Parts, hold};
 use crate::report::{Goal, Report};
-use crate::stage::{ENTRIES, FILE_BYTES, INSIDE, Stage, succeeded};
+use crate::stage::{ENTRIES, FILE_BYTES, INSIDE, Stage};
 
 /// Times in each round, for what takes well under a millisecond and for what takes a few.
 const QUICK: usize = 100;
@@ -21,33 +21,36 @@ const MIDDLING: usize = 10;
 
 /// `read` of 4 KiB.
 pub(crate) async fn read(stage: &Stage, args: &Args, report: &mut Report) {
+    let parts = Parts::default();
     let contenders = vec![
-        Contender::new("read", QUICK, call(stage, calls::read("file")).await),
+        Contender::new("read", QUICK, call(stage, calls::read("file"), &parts).await),
         Contender::new("empty RPC", QUICK, empty(stage).await),
         Contender::new("docker exec cat, engine API", 1, exec(stage, ["cat", &inside("file")])),
         Contender::new("docker exec cat, command line", 1, command_line(stage, ["cat", &inside("file")])),
     ];
-    let [read, empty, exec, _] = report.contest("read of 4 KiB", hold(contenders, args.rounds).await);
+    let [read, empty, exec, _] = report.contest("read of 4 KiB", hold(contenders, args.rounds).await, &parts);
     report.goal(Goal::ratio_at_least("read is faster than docker exec cat", exec, read, 100.0));
     report.goal(Goal::ratio_at_most("read against an empty RPC", read, empty, 3.0));
 }
 
 /// `list` of 200 entries.
 pub(crate) async fn list(stage: &Stage, args: &Args, report: &mut Report) {
+    let parts = Parts::default();
     let contenders = vec![
-        Contender::new("list", QUICK, call(stage, calls::list("many")).await),
+        Contender::new("list", QUICK, call(stage, calls::list("many"), &parts).await),
         Contender::new("docker exec ls, engine API", 1, exec(stage, ["ls", &inside("many")])),
     ];
-    let [_, _] = report.contest("list of 200 entries", hold(contenders, args.rounds).await);
+    let [_, _] = report.contest("list of 200 entries", hold(contenders, args.rounds).await, &parts);
 }
 
 /// `exec` of `true`.
 pub(crate) async fn exec_true(stage: &Stage, args: &Args, report: &mut Report) {
+    let parts = Parts::default();
     let contenders = vec![
-        Contender::new("exec true", MIDDLING, call(stage, calls::exec(&["true"])).await),
+        Contender::new("exec true", MIDDLING, call(stage, calls::exec(&["true"]), &parts).await),
         Contender::new("docker exec true, engine API", 1, exec(stage, ["true", ""])),
     ];
-    let [exec, _] = report.contest("exec of true", hold(contenders, args.rounds).await);
+    let [exec, _] = report.contest("exec of true", hold(contenders, args.rounds).await, &parts);
     report.goal(Goal::millis_at_most("exec true, median", exec, 3.0));
 }
 
@@ -56,23 +59,14 @@ fn inside(name: &str) -> String {
 }
 
 /// A call on a connection of its own.
-async fn call(stage: &Stage, operation: Operation) -> Act<'_> {
-    let (tools, request) = (stage.tools().await, stage.call(operation));
-    Box::new(move || {
-        let (mut tools, request) = (tools.clone(), request.clone());
-        Box::pin(async move {
-            let began = Instant::now();
-            let response = tools.call(request).await.unwrap();
-            let took = began.elapsed();
-            match succeeded(response.into_inner()) {
-                Answer::Read(read) => assert_eq!(read.content.len(), FILE_BYTES),
-                Answer::List(list) => assert_eq!(list.entries.len(), ENTRIES),
-                Answer::Exec(exec) => assert_eq!(exec.exit_code, Some(0)),
-                other => panic!("{other:?}"),
-            }
-            took
-        })
-    })
+async fn call<'a>(stage: &'a Stage, operation: Operation, parts: &Parts) -> Act<'a> {
+    let called = contest::call(stage, operation, parts, |answer| match answer {
+        Answer::Read(read) => assert_eq!(read.content.len(), FILE_BYTES),
+        Answer::List(list) => assert_eq!(list.entries.len(), ENTRIES),
+        Answer::Exec(exec) => assert_eq!(exec.exit_code, Some(0)),
+        other => panic!("{other:?}"),
+    });
+    called.await
 }
 
 /// A call of the same server that does nothing: is it well?

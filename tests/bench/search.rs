@@ -4,13 +4,13 @@
 //! exec that brought it in; ours is what the client waits for. Both find by the same rules (ignore files count, hidden
 //! files do not), number lines and show one line of context.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::v1::call_response::Result as Answer;
 use harness::v1::{GrepRequest, GrepResult, call_request::Operation};
 
 use crate::args::Args;
-use crate::contest::{Act, Contender, hold};
+use crate::contest::{self, Act, Contender, Parts, hold};
 use crate::report::{Goal, Report};
 use crate::stage::{INSIDE, Stage, succeeded};
 use crate::tree::NEEDLE;
@@ -47,11 +47,12 @@ pub(crate) async fn run(stage: &Stage, args: &Args, report: &mut Report) {
         question("grep, a common word, the first 50 matches", "return", false, true),
     ];
     for asked in questions {
+        let parts = Parts::default();
         let contenders = vec![
-            Contender::new("grep", 1, grep(stage, &asked).await),
+            Contender::new("grep", 1, contest::call(stage, request(&asked), &parts, |_| {}).await),
             Contender::new("rg, its own wall time", 1, rg(stage, &asked)),
         ];
-        let [grep, rg] = report.contest(asked.title, hold(contenders, args.rounds).await);
+        let [grep, rg] = report.contest(asked.title, hold(contenders, args.rounds).await, &parts);
         if !asked.bounded {
             report.goal(Goal::ratio_at_most(format!("{}, against rg", asked.title), grep, rg, 1.0));
         }
@@ -64,20 +65,6 @@ fn request(asked: &Question) -> Operation {
         pattern: asked.pattern.clone(),
         regex: asked.regex,
         ..Default::default()
-    })
-}
-
-async fn grep<'a>(stage: &'a Stage, asked: &Question) -> Act<'a> {
-    let (tools, request) = (stage.tools().await, stage.call(request(asked)));
-    Box::new(move || {
-        let (mut tools, request) = (tools.clone(), request.clone());
-        Box::pin(async move {
-            let began = Instant::now();
-            let response = tools.call(request).await.unwrap();
-            let took = began.elapsed();
-            succeeded(response.into_inner());
-            took
-        })
     })
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::goal::Goal;
 use crate::agent::Footprint;
+use crate::contest::Parts;
 use crate::host::Host;
 use crate::load::Load;
 use crate::sample::Sample;
@@ -16,12 +17,20 @@ use crate::stage::Stage;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
+/// What came of a comparison.
+struct Contest {
+    title: String,
+    samples: Vec<(&'static str, Sample)>,
+    /// Of the first one, medians.
+    parts: [(&'static str, Duration); 4],
+}
+
 /// Everything that was measured.
 pub(crate) struct Report {
     began: Host,
     ended: Option<Host>,
     tree: (u64, u64),
-    contests: Vec<(String, Vec<(&'static str, Sample)>)>,
+    contests: Vec<Contest>,
     footprints: Vec<(&'static str, Footprint)>,
     load: Option<Load>,
     goals: Vec<Goal>,
@@ -45,10 +54,11 @@ impl Report {
         &mut self,
         title: &str,
         samples: Vec<(&'static str, Sample)>,
+        parts: &Parts,
     ) -> [Duration; N] {
         let medians: Vec<_> = samples.iter().map(|(_, sample)| sample.median()).collect();
         eprintln!("{title}: done");
-        self.contests.push((title.to_owned(), samples));
+        self.contests.push(Contest { title: title.to_owned(), samples, parts: parts.medians() });
         medians.try_into().expect("as many as there are contenders")
     }
 
@@ -88,9 +98,11 @@ impl Report {
                 "p99_us": micros(sample.p99()),
             })
         };
-        let contests = self.contests.iter().map(|(title, samples)| {
+        let contests = self.contests.iter().map(|Contest { title, samples, parts }| {
+            let parts = parts.iter().map(|(part, time)| ((*part).to_owned(), json!(micros(*time))));
             let samples = samples.iter().map(|(name, sample)| ((*name).to_owned(), times(sample)));
-            (title.clone(), Value::Object(samples.collect()))
+            let parts = ("medians of parts, us".to_owned(), Value::Object(parts.collect()));
+            (title.clone(), Value::Object(samples.chain([parts]).collect()))
         });
         let footprints = self.footprints.iter().map(|(when, found)| {
             ((*when).to_owned(), json!({ "resident_bytes": found.resident, "binary_bytes": found.binary, "threads": found.threads }))
@@ -127,8 +139,9 @@ impl fmt::Display for Report {
         let (files, bytes) = self.tree;
         writeln!(f, "tree: {files} files, {bytes} bytes")?;
         writeln!(f, "\n{:54} {:>10} {:>10} {:>8} {:>8}", "", "median", "p99", "times", "ratio")?;
-        for (title, samples) in &self.contests {
-            writeln!(f, "{title}")?;
+        for Contest { title, samples, parts } in &self.contests {
+            let parts = parts.map(|(part, median)| format!("{part} {}", goal::time(median))).join(", ");
+            writeln!(f, "{title} ({parts})")?;
             let first = samples.first().map(|(_, sample)| sample.median()).unwrap_or_default();
             for (name, sample) in samples {
                 let ratio = sample.median().as_secs_f64() / first.as_secs_f64();
