@@ -114,6 +114,7 @@ impl AgentLane {
         }
         let serving = start(self.engine.as_ref(), &self.container, self.user).await?;
         self.serving.send_replace(serving);
+        self.refill();
         Ok(())
     }
 
