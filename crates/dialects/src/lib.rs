@@ -37,4 +37,6 @@ pub fn names() -> Vec<&'static str> {
 }
 
 #[cfg(test)]
+mod property;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,95 @@
+//! Every tool of every dialect, with arguments that are nearly right: an operation of the tool's own, or a failure that
+//! names what is wrong in one line that stays short.
+
+use ops::Reason;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::{Dialect, Kind, Tool, find, names};
+
+fn tools() -> Vec<(&'static dyn Dialect, &'static Tool)> {
+    let dialects = names().into_iter().map(|name| find(name).unwrap());
+    dialects.flat_map(|dialect| dialect.tools().iter().map(move |tool| (dialect, tool))).collect()
+}
+
+/// Text that paths, patterns and hashes may be, and text that they may not.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => "(@(project|pkg|state)/)?[a-z./]{0,12}",
+        1 => prop::sample::select(vec!["..", "a/../b", "/etc/passwd", "C:\\x", ".git/hooks/x", "-m", "--stat", ".", ""])
+            .prop_map(str::to_owned),
+        1 => "[(\\[{*+?|\\\\/]{0,8}",
+        1 => "[0-9a-f]{64}",
+        1 => any::<String>(),
+        1 => (0..10_000_usize).prop_map(|length| "é".repeat(length)),
+    ]
+}
+
+fn value(kind: Kind) -> BoxedStrategy<Value> {
+    let right = match kind {
+        Kind::Text => text().prop_map(Value::from).boxed(),
+        Kind::Choice(words) | Kind::Program(words) => {
+            prop::sample::select(words.to_vec()).prop_map(Value::from).boxed()
+        }
+        Kind::Integer { .. } => prop_oneof![0..30_u64, any::<u64>()].prop_map(Value::from).boxed(),
+        Kind::Flag => any::<bool>().prop_map(Value::from).boxed(),
+        Kind::TextList => prop::collection::vec(text(), 0..5).prop_map(Value::from).boxed(),
+    };
+    let wrong = prop_oneof![
+        Just(Value::Null),
+        Just(json!({"a": [1]})),
+        Just(json!([1, "a"])),
+        Just(json!(-1)),
+        Just(json!(1e300)),
+        text().prop_map(Value::from),
+    ];
+    prop_oneof![8 => right, 1 => wrong].boxed()
+}
+
+/// Some of the tool's arguments, and sometimes one that it does not have.
+fn arguments(tool: &'static Tool) -> impl Strategy<Value = Value> {
+    let each: Vec<_> = tool
+        .parameters
+        .iter()
+        .map(|parameter| {
+            let there = prop::bool::weighted(if parameter.required { 0.95 } else { 0.6 });
+            (Just(parameter.name.to_owned()), value(parameter.kind), there)
+        })
+        .collect();
+    (each, prop::option::weighted(0.05, text())).prop_map(|(each, unknown)| {
+        let given = each.into_iter().filter(|(_, _, there)| *there).map(|(name, value, _)| (name, value));
+        Value::Object(given.chain(unknown.map(|name| (name, json!(1)))).collect::<Map<_, _>>())
+    })
+}
+
+/// The number of a tool, and its arguments.
+fn call() -> impl Strategy<Value = (usize, Value)> {
+    (0..tools().len()).prop_flat_map(|index| (Just(index), arguments(tools()[index].1)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn arguments_that_are_nearly_right_are_an_operation_or_a_short_failure(call in call()) {
+        let (index, arguments) = call;
+        let (dialect, tool) = tools()[index];
+        match dialect.parse(tool.name, &arguments.to_string()) {
+            Ok(operation) => {
+                prop_assert!(tool.operations.contains(&operation.name()), "{:?}", operation);
+                for parameter in tool.parameters.iter().filter(|parameter| parameter.required) {
+                    prop_assert!(parameter.kind.fits(&arguments[parameter.name]), "{}", arguments);
+                }
+            }
+            Err(failure) => {
+                let known = matches!(
+                    failure.reason,
+                    Reason::InvalidArgument | Reason::SandboxViolation | Reason::CommandNotAllowed
+                );
+                prop_assert!(known, "{:?}", failure);
+                prop_assert!(failure.message.len() < 2_500, "{} bytes", failure.message.len());
+                prop_assert!(!failure.message.contains(char::is_control), "{:?}", failure.message);
+            }
+        }
+    }
+}
