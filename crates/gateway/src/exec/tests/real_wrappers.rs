@@ -111,7 +111,9 @@ impl Place {
                 .iter()
                 .map(|bin| Path::new(bin).join(program))
                 .find(|path| path.exists());
-            real.into_iter().for_each(|real| symlink(real, programs.join(program)).unwrap());
+            if let Some(real) = real {
+                symlink(real, programs.join(program)).unwrap();
+            }
         }
         place
     }

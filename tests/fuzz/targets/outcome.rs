@@ -1,0 +1,54 @@
+//! What a worker says of a call is no outcome, or one that every dialect can show: as valid JSON where the dialect's
+//! answer is JSON.
+//!
+//! Input: a `cofferdam.worker.v1.Outcome` in protobuf.
+
+#![no_main]
+
+use dialects::{Dialect, find, names, render_canonical};
+use fuzz::scene::path;
+use libfuzzer_sys::fuzz_target;
+use ops::{Encoding, List, Operation, Read, ReadPart};
+use prost::Message;
+use serde_json::Value;
+use wire::worker::v1;
+use worker::convert::{outcome_from_wire, outcome_to_wire};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(message) = v1::Outcome::decode(data) else { return };
+    let Ok(outcome) = outcome_from_wire(message) else { return };
+    assert_eq!(outcome_from_wire(outcome_to_wire(outcome.clone())).as_ref(), Ok(&outcome));
+    let json: Value = serde_json::from_str(&render_canonical(&outcome)).expect("the canonical form is JSON");
+    assert_eq!(json["ok"], outcome.is_ok());
+    // A worker may answer another operation than was asked: the renderers must not rely on its not doing so.
+    for operation in [None, Some(read()), Some(list())] {
+        for dialect in names().into_iter().filter_map(find) {
+            show(dialect, operation.as_ref(), &outcome);
+        }
+    }
+});
+
+fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &ops::Outcome) {
+    for tool in dialect.tools() {
+        let rendered = dialect.render(tool.name, operation, outcome);
+        if dialect.name() == "fs" {
+            let json: Value = serde_json::from_str(&rendered).expect("the union is JSON");
+            assert_eq!(json["ok"], outcome.is_ok());
+        }
+    }
+}
+
+fn read() -> Operation {
+    Operation::Read(Read { path: path("a"), part: ReadPart::Whole, encoding: Encoding::Utf8 })
+}
+
+fn list() -> Operation {
+    let (depth, max_entries) = (1, 10);
+    Operation::List(List {
+        path: path("a"),
+        depth,
+        include_hidden: false,
+        include_symlinks: false,
+        max_entries,
+    })
+}
