@@ -211,6 +211,10 @@ fn canonical_results_are_the_fields_beside_ok() {
         render_canonical(&Ok(ops::OpResult::Write(write))),
         r#"{"ok":true,"path":"@project/a","bytes_written":3,"sha256_before":"","sha256_after":"ab","created":true}"#
     );
+    let ended = || ops::ExecResult { stdout: "hi\n".into(), exit_code: Some(3), ..Default::default() };
+    let script = render_canonical(&Ok(ops::OpResult::Shell(ended())));
+    assert_eq!(script, render_canonical(&Ok(ops::OpResult::Exec(ended()))), "a script reads like a command");
+    assert!(script.starts_with(r#"{"ok":true,"stdout":"hi\n","stderr":"","exit_code":3,"#), "{script}");
     let failure = ToolFailure::new(Reason::NotFound, "no \"such\" file").with("path", "@project/a\n");
     assert_eq!(
         render_canonical(&Err(failure)),
