@@ -63,7 +63,9 @@ pub(super) fn parse(script: &str) -> Script {
             found.too_deep = true;
             continue;
         }
-        let Lexed { commands, functions, inputs, files, inner } = Lexer::new(&text).run(mode);
+        let lexed = Lexer::new(&text).run(mode);
+        found.too_deep |= lexed.is_cut();
+        let Lexed { commands, functions, inputs, files, inner, .. } = lexed;
         for words in commands {
             readings.keep(words);
         }

@@ -11,6 +11,10 @@ use super::Mode;
 use super::heredoc::Heredoc;
 use super::word::Word;
 
+/// Here-documents without an end that are searched for one: each search costs the rest of the text. An honest script has
+/// none.
+const MAX_ENDLESS: usize = 16;
+
 /// What one text holds.
 #[derive(Debug, Default)]
 pub(super) struct Lexed {
@@ -24,6 +28,15 @@ pub(super) struct Lexed {
     pub(super) files: Vec<String>,
     /// Texts to be lexed in turn.
     pub(super) inner: Vec<(String, Mode)>,
+    /// Here-documents that have no end.
+    endless: usize,
+}
+
+impl Lexed {
+    /// So much was left open that not all of it was looked at.
+    pub(super) fn is_cut(&self) -> bool {
+        self.endless > MAX_ENDLESS
+    }
 }
 
 /// The command that is being read.
@@ -211,7 +224,13 @@ impl<'s> Lexer<'s> {
     fn end_line(&mut self) {
         self.end_command();
         for heredoc in take(&mut self.heredocs) {
-            let Some(body) = heredoc.read(&mut self.chars) else { continue };
+            if self.found.is_cut() {
+                return;
+            }
+            let Some(body) = heredoc.read(&mut self.chars) else {
+                self.found.endless += 1;
+                continue;
+            };
             if heredoc.expands {
                 self.found.inner.push((body.clone(), Mode::Text));
             }
