@@ -8,18 +8,7 @@ use harness::{Daemon, calls, record, v1};
 
 /// The agent's process as the host sees it: the one that serves, of the container's processes.
 fn agent(container: &str) -> u32 {
-    let top =
-        std::process::Command::new("docker").args(["top", container, "-eo", "pid,args"]).output().unwrap();
-    assert!(top.status.success(), "{}", String::from_utf8_lossy(&top.stderr));
-    let text = String::from_utf8(top.stdout).unwrap();
-    let serving = text.lines().find(|line| line.ends_with(" serve"));
-    serving
-        .unwrap_or_else(|| panic!("no agent serves: {text}"))
-        .split_whitespace()
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap()
+    harness::pid_of(container, "/.cofferdam/agent serve").expect("an agent serves")
 }
 
 fn kill(pid: u32, signal: rustix::process::Signal) {
