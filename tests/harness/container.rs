@@ -1,6 +1,6 @@
 //! A container, looked at from outside.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the engine itself says about a container.
@@ -31,6 +31,19 @@ pub fn memory(pid: u32, name: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// Command line of what serves, and of its copies until they have become commands.
+const AGENT: &[u8] = b"/.cofferdam/agent\0serve\0";
+
+fn cmdline(process: &Path) -> Option<Vec<u8>> {
+    std::fs::read(process.join("cmdline")).ok().filter(|line| !line.is_empty())
+}
+
+fn parent(process: &Path) -> Option<PathBuf> {
+    let status = std::fs::read_to_string(process.join("status")).ok()?;
+    let pid = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim();
+    Some(Path::new("/proc").join(pid))
+}
+
 /// Pid on the host and command line of each.
 fn in_namespace(container: &str) -> Vec<(u32, String)> {
     let first = inspect(container)["State"]["Pid"].as_u64().unwrap();
@@ -42,9 +55,10 @@ fn in_namespace(container: &str) -> Vec<(u32, String)> {
         .filter(|path| namespace(path.clone()).is_some_and(|namespace| namespace == wanted))
         .filter_map(|path| {
             let pid = path.file_name()?.to_str()?.parse().ok()?;
-            let line = std::fs::read(path.join("cmdline")).ok().filter(|line| !line.is_empty())?;
-            let name = std::fs::read_to_string(path.join("comm")).ok()?;
-            if name.trim() == "coffer-spare" && line == b"/.cofferdam/agent\0serve\0" {
+            let line = cmdline(&path)?;
+            if line == AGENT
+                && parent(&path).is_some_and(|parent| cmdline(&parent).is_some_and(|line| line == AGENT))
+            {
                 return None;
             }
             Some((pid, String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()))

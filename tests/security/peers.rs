@@ -14,7 +14,11 @@ async fn x1_the_agent_can_be_neither_read_nor_forged() {
     let mut inside = Inside::enter(&daemon, "w").await;
     let found = outcomes(&inside.probe(&["peers"]).await);
     let attacked: BTreeSet<&str> = found.iter().map(|(name, _)| name.split(' ').next().unwrap()).collect();
-    assert_eq!(attacked.len(), 2, "the first process and the agent: {attacked:?}");
+    let count = attacked.len();
+    assert!(
+        (2..=3).contains(&count),
+        "the first process, the agent, and its copy that may wait: {attacked:?}"
+    );
     let succeeded: Vec<_> = found
         .iter()
         // A name in a directory that cannot be searched does not exist either, as far as the kernel says.
@@ -24,7 +28,7 @@ async fn x1_the_agent_can_be_neither_read_nor_forged() {
     for attempt in ["fd/1", "mem", "ptrace attach", "process_vm_readv", "pidfd_getfd 1", "prlimit", "environ"]
     {
         let tried = found.iter().filter(|(name, _)| name.split_once(' ').unwrap().1 == attempt).count();
-        assert_eq!(tried, 2, "{attempt} was tried on both");
+        assert_eq!(tried, count, "{attempt} was tried on all");
     }
 }
 

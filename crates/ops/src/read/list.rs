@@ -96,7 +96,7 @@ impl Lister<'_> {
                 continue;
             }
             let child = format!("{shown}/{}", entry.name.shown());
-            if !self.keep(dir, &entry, &child) {
+            if !self.keep(dir, &entry, &child)? {
                 continue;
             }
             if entry.kind == FileKind::Directory
@@ -129,14 +129,21 @@ impl Lister<'_> {
         Ok(())
     }
 
-    /// Counts the entry and keeps it while it is among the first; `false` when it has vanished.
-    fn keep(&mut self, dir: &Dir, entry: &jail::Entry, shown: &str) -> bool {
+    /// Counts the entry and keeps it while it is among the first; `false` when it has vanished. Fails where nothing but
+    /// names may be read (a directory of mode `r--`): an answer without its entries would look like an empty one.
+    fn keep(&mut self, dir: &Dir, entry: &jail::Entry, shown: &str) -> Result<bool, Stop> {
         let key = (shown.to_owned(), entry.name.as_bytes().to_vec());
         if self.full && self.kept.last_key_value().is_none_or(|(last, _)| *last < key) {
             self.seen += 1;
-            return true;
+            return Ok(true);
         }
-        let Ok(meta) = dir.metadata(&entry.name) else { return false };
+        let meta = match dir.metadata(&entry.name) {
+            Ok(meta) => meta,
+            Err(error) if matches!(error.kind, OpenErrorKind::PermissionDenied) => {
+                return Err(Stop::Failed(error.into()));
+            }
+            Err(_) => return Ok(false),
+        };
         self.seen += 1;
         self.kept_bytes += room_of(shown);
         self.kept.insert(key, describe(shown, &entry.name.shown(), meta));
@@ -145,7 +152,7 @@ impl Lister<'_> {
             self.kept_bytes -= room_of(&last.path);
             self.full = true;
         }
-        true
+        Ok(true)
     }
 
     fn result(self) -> ListResult {
