@@ -12,8 +12,8 @@ pub mod worker;
 
 use std::borrow::Cow;
 
+use ::worker::convert::{operation_from_wire, operation_to_wire};
 use ops::{Grep, Operation};
-use worker::convert::{operation_from_wire, operation_to_wire};
 
 /// The input as text. Bytes that are none are replaced, so that no input is wasted.
 pub fn text(data: &[u8]) -> Cow<'_, str> {
