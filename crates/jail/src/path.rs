@@ -71,8 +71,13 @@ fn split_mount(text: &str) -> Result<(Mount, &str), PathRefusal> {
         return Mount::ALL
             .into_iter()
             .find_map(|mount| {
-                let beneath = text.strip_prefix(mount.container_path())?;
-                (beneath.is_empty() || beneath.starts_with('/')).then_some((mount, beneath))
+                let behind = text.strip_prefix(mount.container_path())?;
+                // The slash between is no part of what the limit of length is about, in either form.
+                if behind.is_empty() {
+                    Some((mount, behind))
+                } else {
+                    Some((mount, behind.strip_prefix('/')?))
+                }
             })
             .ok_or_else(|| PathRefusal::AbsoluteOutside { given: excerpt(text) });
     }

@@ -141,3 +141,14 @@ fn p4_names_of_every_length_open_or_are_refused() {
     assert!(scene.read(&deepest).unwrap_err().ends_with(MISSING));
     assert!(SandboxPath::parse(&format!("{deepest}//")).is_err());
 }
+
+#[test]
+fn p4_the_limit_of_length_is_the_same_in_every_form() {
+    let longest = format!("{}/{}/{}", vec!["d".repeat(255); 15].join("/"), "x".repeat(128), "y".repeat(127));
+    assert_eq!(longest.len(), 4_096);
+    for form in ["", "@project/", "/workspace/"] {
+        let path = SandboxPath::parse(&format!("{form}{longest}")).unwrap();
+        assert_eq!(SandboxPath::parse(&path.container_path()), Ok(path), "{form}");
+        assert!(SandboxPath::parse(&format!("{form}{longest}/")).is_err(), "{form}");
+    }
+}
