@@ -69,11 +69,17 @@ fn real_directory(top: &Path, rel: &str) -> Option<PathBuf> {
     Some(place)
 }
 
-/// The file that the kernel comes to when it follows links beneath the root by itself: its device and inode.
+/// The file that the kernel comes to when it follows links beneath the root by itself: its device and inode. It says
+/// `EAGAIN` where a path climbs while anything on the machine is renamed (openat2(2)): asked again until it knows.
 fn by_kernel(scene: &Scene, text: &str) -> Result<(u64, u64), Errno> {
     let root = fs::File::open(&scene.inside).unwrap();
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-    let opened = openat2(&root, text, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    let opened = loop {
+        match openat2(&root, text, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            answer => break answer?,
+        }
+    };
     let meta = fstat(opened)?;
     if meta.st_mode & 0o170_000 != 0o100_000 {
         return Err(Errno::ISDIR);
