@@ -1,11 +1,14 @@
 //! The mounts of one run with their rules: the only way from a path to a file.
 
+use std::sync::Arc;
+
 use crate::dir::Dir;
 use crate::error::{AccessError, OpenError, OpenErrorKind};
 use crate::follow::follow;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::mount::Mount;
 use crate::path::SandboxPath;
+use crate::private::Private;
 use crate::protect::{Access, Protection};
 use crate::refusal::PathRefusal;
 use crate::rel::RelPath;
@@ -17,12 +20,24 @@ use crate::write::{Parents, Target};
 pub struct Jail {
     roots: Vec<Root>,
     protection: Protection,
+    private: Option<Arc<Private>>,
 }
 
 impl Jail {
     /// A jail of these mounts; of two handles for one mount the first counts.
     pub fn new(roots: impl IntoIterator<Item = Root>, protection: Protection) -> Self {
-        Self { roots: roots.into_iter().collect(), protection }
+        Self { roots: roots.into_iter().collect(), protection, private: None }
+    }
+
+    /// With the run's private directory, in which what is written is noted until it is in place.
+    #[must_use]
+    pub fn with_private(self, private: Private) -> Self {
+        Self { private: Some(Arc::new(private)), ..self }
+    }
+
+    /// The run's private directory. A lane that only reads has none.
+    pub fn private(&self) -> Option<&Private> {
+        self.private.as_deref()
     }
 
     /// The handle of a mount, for what needs the descriptor itself.
@@ -51,7 +66,7 @@ impl Jail {
     pub fn writable<'j>(&'j self, path: &'j SandboxPath) -> Result<Writable<'j>, PathRefusal> {
         let root = self.root(path.mount())?;
         self.protection.check(path, Access::Write)?;
-        Ok(Writable { root, rel: path.rel() })
+        Ok(Writable { root, rel: path.rel(), private: self.private.as_ref() })
     }
 
     fn place<'j>(&'j self, path: &'j SandboxPath, access: Access) -> Result<Readable<'j>, PathRefusal> {
@@ -109,11 +124,12 @@ impl Readable<'_> {
 pub struct Writable<'j> {
     root: &'j Root,
     rel: &'j RelPath,
+    private: Option<&'j Arc<Private>>,
 }
 
 impl Writable<'_> {
     /// Opens the directory in which the file is or will be, and looks at what is there.
     pub fn target(&self, parents: Parents) -> Result<Target, OpenError> {
-        Target::open(self.root, self.rel, parents)
+        Target::open(self.root, self.rel, parents, self.private.cloned())
     }
 }

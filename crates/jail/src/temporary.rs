@@ -1,4 +1,7 @@
 //! A file that exists under a random name until it is complete.
+//!
+//! Where the jail has a private directory the file is noted there first, so that it can be found should this process be
+//! killed before the end: see `note`.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,9 +11,12 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::dir::Dir;
-use crate::error::{OpenError, OpenErrorKind};
-use crate::meta::{FileKind, Metadata};
+use crate::error::OpenErrorKind;
+use crate::meta::Metadata;
 use crate::name::EntryName;
+use crate::note::Note;
+use crate::path::SandboxPath;
+use crate::private::Private;
 use crate::resolve::open_confined;
 
 /// How every temporary name begins; agents cannot write such names themselves.
@@ -23,16 +29,31 @@ pub(crate) struct Temporary<'d> {
     dir: &'d Dir,
     name: EntryName,
     file: File,
+    note: Option<Note>,
     placed: bool,
 }
 
 impl<'d> Temporary<'d> {
-    /// 128 random bits: a name that is taken is an error, not a reason to try again.
-    pub(crate) fn create(dir: &'d Dir) -> Result<Self, OpenErrorKind> {
-        let name = random_name()?;
+    /// Makes one in `dir`, which is at `place`, and notes it in `private`. 128 random bits: a name that is taken is an
+    /// error, not a reason to try again.
+    pub(crate) fn create(
+        dir: &'d Dir,
+        place: &SandboxPath,
+        private: Option<&Private>,
+    ) -> Result<Self, OpenErrorKind> {
+        let random = random()?;
+        let name = name_of(&random).ok_or(OpenErrorKind::Inexpressible)?;
+        let note = private.map(|private| Note::make(private, place, &random)).transpose()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let fd = open_confined(dir, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Self { dir, name, file: fd.into(), placed: false })
+        match open_confined(dir, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => Ok(Self { dir, name, file: fd.into(), note, placed: false }),
+            Err(errno) => {
+                if let Some(note) = note {
+                    note.remove();
+                }
+                Err(errno.into())
+            }
+        }
     }
 
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> Result<(), OpenErrorKind> {
@@ -69,45 +90,35 @@ impl<'d> Temporary<'d> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        if !self.placed {
-            // Best effort: what stays is found by `sweep_temporaries`.
-            let _ = unlinkat(self.dir, self.name.as_bytes(), AtFlags::empty());
+        // Best effort: what stays is found by its note.
+        let gone = self.placed
+            || matches!(
+                unlinkat(self.dir, self.name.as_bytes(), AtFlags::empty()),
+                Ok(()) | Err(Errno::NOENT)
+            );
+        if gone && let Some(note) = &self.note {
+            note.remove();
         }
     }
 }
 
-fn random_name() -> Result<EntryName, OpenErrorKind> {
+fn random() -> Result<String, OpenErrorKind> {
     let mut random = [0_u8; RANDOM_BYTES];
     // Up to 256 bytes come whole once the pool is ready, which it is long before a container runs.
     if getrandom(&mut random, GetRandomFlags::empty())? != RANDOM_BYTES {
         return Err(OpenErrorKind::TooManyRetries);
     }
-    let text = format!("{TEMPORARY_PREFIX}{:032x}", u128::from_ne_bytes(random));
-    EntryName::new(text.as_bytes()).ok_or(OpenErrorKind::Inexpressible)
+    Ok(format!("{:032x}", u128::from_ne_bytes(random)))
 }
 
-/// Removes what a writer that was killed left in `dir` itself, and returns how many files that were. No write may be
-/// going on in `dir`.
-pub fn sweep_temporaries(dir: &Dir) -> Result<usize, OpenError> {
-    let mut removed = 0;
-    for entry in dir.entries()? {
-        let entry = entry?;
-        if entry.kind == FileKind::File && is_temporary(&entry.name) {
-            match unlinkat(dir, entry.name.as_bytes(), AtFlags::empty()) {
-                Ok(()) => removed += 1,
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(dir.fault(&entry.name, errno)),
-            }
-        }
-    }
-    Ok(removed)
+/// Whether these are the digits of a temporary name.
+pub(crate) fn is_random(digits: &str) -> bool {
+    digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn is_temporary(name: &EntryName) -> bool {
-    name.as_bytes().strip_prefix(TEMPORARY_PREFIX.as_bytes()).is_some_and(|random| {
-        random.len() == 2 * RANDOM_BYTES
-            && random.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    })
+/// The name of the temporary file with these digits.
+pub(crate) fn name_of(digits: &str) -> Option<EntryName> {
+    EntryName::new(format!("{TEMPORARY_PREFIX}{digits}").as_bytes())
 }
 
 #[cfg(test)]
@@ -115,10 +126,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_recognised_and_differ() {
-        let (a, b) = (random_name().unwrap(), random_name().unwrap());
-        assert!(is_temporary(&a) && is_temporary(&b));
+    fn names_are_random_and_recognised() {
+        let (a, b) = (random().unwrap(), random().unwrap());
+        assert!(is_random(&a) && is_random(&b));
         assert_ne!(a, b);
-        assert!(!is_temporary(&EntryName::new(b".cofferdam-tmp-notes").unwrap()));
+        assert!(name_of(&a).unwrap().as_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()));
+        assert!(!is_random("notes") && !is_random(&a[1..]) && !is_random(&a.to_uppercase().replace('0', "G")));
     }
 }

@@ -1,7 +1,7 @@
 //! Writing a file whole in a directory that somebody hostile writes in too.
 //!
 //! ```text
-//! open parent (no links) → random name, O_EXCL, 0600 → write → owner, mode → fsync
+//! open parent (no links) → note → random name, O_EXCL, 0600 → write → owner, mode → fsync
 //!     → still what was expected? → rename within the same handle → fsync directory
 //! ```
 //!
@@ -13,6 +13,7 @@
 //!   of the old file are kept where this process may do that. Extended attributes and ACLs are not kept.
 
 use std::io;
+use std::sync::Arc;
 
 use rustix::fs::{Gid, Mode, RenameFlags, Uid, fchmod, fchown, fsync, mkdirat};
 use rustix::io::Errno;
@@ -22,6 +23,8 @@ use crate::error::{OpenError, OpenErrorKind, WriteError};
 use crate::excerpt::excerpt;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
+use crate::path::SandboxPath;
+use crate::private::Private;
 use crate::rel::RelPath;
 use crate::resolve;
 use crate::root::Root;
@@ -75,12 +78,20 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Target {
     dir: Dir,
+    /// Where `dir` was when it was opened.
+    place: SandboxPath,
     name: EntryName,
     found: Found,
+    private: Option<Arc<Private>>,
 }
 
 impl Target {
-    pub(crate) fn open(root: &Root, rel: &RelPath, parents: Parents) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        root: &Root,
+        rel: &RelPath,
+        parents: Parents,
+        private: Option<Arc<Private>>,
+    ) -> Result<Self, OpenError> {
         let fault = |kind| OpenError::new(excerpt(&root.describe(rel)), kind);
         let (parent, name) = rel.split_last().ok_or_else(|| fault(OpenErrorKind::IsADirectory))?;
         let dir = match root.dir(&parent) {
@@ -89,7 +100,7 @@ impl Target {
         }
         .map_err(fault)?;
         let found = find(&dir, &name).map_err(fault)?;
-        Ok(Self { dir, name, found })
+        Ok(Self { dir, place: SandboxPath::new(root.mount(), parent), name, found, private })
     }
 
     /// What was there at the last look.
@@ -131,7 +142,7 @@ impl Target {
     }
 
     fn prepare(&self, bytes: &[u8], permissions: u32) -> Result<Temporary<'_>, OpenErrorKind> {
-        let mut temporary = Temporary::create(&self.dir)?;
+        let mut temporary = Temporary::create(&self.dir, &self.place, self.private.as_deref())?;
         temporary.fill(bytes)?;
         if let Found::File(old) = self.found {
             keep_owner(&temporary, old)?;

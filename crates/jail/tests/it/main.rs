@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod grammar;
+mod leftovers;
 #[cfg(test)]
 mod links;
 #[cfg(test)]

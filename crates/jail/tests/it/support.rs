@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use cofferdam_jail::{Access, GitReads, Jail, Mount, Protection, Root, SandboxPath};
+use cofferdam_jail::{Access, GitReads, Jail, Mount, Private, Protection, Root, SandboxPath};
 
 pub(crate) struct Scene {
     // Held for its removal.
@@ -26,6 +26,14 @@ impl Scene {
         fs::write(outside.join("canary"), "canary").unwrap();
         let jail = Jail::new([Root::open(Mount::Project, &inside).unwrap()], protection);
         Self { _top: top, inside, outside, jail }
+    }
+
+    /// With a private directory, of which `job` is the user: its path.
+    pub(crate) fn private(mut self, job: u64) -> (Self, PathBuf) {
+        let private = self.outside.with_file_name("private");
+        fs::create_dir(&private).unwrap();
+        self.jail = self.jail.with_private(Private::open(&private, job).unwrap());
+        (self, private)
     }
 
     /// Reads a file through the jail, or says why not.

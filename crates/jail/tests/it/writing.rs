@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 
 use crate::support::{Scene, names, path};
-use cofferdam_jail::{FileKind, Found, Parents, WriteError, WriteMode, Written, sweep_temporaries};
+use cofferdam_jail::{FileKind, Found, Parents, WriteError, WriteMode, Written};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 fn write(scene: &Scene, text: &str, bytes: &str, mode: WriteMode) -> Result<Written, String> {
@@ -159,17 +159,4 @@ fn a_failed_write_leaves_nothing() {
     let error = target.write(b"x", WriteMode::Replace).unwrap_err();
     assert_eq!(error.to_string(), "@project/f: is a directory");
     assert_eq!(names(&scene.inside), ["f"]);
-}
-
-#[test]
-fn left_over_temporaries_are_swept() {
-    let scene = Scene::new();
-    let left_over = format!(".cofferdam-tmp-{:032x}", 7);
-    for name in [left_over.as_str(), ".cofferdam-tmp-mine", "file"] {
-        fs::write(scene.inside.join(name), "").unwrap();
-    }
-    let place = path("@project");
-    let dir = scene.jail.readable(&place).unwrap().open_dir().unwrap();
-    assert_eq!(sweep_temporaries(&dir).unwrap(), 1);
-    assert_eq!(names(&scene.inside), [".cofferdam-tmp-mine", "file"]);
 }

@@ -1,0 +1,98 @@
+//! Notes of temporary files: written before such a file is made, removed when it is gone or in place.
+//!
+//! A process that is killed in between leaves the file and its note, and whoever comes next knows exactly what to remove
+//! and where, without a walk through a tree that an agent has made, and without believing a name that an agent can give
+//! to a file of its own.
+//!
+//! A note is a link that leads nowhere: its name is `JOB.RANDOM`, its target the directory as a [`SandboxPath`]. That is
+//! one system call, and metadata, which a journalling file system commits before the temporary file that comes after
+//! it. Notes are not synced: that would cost each write as much again. So they hold against every death of a process,
+//! and against a loss of power where they and the workspace are on one such file system.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags, readlinkat, symlinkat, unlinkat};
+use rustix::io::Errno;
+
+use crate::name::EntryName;
+use crate::path::SandboxPath;
+use crate::private::{Keeps, Private, Whose};
+use crate::rel::MAX_PATH_BYTES;
+use crate::resolve::open_confined;
+use crate::temporary::{is_random, name_of};
+
+/// Longest text of a path: the longest alias, a slash, and what may follow.
+const MAX_TEXT: usize = MAX_PATH_BYTES + 16;
+
+/// A note that stands. It stays when this value goes: [`Self::remove`] says when there is nothing left to find.
+#[derive(Debug)]
+pub(crate) struct Note {
+    notes: OwnedFd,
+    name: String,
+}
+
+impl Note {
+    /// Notes that there will be a temporary file with these random digits in `directory`.
+    pub(crate) fn make(private: &Private, directory: &SandboxPath, random: &str) -> Result<Self, Errno> {
+        let notes = private.open_or_make(Keeps::Temporaries)?;
+        let name = format!("{}.{random}", private.job());
+        let text = directory.to_string();
+        match symlinkat(&text, &notes, &name) {
+            // Some file systems keep no link of a path's whole length.
+            Err(Errno::NAMETOOLONG) => make_file(&notes, &name, text.as_bytes())?,
+            made => made?,
+        }
+        Ok(Self { notes, name })
+    }
+
+    pub(crate) fn remove(&self) {
+        // One that stays leads to nothing, and goes with the next sweep.
+        let _ = unlinkat(&self.notes, &self.name, AtFlags::empty());
+    }
+}
+
+fn make_file(notes: &OwnedFd, name: &str, text: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let file = open_confined(notes, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
+    let mut left = text;
+    while !left.is_empty() {
+        left = &left[rustix::io::write(&file, left)?..];
+    }
+    Ok(())
+}
+
+/// The temporary file that a note of this name is about, if it is a note and theirs.
+pub(crate) fn temporary_of(note: &[u8], whose: Whose) -> Option<EntryName> {
+    let (job, random) = str::from_utf8(note).ok()?.split_once('.')?;
+    let job: u64 = job.parse().ok()?;
+    let theirs = match whose {
+        Whose::Everyone => true,
+        Whose::Job(one) => job == one,
+    };
+    if theirs && is_random(random) { name_of(random) } else { None }
+}
+
+/// The directory that a note names; `None` where the note was never finished, or never was one.
+pub(crate) fn directory_of(notes: &OwnedFd, note: &[u8]) -> Result<Option<SandboxPath>, Errno> {
+    let text = match readlinkat(notes, note, Vec::with_capacity(MAX_TEXT)) {
+        Ok(text) => text.into_bytes(),
+        Err(Errno::INVAL) => read_file(notes, note)?,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    Ok(String::from_utf8(text).ok().and_then(|text| text.parse().ok()))
+}
+
+fn read_file(notes: &OwnedFd, note: &[u8]) -> Result<Vec<u8>, Errno> {
+    let file = open_confined(notes, note, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?;
+    let mut text = vec![0; MAX_TEXT];
+    let mut length = 0;
+    while length < text.len() {
+        match rustix::io::read(&file, &mut text[length..])? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    text.truncate(length);
+    Ok(text)
+}

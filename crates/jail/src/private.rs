@@ -1,0 +1,111 @@
+//! The run's private directory: what the host lane keeps beside the mounts and the container never sees.
+//!
+//! It lies outside of every workspace, belongs to the same user as the files that are written, and lives as long as the
+//! run's record. What is in it is believed only as far as it can do no harm: an operation that was taken over by a
+//! hostile repository can write here too.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Dir, Mode, OFlags, mkdirat, open};
+use rustix::io::Errno;
+
+use crate::resolve::open_directory;
+
+/// What a private directory keeps, each in a directory of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Keeps {
+    /// Which temporary files exist, or are about to. See [`crate::Jail::sweep`].
+    Temporaries,
+    /// Patches that are being applied.
+    Patches,
+    /// Files that were deleted.
+    Trash,
+}
+
+impl Keeps {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Temporaries => "temporaries",
+            Self::Patches => "patches",
+            Self::Trash => "trash",
+        }
+    }
+}
+
+/// Whose leftovers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Whose {
+    /// Everybody's: nothing is at work.
+    Everyone,
+    /// One operation's, which is over. Others may be at work.
+    Job(u64),
+}
+
+/// An open private directory, and whose it is at the moment.
+#[derive(Debug)]
+pub struct Private {
+    fd: OwnedFd,
+    job: u64,
+}
+
+impl Private {
+    /// Opens the directory at `at`, which is trusted. `job` is the number of the operation that uses it: one that no
+    /// other operation has which uses it at the same time.
+    pub fn open(at: &Path, job: u64) -> io::Result<Self> {
+        let fd = open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { fd, job })
+    }
+
+    /// The number of the operation that uses it: what it keeps begins with that, so that it can be told whose it is.
+    pub const fn job(&self) -> u64 {
+        self.job
+    }
+
+    /// Opens one of the directories in it, and makes it where it is missing.
+    pub fn directory(&self, keeps: Keeps) -> io::Result<OwnedFd> {
+        Ok(self.open_or_make(keeps)?)
+    }
+
+    /// Whether nothing in it asks for recovery: no temporary, no patch half applied.
+    pub fn is_clean(&self) -> io::Result<bool> {
+        for keeps in [Keeps::Temporaries, Keeps::Patches] {
+            match open_directory(&self.fd, keeps.name().as_bytes()) {
+                Ok(directory) if is_empty(&directory)? => {}
+                Ok(_) => return Ok(false),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn open_or_make(&self, keeps: Keeps) -> Result<OwnedFd, Errno> {
+        let name = keeps.name().as_bytes();
+        match open_directory(&self.fd, name) {
+            Err(Errno::NOENT) => {}
+            opened => return opened,
+        }
+        match mkdirat(&self.fd, name, Mode::RWXU) {
+            // Another operation was faster.
+            Ok(()) | Err(Errno::EXIST) => open_directory(&self.fd, name),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl AsFd for Private {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
+    for entry in Dir::read_from(directory)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

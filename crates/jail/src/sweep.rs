@@ -1,0 +1,105 @@
+//! Removing what a writer that was killed has left: exactly the temporary files that were noted, where they were noted.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, fsync, unlinkat};
+use rustix::io::Errno;
+
+use crate::error::OpenErrorKind;
+use crate::jail::Jail;
+use crate::meta::FileKind;
+use crate::name::EntryName;
+use crate::note::{directory_of, temporary_of};
+use crate::path::SandboxPath;
+use crate::private::{Keeps, Whose};
+use crate::protect::Access;
+
+/// Notes that one sweep looks at. Honest operations leave a handful each.
+const MOST: usize = 10_000;
+
+/// What a sweep came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Temporary files that were removed.
+    pub removed: usize,
+    /// Notes whose file could be neither removed nor shown to be gone: the next sweep tries again.
+    pub left: usize,
+}
+
+impl Jail {
+    /// Removes the temporary files that an operation left which was killed. A file that an agent has given such a name is
+    /// not touched, unless it is exactly there where one of ours was noted. One whose directory was renamed in the
+    /// meantime is not found: it stays where it was taken to.
+    pub fn sweep(&self, whose: Whose) -> Result<Swept, std::io::Error> {
+        let mut swept = Swept::default();
+        let Some(private) = self.private() else { return Ok(swept) };
+        let notes = private.open_or_make(Keeps::Temporaries)?;
+        for name in names(&notes)? {
+            let Some(temporary) = temporary_of(&name, whose) else { continue };
+            match self.remove_noted(&notes, &name, &temporary) {
+                Ok(removed) => {
+                    swept.removed += usize::from(removed);
+                    match unlinkat(&notes, name.as_slice(), AtFlags::empty()) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                Err(_) => swept.left += 1,
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Whether there was such a file.
+    fn remove_noted(
+        &self,
+        notes: &OwnedFd,
+        note: &[u8],
+        temporary: &EntryName,
+    ) -> Result<bool, OpenErrorKind> {
+        let Some(place) = directory_of(notes, note)? else { return Ok(false) };
+        if self.check(&place, Access::Write).is_err() {
+            return Ok(false);
+        }
+        match self.remove(&place, temporary) {
+            // Gone, or not there any more: without links and without a search.
+            Err(OpenErrorKind::NotFound | OpenErrorKind::NotADirectory | OpenErrorKind::Symlink) => Ok(false),
+            done => done,
+        }
+    }
+
+    fn remove(&self, place: &SandboxPath, temporary: &EntryName) -> Result<bool, OpenErrorKind> {
+        let Ok(root) = self.root(place.mount()) else { return Ok(false) };
+        let directory = root.dir(place.rel())?;
+        if directory.stat(temporary)?.kind != FileKind::File {
+            return Ok(false);
+        }
+        unlinkat(&directory, temporary.as_bytes(), AtFlags::empty())?;
+        // Its note goes next, and must not be the first to be gone after a loss of power.
+        fsync(&directory)?;
+        Ok(true)
+    }
+}
+
+/// The first names in a directory, read before any of them is removed.
+fn names(notes: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+    let entries = rustix::fs::Dir::read_from(notes)?;
+    entries.take(MOST).map(|entry| entry.map(|entry| entry.file_name().to_bytes().to_vec())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_notes_are_believed() {
+        let digits = "0123456789abcdef0123456789abcdef";
+        let note = |name: &str, whose| temporary_of(name.as_bytes(), whose).is_some();
+        assert!(note(&format!("7.{digits}"), Whose::Everyone));
+        assert!(note(&format!("7.{digits}"), Whose::Job(7)));
+        assert!(!note(&format!("7.{digits}"), Whose::Job(77)));
+        for name in ["", ".", "..", "7", "7.", "x.0", "7.../../etc/passwd", &format!("-7.{digits}"), digits] {
+            assert!(!note(name, Whose::Everyone), "{name}");
+        }
+    }
+}
