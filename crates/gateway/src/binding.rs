@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Shell, Write};
+use ops::{
+    Delete, Edit, EditChange, Encoding, Exec, FrontMatter, Git, Glob, Grep, List, Operation, PatchChange,
+    Read, ReadPart, Shell, Write,
+};
 use sha2::{Digest, Sha256};
 
 use crate::caller::{Caller, RunScope};
@@ -89,6 +92,13 @@ impl Encoder {
         self.number(u64::from(flag));
     }
 
+    fn texts(&mut self, texts: &[String]) {
+        self.length(texts.len());
+        for text in texts {
+            self.text(text);
+        }
+    }
+
     fn path(&mut self, path: &SandboxPath) {
         self.text(&path.to_string());
     }
@@ -145,8 +155,60 @@ impl Encoder {
                 self.change(change);
                 self.optional(if_match_sha256.as_deref(), Self::text);
             }
+            // Its paths are what its text says.
+            Operation::Patch(patch) => self.patch(patch.change()),
+            Operation::Delete(Delete { path, if_match_sha256 }) => {
+                self.path(path);
+                self.optional(if_match_sha256.as_deref(), Self::text);
+            }
             Operation::Git(git) => self.git(git),
         }
+    }
+
+    fn patch(&mut self, change: &PatchChange) {
+        match change {
+            PatchChange::Unified(diff) => {
+                self.text("unified_diff");
+                self.text(diff);
+            }
+            PatchChange::Envelope(envelope) => {
+                self.text("envelope");
+                self.text(envelope);
+            }
+            PatchChange::FrontMatter(update) => {
+                self.text("front_matter");
+                self.front_matter(update);
+            }
+        }
+    }
+
+    fn front_matter(&mut self, update: &FrontMatter) {
+        let FrontMatter {
+            path,
+            if_match_sha256,
+            steps_completed_append,
+            variables_set,
+            decision_log_append,
+            artifacts_append,
+            current_node_id,
+            updated_at,
+        } = update;
+        self.path(path);
+        self.optional(if_match_sha256.as_deref(), Self::text);
+        self.texts(steps_completed_append);
+        // With sorted keys, as `serde_json` has them.
+        self.length(variables_set.len());
+        for (name, value) in variables_set {
+            self.text(name);
+            self.text(&value.to_string());
+        }
+        self.length(decision_log_append.len());
+        for decision in update.decisions_json() {
+            self.text(&decision);
+        }
+        self.texts(artifacts_append);
+        self.optional(current_node_id.as_deref(), Self::text);
+        self.optional(updated_at.as_deref(), Self::text);
     }
 
     fn part(&mut self, part: &ReadPart) {
@@ -197,10 +259,7 @@ impl Encoder {
     fn exec(&mut self, exec: &Exec) {
         let Exec { command, args, cwd, env, stdin, timeout } = exec;
         self.text(command);
-        self.length(args.len());
-        for arg in args {
-            self.text(arg);
-        }
+        self.texts(args);
         self.surroundings(cwd, env, stdin, *timeout);
     }
 
@@ -261,7 +320,7 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{caller, exec, run, shell, write};
+    use crate::testing::{caller, delete, exec, front_matter, run, shell, write};
 
     fn of(operation: &Operation, files: &FileStates) -> String {
         let (caller, run) = (caller("worker"), run("review"));
@@ -286,6 +345,18 @@ mod tests {
             Operation::Write(Write { create_only: true, ..write("a") }),
             Operation::Git(Git::Status),
             Operation::Git(Git::Diff { flags: vec![], paths: vec![] }),
+            Operation::Delete(delete("a")),
+            Operation::Delete(Delete { if_match_sha256: Some("a".into()), ..delete("a") }),
+            front_matter(|_| ()),
+            front_matter(|update| update.if_match_sha256 = Some("a".into())),
+            front_matter(|update| update.steps_completed_append = vec!["a".into()]),
+            front_matter(|update| update.artifacts_append = vec!["a".into()]),
+            front_matter(|update| update.artifacts_append = vec!["a".into(), "b".into()]),
+            front_matter(|update| update.updated_at = Some("a".into())),
+            front_matter(|update| drop(update.variables_set.insert("a".into(), "b".into()))),
+            front_matter(|update| {
+                update.decision_log_append = vec![[("a".into(), "b".into())].into_iter().collect()]
+            }),
         ]
         .map(|operation| of(&operation, &none));
         for (i, digest) in digests.iter().enumerate() {

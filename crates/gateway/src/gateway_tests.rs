@@ -8,7 +8,9 @@ use ops::{
 use super::Gateway;
 use crate::admission::Admission;
 use crate::decision::{Risk, Verdict};
-use crate::testing::{TestClock, builtin, builtin_and, caller, exec, path, run, shell, write};
+use crate::testing::{
+    TestClock, builtin, builtin_and, caller, delete, exec, front_matter, path, run, shell, write,
+};
 
 fn gateway() -> Gateway {
     Gateway::new(builtin_and("roles: {reader: {allow: [read]}}"), TestClock::new())
@@ -61,6 +63,8 @@ fn named(name: &str) -> Operation {
             change: EditChange::StrReplace { old: "a".into(), new: "b".into(), replace_all: false },
             if_match_sha256: None,
         }),
+        "patch" => front_matter(|update| update.updated_at = Some("now".into())),
+        "delete" => Operation::Delete(delete("a.txt")),
         "git.status" => Operation::Git(Git::Status),
         "git.diff" => Operation::Git(Git::Diff { flags: vec![], paths: vec![] }),
         "git.add" => Operation::Git(Git::Add { paths: vec![path("a")] }),

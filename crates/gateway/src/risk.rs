@@ -15,7 +15,9 @@ pub(crate) fn risk_of(operation: &Operation, reads: Option<&[SandboxPath]>) -> R
         Operation::Shell(_)
         | Operation::Write(_)
         | Operation::Edit(_)
+        | Operation::Patch(_)
         | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => Risk::High,
+        Operation::Delete(_) => Risk::Critical,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Exec, Shell, Write};
+use ops::{Delete, Exec, FrontMatter, Operation, Patch, PatchChange, Shell, Write};
 
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
@@ -64,6 +64,26 @@ pub(crate) fn shell(script: &str) -> Shell {
 
 pub(crate) fn write(to: &str) -> Write {
     Write { path: path(to), content: b"hi\n".to_vec(), if_match_sha256: None, create_only: false }
+}
+
+pub(crate) fn delete(at: &str) -> Delete {
+    Delete { path: path(at), if_match_sha256: None }
+}
+
+/// A patch of front matter that changes what `with` says.
+pub(crate) fn front_matter(with: impl FnOnce(&mut FrontMatter)) -> Operation {
+    let mut update = FrontMatter {
+        path: path("@state/workflow.md"),
+        if_match_sha256: None,
+        steps_completed_append: vec![],
+        variables_set: [].into(),
+        decision_log_append: vec![],
+        artifacts_append: vec![],
+        current_node_id: None,
+        updated_at: None,
+    };
+    with(&mut update);
+    Operation::Patch(Patch::new(PatchChange::FrontMatter(update)).unwrap())
 }
 
 /// A clock that goes when it is told to.

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::{Access, SandboxPath};
-use ops::{Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason, Shell, Write};
+use ops::{
+    Delete, Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Patch, PatchChange, Read, ReadPart,
+    Reason, Shell, Write,
+};
 
 use crate::policy::Profile;
 use crate::shown::shown;
@@ -22,6 +25,8 @@ const MAX_PATTERN_BYTES: usize = 4_096;
 const MAX_GLOB_BYTES: usize = 1_024;
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 const MAX_PATHS: usize = 10_000;
+/// Files of one patch: as many as a consent can be bound to.
+const MAX_PATCHED: usize = 256;
 
 /// Why a call is not even considered.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +52,8 @@ pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
         Operation::Shell(shell) => self::shell(profile, shell),
         Operation::Write(write) => self::write(profile, write),
         Operation::Edit(edit) => self::edit(profile, edit),
+        Operation::Patch(patch) => self::patch(profile, patch),
+        Operation::Delete(delete) => self::delete(profile, delete),
         Operation::Git(git) => self::git(git),
     }
 }
@@ -183,6 +190,24 @@ fn edit(profile: &Profile, edit: &Edit) -> Checked {
     }
     sha256(edit.if_match_sha256.as_ref())?;
     permitted(profile, &edit.path, Access::Write)
+}
+
+fn patch(profile: &Profile, patch: &Patch) -> Checked {
+    let paths = patch.paths();
+    argument((1..=MAX_PATCHED).contains(&paths.len()), || {
+        format!("a patch must name 1 to {MAX_PATCHED} files")
+    })?;
+    if let PatchChange::FrontMatter(update) = patch.change() {
+        sha256(update.if_match_sha256.as_ref())?;
+    }
+    // How large a file becomes is known in its lane only.
+    paths.iter().try_for_each(|path| permitted(profile, path, Access::Write))
+}
+
+fn delete(profile: &Profile, delete: &Delete) -> Checked {
+    argument(!delete.path.rel().is_root(), || "a mount itself cannot be removed".to_owned())?;
+    sha256(delete.if_match_sha256.as_ref())?;
+    permitted(profile, &delete.path, Access::Write)
 }
 
 fn git(git: &Git) -> Checked {

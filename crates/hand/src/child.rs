@@ -60,6 +60,10 @@ fn execute(start: Start) -> Outcome {
         Operation::Write(write) => ops::write(&jail, &write, &bounds),
         Operation::Edit(edit) if preview => ops::preview_edit(&jail, &edit, &bounds),
         Operation::Edit(edit) => ops::edit(&jail, &edit, &bounds),
+        Operation::Patch(patch) if preview => ops::preview_patch(&jail, &patch, &bounds),
+        Operation::Patch(patch) => ops::patch(&jail, &patch, &bounds),
+        Operation::Delete(delete) if preview => ops::preview_delete(&jail, &delete, &bounds),
+        Operation::Delete(delete) => ops::delete(&jail, &delete, &bounds),
         Operation::Git(command) => git::run(&jail, &command, &bounds, preview),
         other => Err(ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", other.name()))),
     }

@@ -15,6 +15,7 @@ mod failure;
 mod limits;
 mod operation;
 mod outcome;
+mod patch;
 pub mod raw;
 #[cfg(feature = "read")]
 mod read;
@@ -28,16 +29,21 @@ pub use bounds::Bounds;
 pub use cancel::Cancel;
 pub use limits::{EndedBy, Limit};
 pub use operation::{
-    Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read, ReadPart,
-    Shell, Write,
+    Delete, Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read,
+    ReadPart, Shell, Write,
 };
 pub use outcome::{
-    EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
-    ListResult, OpResult, Outcome, ReadResult, ToolFailure, WriteResult,
+    DeleteResult, EditResult, Entry, EntryType, ExecResult, FileChange, GitResult, GlobResult, GrepMatch,
+    GrepResult, KillEvidence, ListResult, OpResult, Outcome, PatchResult, PatchedFile, ReadResult, ToolFailure,
+    WriteResult,
 };
+pub use patch::{FrontMatter, Patch, PatchChange};
 pub use raw::Malformed;
 #[cfg(feature = "read")]
 pub use read::{glob, grep, list, read};
 pub use reason::Reason;
 #[cfg(feature = "write")]
-pub use write::{edit, preview_edit, preview_write, write};
+pub use write::{
+    Recovered, delete, edit, patch, preview_delete, preview_edit, preview_patch, preview_write, recover,
+    write,
+};

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jail::SandboxPath;
 
+use crate::Patch;
+
 /// One canonical operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
@@ -24,6 +26,10 @@ pub enum Operation {
     Write(Write),
     /// Change one file.
     Edit(Edit),
+    /// Change several files, all or none.
+    Patch(Patch),
+    /// Remove one file or an empty directory.
+    Delete(Delete),
     /// Git in the workspace.
     Git(Git),
 }
@@ -39,7 +45,7 @@ pub enum Lane {
 
 impl Operation {
     /// The names that policy and record use: `read`, `git.commit`, …
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 14] = [
         "read",
         "list",
         "glob",
@@ -48,6 +54,8 @@ impl Operation {
         "shell",
         "write",
         "edit",
+        "patch",
+        "delete",
         "git.status",
         "git.diff",
         "git.add",
@@ -65,6 +73,8 @@ impl Operation {
             Self::Shell(_) => "shell",
             Self::Write(_) => "write",
             Self::Edit(_) => "edit",
+            Self::Patch(_) => "patch",
+            Self::Delete(_) => "delete",
             Self::Git(Git::Status) => "git.status",
             Self::Git(Git::Diff { .. }) => "git.diff",
             Self::Git(Git::Add { .. }) => "git.add",
@@ -81,7 +91,7 @@ impl Operation {
             | Self::Grep(_)
             | Self::Exec(_)
             | Self::Shell(_) => Lane::Container,
-            Self::Write(_) | Self::Edit(_) | Self::Git(_) => Lane::Host,
+            Self::Write(_) | Self::Edit(_) | Self::Patch(_) | Self::Delete(_) | Self::Git(_) => Lane::Host,
         }
     }
 
@@ -95,7 +105,9 @@ impl Operation {
             | Self::Exec(Exec { cwd: path, .. })
             | Self::Shell(Shell { cwd: path, .. })
             | Self::Write(Write { path, .. })
-            | Self::Edit(Edit { path, .. }) => vec![path],
+            | Self::Edit(Edit { path, .. })
+            | Self::Delete(Delete { path, .. }) => vec![path],
+            Self::Patch(patch) => patch.paths().iter().collect(),
             Self::Git(Git::Diff { paths, .. } | Git::Add { paths }) => paths.iter().collect(),
             Self::Git(Git::Status | Git::Commit { .. }) => Vec::new(),
         }
@@ -109,6 +121,8 @@ impl Operation {
                 | Self::Shell(_)
                 | Self::Write(_)
                 | Self::Edit(_)
+                | Self::Patch(_)
+                | Self::Delete(_)
                 | Self::Git(Git::Add { .. } | Git::Commit { .. })
         )
     }
@@ -297,6 +311,15 @@ pub enum EditChange {
         /// The text.
         text: String,
     },
+}
+
+/// Remove one file or an empty directory. It goes to the run's trash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delete {
+    /// The file or directory; not a mount itself.
+    pub path: SandboxPath,
+    /// SHA-256 that the present content must have, lower-case hex, 64 digits. With it only a file is removed.
+    pub if_match_sha256: Option<String>,
 }
 
 /// Git in the workspace's own repository.

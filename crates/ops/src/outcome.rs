@@ -54,6 +54,10 @@ pub enum OpResult {
     Write(WriteResult),
     /// Of `edit`.
     Edit(EditResult),
+    /// Of `patch`.
+    Patch(PatchResult),
+    /// Of `delete`.
+    Delete(DeleteResult),
     /// Of `git`.
     Git(GitResult),
 }
@@ -278,6 +282,70 @@ pub struct EditResult {
     pub sha256_after: String,
     /// Places changed.
     pub replacements: u32,
+}
+
+/// What became of one file of a patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileChange {
+    /// There was none before.
+    Created,
+    /// It has another content.
+    Updated,
+    /// It is in the run's trash.
+    Deleted,
+    /// It has another name, and perhaps another content.
+    Moved,
+}
+
+/// One file of a patch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PatchedFile {
+    /// Path in alias form; the new one of a file that was moved.
+    pub path: String,
+    /// What became of it.
+    pub change: FileChange,
+    /// Where it was before it was moved; empty for others.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub moved_from: String,
+    /// SHA-256 before; empty when there was no file.
+    pub sha256_before: String,
+    /// SHA-256 after; empty when there is no file any more.
+    pub sha256_after: String,
+    /// Bytes of the new content.
+    pub bytes_written: u64,
+    /// Its entry in the run's trash when it was deleted; empty for others.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub trash_entry: String,
+}
+
+/// What a patch did, to all of its files.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PatchResult {
+    /// The files, in the order of the patch.
+    pub files: Vec<PatchedFile>,
+    /// What whoever asked for it should know, a line each: a hunk that was applied elsewhere, a comment that was lost.
+    pub notes: Vec<String>,
+    /// Unified diff, bounded.
+    pub diff: String,
+    /// The diff was cut.
+    pub diff_truncated: bool,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeleteResult {
+    /// Path in alias form.
+    pub path: String,
+    /// A file or a directory.
+    #[serde(rename = "type")]
+    pub entry_type: EntryType,
+    /// Size of the file, bytes; 0 for a directory.
+    pub size_bytes: u64,
+    /// SHA-256 of the file's content; empty for a directory.
+    pub sha256: String,
+    /// Its entry in the run's trash, kept until the run is deleted; empty in a preview.
+    pub trash_entry: String,
 }
 
 /// What git said.

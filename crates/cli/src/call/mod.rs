@@ -1,6 +1,7 @@
 //! `coffer call`: one file per operation, each with its arguments, the request that they make, and how its result
 //! reads. [`outcome`] says what became of a call and with which exit code.
 
+mod delete;
 mod dialect;
 mod edit;
 mod exec;
@@ -13,6 +14,7 @@ mod list;
 mod live;
 mod outcome;
 mod output;
+mod patch;
 mod read;
 mod shell;
 mod stdin;
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Shell(shell::Shell),
     Write(write::Write),
     Edit(edit::Edit),
+    Patch(patch::Patch),
+    Delete(delete::Delete),
     Git(git::Git),
     Dialect(dialect::Dialect),
     Tools(tools::Tools),
@@ -83,6 +87,8 @@ impl Command {
             Self::Shell(shell) => shell.run(context).await,
             Self::Write(write) => write.run(context).await,
             Self::Edit(edit) => edit.run(context).await,
+            Self::Patch(patch) => patch.run(context).await,
+            Self::Delete(delete) => delete.run(context).await,
             Self::Git(git) => git.run(context).await,
             Self::Dialect(dialect) => dialect.run(context).await,
             Self::Tools(tools) => tools.run(context).await,

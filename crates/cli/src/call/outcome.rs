@@ -3,7 +3,7 @@
 use wire::v1::call_response::{Result as CallResult, Status};
 use wire::v1::{CallResponse, ToolFailure};
 
-use super::{edit, exec, git, glob, grep, list, read, write};
+use super::{delete, edit, exec, git, glob, grep, list, patch, read, write};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
@@ -55,6 +55,8 @@ fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
         Some(CallResult::Exec(result) | CallResult::Shell(result)) => exec::render(result, data, talk),
         Some(CallResult::Write(result)) => write::render(result, data),
         Some(CallResult::Edit(result)) => edit::render(result, data, talk),
+        Some(CallResult::Patch(result)) => patch::render(result, data, talk),
+        Some(CallResult::Delete(result)) => delete::render(result, data),
         Some(CallResult::Git(result)) => git::render(result, data, talk),
         None => {}
     }

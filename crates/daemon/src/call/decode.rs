@@ -93,6 +93,8 @@ fn canonical(operation: Option<call_request::Operation>) -> Result<Operation, Re
             Asked::Shell(request) => Kind::Shell(request),
             Asked::Write(request) => Kind::Write(request),
             Asked::Edit(request) => Kind::Edit(request),
+            Asked::Patch(request) => Kind::Patch(request),
+            Asked::Delete(request) => Kind::Delete(request),
             Asked::Git(request) => Kind::Git(request),
             // Taken before.
             Asked::Dialect(_) => return None,
@@ -210,6 +212,8 @@ fn result_of(kind: v1::result::Kind) -> call_response::Result {
         Kind::Shell(result) => Answer::Shell(result),
         Kind::Write(result) => Answer::Write(result),
         Kind::Edit(result) => Answer::Edit(result),
+        Kind::Patch(result) => Answer::Patch(result),
+        Kind::Delete(result) => Answer::Delete(result),
         Kind::Git(result) => Answer::Git(result),
     }
 }

@@ -324,6 +324,11 @@ fn facts(result: &OpResult) -> Value {
             "path": edit.path, "replacements": edit.replacements,
             "sha256_before": edit.sha256_before, "sha256_after": edit.sha256_after,
         }),
+        OpResult::Patch(patch) => json!({ "files": patch.files, "notes": patch.notes }),
+        OpResult::Delete(delete) => json!({
+            "path": delete.path, "type": delete.entry_type, "size_bytes": delete.size_bytes,
+            "sha256_before": delete.sha256, "trash_entry": delete.trash_entry,
+        }),
         OpResult::Git(git) => json!({ "output_bytes": git.output.len(), "commit": git.commit }),
         // Has its own form.
         OpResult::Exec(_) | OpResult::Shell(_) => Value::Null,

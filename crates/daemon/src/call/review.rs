@@ -7,12 +7,13 @@
 mod describe;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use audit::Redactor;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{FileState, FileStates, Review, Ticket};
 use jail::SandboxPath;
-use ops::{Git, OpResult, Operation, Reason, ToolFailure};
+use ops::{DeleteResult, EntryType, FileChange, Git, OpResult, Operation, PatchResult, Reason, ToolFailure};
 
 use crate::executor::Lanes;
 use crate::status::Refusal;
@@ -33,6 +34,8 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
     let hidden = |text: &str| redactor.text(text).0;
     let preview = match lanes.preview(operation, ticket.bounds()).await {
         Some(Ok(OpResult::Edit(edit))) => hidden(&edit.diff),
+        Some(Ok(OpResult::Patch(patch))) => hidden(&patch_preview(&patch)),
+        Some(Ok(OpResult::Delete(delete))) => delete_preview(&delete),
         Some(Ok(OpResult::Git(git))) => hidden(&git_preview(operation, &git.output)),
         Some(Ok(_)) => String::new(),
         Some(Err(failure)) => return Err(would_fail(&failure)),
@@ -103,6 +106,8 @@ fn named(operation: &Operation) -> BTreeSet<SandboxPath> {
     match operation {
         Operation::Write(write) => [write.path.clone()].into(),
         Operation::Edit(edit) => [edit.path.clone()].into(),
+        Operation::Patch(patch) => patch.paths().iter().cloned().collect(),
+        Operation::Delete(delete) => [delete.path.clone()].into(),
         Operation::Git(Git::Add { paths }) => paths.iter().cloned().collect(),
         // A script that is swapped while the reviewer reads must not run.
         Operation::Exec(_) | Operation::Shell(_) => gateway::named_files(operation),
@@ -115,6 +120,48 @@ fn would_fail(failure: &ToolFailure) -> Refusal {
         failure.reason,
         format!("nobody was asked, because the call would fail: {}", failure.message),
     )
+}
+
+/// What would become of each file, then the diff.
+fn patch_preview(patch: &PatchResult) -> String {
+    let mut text = String::new();
+    for file in &patch.files {
+        let what = match file.change {
+            FileChange::Created => "create",
+            FileChange::Updated => "change",
+            FileChange::Deleted => "delete (to the run's trash)",
+            FileChange::Moved => "move",
+        };
+        let from = if file.moved_from.is_empty() {
+            String::new()
+        } else {
+            format!("{} to ", shown(&file.moved_from))
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{what}: {from}{}", shown(&file.path));
+    }
+    for note in &patch.notes {
+        let _ = writeln!(text, "note: {}", shown(note));
+    }
+    text.push('\n');
+    text.push_str(&patch.diff);
+    text
+}
+
+fn delete_preview(delete: &DeleteResult) -> String {
+    let path = shown(&delete.path);
+    match delete.entry_type {
+        EntryType::Directory => format!("to the run's trash: the empty directory {path}\n"),
+        _ => format!(
+            "to the run's trash: the file {path}, {} bytes, sha256 {}\n",
+            delete.size_bytes, delete.sha256
+        ),
+    }
+}
+
+/// A name cannot forge a line.
+fn shown(path: &str) -> String {
+    if path.contains(char::is_control) { format!("{path:?}") } else { path.to_owned() }
 }
 
 fn git_preview(operation: &Operation, output: &str) -> String {

@@ -9,18 +9,22 @@
 
 mod change;
 mod check;
+mod delete;
 mod exec;
 mod git;
 mod look;
 mod malformed;
+mod patch;
 mod search;
 mod shell;
 
 pub use change::{Change, Edit, Write};
+pub use delete::Delete;
 pub use exec::Exec;
 pub use git::Git;
 pub use look::{List, Read};
 pub use malformed::Malformed;
+pub use patch::{FrontMatter, Patch};
 pub use search::{Glob, Grep};
 pub use shell::Shell;
 

@@ -2,15 +2,21 @@
 //! change itself cannot disagree, and then takes effect with one rename or not at all.
 
 mod change;
+mod delete;
 mod diff;
 mod edit;
 mod file;
 mod nearest;
 mod newline;
+mod patch;
 mod place;
+mod recover;
 
+pub use delete::{delete, preview_delete};
 pub use edit::{edit, preview_edit};
 pub use file::{preview_write, write};
+pub use patch::{patch, preview_patch};
+pub use recover::{Recovered, recover};
 
 #[cfg(test)]
 mod tests;

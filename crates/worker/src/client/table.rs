@@ -251,6 +251,8 @@ fn is_of(result: &OpResult, operation: &str) -> bool {
         OpResult::Shell(_) => operation == "shell",
         OpResult::Write(_) => operation == "write",
         OpResult::Edit(_) => operation == "edit",
+        OpResult::Patch(_) => operation == "patch",
+        OpResult::Delete(_) => operation == "delete",
         OpResult::Git(_) => operation.starts_with("git."),
     }
 }

@@ -11,7 +11,7 @@ pub fn operation_from_wire(operation: v1::Operation) -> Result<Operation, Malfor
     let kind = operation.kind.ok_or_else(|| {
         Malformed::new(
             "operation",
-            "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, git",
+            "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, patch, delete, git",
         )
     })?;
     match kind {
@@ -23,6 +23,8 @@ pub fn operation_from_wire(operation: v1::Operation) -> Result<Operation, Malfor
         Kind::Shell(request) => shell(request).into_operation(),
         Kind::Write(request) => write(request)?.into_operation(),
         Kind::Edit(request) => edit(request)?.into_operation(),
+        Kind::Patch(request) => patch(request)?.into_operation(),
+        Kind::Delete(request) => delete(request).into_operation(),
         Kind::Git(request) => git(request)?.into_operation(),
     }
 }
@@ -86,6 +88,46 @@ fn edit(request: v1::EditRequest) -> Result<raw::Edit, Malformed> {
         Change::Insert(v1::InsertText { after_line, text }) => raw::Change::Insert { after_line, text },
     };
     Ok(raw::Edit { path: request.path, change, if_match_sha256: request.if_match_sha256 })
+}
+
+fn patch(request: v1::PatchRequest) -> Result<raw::Patch, Malformed> {
+    use v1::patch_request::Change;
+    let change = request
+        .change
+        .ok_or_else(|| Malformed::new("patch", "needs one of unifiedDiff, envelope, updateFrontmatter"))?;
+    Ok(match change {
+        Change::UnifiedDiff(diff) => raw::Patch::Unified(diff),
+        Change::Envelope(envelope) => raw::Patch::Envelope(envelope),
+        Change::UpdateFrontmatter(update) => raw::Patch::FrontMatter(front_matter(update)),
+    })
+}
+
+fn front_matter(update: v1::UpdateFrontmatter) -> raw::FrontMatter {
+    let v1::UpdateFrontmatter {
+        path,
+        if_match_sha256,
+        steps_completed_append,
+        variables_set_json,
+        decision_log_append_json,
+        artifacts_append,
+        current_node_id,
+        updated_at,
+    } = update;
+    raw::FrontMatter {
+        path,
+        if_match_sha256,
+        steps_completed_append,
+        variables_set_json,
+        decision_log_append_json,
+        artifacts_append,
+        current_node_id,
+        updated_at,
+    }
+}
+
+fn delete(request: v1::DeleteRequest) -> raw::Delete {
+    let v1::DeleteRequest { path, if_match_sha256 } = request;
+    raw::Delete { path, if_match_sha256 }
 }
 
 fn git(request: v1::GitRequest) -> Result<raw::Git, Malformed> {

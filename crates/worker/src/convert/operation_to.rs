@@ -1,6 +1,9 @@
 //! [`Operation`] → `cofferdam.v1.Operation`, for the worker and for what a reviewer sees.
 
-use ops::{Edit, EditChange, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Shell, Write};
+use ops::{
+    Delete, Edit, EditChange, Exec, FrontMatter, Git, Glob, Grep, List, Operation, Patch, PatchChange, Read,
+    ReadPart, Shell, Write,
+};
 use wire::v1::{self, operation::Kind};
 
 /// As the worker gets it; parses back to the same operation.
@@ -14,6 +17,8 @@ pub fn operation_to_wire(operation: &Operation) -> v1::Operation {
         Operation::Shell(shell) => Kind::Shell(shell_to(shell)),
         Operation::Write(write) => Kind::Write(write_to(write)),
         Operation::Edit(edit) => Kind::Edit(edit_to(edit)),
+        Operation::Patch(patch) => Kind::Patch(patch_to(patch)),
+        Operation::Delete(delete) => Kind::Delete(delete_to(delete)),
         Operation::Git(git) => Kind::Git(git_to(git)),
     };
     v1::Operation { kind: Some(kind) }
@@ -130,6 +135,36 @@ fn edit_to(edit: &Edit) -> v1::EditRequest {
         path: edit.path.to_string(),
         change: Some(change),
         if_match_sha256: edit.if_match_sha256.clone().unwrap_or_default(),
+    }
+}
+
+fn patch_to(patch: &Patch) -> v1::PatchRequest {
+    use v1::patch_request::Change;
+    let change = match patch.change() {
+        PatchChange::Unified(diff) => Change::UnifiedDiff(diff.clone()),
+        PatchChange::Envelope(envelope) => Change::Envelope(envelope.clone()),
+        PatchChange::FrontMatter(update) => Change::UpdateFrontmatter(front_matter_to(update)),
+    };
+    v1::PatchRequest { change: Some(change) }
+}
+
+fn front_matter_to(update: &FrontMatter) -> v1::UpdateFrontmatter {
+    v1::UpdateFrontmatter {
+        path: update.path.to_string(),
+        if_match_sha256: update.if_match_sha256.clone().unwrap_or_default(),
+        steps_completed_append: update.steps_completed_append.clone(),
+        variables_set_json: update.variables_json(),
+        decision_log_append_json: update.decisions_json(),
+        artifacts_append: update.artifacts_append.clone(),
+        current_node_id: update.current_node_id.clone(),
+        updated_at: update.updated_at.clone(),
+    }
+}
+
+fn delete_to(delete: &Delete) -> v1::DeleteRequest {
+    v1::DeleteRequest {
+        path: delete.path.to_string(),
+        if_match_sha256: delete.if_match_sha256.clone().unwrap_or_default(),
     }
 }
 

@@ -4,8 +4,9 @@
 //! malformed, and the stream that carried it is closed. Sizes were capped with the frame.
 
 use ops::{
-    EditResult, Encoding, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult,
-    KillEvidence, Limit, ListResult, OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
+    DeleteResult, EditResult, Encoding, Entry, EntryType, ExecResult, FileChange, GitResult, GlobResult,
+    GrepMatch, GrepResult, KillEvidence, Limit, ListResult, OpResult, Outcome, PatchResult, PatchedFile,
+    ReadResult, Reason, ToolFailure, WriteResult,
 };
 use wire::v1::{self, result::Kind};
 use wire::worker::v1 as worker;
@@ -64,6 +65,8 @@ fn result_from(kind: Kind) -> Result<OpResult, Malformed> {
             sha256_after,
             replacements,
         }),
+        Kind::Patch(result) => OpResult::Patch(patch(result)?),
+        Kind::Delete(result) => OpResult::Delete(delete(result)?),
         Kind::Git(v1::GitResult { output, truncated, omitted_bytes, commit }) => {
             OpResult::Git(GitResult { output, truncated, omitted_bytes, commit })
         }
@@ -96,15 +99,7 @@ fn list(result: v1::ListResult) -> Result<ListResult, Malformed> {
         .into_iter()
         .map(|entry| {
             Ok(Entry {
-                entry_type: match entry.r#type() {
-                    v1::entry::Type::File => EntryType::File,
-                    v1::entry::Type::Directory => EntryType::Directory,
-                    v1::entry::Type::Symlink => EntryType::Symlink,
-                    v1::entry::Type::Other => EntryType::Other,
-                    v1::entry::Type::Unspecified => {
-                        return Err(Malformed::new("list.entries.type", "is unknown"));
-                    }
-                },
+                entry_type: entry_type(entry.r#type(), "list.entries.type")?,
                 path: entry.path,
                 name: entry.name,
                 size_bytes: entry.size_bytes,
@@ -118,6 +113,16 @@ fn list(result: v1::ListResult) -> Result<ListResult, Malformed> {
         truncated: result.truncated,
         total_entries: result.total_entries,
         hint: result.hint,
+    })
+}
+
+fn entry_type(found: v1::entry::Type, field: &str) -> Result<EntryType, Malformed> {
+    Ok(match found {
+        v1::entry::Type::File => EntryType::File,
+        v1::entry::Type::Directory => EntryType::Directory,
+        v1::entry::Type::Symlink => EntryType::Symlink,
+        v1::entry::Type::Other => EntryType::Other,
+        v1::entry::Type::Unspecified => return Err(Malformed::new(field, "is unknown")),
     })
 }
 
@@ -141,6 +146,42 @@ fn grep(result: v1::GrepResult) -> GrepResult {
         files_matched: result.files_matched,
         files_skipped: result.files_skipped,
     }
+}
+
+fn patch(result: v1::PatchResult) -> Result<PatchResult, Malformed> {
+    let files = result
+        .files
+        .into_iter()
+        .map(|file| {
+            use v1::patched_file::Change;
+            Ok(PatchedFile {
+                change: match file.change() {
+                    Change::Created => FileChange::Created,
+                    Change::Updated => FileChange::Updated,
+                    Change::Deleted => FileChange::Deleted,
+                    Change::Moved => FileChange::Moved,
+                    Change::Unspecified => return Err(Malformed::new("patch.files.change", "is unknown")),
+                },
+                path: file.path,
+                moved_from: file.moved_from,
+                sha256_before: file.sha256_before,
+                sha256_after: file.sha256_after,
+                bytes_written: file.bytes_written,
+                trash_entry: file.trash_entry,
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(PatchResult { files, notes: result.notes, diff: result.diff, diff_truncated: result.diff_truncated })
+}
+
+fn delete(result: v1::DeleteResult) -> Result<DeleteResult, Malformed> {
+    Ok(DeleteResult {
+        entry_type: entry_type(result.r#type(), "delete.type")?,
+        path: result.path,
+        size_bytes: result.size_bytes,
+        sha256: result.sha256,
+        trash_entry: result.trash_entry,
+    })
 }
 
 fn exec(result: v1::ExecResult) -> Result<ExecResult, Malformed> {

@@ -1,8 +1,8 @@
 //! [`Outcome`] → wire messages, for the daemon and for the client.
 
 use ops::{
-    EditResult, Encoding, EntryType, ExecResult, GitResult, GlobResult, GrepResult, KillEvidence, ListResult,
-    OpResult, Outcome, ReadResult, ToolFailure, WriteResult,
+    DeleteResult, EditResult, Encoding, EntryType, ExecResult, FileChange, GitResult, GlobResult, GrepResult,
+    KillEvidence, ListResult, OpResult, Outcome, PatchResult, ReadResult, ToolFailure, WriteResult,
 };
 use wire::v1::{self, result::Kind};
 use wire::worker::v1 as worker;
@@ -55,6 +55,8 @@ pub fn result_to_wire(result: OpResult) -> Kind {
             sha256_after,
             replacements,
         }),
+        OpResult::Patch(result) => Kind::Patch(patch(result)),
+        OpResult::Delete(result) => Kind::Delete(delete(result)),
         OpResult::Git(GitResult { output, truncated, omitted_bytes, commit }) => {
             Kind::Git(v1::GitResult { output, truncated, omitted_bytes, commit })
         }
@@ -96,13 +98,7 @@ fn list(result: ListResult) -> v1::ListResult {
         .map(|entry| v1::Entry {
             path: entry.path,
             name: entry.name,
-            r#type: match entry.entry_type {
-                EntryType::File => v1::entry::Type::File,
-                EntryType::Directory => v1::entry::Type::Directory,
-                EntryType::Symlink => v1::entry::Type::Symlink,
-                EntryType::Other => v1::entry::Type::Other,
-            }
-            .into(),
+            r#type: entry_type(entry.entry_type),
             size_bytes: entry.size_bytes,
             modified_unix_seconds: entry.modified_unix_seconds,
         })
@@ -114,6 +110,16 @@ fn list(result: ListResult) -> v1::ListResult {
         hint: result.hint,
         total_entries: result.total_entries,
     }
+}
+
+fn entry_type(entry_type: EntryType) -> i32 {
+    match entry_type {
+        EntryType::File => v1::entry::Type::File,
+        EntryType::Directory => v1::entry::Type::Directory,
+        EntryType::Symlink => v1::entry::Type::Symlink,
+        EntryType::Other => v1::entry::Type::Other,
+    }
+    .into()
 }
 
 fn grep(result: GrepResult) -> v1::GrepResult {
@@ -135,6 +141,40 @@ fn grep(result: GrepResult) -> v1::GrepResult {
         files_searched: result.files_searched,
         files_matched: result.files_matched,
         files_skipped: result.files_skipped,
+    }
+}
+
+fn patch(result: PatchResult) -> v1::PatchResult {
+    use v1::patched_file::Change;
+    let files = result
+        .files
+        .into_iter()
+        .map(|file| v1::PatchedFile {
+            path: file.path,
+            change: match file.change {
+                FileChange::Created => Change::Created,
+                FileChange::Updated => Change::Updated,
+                FileChange::Deleted => Change::Deleted,
+                FileChange::Moved => Change::Moved,
+            }
+            .into(),
+            moved_from: file.moved_from,
+            sha256_before: file.sha256_before,
+            sha256_after: file.sha256_after,
+            bytes_written: file.bytes_written,
+            trash_entry: file.trash_entry,
+        })
+        .collect();
+    v1::PatchResult { files, diff: result.diff, diff_truncated: result.diff_truncated, notes: result.notes }
+}
+
+fn delete(result: DeleteResult) -> v1::DeleteResult {
+    v1::DeleteResult {
+        path: result.path,
+        r#type: entry_type(result.entry_type),
+        size_bytes: result.size_bytes,
+        sha256: result.sha256,
+        trash_entry: result.trash_entry,
     }
 }
 
