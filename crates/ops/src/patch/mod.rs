@@ -4,17 +4,37 @@
 //! once when the operation is made: a [`Patch`] that exists can be read. Pure, and bounded by the length of the text.
 //! What the text does to files is in `write`.
 
-use std::collections::BTreeMap;
+mod envelope;
+mod name;
+mod reader;
+// Without the host lane only the names in a patch are asked for, not its lines.
+#[cfg_attr(not(feature = "write"), allow(dead_code))]
+mod script;
+mod unified;
 
-use jail::SandboxPath;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jail::{SandboxPath, excerpt};
 use serde_json::{Map, Value};
 
 use crate::Malformed;
+
+pub(crate) use script::{Action, FilePatch};
+#[cfg(feature = "write")]
+pub(crate) use script::{Hunk, Kind, Line, Place};
+
+/// Files that one patch may name: as many as an approval can be bound to.
+const MAX_PATHS: usize = 256;
 
 /// Change several files, all or none of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     change: PatchChange,
+    #[cfg_attr(not(feature = "write"), allow(dead_code))]
+    files: Vec<FilePatch>,
     paths: Vec<SandboxPath>,
 }
 
@@ -68,7 +88,16 @@ impl FrontMatter {
 impl Patch {
     /// Takes the text apart.
     pub fn new(change: PatchChange) -> Result<Self, Malformed> {
-        Ok(Self { paths: paths(&change)?, change })
+        let (field, files) = match &change {
+            PatchChange::Unified(text) => (unified::FIELD, unified::parse(text)?),
+            PatchChange::Envelope(text) => (envelope::FIELD, envelope::parse(text)?),
+            PatchChange::FrontMatter(front_matter) => {
+                let paths = vec![front_matter.path.clone()];
+                return Ok(Self { change, files: Vec::new(), paths });
+            }
+        };
+        let paths = paths(field, &files)?;
+        Ok(Self { change, files, paths })
     }
 
     /// How the change is written.
@@ -80,12 +109,45 @@ impl Patch {
     pub fn paths(&self) -> &[SandboxPath] {
         &self.paths
     }
+
+    /// What the text of a diff or an envelope says; nothing for front matter.
+    #[cfg(feature = "write")]
+    pub(crate) fn files(&self) -> &[FilePatch] {
+        &self.files
+    }
 }
 
-fn paths(change: &PatchChange) -> Result<Vec<SandboxPath>, Malformed> {
-    match change {
-        PatchChange::Unified(_) => Err(Malformed::new("patch.unified_diff", "is not available")),
-        PatchChange::Envelope(_) => Err(Malformed::new("patch.envelope", "is not available")),
-        PatchChange::FrontMatter(change) => Ok(vec![change.path.clone()]),
+/// All names, none of them twice, none of them beneath another: the order of the text must not matter.
+fn paths(field: &str, files: &[FilePatch]) -> Result<Vec<SandboxPath>, Malformed> {
+    let mut paths = Vec::new();
+    let mut named = BTreeSet::new();
+    for file in files {
+        let moved_to = match &file.action {
+            Action::Update { moved_to, .. } => moved_to.as_ref(),
+            Action::Create { .. } | Action::Delete { .. } => None,
+        };
+        for path in std::iter::once(&file.path).chain(moved_to) {
+            if !named.insert(path) {
+                let message =
+                    format!("{} is named twice: put all changes of a file into one part", path.excerpt());
+                return Err(Malformed::new(field, message));
+            }
+            paths.push(path.clone());
+        }
     }
+    if paths.len() > MAX_PATHS {
+        return Err(Malformed::new(field, format!("names more than {MAX_PATHS} files: split it")));
+    }
+    // A directory and what is beneath it are neighbours in this order.
+    let mut texts: Vec<String> = paths.iter().map(|path| format!("{path}/")).collect();
+    texts.sort_unstable();
+    for pair in texts.windows(2) {
+        if pair[1].starts_with(&pair[0]) {
+            let [directory, file] = [&pair[0], &pair[1]].map(|text| excerpt(text.trim_end_matches('/')));
+            let message =
+                format!("{directory} would be a file and the directory of {file} at once: send two patches");
+            return Err(Malformed::new(field, message));
+        }
+    }
+    Ok(paths)
 }

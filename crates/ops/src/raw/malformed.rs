@@ -31,7 +31,7 @@ impl Malformed {
     }
 
     /// A path that leaves what a run may touch.
-    pub(super) fn refused(field: &str, refusal: PathRefusal) -> Self {
+    pub(crate) fn refused(field: &str, refusal: PathRefusal) -> Self {
         Self {
             reason: Reason::SandboxViolation,
             field: field.to_owned(),

@@ -1,0 +1,182 @@
+//! The file names of a unified diff: quoting, time stamps, and the prefixes `a/` and `b/`.
+
+/// A name as it stands in a line, without prefix handling. `Absent` is `/dev/null`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Name {
+    Absent,
+    Given(String),
+}
+
+/// The names of a `diff --git` line, without its first words: `None` where they cannot be told apart.
+pub(super) fn of_git_line(rest: &str) -> Option<(String, String)> {
+    if rest.starts_with('"') {
+        let (old, rest) = unquote(rest)?;
+        let rest = rest.strip_prefix(' ')?;
+        let new = if rest.starts_with('"') { unquote(rest)?.0 } else { rest.to_owned() };
+        return Some((old, new));
+    }
+    if let Some(at) = rest.find(" \"") {
+        let (new, _) = unquote(&rest[at + 1..])?;
+        return Some((rest[..at].to_owned(), new));
+    }
+    // Names may hold spaces. Where they differ in more than a letter before the slash, other lines name them.
+    let middle = rest.len() / 2;
+    let (old, new) = (rest.get(..middle)?, rest.get(middle + 1..)?);
+    let told_apart = rest.as_bytes().get(middle) == Some(&b' ') && rest.len() == 2 * middle + 1;
+    (told_apart && (old == new || behind_prefixes(old, new).is_some()))
+        .then(|| (old.to_owned(), new.to_owned()))
+}
+
+/// The name in a `---` or `+++` line, without those. A name ends at a tab; a time of 1970 behind it says that there is
+/// no file, as `diff -N` has it.
+pub(super) fn of_header(rest: &str) -> Option<Name> {
+    let rest = rest.strip_suffix('\r').unwrap_or(rest);
+    let (name, behind) = if rest.starts_with('"') {
+        unquote(rest)?
+    } else {
+        let (name, behind) = rest.split_once('\t').unwrap_or((rest, ""));
+        (name.to_owned(), behind)
+    };
+    if name == "/dev/null" || is_epoch(behind.trim_start()) {
+        return Some(Name::Absent);
+    }
+    (!name.is_empty()).then_some(Name::Given(name))
+}
+
+/// A name behind `rename from` and its like, which has no prefix.
+pub(super) fn plain(rest: &str) -> Option<String> {
+    let rest = rest.strip_suffix('\r').unwrap_or(rest);
+    if rest.starts_with('"') {
+        return unquote(rest).map(|(name, _)| name);
+    }
+    (!rest.is_empty()).then(|| rest.to_owned())
+}
+
+/// The common rest of two names whose first directories differ: `a/x` and `b/x`, `i/x` and `w/x`, `old/x` and `new/x`.
+pub(super) fn behind_prefixes<'n>(old: &'n str, new: &str) -> Option<&'n str> {
+    let (left, rest) = old.split_once('/')?;
+    let (right, other) = new.split_once('/')?;
+    (left != right && rest == other && !rest.is_empty()).then_some(rest)
+}
+
+/// `name` without `prefix` and the slash behind it, where it begins so.
+pub(super) fn without<'n>(name: &'n str, prefix: &str) -> &'n str {
+    name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name)
+}
+
+/// A name in git's quotes, and what follows it. `None` where it is malformed or not UTF-8.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let bytes = text.as_bytes();
+    let mut name = Vec::new();
+    let mut at = 1;
+    loop {
+        match *bytes.get(at)? {
+            b'"' => return Some((String::from_utf8(name).ok()?, &text[at + 1..])),
+            b'\\' => {
+                let escaped = *bytes.get(at + 1)?;
+                at += 2;
+                name.push(match escaped {
+                    b'a' => 7,
+                    b'b' => 8,
+                    b't' => b'\t',
+                    b'n' => b'\n',
+                    b'v' => 11,
+                    b'f' => 12,
+                    b'r' => b'\r',
+                    b'"' | b'\\' => escaped,
+                    b'0'..=b'3' => {
+                        let digits = text.get(at - 1..at + 2)?;
+                        at += 2;
+                        u8::from_str_radix(digits, 8).ok()?
+                    }
+                    _ => return None,
+                });
+            }
+            byte => {
+                name.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Whether a time stamp means the very beginning of Unix time, in whatever zone.
+fn is_epoch(stamp: &str) -> bool {
+    let mut words = stamp.split_whitespace();
+    let (Some(day), Some(time)) = (words.next(), words.next()) else { return false };
+    let (hours, rest) = time.split_once(':').unwrap_or(("", ""));
+    let (minutes, seconds) = rest.split_once(':').unwrap_or(("", ""));
+    let number = |text: &str| text.parse::<i32>().ok().filter(|number| (0..60).contains(number));
+    let (Some(hours), Some(minutes)) = (number(hours), number(minutes)) else { return false };
+    if seconds.trim_end_matches(['0', '.']) != "" || !seconds.starts_with("00") {
+        return false;
+    }
+    let zone = words.next().unwrap_or("+0000");
+    let Some(offset) = zone.get(1..3).zip(zone.get(3..5)).and_then(|(hours, minutes)| {
+        let offset = number(hours)? * 60 + number(minutes)?;
+        match zone.as_bytes().first() {
+            Some(b'+') => Some(offset),
+            Some(b'-') => Some(-offset),
+            _ => None,
+        }
+    }) else {
+        return false;
+    };
+    let local = hours * 60 + minutes;
+    match day {
+        "1970-01-01" => local == offset,
+        "1969-12-31" => local - 24 * 60 == offset,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(name: &str) -> Option<Name> {
+        Some(Name::Given(name.to_owned()))
+    }
+
+    #[test]
+    fn names_end_at_a_tab_and_may_be_quoted() {
+        assert_eq!(of_header("a/x y.rs"), given("a/x y.rs"));
+        assert_eq!(of_header("a/x y.rs\t"), given("a/x y.rs"));
+        assert_eq!(of_header("x.rs\t2024-05-01 10:00:00.000000000 +0200"), given("x.rs"));
+        assert_eq!(of_header("x.rs\r"), given("x.rs"));
+        assert_eq!(of_header(r#""a/caf\303\251\t\"\\""#), given("a/café\t\"\\"));
+        for malformed in [r#""a"#, r#""a\q""#, r#""a\3"#, r#""\377""#, "", "\t"] {
+            assert_eq!(of_header(malformed), None, "{malformed}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_time_is_no_file() {
+        for absent in [
+            "/dev/null",
+            "x\t1970-01-01 00:00:00.000000000 +0000",
+            "x\t1970-01-01 02:00:00 +0200",
+            "x\t1969-12-31 19:00:00.000000000 -0500",
+        ] {
+            assert_eq!(of_header(absent), Some(Name::Absent), "{absent}");
+        }
+        for there in ["x\t1970-01-01 00:00:00.000000000 +0200", "x\t1970-01-01 00:00:01 +0000", "x\t1970"] {
+            assert_eq!(of_header(there), given("x"), "{there}");
+        }
+    }
+
+    #[test]
+    fn git_lines_are_taken_apart_where_that_is_certain() {
+        let pair = |old: &str, new: &str| Some((old.to_owned(), new.to_owned()));
+        assert_eq!(of_git_line("a/x b/x"), pair("a/x", "b/x"));
+        assert_eq!(of_git_line("x x"), pair("x", "x"));
+        assert_eq!(of_git_line("a/x y b/x y"), pair("a/x y", "b/x y"));
+        assert_eq!(of_git_line(r#""a/\t" "b/\t""#), pair("a/\t", "b/\t"));
+        assert_eq!(of_git_line(r#"a/x "b/\t""#), pair("a/x", "b/\t"));
+        assert_eq!(of_git_line("a/x b/y"), None);
+        assert_eq!(behind_prefixes("a/d/x", "b/d/x"), Some("d/x"));
+        assert_eq!(behind_prefixes("d/x", "d/x"), None);
+        assert_eq!(without("a/x", "a"), "x");
+        assert_eq!(without("ab/x", "a"), "ab/x");
+    }
+}
