@@ -64,6 +64,7 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("mounts", 0o700),
         ("sessions", 0o700),
         ("spool", 0o700),
+        ("hand", 0o700),
     ] {
         let directory = path.join(name);
         if !directory.exists() {

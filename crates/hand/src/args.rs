@@ -18,10 +18,12 @@ pub(crate) enum Place {
     Pkg,
     /// The repository to clone from.
     Source,
+    /// What the hand keeps of a run. Nothing in its container sees it.
+    Private,
 }
 
 impl Place {
-    const ALL: [Self; 4] = [Self::Workspace, Self::State, Self::Pkg, Self::Source];
+    const ALL: [Self; 5] = [Self::Workspace, Self::State, Self::Pkg, Self::Source, Self::Private];
 
     /// Name of its directory in the jail's root.
     pub(crate) fn name(self) -> &'static str {
@@ -30,12 +32,13 @@ impl Place {
             Self::State => "state",
             Self::Pkg => "pkg",
             Self::Source => "source",
+            Self::Private => "private",
         }
     }
 
     /// Whether anything may be written there.
     pub(crate) fn is_writable(self) -> bool {
-        matches!(self, Self::Workspace | Self::State)
+        matches!(self, Self::Workspace | Self::State | Self::Private)
     }
 
     fn parse(name: &str) -> Option<Self> {
@@ -50,6 +53,8 @@ pub(crate) enum Task {
     Serve,
     /// Clone the source into the workspace and check this revision out; empty is the source's HEAD.
     Clone(String),
+    /// Put right what killed operations left, and say on standard error what that was.
+    Recover,
     /// Say on standard error what the jail consists of.
     Report,
 }
@@ -86,6 +91,7 @@ impl Args {
         ];
         match &self.task {
             Task::Serve => line.push("--serve".into()),
+            Task::Recover => line.push("--recover".into()),
             Task::Report => line.push("--report".into()),
             Task::Clone(revision) => line.extend(["--clone".into(), revision.into()]),
         }
@@ -100,6 +106,7 @@ impl Args {
         let places = places(&value(&mut line, "--mounts")?)?;
         let task = match line.next().as_deref().and_then(OsStr::to_str) {
             Some("--serve") => Task::Serve,
+            Some("--recover") if places.contains(&Place::Private) => Task::Recover,
             Some("--report") => Task::Report,
             Some("--clone") if places.contains(&Place::Source) => {
                 let revision = line.next().ok_or(BadArgs("--clone without a revision"))?;
@@ -150,12 +157,17 @@ mod tests {
 
     #[test]
     fn what_is_written_parses_back() {
-        for task in [Task::Serve, Task::Report, Task::Clone(String::new()), Task::Clone("--serve".to_owned())]
-        {
+        for task in [
+            Task::Serve,
+            Task::Recover,
+            Task::Report,
+            Task::Clone(String::new()),
+            Task::Clone("--serve".to_owned()),
+        ] {
             let args = Args {
                 uid: Uid::from_raw(1234),
                 gid: Gid::ROOT,
-                places: vec![Place::State, Place::Workspace, Place::Source],
+                places: vec![Place::State, Place::Workspace, Place::Source, Place::Private],
                 task,
             };
             assert_eq!(Args::parse(args.to_command_line()), Ok(args));
@@ -180,5 +192,6 @@ mod tests {
         assert!(parse(&good[..6]).is_err());
         assert!(parse(&[&good[..], &["--serve"]].concat()).is_err());
         assert!(parse(&[&good[..6], &["--clone", "main"]].concat()).is_err(), "a clone needs a source");
+        assert!(parse(&[&good[..6], &["--recover"]].concat()).is_err(), "a recovery needs to know of what");
     }
 }

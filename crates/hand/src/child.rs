@@ -1,4 +1,4 @@
-//! One operation, inside its own process: limits on, do it, write the outcome, exit.
+//! One operation or one recovery, inside its own process: limits on, do it, write what came of it, exit.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Instant;
 
-use jail::{GitReads, Jail, Mount, Protection, Root};
-use ops::{Bounds, Operation, Outcome, Reason, ToolFailure};
+use jail::{GitReads, Jail, Mount, Private, Protection, Root, Whose};
+use ops::{Bounds, Operation, Outcome, Reason, Recovered, ToolFailure};
 use prost::Message;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -15,21 +15,37 @@ use rustix::stdio::{dup2_stdin, stdin};
 use wire::worker::v1::Start;
 use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire};
 
+use crate::args::Place;
+use crate::job::Work;
 use crate::setup::{Filter, restrict_child};
 use crate::{git, sys};
 
-/// Runs the operation and ends the process. `result` is where the outcome goes.
-pub(crate) fn run(start: Start, deadline: Instant, filter: &Filter, result: OwnedFd) -> ! {
-    let status = match isolate(deadline, filter, result) {
-        Ok(()) => {
-            let outcome = catch_unwind(AssertUnwindSafe(|| execute(start))).unwrap_or_else(|_| {
+/// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
+pub(crate) fn run(work: Work, number: u64, deadline: Instant, filter: &Filter, result: OwnedFd) -> ! {
+    let done = isolate(deadline, filter, result).and_then(|()| match work {
+        Work::Call(start) => {
+            let outcome = catch_unwind(AssertUnwindSafe(|| execute(*start, number))).unwrap_or_else(|_| {
                 Err(ToolFailure::new(Reason::Internal, "the operation failed by a fault of ours"))
             });
-            i32::from(answer(&outcome_to_wire(outcome).encode_to_vec()).is_err())
+            answer(&outcome_to_wire(outcome).encode_to_vec())
         }
-        Err(_) => 1,
-    };
-    sys::exit_now(status)
+        Work::Recover(whose) => {
+            let recovered = ops::recover(&jail(&Bounds::default(), number)?, whose)?;
+            answer(recovered.remarks.join("; ").as_bytes())
+        }
+    });
+    sys::exit_now(i32::from(done.is_err()))
+}
+
+/// Puts right what any operation left, as the one task of this process. What there is to say of it; nothing when there
+/// was nothing to do.
+pub(crate) fn recover_everything() -> io::Result<Option<String>> {
+    let found = ops::recover(&jail(&Bounds::default(), 0)?, Whose::Everyone)?;
+    if found == Recovered::default() {
+        return Ok(None);
+    }
+    let counts = format!("{} temporary files removed, {} things left", found.temporaries, found.left);
+    Ok(Some([vec![counts], found.remarks].concat().join("; ")))
 }
 
 /// Lets go of all that belongs to the hand: its channel, the other operations' pipes and pidfds.
@@ -43,7 +59,7 @@ fn isolate(deadline: Instant, filter: &Filter, result: OwnedFd) -> io::Result<()
     filter.install()
 }
 
-fn execute(start: Start) -> Outcome {
+fn execute(start: Start, number: u64) -> Outcome {
     let preview = start.preview;
     let bounds = bounds_from_wire(start.bounds);
     let operation = start
@@ -52,7 +68,7 @@ fn execute(start: Start) -> Outcome {
         .and_then(|operation| {
             operation_from_wire(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
         })?;
-    let jail = jail(&bounds).map_err(|error| {
+    let jail = jail(&bounds, number).map_err(|error| {
         ToolFailure::new(Reason::Internal, format!("cannot open the run's mounts: {error}"))
     })?;
     match operation {
@@ -69,9 +85,9 @@ fn execute(start: Start) -> Outcome {
     }
 }
 
-/// The mounts that are there. Opened by each operation anew: a handle is cheap, a shared one would be one more thing
-/// to inherit.
-fn jail(bounds: &Bounds) -> io::Result<Jail> {
+/// The mounts that are there, and the private directory. Opened by each operation anew: a handle is cheap, a shared one
+/// would be one more thing to inherit.
+fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
     let mut roots = Vec::new();
     for mount in Mount::ALL {
         match Root::open(mount, Path::new(mount.container_path())) {
@@ -81,7 +97,20 @@ fn jail(bounds: &Bounds) -> io::Result<Jail> {
         }
     }
     let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
-    Ok(Jail::new(roots, Protection { git_reads }))
+    let jail = Jail::new(roots, Protection { git_reads });
+    Ok(match private(number)? {
+        Some(private) => jail.with_private(private),
+        None => jail,
+    })
+}
+
+/// The run's private directory, as the job of this number uses it. A clone and a trial have none.
+pub(crate) fn private(number: u64) -> io::Result<Option<Private>> {
+    match Private::open(&Path::new("/").join(Place::Private.name()), number) {
+        Ok(private) => Ok(Some(private)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn answer(mut bytes: &[u8]) -> io::Result<()> {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! begin ──► at work ──► result complete, exited 0 ──► its outcome
-//!              │  └───► anything else ─────────────► INTERNAL
-//!              └─ stop (deadline, cancel) ─ SIGKILL through the pidfd ─ exited ─► TIMED_OUT, CANCELLED
+//!              │  └───► anything else ─────────────► INTERNAL              } what it left is recovered
+//!              └─ stop (deadline, cancel) ─ SIGKILL ─ exited ─► TIMED_OUT, … } before that is answered
 //! ```
 //!
 //! What the process writes is hostile: it may have been taken over by what it parsed. It is capped and must decode.
@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use jail::Whose;
 use ops::{Reason, ToolFailure};
 use prost::Message;
 use rustix::io::{Errno, retry_on_intr};
@@ -59,12 +60,27 @@ pub(crate) fn writes_repository(start: &Start) -> bool {
         && matches!(git.command, Some(git_request::Command::Add(_) | git_request::Command::Commit(_)))
 }
 
-/// An operation at work.
+/// Whether the operation changes files through notes and journals, so that there is something to recover when it dies.
+pub(crate) fn leaves_traces(start: &Start) -> bool {
+    let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
+    !start.preview && !matches!(kind, None | Some(operation::Kind::Git(_)))
+}
+
+/// What a process of the hand is for.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// An operation.
+    Call(Box<Start>),
+    /// Putting right what others left.
+    Recover(Whose),
+}
+
+/// A process at work.
 #[derive(Debug)]
 pub(crate) struct Job {
-    id: u64,
+    /// No other job of this hand has it.
+    number: u64,
     deadline: Instant,
-    writes_repository: bool,
     process: OwnedFd,
     /// `None` once it has ended.
     pipe: Option<OwnedFd>,
@@ -74,34 +90,22 @@ pub(crate) struct Job {
 
 impl Job {
     /// Forks. In the new process this does not return.
-    pub(crate) fn begin(id: u64, start: Start, deadline: Instant, filter: &Filter) -> io::Result<Self> {
-        let writes_repository = writes_repository(&start);
+    pub(crate) fn begin(number: u64, work: Work, deadline: Instant, filter: &Filter) -> io::Result<Self> {
         let (pipe, result) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         match sys::fork()? {
-            sys::Fork::Child => child::run(start, deadline, filter, result),
+            sys::Fork::Child => child::run(work, number, deadline, filter, result),
             sys::Fork::Parent(pid) => {
                 drop(result);
                 // Not reaped yet, so the id cannot belong to anybody else.
                 let process = pidfd_open(pid, PidfdFlags::empty())?;
-                Ok(Self {
-                    id,
-                    deadline,
-                    writes_repository,
-                    process,
-                    pipe: Some(pipe),
-                    result: Vec::new(),
-                    stopped: None,
-                })
+                Ok(Self { number, deadline, process, pipe: Some(pipe), result: Vec::new(), stopped: None })
             }
         }
     }
 
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn writes_repository(&self) -> bool {
-        self.writes_repository
+    /// Whose its leftovers are.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// When to stop it; `None` once that has been done.
@@ -125,8 +129,8 @@ impl Job {
         }
     }
 
-    /// Reads what is there. The outcome when the process is over.
-    pub(crate) fn advance(&mut self) -> Option<Outcome> {
+    /// Reads what is there. How the process ended, when it has.
+    pub(crate) fn advance(&mut self) -> Option<WaitIdStatus> {
         if let Some(pipe) = &self.pipe {
             match drain(pipe, &mut self.result) {
                 Ok(Drained::More) => return None,
@@ -139,17 +143,21 @@ impl Job {
             }
         }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let status = retry_on_intr(|| waitid(WaitId::PidFd(self.process.as_fd()), options)).ok()??;
-        Some(self.outcome(&status))
+        retry_on_intr(|| waitid(WaitId::PidFd(self.process.as_fd()), options)).ok()?
     }
 
-    fn outcome(&self, status: &WaitIdStatus) -> Outcome {
-        if status.exit_status() == Some(0)
-            && let Ok(outcome) = Outcome::decode(self.result.as_slice())
-            && outcome.kind.is_some()
-        {
-            return outcome;
-        }
+    /// What it said before it ended by itself.
+    pub(crate) fn said(&self, status: &WaitIdStatus) -> Option<&[u8]> {
+        (status.exit_status() == Some(0)).then_some(self.result.as_slice())
+    }
+
+    /// The outcome that an operation's process gave before it ended by itself.
+    pub(crate) fn outcome(&self, status: &WaitIdStatus) -> Option<Outcome> {
+        Outcome::decode(self.said(status)?).ok().filter(|outcome| outcome.kind.is_some())
+    }
+
+    /// What is answered for a process that gave none.
+    pub(crate) fn failure(&self, status: &WaitIdStatus) -> Outcome {
         if let Some(stop) = self.stopped {
             return stop.outcome();
         }

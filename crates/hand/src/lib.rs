@@ -20,9 +20,11 @@
 
 mod args;
 mod child;
+mod crew;
 mod git;
 mod handles;
 mod job;
+mod recovery;
 mod report;
 mod serve;
 mod setup;
@@ -43,7 +45,7 @@ use args::{Args, BadArgs, Task};
 use setup::SetupError;
 
 pub use report::{Landlock, Namespaces, Report};
-pub use spawn::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher, ProbeError};
+pub use spawn::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher, ProbeError, RecoverError};
 
 /// The name (`argv[0]`) under which `cofferd` starts itself as a hand.
 pub const PROGRAM: &str = "coffer-hand";
@@ -119,6 +121,13 @@ fn keep(hand: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
 fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> {
     match task {
         Task::Report => eprintln!("{report}"),
+        Task::Recover => {
+            dup2_stdin(null).map_err(io::Error::from)?;
+            setup::child_filter()?.install()?;
+            if let Some(words) = child::recover_everything()? {
+                eprintln!("{words}");
+            }
+        }
         Task::Clone(revision) => {
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::child_filter()?.install()?;

@@ -19,17 +19,18 @@ use worker::PROTOCOL;
 use worker::convert::outcome_to_wire;
 use worker::frame::{FrameBuffer, FrameError, encode};
 
+use crate::crew::Crew;
 use crate::job::{Job, Stop, writes_repository};
-use crate::setup::{Filter, SetupError, child_filter};
+use crate::setup::{SetupError, child_filter};
 
-/// Operations at work at the same time.
-const AT_WORK: usize = 16;
 /// Calls that wait for their turn.
 const WAITING: usize = 64;
 /// Unread answers, bytes, beyond which nothing more is asked for.
 const UNREAD: usize = 8 * 1024 * 1024;
 /// Longest that any operation may take.
 const LONGEST: Duration = Duration::from_secs(600);
+/// Longest that the end may take. What is left after it is found by the run's next hand, or by the daemon.
+const LAST: Duration = Duration::from_secs(3);
 
 /// The stream with the daemon is broken.
 #[derive(Debug, Error)]
@@ -63,11 +64,10 @@ struct Server<'c> {
     outbox: VecDeque<u8>,
     greeted: bool,
     waiting: VecDeque<Call>,
-    jobs: Vec<Job>,
-    filter: Filter,
+    crew: Crew,
 }
 
-/// Serves until the channel ends. Whatever is still at work then ends with this process, the init of its namespace.
+/// Serves until the channel ends. Whatever is still at work then is killed, and what it leaves is put right.
 pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
     // fcntl, since the filter knows no ioctl.
     fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
@@ -77,14 +77,20 @@ pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
         outbox: VecDeque::new(),
         greeted: false,
         waiting: VecDeque::new(),
-        jobs: Vec::new(),
-        filter: child_filter()?,
+        crew: Crew::new(child_filter()?),
     };
-    while server.turn()? {}
-    Ok(())
+    server.crew.recover_everything()?;
+    let ended = server.turns();
+    server.finish()?;
+    ended
 }
 
 impl Server<'_> {
+    fn turns(&mut self) -> Result<(), ServeError> {
+        while self.turn()? {}
+        Ok(())
+    }
+
     /// One round. `false` when the channel has ended.
     fn turn(&mut self) -> Result<bool, ServeError> {
         let events = self.wait()?;
@@ -94,7 +100,7 @@ impl Server<'_> {
         if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) && !self.receive()? {
             return Ok(false);
         }
-        self.expire();
+        self.crew.expire(Instant::now());
         self.collect()?;
         self.begin()?;
         self.flush()?;
@@ -106,27 +112,30 @@ impl Server<'_> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.outbox.len() < UNREAD);
         wanted.set(PollFlags::OUT, !self.outbox.is_empty());
-        let mut polled = vec![PollFd::from_borrowed_fd(self.channel, wanted)];
-        for job in &self.jobs {
-            polled.extend(job.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        }
-        let timeout = self.next_deadline().map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-            Timespec {
-                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
-        match poll(&mut polled, timeout.as_ref()) {
-            Ok(_) => Ok(polled.first().map_or(PollFlags::empty(), PollFd::revents)),
-            Err(Errno::INTR) => Ok(PollFlags::empty()),
-            Err(errno) => Err(errno),
-        }
+        let running = self.crew.jobs().filter_map(Job::deadline);
+        let next = running.chain(self.waiting.iter().map(|call| call.deadline)).min();
+        wait_for(Some(PollFd::from_borrowed_fd(self.channel, wanted)), &self.crew, next)
     }
 
-    fn next_deadline(&self) -> Option<Instant> {
-        let running = self.jobs.iter().filter_map(Job::deadline);
-        running.chain(self.waiting.iter().map(|call| call.deadline)).min()
+    /// The end: nothing stays at work, and nothing of it stays behind. Nobody listens any more.
+    fn finish(&mut self) -> Result<(), ServeError> {
+        let last = Instant::now() + LAST;
+        self.crew.cancel_all();
+        self.wait_for_crew(last)?;
+        if self.crew.is_idle() {
+            self.crew.recover_everything()?;
+            self.wait_for_crew(last)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_crew(&mut self, last: Instant) -> Result<(), ServeError> {
+        while !self.crew.is_idle() && Instant::now() < last {
+            // The channel has ended, which would be an event for ever.
+            wait_for(None, &self.crew, Some(last))?;
+            self.crew.collect();
+        }
+        Ok(())
     }
 
     /// Reads what is there and acts on it. `false` at the end of the stream.
@@ -191,32 +200,12 @@ impl Server<'_> {
             self.waiting.remove(place);
             return self.answer(id, Stop::Cancelled.outcome());
         }
-        if let Some(job) = self.jobs.iter_mut().find(|job| job.id() == id) {
-            job.stop(Stop::Cancelled);
-        }
+        self.crew.cancel(id);
         Ok(())
     }
 
-    fn expire(&mut self) {
-        let now = Instant::now();
-        for job in &mut self.jobs {
-            if job.deadline().is_some_and(|deadline| deadline <= now) {
-                job.stop(Stop::TimedOut);
-            }
-        }
-    }
-
-    /// Reads what jobs wrote, and answers for those that are over.
     fn collect(&mut self) -> Result<(), ServeError> {
-        let mut over = Vec::new();
-        self.jobs.retain_mut(|job| match job.advance() {
-            Some(outcome) => {
-                over.push((job.id(), outcome));
-                false
-            }
-            None => true,
-        });
-        over.into_iter().try_for_each(|(id, outcome)| self.answer(id, outcome))
+        self.crew.collect().into_iter().try_for_each(|answer| self.answer(answer.id, *answer.outcome))
     }
 
     /// Begins what may begin: calls that write the repository one after the other, since git's own lock would fail the
@@ -230,20 +219,17 @@ impl Server<'_> {
                 continue;
             }
             let alone = writes_repository(&call.start);
-            let taken = |server: &Self| server.jobs.iter().any(Job::writes_repository);
-            let turn_of_another =
-                alone && (taken(self) || later.iter().any(|call: &Call| writes_repository(&call.start)));
-            if self.jobs.len() >= AT_WORK || turn_of_another {
+            let turn_of_another = alone
+                && (self.crew.writes_repository()
+                    || later.iter().any(|call: &Call| writes_repository(&call.start)));
+            if !self.crew.has_room() || turn_of_another {
                 later.push_back(call);
                 continue;
             }
-            match Job::begin(call.id, call.start, call.deadline, &self.filter) {
-                Ok(job) => self.jobs.push(job),
-                Err(error) => {
-                    let failure =
-                        ToolFailure::new(Reason::Overloaded, format!("cannot start the operation: {error}"));
-                    self.answer(call.id, outcome_to_wire(Err(failure)))?;
-                }
+            if let Err(error) = self.crew.begin(call.id, call.start, call.deadline) {
+                let failure =
+                    ToolFailure::new(Reason::Overloaded, format!("cannot start the operation: {error}"));
+                self.answer(call.id, outcome_to_wire(Err(failure)))?;
             }
         }
         self.waiting = later;
@@ -270,5 +256,26 @@ impl Server<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits for the channel, a process or a deadline; the channel's events.
+fn wait_for(channel: Option<PollFd<'_>>, crew: &Crew, deadline: Option<Instant>) -> Result<PollFlags, Errno> {
+    let listens = channel.is_some();
+    let mut polled: Vec<_> = channel.into_iter().collect();
+    for job in crew.jobs() {
+        polled.extend(job.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    }
+    let timeout = deadline.map(|deadline| {
+        let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        }
+    });
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) if listens => Ok(polled.first().map_or(PollFlags::empty(), PollFd::revents)),
+        Ok(_) | Err(Errno::INTR) => Ok(PollFlags::empty()),
+        Err(errno) => Err(errno),
     }
 }

@@ -34,10 +34,25 @@ pub struct HandSpec {
     pub state: Option<OwnedFd>,
     /// `@pkg`, read only.
     pub pkg: Option<OwnedFd>,
+    /// What the hand keeps of the run and the container must not see: a directory of the owner's, the same one for every
+    /// hand of the run. Without it nothing can be deleted or patched, and a killed write leaves its temporary file.
+    pub private: Option<OwnedFd>,
     /// Owner of the workspace. 0 is allowed.
     pub owner_uid: u32,
     /// The owner's group.
     pub owner_gid: u32,
+}
+
+impl HandSpec {
+    fn mounts(&self) -> Vec<(Place, BorrowedFd<'_>)> {
+        let mounts = [
+            (Place::Workspace, Some(self.workspace.as_fd())),
+            (Place::State, self.state.as_ref().map(AsFd::as_fd)),
+            (Place::Pkg, self.pkg.as_ref().map(AsFd::as_fd)),
+            (Place::Private, self.private.as_ref().map(AsFd::as_fd)),
+        ];
+        mounts.into_iter().filter_map(|(place, handle)| Some((place, handle?))).collect()
+    }
 }
 
 /// A local repository to clone.
@@ -102,6 +117,20 @@ pub enum CloneError {
     Start(#[from] io::Error),
 }
 
+/// What killed operations left was not put right.
+#[derive(Debug, Error)]
+pub enum RecoverError {
+    /// The jail could not be set up, or a step of the recovery failed.
+    #[error("{0}")]
+    Failed(String),
+    /// It took too long.
+    #[error("the recovery did not end within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The process could not be started.
+    #[error("cannot start coffer-hand: {0}")]
+    Start(#[from] io::Error),
+}
+
 /// The jail cannot be set up on this host.
 #[derive(Debug, Error)]
 pub enum ProbeError {
@@ -132,17 +161,22 @@ impl Launcher {
         Self { program: program.into() }
     }
 
-    /// Starts a run's hand.
+    /// Starts a run's hand. It begins by putting right what an earlier one left.
     pub fn serve(&self, spec: &HandSpec) -> io::Result<HandProcess> {
-        let mounts = [
-            (Place::Workspace, Some(spec.workspace.as_fd())),
-            (Place::State, spec.state.as_ref().map(AsFd::as_fd)),
-            (Place::Pkg, spec.pkg.as_ref().map(AsFd::as_fd)),
-        ];
-        let mounts: Vec<_> =
-            mounts.into_iter().filter_map(|(place, handle)| Some((place, handle?))).collect();
-        let (channel, child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, Task::Serve)?;
+        let (channel, child) = self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, Task::Serve)?;
         Ok(HandProcess { channel, child })
+    }
+
+    /// Puts right what the hands of a run left that were killed together with their daemon, within `timeout`. No hand of
+    /// the run may live. What there was to do, for the operator's log; empty when there was nothing.
+    pub fn recover(&self, spec: &HandSpec, timeout: Duration) -> Result<String, RecoverError> {
+        let (_channel, mut child) =
+            self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, Task::Recover)?;
+        match finish(&mut child, timeout)? {
+            (Some(status), words) if status.success() => Ok(words),
+            (Some(_), words) => Err(RecoverError::Failed(words)),
+            (None, _) => Err(RecoverError::TimedOut(timeout)),
+        }
     }
 
     /// Clones a local repository into an empty workspace, within `timeout`. The clone has the branch that was asked for

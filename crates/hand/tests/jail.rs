@@ -51,15 +51,16 @@ fn nothing_of_the_host_is_left() {
             assert_eq!(status(pid, "Seccomp"), "2");
             assert_eq!(status(pid, "Threads"), "1");
             assert_eq!(status(pid, "Umask"), "0022");
-            assert_eq!(names(format!("/proc/{pid}/root")), ["pkg", "state", "workspace"]);
+            assert_eq!(names(format!("/proc/{pid}/root")), ["pkg", "private", "state", "workspace"]);
             assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), PathBuf::from("/"));
             assert_eq!(names(format!("/proc/{pid}/fd")), ["0", "1", "2"]);
             assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap(), b"");
             let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
-            assert_eq!(mounts.lines().count(), 4, "{mounts}");
+            assert_eq!(mounts.lines().count(), 5, "{mounts}");
             for mount in mounts.lines() {
                 let fields: Vec<_> = mount.split(' ').collect();
-                let expected = if matches!(fields[4], "/workspace" | "/state") { "rw" } else { "ro" };
+                let writable = matches!(fields[4], "/workspace" | "/state" | "/private");
+                let expected = if writable { "rw" } else { "ro" };
                 assert!(fields[5].starts_with(&format!("{expected},nosuid,nodev,noexec")), "{mount}");
                 assert!(fields[6] == "-", "no propagation: {mount}");
             }
@@ -113,6 +114,7 @@ fn works_without_root_where_user_namespaces_are_allowed() {
             workspace: directory(dir.as_ref()),
             state: None,
             pkg: None,
+            private: None,
             owner_uid: uid,
             owner_gid: uid,
         };
@@ -155,6 +157,7 @@ fn a_program_that_is_no_hand_is_an_error() {
         workspace: directory(&scratch.workspace()),
         state: None,
         pkg: None,
+        private: None,
         owner_uid: 1234,
         owner_gid: 1234,
     };

@@ -26,6 +26,7 @@ struct Directories {
     workspace: OwnedFd,
     state: OwnedFd,
     pkg: Option<OwnedFd>,
+    private: OwnedFd,
     owner_uid: u32,
     owner_gid: u32,
 }
@@ -56,11 +57,13 @@ impl HandLane {
         workspace: &Directory,
         state: &Directory,
         pkg: Option<&Directory>,
+        private: &Directory,
     ) -> std::io::Result<Self> {
         let directories = Directories {
             workspace: workspace.handle.try_clone()?,
             state: state.handle.try_clone()?,
             pkg: pkg.map(|pkg| pkg.handle.try_clone()).transpose()?,
+            private: private.handle.try_clone()?,
             owner_uid: workspace.owner.uid,
             owner_gid: workspace.owner.gid,
         };
@@ -124,6 +127,7 @@ impl HandLane {
             workspace: clone(&self.directories.workspace)?,
             state: Some(clone(&self.directories.state)?),
             pkg: self.directories.pkg.as_ref().map(clone).transpose()?,
+            private: Some(clone(&self.directories.private)?),
             owner_uid: self.directories.owner_uid,
             owner_gid: self.directories.owner_gid,
         };
@@ -195,7 +199,7 @@ mod tests {
             path: place.path().to_owned(),
             owner: Owner { uid: 0, gid: 0 },
         };
-        let hand = HandLane::new(&directory(), &directory(), None).unwrap();
+        let hand = HandLane::new(&directory(), &directory(), None, &directory()).unwrap();
         hand.shutdown().await;
         let operation = ops::Operation::Git(ops::Git::Status);
         let spec = CallSpec {

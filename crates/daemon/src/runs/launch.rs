@@ -44,6 +44,11 @@ impl Directories {
         self.state.join("sessions").join(run)
     }
 
+    /// What the host lane keeps of a run: what was deleted, and what was begun and is not over.
+    pub(crate) fn private(&self, run: &str) -> PathBuf {
+        self.state.join("hand").join(run)
+    }
+
     /// Mount points for the engine to bind.
     pub(crate) fn slots(&self, run: &str) -> PathBuf {
         self.mounts().join(run)
@@ -120,6 +125,10 @@ impl Launcher {
         let state = block_in_place(|| workspace::make(&state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
         remains.made.push(state_path);
+        let private_path = self.directories.private(&run);
+        let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
+            .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
+        remains.made.push(private_path);
 
         let mut directories = vec![
             (Mount::Project, &workspace, wanted.workspace_access),
@@ -169,7 +178,7 @@ impl Launcher {
         if let Some(pid) = agent.host_pid() {
             block_in_place(|| arrived(pid, &directories))?;
         }
-        let hand = HandLane::new(&workspace, &state, pkg.as_ref())
+        let hand = HandLane::new(&workspace, &state, pkg.as_ref(), &private)
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
         let started = Started {
             image_id: image.id().to_string(),

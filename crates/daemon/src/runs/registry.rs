@@ -257,6 +257,7 @@ impl Runs {
         let directories = &self.launcher.directories;
         remove_tree(directories.run_state(&run)).await;
         remove_tree(directories.recordings(&run)).await;
+        remove_tree(directories.private(&run)).await;
         self.spool.remove_run(id).await;
         if !matches!(record.spec.workspace, Workspace::Bind { .. }) {
             remove_tree(directories.workspace(&run)).await;

@@ -49,7 +49,7 @@ impl Scratch {
 
     pub fn owned_by(uid: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["workspace", "state", "pkg", "outside"] {
+        for name in ["workspace", "state", "pkg", "private", "outside"] {
             fs::create_dir(dir.path().join(name)).unwrap();
             chown(dir.path().join(name), Some(uid), Some(uid)).unwrap();
         }
@@ -169,6 +169,7 @@ impl Hand {
                 workspace: directory(&dir.join("workspace")),
                 state: Some(directory(&dir.join("state"))),
                 pkg: Some(directory(&dir.join("pkg"))),
+                private: Some(directory(&dir.join("private"))),
                 owner_uid: scratch.uid,
                 owner_gid: scratch.uid,
             })
