@@ -21,7 +21,7 @@ use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
 use crate::terminal::{self, Sessions};
-use crate::{embedded, policy, recovery, startup};
+use crate::{embedded, policy, recovery, runs, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -84,6 +84,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
 
     let store = Store::open(&config.state_dir.join("store.db"))
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let roots = Roots::new(config.workspace_roots.clone());
+    let former = store.runs().map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    runs::recover(former, &directories, &roots).await;
     let launcher = Launcher {
         engine,
         host,
@@ -91,7 +94,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         agent,
         default_image: image.image,
         directories,
-        roots: Roots::new(config.workspace_roots.clone()),
+        roots,
     };
     let bounds = spool::Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
     let spool = startup::spool(&store, config.state_dir.join("spool"), bounds).await?;

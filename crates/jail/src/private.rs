@@ -54,8 +54,12 @@ impl Private {
     /// Opens the directory at `at`, which is trusted. `job` is the number of the operation that uses it: one that no
     /// other operation has which uses it at the same time.
     pub fn open(at: &Path, job: u64) -> io::Result<Self> {
-        let fd = open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { fd, job })
+        Ok(Self::of(open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?, job))
+    }
+
+    /// The directory behind a handle, which is trusted.
+    pub const fn of(fd: OwnedFd, job: u64) -> Self {
+        Self { fd, job }
     }
 
     /// The number of the operation that uses it: what it keeps begins with that, so that it can be told whose it is.

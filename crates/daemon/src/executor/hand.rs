@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hand::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher};
+use jail::Private;
 use ops::Reason;
 use tokio::net::UnixStream;
 use tokio::sync::{Mutex, mpsc};
@@ -16,8 +17,10 @@ use crate::status::{Refusal, chain};
 
 /// Until a clone has to be there.
 const CLONE: Duration = Duration::from_secs(120);
-/// For a hand whose channel was closed to be gone.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// For a hand whose channel was closed to be gone, with all that it left put right.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// For putting right what a hand left that was killed.
+const RECOVERY: Duration = Duration::from_secs(30);
 /// Hands whose loss waits to be recorded.
 const LOSSES: usize = 8;
 
@@ -96,6 +99,34 @@ impl HandLane {
             serving.client.shutdown().await;
             let _ = tokio::task::spawn_blocking(move || serving.process.wait(GOODBYE)).await;
         }
+        match self.recover().await {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => tracing::warn!(words, "operations of a hand that was killed were put right"),
+            Err(why) => tracing::error!(why, "what a hand left is there until the daemon's next start"),
+        }
+    }
+
+    /// What a hand left that could not see to it itself. No hand may live.
+    async fn recover(&self) -> Result<String, String> {
+        let private = self.directories.private.try_clone().map_err(|error| chain(&error))?;
+        if Private::of(private, 0).is_clean().map_err(|error| chain(&error))? {
+            return Ok(String::new());
+        }
+        let spec = self.spec().map_err(|error| chain(&error))?;
+        let recovered =
+            tokio::task::spawn_blocking(move || Launcher::default().recover(&spec, RECOVERY)).await;
+        recovered.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
+    }
+
+    fn spec(&self) -> std::io::Result<HandSpec> {
+        Ok(HandSpec {
+            workspace: self.directories.workspace.try_clone()?,
+            state: Some(self.directories.state.try_clone()?),
+            pkg: self.directories.pkg.as_ref().map(OwnedFd::try_clone).transpose()?,
+            private: Some(self.directories.private.try_clone()?),
+            owner_uid: self.directories.owner_uid,
+            owner_gid: self.directories.owner_gid,
+        })
     }
 
     async fn client(&self) -> Result<Client, LaneError> {
@@ -122,15 +153,7 @@ impl HandLane {
 
     async fn start(&self) -> Result<Serving, String> {
         let text = |error: &dyn std::error::Error| chain(error);
-        let clone = |handle: &OwnedFd| handle.try_clone().map_err(|error| text(&error));
-        let spec = HandSpec {
-            workspace: clone(&self.directories.workspace)?,
-            state: Some(clone(&self.directories.state)?),
-            pkg: self.directories.pkg.as_ref().map(clone).transpose()?,
-            private: Some(clone(&self.directories.private)?),
-            owner_uid: self.directories.owner_uid,
-            owner_gid: self.directories.owner_gid,
-        };
+        let spec = self.spec().map_err(|error| text(&error))?;
         let started = tokio::task::spawn_blocking(move || Launcher::default().serve(&spec)).await;
         let process = started.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
         let channel = process.channel.try_clone().map_err(|error| text(&error))?;

@@ -29,9 +29,14 @@ pub(crate) struct Directories {
 }
 
 impl Directories {
-    /// Managed and cloned workspaces.
+    /// A managed or cloned workspace.
     pub(crate) fn workspace(&self, run: &str) -> PathBuf {
-        self.state.join("workspaces").join(run)
+        self.workspaces().join(run)
+    }
+
+    /// All managed and cloned workspaces.
+    pub(crate) fn workspaces(&self) -> PathBuf {
+        self.state.join("workspaces")
     }
 
     /// `/state` of a run.
@@ -46,7 +51,12 @@ impl Directories {
 
     /// What the host lane keeps of a run: what was deleted, and what was begun and is not over.
     pub(crate) fn private(&self, run: &str) -> PathBuf {
-        self.state.join("hand").join(run)
+        self.privates().join(run)
+    }
+
+    /// What the host lane keeps of all runs.
+    pub(crate) fn privates(&self) -> PathBuf {
+        self.state.join("hand")
     }
 
     /// Mount points for the engine to bind.

@@ -3,6 +3,7 @@
 mod launch;
 mod mounting;
 mod record;
+mod recover;
 mod registry;
 mod remains;
 mod remove;
@@ -13,6 +14,7 @@ mod workspace;
 
 pub(crate) use launch::{Directories, Launcher};
 pub(crate) use record::Record;
+pub(crate) use recover::recover;
 pub(crate) use registry::Runs;
 pub(crate) use remove::remove_tree;
 pub(crate) use request::parse as parse_request;

@@ -97,6 +97,16 @@ impl Roots {
     }
 }
 
+impl Roots {
+    /// Opens a former run's workspace again, for the daemon itself; `None` where there is no such directory any more.
+    pub(crate) fn reopen(&self, path: &Path) -> Option<OwnedFd> {
+        let (root, rest) = self.roots.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)))?;
+        let handle = open_beneath(root, rest).ok()?;
+        let stat = rustix::fs::fstat(&handle).ok()?;
+        FileType::from_raw_mode(stat.st_mode).is_dir().then_some(handle)
+    }
+}
+
 /// Whether everybody may pass from `root` down to `directory`. The daemon itself got there by its privileges.
 fn is_open_to_all(directory: &OwnedFd, root: &Path) -> bool {
     let above = || -> Result<bool, Errno> {

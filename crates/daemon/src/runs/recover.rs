@@ -1,0 +1,86 @@
+//! What a hand left that died together with its daemon: put right before the next client is let in.
+//!
+//! A hand that outlives its daemon, or a daemon that outlives its hand, sees to it themselves. Here nobody did: the run's
+//! private directory says that something was begun and is not over. The workspace is opened again as for a launch, and a
+//! jailed process does what the hand would have done. Its owner must still be the one that the private directory was
+//! made for: what one user's run has noted is never acted on as another user.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use hand::HandSpec;
+use jail::Private;
+use rustix::fs::{Mode, OFlags};
+
+use super::launch::Directories;
+use super::record::Record;
+use super::remove::remove_tree;
+use super::workspace::{Owner, Roots};
+use crate::ids::RunId;
+use crate::status::chain;
+
+/// Longest that the recovery of one run may take.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Recovers what is left of these runs, none of which lives, and removes what is left of others.
+pub(crate) async fn recover(records: Vec<Record>, directories: &Directories, roots: &Roots) {
+    let records: BTreeMap<RunId, Record> = records.into_iter().map(|record| (record.id, record)).collect();
+    for entry in std::fs::read_dir(directories.privates()).into_iter().flatten().flatten() {
+        let run = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok());
+        let Some(record) = run.and_then(|run| records.get(&run)) else {
+            tracing::warn!(path = %entry.path().display(), "removing the private directory of a run that is gone");
+            remove_tree(entry.path()).await;
+            continue;
+        };
+        let (id, record, directories, roots) =
+            (record.id, record.clone(), directories.clone(), roots.clone());
+        let recovered = tokio::task::spawn_blocking(move || one(&record, &directories, &roots)).await;
+        match recovered.unwrap_or_else(|error| Err(chain(&error))) {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => tracing::warn!(run = %id, words, "operations that were killed were put right"),
+            Err(why) => {
+                tracing::error!(run = %id, why, "operations were killed and what they left stays: see its workspace");
+            }
+        }
+    }
+}
+
+/// What was done; empty when nothing had to be.
+fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<String, String> {
+    let run = record.id.to_string();
+    let private = open(&directories.private(&run)).map_err(|error| chain(&error))?;
+    let owner = rustix::fs::fstat(&private).map_err(|error| chain(&error))?;
+    let owner = Owner { uid: owner.st_uid, gid: owner.st_gid };
+    let copy = private.try_clone().map_err(|error| chain(&error))?;
+    if Private::of(copy, 0).is_clean().map_err(|error| chain(&error))? {
+        return Ok(String::new());
+    }
+    let path = record.started.as_ref().map(|started| started.workspace_path.as_path());
+    let path = path.ok_or("the run never started")?;
+    let workspace = if path.starts_with(directories.workspaces()) {
+        open(path).map_err(|error| chain(&error))?
+    } else {
+        roots.reopen(path).ok_or("its workspace is not there any more")?
+    };
+    let found = rustix::fs::fstat(workspace.as_fd()).map_err(|error| chain(&error))?;
+    if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {
+        return Err("its workspace belongs to somebody else by now".to_owned());
+    }
+    let spec = HandSpec {
+        workspace,
+        state: Some(open(&directories.run_state(&run)).map_err(|error| chain(&error))?),
+        pkg: None,
+        private: Some(private),
+        owner_uid: owner.uid,
+        owner_gid: owner.gid,
+    };
+    hand::Launcher::default().recover(&spec, LONGEST).map_err(|error| chain(&error))
+}
+
+/// Opens a directory of the daemon's own.
+fn open(path: &Path) -> Result<OwnedFd, rustix::io::Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
