@@ -121,6 +121,35 @@ pub enum AccessError {
     Open(#[from] OpenError),
 }
 
+/// A file or directory was not removed. Unless it says otherwise, it is still there.
+#[derive(Debug, Error)]
+pub enum RemoveError {
+    /// The directory or the name in it gave an error.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A directory with something in it.
+    #[error("{path}: the directory is not empty")]
+    NotEmpty {
+        /// The place.
+        path: String,
+    },
+    /// It is no longer what it was at the look.
+    #[error("{path}: changed by someone else in the meantime")]
+    Changed {
+        /// The place.
+        path: String,
+    },
+    /// It *was* removed, but may be there again after a power loss.
+    #[error("{path}: removed, but its directory could not be synced")]
+    NotDurable {
+        /// The place.
+        path: String,
+        /// What the sync said.
+        #[source]
+        source: io::Error,
+    },
+}
+
 /// A file was not written. Unless it says otherwise, nothing has changed and nothing is left behind but directories
 /// that were made on the way.
 #[derive(Debug, Error)]

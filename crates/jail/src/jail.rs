@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::dir::Dir;
-use crate::error::{AccessError, OpenError, OpenErrorKind};
+use crate::error::{AccessError, OpenError, OpenErrorKind, RemoveError};
 use crate::follow::follow;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::mount::Mount;
@@ -12,6 +12,7 @@ use crate::private::Private;
 use crate::protect::{Access, Protection};
 use crate::refusal::PathRefusal;
 use crate::rel::RelPath;
+use crate::remove::Removal;
 use crate::root::Root;
 use crate::write::{Parents, Target};
 
@@ -131,5 +132,10 @@ impl Writable<'_> {
     /// Opens the directory in which the file is or will be, and looks at what is there.
     pub fn target(&self, parents: Parents) -> Result<Target, OpenError> {
         Target::open(self.root, self.rel, parents, self.private.cloned())
+    }
+
+    /// Looks at what is there, to remove it.
+    pub fn removal(&self) -> Result<Removal, RemoveError> {
+        Removal::open(self.root, self.rel)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The jail's own texts are meant for agents already: places as the agent knows them, escaped and short.
 
-use jail::{AccessError, OpenError, OpenErrorKind, PathRefusal, WriteError};
+use jail::{AccessError, OpenError, OpenErrorKind, PathRefusal, RemoveError, WriteError};
 
 use crate::{Reason, ToolFailure};
 
@@ -37,6 +37,20 @@ impl From<WriteError> for ToolFailure {
             WriteError::NotDurable { .. } => Reason::Internal,
         };
         Self::new(reason, error.to_string())
+    }
+}
+
+impl From<RemoveError> for ToolFailure {
+    fn from(error: RemoveError) -> Self {
+        let (reason, hint) = match error {
+            RemoveError::Open(error) => return error.into(),
+            RemoveError::NotEmpty { .. } => {
+                (Reason::PreconditionFailed, "; delete what is in it first (hidden names, too)")
+            }
+            RemoveError::Changed { .. } => (Reason::PreconditionFailed, ", so it is not deleted; look again"),
+            RemoveError::NotDurable { .. } => (Reason::Internal, ""),
+        };
+        Self::new(reason, format!("{error}{hint}"))
     }
 }
 

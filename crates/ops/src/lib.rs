@@ -20,6 +20,7 @@ pub mod raw;
 #[cfg(feature = "read")]
 mod read;
 mod reason;
+mod trash;
 #[cfg(feature = "write")]
 mod write;
 
@@ -42,6 +43,7 @@ pub use raw::Malformed;
 #[cfg(feature = "read")]
 pub use read::{glob, grep, list, read};
 pub use reason::Reason;
+pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 #[cfg(feature = "write")]
 pub use write::{
     Recovered, delete, edit, patch, preview_delete, preview_edit, preview_patch, preview_write, recover,

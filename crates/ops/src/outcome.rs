@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Encoding, EndedBy, Limit, Reason};
 
@@ -117,7 +117,7 @@ fn encoding_name<S: serde::Serializer>(encoding: &Encoding, serializer: S) -> Re
 }
 
 /// Kinds of directory entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryType {
     /// A regular file.

@@ -12,6 +12,8 @@ mod races;
 #[cfg(test)]
 mod reading;
 #[cfg(test)]
+mod removing;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod writing;

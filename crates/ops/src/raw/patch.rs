@@ -70,7 +70,7 @@ impl FrontMatter {
             if_match_sha256: sha256(&of("if_match_sha256"), self.if_match_sha256)?,
             steps_completed_append: items(&of("steps_completed_append"), self.steps_completed_append)?,
             variables_set: variables(&of("variables_set_json"), &self.variables_set_json)?,
-            decision_log_append: decisions(&of("decision_log_append_json"), self.decision_log_append_json)?,
+            decision_log_append: decisions(&of("decision_log_append_json"), &self.decision_log_append_json)?,
             artifacts_append: items(&of("artifacts_append"), self.artifacts_append)?,
             current_node_id: self.current_node_id,
             updated_at: self.updated_at,
@@ -123,7 +123,7 @@ fn variables(field: &str, json: &str) -> Result<BTreeMap<String, Value>, Malform
     Ok(variables.into_iter().collect())
 }
 
-fn decisions(field: &str, decisions: Vec<String>) -> Result<Vec<Map<String, Value>>, Malformed> {
+fn decisions(field: &str, decisions: &[String]) -> Result<Vec<Map<String, Value>>, Malformed> {
     few(field, decisions.len())?;
     decisions.iter().map(|json| object(field, json)).collect()
 }

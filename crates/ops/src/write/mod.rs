@@ -11,6 +11,7 @@ mod newline;
 mod patch;
 mod place;
 mod recover;
+mod trash;
 
 pub use delete::{delete, preview_delete};
 pub use edit::{edit, preview_edit};

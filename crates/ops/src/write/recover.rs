@@ -4,6 +4,8 @@ use std::io;
 
 use jail::{Jail, Whose};
 
+use super::trash;
+
 /// What was found and put right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -18,6 +20,7 @@ pub struct Recovered {
 /// Brings the mounts into a state in which each operation of `whose` either has happened or has not, and removes what
 /// they left. Idempotent: a recovery that is killed itself is done again.
 pub fn recover(jail: &Jail, whose: Whose) -> io::Result<Recovered> {
+    trash::sweep(jail, whose)?;
     let swept = jail.sweep(whose)?;
     Ok(Recovered { temporaries: swept.removed, left: swept.left, remarks: Vec::new() })
 }

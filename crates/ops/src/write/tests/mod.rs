@@ -1,6 +1,7 @@
 //! Writing and editing: what fits, what does not and what it says, and what nobody may be able to do.
 
 mod change;
+mod delete;
 mod edit;
 mod write;
 

@@ -1,0 +1,90 @@
+//! Removing a file or an empty directory from a directory that somebody hostile writes in too.
+//!
+//! ```text
+//! open parent (no links) → look at the name → (the caller keeps what it is) → still the same?
+//!     → unlink within the same handle → fsync directory
+//! ```
+//!
+//! What the name stands for is never followed: a link is refused, as FIFOs, sockets and devices are. Other names of a
+//! file stay. A change in the instant between the last look and the removal is not seen, as with
+//! [`crate::WriteMode::ReplaceUnchanged`]: whoever can make it can remove the file by himself.
+
+use std::io;
+
+use rustix::fs::{AtFlags, fsync, unlinkat};
+use rustix::io::Errno;
+
+use crate::dir::Dir;
+use crate::error::{OpenError, OpenErrorKind, RemoveError};
+use crate::excerpt::excerpt;
+use crate::meta::{FileKind, Metadata, RegularFile};
+use crate::name::EntryName;
+use crate::rel::RelPath;
+use crate::root::Root;
+
+/// What a name stands for that may be removed.
+#[derive(Debug)]
+pub enum Removable {
+    /// A regular file, open for reading.
+    File(RegularFile),
+    /// A directory, empty at the time of the look.
+    Directory(Metadata),
+}
+
+/// A name in an open directory, to be removed. Nothing has happened to it so far.
+#[derive(Debug)]
+pub struct Removal {
+    dir: Dir,
+    name: EntryName,
+    what: Removable,
+}
+
+impl Removal {
+    pub(crate) fn open(root: &Root, rel: &RelPath) -> Result<Self, RemoveError> {
+        let fault = |kind| OpenError::new(excerpt(&root.describe(rel)), kind);
+        // The mount itself is in no directory of its own.
+        let (parent, name) = rel.split_last().ok_or_else(|| fault(OpenErrorKind::MountPoint))?;
+        let dir = root.dir(&parent).map_err(fault)?;
+        let meta = dir.metadata(&name)?;
+        let what = match meta.kind {
+            FileKind::File => Removable::File(dir.open_file(&name)?),
+            FileKind::Directory if is_empty(&dir, &name)? => Removable::Directory(meta),
+            FileKind::Directory => return Err(RemoveError::NotEmpty { path: excerpt(&dir.child(&name)) }),
+            FileKind::Symlink => return Err(fault(OpenErrorKind::Symlink).into()),
+            kind => return Err(fault(OpenErrorKind::NotRegular(kind)).into()),
+        };
+        Ok(Self { dir, name, what })
+    }
+
+    /// What is to be removed.
+    pub const fn what(&self) -> &Removable {
+        &self.what
+    }
+
+    /// Removes it, unless it is no longer what was looked at, to the last change of its content.
+    pub fn remove(self) -> Result<(), RemoveError> {
+        let path = || excerpt(&self.dir.child(&self.name));
+        let fault = |errno: Errno| match errno {
+            Errno::NOTEMPTY | Errno::EXIST => RemoveError::NotEmpty { path: path() },
+            // Between the look and now.
+            Errno::NOENT | Errno::ISDIR | Errno::NOTDIR => RemoveError::Changed { path: path() },
+            Errno::BUSY => OpenError::new(path(), OpenErrorKind::MountPoint).into(),
+            errno => self.dir.fault(&self.name, errno).into(),
+        };
+        let (looked_at, flags) = match &self.what {
+            Removable::File(file) => (&file.meta, AtFlags::empty()),
+            Removable::Directory(meta) => (meta, AtFlags::REMOVEDIR),
+        };
+        if self.dir.stat(&self.name).map_err(fault)? != *looked_at {
+            return Err(RemoveError::Changed { path: path() });
+        }
+        unlinkat(&self.dir, self.name.as_bytes(), flags).map_err(fault)?;
+        fsync(&self.dir)
+            .map_err(|errno| RemoveError::NotDurable { path: path(), source: io::Error::from(errno) })
+    }
+}
+
+fn is_empty(dir: &Dir, name: &EntryName) -> Result<bool, OpenError> {
+    let inner = dir.open_dir(name)?;
+    Ok(inner.entries()?.next().transpose()?.is_none())
+}

@@ -1,0 +1,192 @@
+//! Putting what is about to be removed into the run's trash.
+//!
+//! The trash is in the run's private directory: outside of every workspace, invisible in the container, and there until
+//! the run is deleted. It is another mount than the workspace, so that nothing can be renamed into it: content is
+//! copied, and on disk, before its name goes.
+//!
+//! Called by `delete`, and by `patch` for the files that it deletes. Either may find afterwards that nothing has to go:
+//! then the copy is forgotten.
+
+mod room;
+mod store;
+mod sweep;
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
+
+use jail::{Jail, Keeps, Metadata, RegularFile, SandboxPath};
+
+use crate::digest::Digest;
+use crate::trash::{TrashEntry, TrashRecord};
+use crate::{EntryType, Reason, ToolFailure};
+
+use room::Room;
+pub(super) use sweep::sweep;
+
+/// Largest file that the trash takes: as large as any file that the host lane can make.
+const MAX_FILE: u64 = 256 * 1024 * 1024;
+const BLOCK: usize = 128 * 1024;
+
+/// Something that is in the trash, on disk.
+#[derive(Debug)]
+pub(super) struct Kept {
+    trash: OwnedFd,
+    entry: TrashEntry,
+    record: TrashRecord,
+}
+
+impl Kept {
+    /// The entry's name.
+    pub(super) fn entry(&self) -> String {
+        self.entry.to_string()
+    }
+
+    /// What it was.
+    pub(super) fn record(&self) -> &TrashRecord {
+        &self.record
+    }
+
+    /// Takes it out again: what it is a copy of stays where it is.
+    pub(super) fn forget(self) {
+        store::remove(&self.trash, self.entry);
+    }
+}
+
+/// Copies a file, from its first byte to its present size, whatever its position is.
+pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<Kept, ToolFailure> {
+    let size = file.meta.size;
+    within_reach(path, size)?;
+    let (trash, entry) = begin(jail, path, size)?;
+    let kept = copy(&trash, entry, file).and_then(|(size_bytes, sha256)| {
+        let record = record(path, EntryType::File, &file.meta);
+        let record = TrashRecord { size_bytes, sha256, ..record };
+        store::describe(&trash, entry, &record)?;
+        Ok(record)
+    });
+    finish(path, trash, entry, kept)
+}
+
+/// Notes an empty directory.
+pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -> Result<Kept, ToolFailure> {
+    let (trash, entry) = begin(jail, path, 0)?;
+    let record = record(path, EntryType::Directory, meta);
+    let kept = store::describe(&trash, entry, &record).map(|()| record);
+    finish(path, trash, entry, kept)
+}
+
+/// Refuses what is larger than anything that the trash takes.
+fn within_reach(path: &SandboxPath, size: u64) -> Result<(), ToolFailure> {
+    if size <= MAX_FILE {
+        return Ok(());
+    }
+    Err(ToolFailure::new(
+        Reason::WriteLimit,
+        format!(
+            "{} has {size} bytes, more than the {MAX_FILE} that the run's trash takes of one file, so it is not \
+             deleted; ask the operator to remove it",
+            path.excerpt()
+        ),
+    )
+    .with("size_bytes", size.to_string())
+    .with("max_bytes", MAX_FILE.to_string()))
+}
+
+/// Size and hash of a file, as [`keep`] would find them, and whether it would fit.
+pub(super) fn foresee(
+    jail: &Jail,
+    path: &SandboxPath,
+    file: &RegularFile,
+) -> Result<(u64, String), ToolFailure> {
+    within_reach(path, file.meta.size)?;
+    open(jail, path, file.meta.size)?;
+    blocks(file, |_| Ok(())).map_err(|error| failure(path, &error))
+}
+
+/// Whether an empty directory would fit.
+pub(super) fn foresee_directory(jail: &Jail, path: &SandboxPath) -> Result<(), ToolFailure> {
+    open(jail, path, 0).map(drop)
+}
+
+fn begin(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, TrashEntry), ToolFailure> {
+    let (trash, job) = open(jail, path, size)?;
+    let entry = store::claim(&trash, job).map_err(|error| failure(path, &error))?;
+    Ok((trash, entry))
+}
+
+/// The trash, when it has room, and the number of the operation that uses it.
+fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), ToolFailure> {
+    let private = jail.private().ok_or_else(|| {
+        ToolFailure::new(Reason::Internal, "this run has no trash, so that nothing can be deleted in it")
+    })?;
+    let trash = private.directory(Keeps::Trash).map_err(|error| failure(path, &error))?;
+    Room::of(&trash).map_err(|error| failure(path, &error))?.take(size)?;
+    Ok((trash, private.job()))
+}
+
+fn finish(
+    path: &SandboxPath,
+    trash: OwnedFd,
+    entry: TrashEntry,
+    kept: io::Result<TrashRecord>,
+) -> Result<Kept, ToolFailure> {
+    match kept.and_then(|record| rustix::fs::fsync(&trash).map(|()| record).map_err(Into::into)) {
+        Ok(record) => Ok(Kept { trash, entry, record }),
+        Err(error) => {
+            store::remove(&trash, entry);
+            Err(failure(path, &error))
+        }
+    }
+}
+
+fn record(path: &SandboxPath, entry_type: EntryType, meta: &Metadata) -> TrashRecord {
+    let path = path.to_string();
+    TrashRecord { path, entry_type, size_bytes: 0, sha256: String::new(), mode: meta.mode }
+}
+
+fn copy(trash: &OwnedFd, entry: TrashEntry, file: &RegularFile) -> io::Result<(u64, String)> {
+    let copy = File::from(store::content(trash, entry)?);
+    let mut at = 0;
+    let measured = blocks(file, |block| {
+        copy.write_all_at(block, at)?;
+        at += block.len() as u64;
+        Ok(())
+    })?;
+    copy.sync_all()?;
+    Ok(measured)
+}
+
+/// Reads a file block by block, to the size that it had when it was opened: its length and its hash.
+fn blocks(file: &RegularFile, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<(u64, String)> {
+    let (mut digest, mut at, mut block) = (Digest::default(), 0, vec![0; BLOCK]);
+    while at < file.meta.size {
+        let most = usize::try_from(file.meta.size - at).unwrap_or(BLOCK).min(BLOCK);
+        let read = match file.file.read_at(&mut block[..most], at) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        digest.update(&block[..read]);
+        each(&block[..read])?;
+        at += read as u64;
+    }
+    Ok((at, digest.hex()))
+}
+
+fn failure(path: &SandboxPath, error: &io::Error) -> ToolFailure {
+    let path = path.excerpt();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => ToolFailure::new(
+            Reason::WriteLimit,
+            format!(
+                "{path}: the disk of the run's trash is full, so it is not deleted; ask the operator for room"
+            ),
+        ),
+        _ => ToolFailure::new(
+            Reason::Internal,
+            format!("{path}: cannot be put into the run's trash, so it is not deleted: {error}"),
+        ),
+    }
+}
