@@ -10,9 +10,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use jail::Whose;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::WaitIdStatus;
+use rustix::stdio::dup2_stdout;
 use wire::worker::v1::{Outcome, outcome};
 
+use crate::args::Place;
 use crate::child::private;
 use crate::job::{Job, Stop, Work};
 use crate::setup::Filter;
@@ -43,6 +47,20 @@ pub(crate) enum Progress {
     AtWork,
     /// With the answer that is due now.
     Over(Option<Answer>),
+}
+
+/// Waits until no other hand uses the run's private directory, and keeps it from others until the last process of this one
+/// is gone: the handle takes the place of standard output, which everything that is forked inherits. A process that was
+/// killed may still be inside of its last system call when its parent is long gone.
+pub(crate) fn claim_private() -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = match open(format!("/{}", Place::Private.name()), flags, Mode::empty()) {
+        // A clone and a trial have none.
+        Err(Errno::NOENT) => return Ok(()),
+        opened => opened?,
+    };
+    retry_on_intr(|| flock(&directory, FlockOperation::LockExclusive))?;
+    Ok(dup2_stdout(&directory)?)
 }
 
 /// Whether a run has left something in its private directory.

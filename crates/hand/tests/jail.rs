@@ -285,22 +285,3 @@ fn a_preview_writes_nothing() {
     assert!(preview.diff.contains("-one\n+two\n"), "{}", preview.diff);
     assert_eq!(support::fingerprint(&scratch.workspace()), before);
 }
-
-#[test]
-fn a_killed_hand_leaves_whole_files() {
-    let scratch = Scratch::new();
-    let content = |n: u8| vec![b'a' + n; 90_000];
-    for round in 0..6 {
-        let mut hand = scratch.hand();
-        for n in 0..12 {
-            hand.begin(&write(&format!("f{n}"), content(round)), DEADLINE, false);
-        }
-        // The first answer shows that the others are on their way.
-        hand.receive().unwrap();
-        hand.process.end().unwrap();
-        for n in 0..12 {
-            let Ok(found) = fs::read(scratch.workspace().join(format!("f{n}"))) else { continue };
-            assert!((0..=round).any(|each| found == content(each)), "f{n} is neither old nor new");
-        }
-    }
-}
