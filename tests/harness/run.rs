@@ -155,7 +155,7 @@ impl RunHandle {
 
     /// Deletes the run, which must have ended.
     pub async fn delete(&mut self) {
-        let request = v1::DeleteRunRequest { run_id: self.run.run_id.clone() };
+        let request = v1::DeleteRunRequest { run_id: self.run.run_id.clone(), delete_workspace: true };
         self.clients.runs.delete_run(request).await.unwrap();
     }
 
@@ -179,7 +179,7 @@ pub mod requests {
 
     /// On an empty directory that the daemon makes.
     pub fn managed(profile: &str) -> CreateRunRequest {
-        on(profile, Source::Managed(v1::ManagedWorkspace {}))
+        on(profile, Source::Managed(v1::ManagedWorkspace::default()))
     }
 
     /// On a clone of a repository.

@@ -41,6 +41,9 @@ pub enum Kind {
     SessionOpened,
     /// How a session ended; exactly one for each that was opened.
     SessionClosed,
+    /// The changes of an overlay are accepted or discarded, or a kept workspace is deleted; on disk before that begins,
+    /// and again when it is over.
+    WorkspaceChange,
     /// Something looks wrong.
     Alert,
     /// A kind of a later version: met when reading, never to be written.
@@ -66,6 +69,7 @@ impl Kind {
             Self::WorkerEvent => "worker_event",
             Self::SessionOpened => "session_opened",
             Self::SessionClosed => "session_closed",
+            Self::WorkspaceChange => "workspace_change",
             Self::Alert => "alert",
             Self::Unknown => "unknown",
         }

@@ -6,6 +6,7 @@
 //! - [`container_spec`]: hardening as a pure function, and [`verify`], which compares what was asked for with what
 //!   the engine says is in force.
 //! - [`MountSlot`]: idmapped bind mounts that show a workspace's files as owned by the run's user.
+//! - [`mount_overlay`]: copy-on-write over a directory.
 //! - [`ContainerCgroup`]: a cgroup for each exec, so that its whole process tree can be ended.
 //! - [`ensure_default`]: the default image, made here without any registry.
 //! - [`advisories`]: known escapes in the versions that an engine reports.
@@ -37,6 +38,7 @@ pub use hardening::{
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, default_image_tar, ensure_default};
+pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
 pub use seccomp::{SeccompError, seccomp_profile};
 pub use spec::{ContainerSpec, MountSpec, MountSpecError, Propagation};

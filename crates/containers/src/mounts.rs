@@ -15,6 +15,7 @@
 //! All functions block for well under a millisecond.
 
 pub(crate) mod mountinfo;
+pub(crate) mod overlay;
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +51,16 @@ pub struct IdMap {
     pub seen_uid: u32,
     /// The group that the group appears as.
     pub seen_gid: u32,
+}
+
+/// How all other owners appear through a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// As nobody.
+    Nobody,
+    /// As themselves, but for the one that the owner appears as, with whom the owner changes places. Layers of an overlay
+    /// need that: the kernel makes files there in root's name, and gives a copy the owner that the file has.
+    Themselves,
 }
 
 /// Why a slot could not be made or taken away.
@@ -89,6 +100,15 @@ impl MountSlot {
         source: BorrowedFd<'_>,
         slot: &Path,
         map: Option<IdMap>,
+        access: Access,
+    ) -> Result<Self, MountError> {
+        Self::attach(source, slot, map.map(|map| (map, Others::Nobody)), access)
+    }
+
+    fn attach(
+        source: BorrowedFd<'_>,
+        slot: &Path,
+        map: Option<(IdMap, Others)>,
         access: Access,
     ) -> Result<Self, MountError> {
         let tree = detached(source, map, access)?;
@@ -137,7 +157,7 @@ impl Drop for MountSlot {
 /// Whether directories like `source` can be shown under another owner. Tries it, detached, and leaves nothing behind.
 pub fn idmap_supported(source: BorrowedFd<'_>) -> Result<bool, MountError> {
     let map = IdMap { disk_uid: 0, disk_gid: 0, seen_uid: 1, seen_gid: 1 };
-    match detached(source, Some(map), Access::ReadOnly) {
+    match detached(source, Some((map, Others::Nobody)), Access::ReadOnly) {
         Ok(_) => Ok(true),
         Err(MountError::Unsupported(_)) => Ok(false),
         Err(error) => Err(error),
@@ -192,7 +212,11 @@ fn detach(point: &Path) -> Result<(), MountError> {
 }
 
 /// A copy of `source`'s mount that is attached nowhere, with all its attributes set.
-fn detached(source: BorrowedFd<'_>, map: Option<IdMap>, access: Access) -> Result<OwnedFd, MountError> {
+fn detached(
+    source: BorrowedFd<'_>,
+    map: Option<(IdMap, Others)>,
+    access: Access,
+) -> Result<OwnedFd, MountError> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     let tree = rustix::mount::open_tree(source, "", flags).map_err(|error| match error {
@@ -210,8 +234,8 @@ fn detached(source: BorrowedFd<'_>, map: Option<IdMap>, access: Access) -> Resul
         attr.set |= sys::MOUNT_ATTR_RDONLY;
     }
     sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("restrict the mount"))?;
-    if let Some(map) = map {
-        let namespace = user_namespace(map)?;
+    if let Some((map, others)) = map {
+        let namespace = user_namespace(map, others)?;
         let fd = u64::try_from(namespace.as_raw_fd()).map_err(io::Error::other);
         let userns_fd = fd.map_err(failed("pass the user namespace"))?;
         let attr = MountAttr { set: sys::MOUNT_ATTR_IDMAP, clear: 0, propagation: 0, userns_fd };
@@ -226,8 +250,8 @@ fn detached(source: BorrowedFd<'_>, map: Option<IdMap>, access: Access) -> Resul
     Ok(tree)
 }
 
-/// A user namespace with one user and one group in it. No process stays in it.
-fn user_namespace(map: IdMap) -> Result<OwnedFd, MountError> {
+/// A user namespace with this map. No process stays in it.
+fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
     let unsupported = |error: io::Error| match error.raw_os_error() {
         // Kernels and distributions that forbid user namespaces, even to root.
         Some(libc::EPERM | libc::EINVAL | libc::ENOSYS | libc::ENOSPC | libc::EUSERS) => {
@@ -238,10 +262,33 @@ fn user_namespace(map: IdMap) -> Result<OwnedFd, MountError> {
     let holder = UserNamespaceHolder::start().map_err(unsupported)?;
     let proc = PathBuf::from(format!("/proc/{}", holder.pid()));
     let write = |name: &str, disk: u32, seen: u32| {
-        fs::write(proc.join(name), format!("{disk} {seen} 1\n")).map_err(failed("describe the map of owners"))
+        let lines = match others {
+            Others::Nobody => format!("{disk} {seen} 1\n"),
+            Others::Themselves => exchanged(disk, seen),
+        };
+        fs::write(proc.join(name), lines).map_err(|error| match others {
+            // A daemon in a user namespace has not all ids to give.
+            Others::Themselves if error.raw_os_error() == Some(libc::EPERM) => MountError::Unsupported(error),
+            _ => failed("describe the map of owners")(error),
+        })
     };
     write("uid_map", map.disk_uid, map.seen_uid)?;
     write("gid_map", map.disk_gid, map.seen_gid)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(proc.join("ns/user"), flags, Mode::empty()).map_err(failed("open the user namespace"))
+}
+
+/// The map of all ids in which these two change places.
+fn exchanged(one: u32, other: u32) -> String {
+    let (low, high) = (one.min(other), one.max(other));
+    let ranges = [
+        (0, 0, low),
+        (low, high, 1),
+        (low.saturating_add(1), low.saturating_add(1), high.saturating_sub(low).saturating_sub(1)),
+        (high, low, u32::from(low != high)),
+        // The last id is none.
+        (high.saturating_add(1), high.saturating_add(1), u32::MAX.saturating_sub(high).saturating_sub(1)),
+    ];
+    let ranges = ranges.into_iter().filter(|(_, _, count)| *count > 0);
+    ranges.map(|(disk, seen, count)| format!("{disk} {seen} {count}\n")).collect()
 }

@@ -62,6 +62,7 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("workspaces", 0o711),
         ("runs", 0o711),
         ("mounts", 0o700),
+        ("overlays", 0o700),
         ("sessions", 0o700),
         ("spool", 0o700),
         ("hand", 0o700),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::ids::{CallId, RunId};
-use crate::runs::Record;
+use crate::runs::{Kept, Record};
 
 /// The schema, by `PRAGMA user_version`.
 const SCHEMA: &str = "
@@ -29,7 +29,15 @@ CREATE TABLE calls (
     response   BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX calls_by_request ON calls (run_id, request_id) WHERE request_id IS NOT NULL;
-PRAGMA user_version = 1;
+";
+
+/// What version 2 has more.
+const SCHEMA_2: &str = "
+CREATE TABLE workspaces (
+    workspace_id TEXT PRIMARY KEY,
+    record       TEXT NOT NULL
+) STRICT;
+PRAGMA user_version = 2;
 ";
 
 /// Why the store did not do it.
@@ -78,8 +86,9 @@ impl Store {
         // A run or an outcome that was answered survives a crash of the machine, too.
         connection.pragma_update(None, "synchronous", "FULL")?;
         match connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))? {
-            0 => connection.execute_batch(&format!("BEGIN;{SCHEMA}COMMIT;"))?,
-            1 => {}
+            0 => connection.execute_batch(&format!("BEGIN;{SCHEMA}{SCHEMA_2}COMMIT;"))?,
+            1 => connection.execute_batch(&format!("BEGIN;{SCHEMA_2}COMMIT;"))?,
+            2 => {}
             newer => return Err(StoreError::Newer(newer)),
         }
         Ok(Self(Arc::new(Mutex::new(connection))))
@@ -145,6 +154,29 @@ impl Store {
             })
             .optional()?;
         row.map(|(record, digest)| Ok((serde_json::from_str(&record)?, digest))).transpose()
+    }
+
+    /// Adds a workspace that is kept.
+    pub(crate) fn insert_workspace(&self, workspace: &Kept) -> Result<(), StoreError> {
+        self.lock().execute(
+            "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)",
+            params![workspace.id.to_string(), serde_json::to_string(workspace)?],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets one.
+    pub(crate) fn delete_workspace(&self, id: RunId) -> Result<(), StoreError> {
+        self.lock().execute("DELETE FROM workspaces WHERE workspace_id = ?1", [id.to_string()])?;
+        Ok(())
+    }
+
+    /// All workspaces that are kept.
+    pub(crate) fn workspaces(&self) -> Result<Vec<Kept>, StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT record FROM workspaces")?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
     }
 
     /// Keeps a finished call, unless its run has been deleted meanwhile.

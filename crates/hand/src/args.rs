@@ -16,14 +16,17 @@ pub(crate) enum Place {
     State,
     /// `@pkg`.
     Pkg,
-    /// The repository to clone from.
+    /// The repository to clone from, or a directory that is only looked at.
     Source,
+    /// The changes of an overlay.
+    Changes,
     /// What the hand keeps of a run. Nothing in its container sees it.
     Private,
 }
 
 impl Place {
-    const ALL: [Self; 5] = [Self::Workspace, Self::State, Self::Pkg, Self::Source, Self::Private];
+    const ALL: [Self; 6] =
+        [Self::Workspace, Self::State, Self::Pkg, Self::Source, Self::Private, Self::Changes];
 
     /// Name of its directory in the jail's root.
     pub(crate) fn name(self) -> &'static str {
@@ -32,6 +35,7 @@ impl Place {
             Self::State => "state",
             Self::Pkg => "pkg",
             Self::Source => "source",
+            Self::Changes => "changes",
             Self::Private => "private",
         }
     }
@@ -57,6 +61,21 @@ pub(crate) enum Task {
     Recover,
     /// Say on standard error what the jail consists of.
     Report,
+    /// Answer with what the changes do to the source, in a diff of at most so many bytes.
+    Diff(Since, u32),
+    /// Apply the changes to the workspace; whether also what there are objections to.
+    Accept(Since, bool),
+    /// Answer with what the files of the source take.
+    Measure,
+}
+
+/// Since when the directory beneath an overlay should not have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    /// Seconds since 1970, and nanoseconds, by the clock of the file system.
+    pub(crate) time: (i64, u32),
+    /// Whether some of the changes may have been applied already.
+    pub(crate) resumed: bool,
 }
 
 /// The parsed command line.
@@ -93,6 +112,17 @@ impl Args {
             Task::Serve => line.push("--serve".into()),
             Task::Recover => line.push("--recover".into()),
             Task::Report => line.push("--report".into()),
+            Task::Diff(since, most) => {
+                line.push("--diff".into());
+                line.extend(since.to_command_line());
+                line.push(most.to_string().into());
+            }
+            Task::Accept(since, force) => {
+                line.push("--accept".into());
+                line.extend(since.to_command_line());
+                line.push(u8::from(*force).to_string().into());
+            }
+            Task::Measure => line.push("--measure".into()),
             Task::Clone(revision) => line.extend(["--clone".into(), revision.into()]),
         }
         line
@@ -108,17 +138,43 @@ impl Args {
             Some("--serve") => Task::Serve,
             Some("--recover") if places.contains(&Place::Private) => Task::Recover,
             Some("--report") => Task::Report,
+            Some("--diff") if places == [Place::Source, Place::Changes] => {
+                Task::Diff(Since::parse(&mut line)?, word(&mut line)?)
+            }
+            Some("--accept") if places == [Place::Workspace, Place::Changes] => {
+                Task::Accept(Since::parse(&mut line)?, word::<u8>(&mut line)? == 1)
+            }
+            Some("--measure") if places == [Place::Source] => Task::Measure,
             Some("--clone") if places.contains(&Place::Source) => {
                 let revision = line.next().ok_or(BadArgs("--clone without a revision"))?;
                 Task::Clone(revision.into_string().map_err(|_| BadArgs("a revision that is not UTF-8"))?)
             }
             _ => return Err(BadArgs("no task")),
         };
+        if !places.contains(&Place::Workspace) && !matches!(task, Task::Diff(..) | Task::Measure) {
+            return Err(BadArgs("no workspace"));
+        }
         match line.next() {
             None => Ok(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, task }),
             Some(_) => Err(BadArgs("more than one task")),
         }
     }
+}
+
+impl Since {
+    fn to_command_line(self) -> [OsString; 3] {
+        let (seconds, nanos) = self.time;
+        [seconds.to_string().into(), nanos.to_string().into(), u8::from(self.resumed).to_string().into()]
+    }
+
+    fn parse(line: &mut impl Iterator<Item = OsString>) -> Result<Self, BadArgs> {
+        Ok(Self { time: (word(line)?, word(line)?), resumed: word::<u8>(line)? == 1 })
+    }
+}
+
+fn word<T: std::str::FromStr>(line: &mut impl Iterator<Item = OsString>) -> Result<T, BadArgs> {
+    let word = line.next().and_then(|word| word.into_string().ok());
+    word.and_then(|word| word.parse().ok()).ok_or(BadArgs("a number is missing"))
 }
 
 fn value(line: &mut impl Iterator<Item = OsString>, name: &str) -> Result<OsString, BadArgs> {
@@ -144,7 +200,7 @@ fn places(text: &OsStr) -> Result<Vec<Place>, BadArgs> {
         }
         places.push(place);
     }
-    if places.contains(&Place::Workspace) { Ok(places) } else { Err(BadArgs("no workspace")) }
+    Ok(places)
 }
 
 #[cfg(test)]

@@ -24,11 +24,13 @@ mod crew;
 mod git;
 mod handles;
 mod job;
+mod layer;
 mod recovery;
 mod report;
 mod serve;
 mod setup;
 mod spawn;
+mod spawn_layer;
 mod sys;
 
 use std::io;
@@ -45,6 +47,7 @@ use args::{Args, BadArgs, Task};
 use setup::SetupError;
 
 pub use report::{Landlock, Namespaces, Report};
+pub use spawn_layer::{LayerError, LayerSpec};
 pub use spawn::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher, ProbeError, RecoverError};
 
 /// The name (`argv[0]`) under which `cofferd` starts itself as a hand.
@@ -63,6 +66,8 @@ enum Failure {
     Serve(#[from] serve::ServeError),
     #[error("{0}")]
     Clone(git::CloneFailure),
+    #[error(transparent)]
+    Layer(#[from] layer::LayerFailure),
 }
 
 impl Failure {
@@ -70,7 +75,7 @@ impl Failure {
         match self {
             Self::Args(_) => 2,
             Self::Setup(_) => 3,
-            Self::Clone(_) => 4,
+            Self::Clone(_) | Self::Layer(_) => 4,
             Self::Start(_) | Self::Serve(_) => 1,
         }
     }
@@ -123,7 +128,6 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         Task::Report => eprintln!("{report}"),
         Task::Recover => {
             dup2_stdin(null).map_err(io::Error::from)?;
-            recovery::claim_private()?;
             setup::child_filter()?.install()?;
             if let Some(words) = child::recover_everything()? {
                 eprintln!("{words}");
@@ -134,11 +138,18 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             setup::child_filter()?.install()?;
             git::clone(&revision).map_err(Failure::Clone)?;
         }
+        Task::Diff(..) | Task::Accept(..) | Task::Measure => {
+            setup::child_filter()?.install()?;
+            match task {
+                Task::Diff(since, most) => layer::diff(since, most)?,
+                Task::Accept(since, force) => layer::accept(since, force)?,
+                _ => layer::measure()?,
+            }
+        }
         Task::Serve => {
             // The library beneath must have nobody to talk to, and no later file may become descriptor 2.
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
-            recovery::claim_private()?;
             serve::serve(stdin())?;
         }
     }

@@ -209,7 +209,7 @@ impl Launcher {
         }
     }
 
-    fn start(
+    pub(crate) fn start(
         &self,
         mounts: &[(Place, BorrowedFd<'_>)],
         uid: u32,
@@ -235,7 +235,7 @@ impl Launcher {
 }
 
 /// Waits for the end, or makes it: no status then. What was said on standard error, one line.
-fn finish(child: &mut Child, timeout: Duration) -> io::Result<(Option<ExitStatus>, String)> {
+pub(crate) fn finish(child: &mut Child, timeout: Duration) -> io::Result<(Option<ExitStatus>, String)> {
     let in_time = wait_until(child, timeout)?;
     if !in_time {
         child.kill()?;

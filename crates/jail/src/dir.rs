@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use crate::error::OpenError;
+use crate::error::{OpenError, OpenErrorKind};
 use crate::excerpt::excerpt;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
@@ -59,6 +59,15 @@ impl Dir {
 
     pub(crate) fn fault(&self, name: &EntryName, errno: Errno) -> OpenError {
         OpenError::new(excerpt(&self.child(name)), errno)
+    }
+
+    pub(crate) fn kind_fault(&self, name: &EntryName, kind: OpenErrorKind) -> OpenError {
+        OpenError::new(excerpt(&self.child(name)), kind)
+    }
+
+    /// The place as agents know it, fit for a message.
+    pub(crate) fn shown(&self) -> String {
+        excerpt(&self.path)
     }
 
     pub(crate) fn child(&self, name: &EntryName) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, open};
 
 use crate::dir::Dir;
-use crate::error::OpenErrorKind;
+use crate::error::{OpenError, OpenErrorKind};
 use crate::meta::{Metadata, RegularFile};
 use crate::mount::Mount;
 use crate::path::SandboxPath;
@@ -33,6 +33,12 @@ impl Root {
     /// Which mount this is.
     pub const fn mount(&self) -> Mount {
         self.mount
+    }
+
+    /// Its topmost directory, for those who walk all of it and ask about no protected path.
+    pub fn top(&self) -> Result<Dir, OpenError> {
+        let rel = RelPath::root();
+        self.dir(&rel).map_err(|kind| OpenError::new(self.describe(&rel), kind))
     }
 
     pub(crate) fn file(&self, rel: &RelPath) -> Result<RegularFile, OpenErrorKind> {

@@ -102,7 +102,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-fn random() -> Result<String, OpenErrorKind> {
+pub(crate) fn random() -> Result<String, OpenErrorKind> {
     let mut random = [0_u8; RANDOM_BYTES];
     // Up to 256 bytes come whole once the pool is ready, which it is long before a container runs.
     if getrandom(&mut random, GetRandomFlags::empty())? != RANDOM_BYTES {

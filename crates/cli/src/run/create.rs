@@ -105,7 +105,7 @@ impl Create {
             (None, Some(repository)) => {
                 Source::Clone(CloneWorkspace { repository: absolute(&repository)?, revision })
             }
-            (None, None) => Source::Managed(ManagedWorkspace {}),
+            (None, None) => Source::Managed(ManagedWorkspace::default()),
         };
         let limits = Limits {
             memory_bytes: self.memory.unwrap_or_default(),
@@ -210,7 +210,7 @@ mod tests {
         let request = request("create --profile build --managed");
         assert_eq!(request.agent_id, "cli");
         assert_eq!(request.limits, None);
-        assert_eq!(request.workspace.unwrap().source, Some(Source::Managed(ManagedWorkspace {})));
+        assert_eq!(request.workspace.unwrap().source, Some(Source::Managed(ManagedWorkspace::default())));
     }
 
     #[test]

@@ -60,7 +60,7 @@ async fn stop(client: &Client, run: &RunRef) -> Result<Run, Failure> {
 
 async fn delete(client: &Client, run: &RunRef) -> Result<Run, Failure> {
     let run_id = run.resolve(client).await?;
-    client.runs().delete_run(DeleteRunRequest { run_id: run_id.clone() }).await?;
+    client.runs().delete_run(DeleteRunRequest { run_id: run_id.clone(), delete_workspace: false }).await?;
     Ok(Run { run_id, ..Default::default() })
 }
 

@@ -80,7 +80,9 @@ fn render(run: &Run, page: &mut Page) {
 fn workspace(run: &Run) -> String {
     match run.workspace.as_ref().and_then(|workspace| workspace.source.as_ref()) {
         Some(Source::Bind(bind)) => format!("bind {}", bind.path),
-        Some(Source::Managed(_)) => "managed".into(),
+        Some(Source::Managed(managed)) if managed.workspace_id.is_empty() => "managed".into(),
+        Some(Source::Managed(managed)) => format!("managed, of run {}", managed.workspace_id),
+        Some(Source::Overlay(overlay)) => format!("overlay on {}", overlay.path),
         Some(Source::Clone(clone)) if clone.revision.is_empty() => format!("clone of {}", clone.repository),
         Some(Source::Clone(clone)) => format!("clone of {} at {}", clone.repository, clone.revision),
         None => String::new(),

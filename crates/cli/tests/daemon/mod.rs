@@ -138,6 +138,26 @@ impl RunService for Canned {
         Err(refusal(Code::FailedPrecondition, "PRECONDITION_FAILED", "the run has not ended"))
     }
 
+    async fn diff_run(&self, _: Request<DiffRunRequest>) -> Answer<DiffRunResponse> {
+        Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
+    }
+
+    async fn accept_run(&self, _: Request<AcceptRunRequest>) -> Answer<AcceptRunResponse> {
+        Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
+    }
+
+    async fn discard_run(&self, _: Request<DiscardRunRequest>) -> Answer<DiscardRunResponse> {
+        Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
+    }
+
+    async fn list_workspaces(&self, _: Request<ListWorkspacesRequest>) -> Answer<ListWorkspacesResponse> {
+        Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
+    }
+
+    async fn delete_workspace(&self, _: Request<DeleteWorkspaceRequest>) -> Answer<DeleteWorkspaceResponse> {
+        Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
+    }
+
     type WatchRunsStream = Events<WatchRunsResponse>;
 
     async fn watch_runs(&self, _: Request<WatchRunsRequest>) -> Answer<Self::WatchRunsStream> {

@@ -162,3 +162,102 @@ fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_dire
     assert_eq!(owner.unwrap(), 1001);
     assert!(gone);
 }
+
+#[test]
+fn two_ids_change_places_and_all_others_stay() {
+    assert_eq!(exchanged(5, 5), "0 0 5\n5 5 1\n6 6 4294967289\n");
+    assert_eq!(exchanged(0, 1001), "0 1001 1\n1 1 1000\n1001 0 1\n1002 1002 4294966293\n");
+    assert_eq!(exchanged(1001, 1000), "0 0 1000\n1000 1001 1\n1001 1000 1\n1002 1002 4294966293\n");
+    for (one, other) in [(0, 0), (0, 1001), (4242, 1001), (u32::MAX - 1, 1001)] {
+        let counts = exchanged(one, other);
+        let sum: u64 = counts.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, u64::from(u32::MAX), "{one} {other}");
+    }
+}
+
+/// Layers for an overlay of the place's source.
+fn layers(place: &Place) -> PathBuf {
+    let layers = place.source.with_file_name("layers");
+    for name in ["upper", "work"] {
+        fs::create_dir_all(layers.join(name)).unwrap();
+    }
+    std::os::unix::fs::chown(layers.join("upper"), Some(4242), Some(4343)).unwrap();
+    layers
+}
+
+#[test]
+fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
+    let place = place();
+    let layers = layers(&place);
+    fs::write(place.source.join("roots"), "x").unwrap();
+    overlay::check_overlay_layers(opened(&layers).as_fd()).unwrap();
+    let (source, upper) = (opened(&place.source), opened(&layers));
+    let mount =
+        overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP)).expect(NEEDS_ROOT);
+    assert_eq!(leftover_slots(&place.slots).unwrap(), Vec::<PathBuf>::new());
+    let slot =
+        MountSlot::prepare(mount.as_fd(), &place.slots.join("w"), None, Access::ReadWrite).expect(NEEDS_ROOT);
+    let at = slot.path();
+    let owner = |path: &Path| {
+        let seen = fs::symlink_metadata(path).unwrap();
+        (seen.uid(), seen.gid())
+    };
+    assert_eq!([owner(at), owner(&at.join("file"))], [(1001, 1001); 2]);
+    assert_eq!(owner(&at.join("roots")), (0, 0));
+
+    fs::write(at.join("new"), "").unwrap();
+    std::os::unix::fs::chown(at.join("new"), Some(1001), Some(1001)).unwrap();
+    fs::write(at.join("file"), "changed").unwrap();
+    fs::remove_file(at.join("roots")).unwrap();
+    for changed in ["new", "file"] {
+        assert_eq!(owner(&layers.join("upper").join(changed)), (4242, 4343), "{changed}");
+    }
+    assert_eq!(fs::read_to_string(place.source.join("file")).unwrap(), "content");
+    assert!(place.source.join("roots").exists() && !place.source.join("new").exists());
+    slot.release().unwrap();
+    drop(mount);
+
+    // The same layers again, as after a restart.
+    let again =
+        overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP)).expect(NEEDS_ROOT);
+    let slot =
+        MountSlot::prepare(again.as_fd(), &place.slots.join("w"), None, Access::ReadOnly).expect(NEEDS_ROOT);
+    assert_eq!(fs::read_to_string(slot.path().join("file")).unwrap(), "changed");
+    assert!(!slot.path().join("roots").exists());
+}
+
+#[test]
+fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
+    use rustix::fs::XattrFlags;
+    let place = place();
+    let layers = layers(&place);
+    let secret = place.source.with_file_name("secret");
+    fs::write(&secret, "secret").unwrap();
+    fs::create_dir_all(place.source.join("dir/inner")).unwrap();
+    for (path, mark, value) in [
+        ("file", "user.overlay.redirect", "/../secret"),
+        ("file", "user.overlay.metacopy", ""),
+        ("dir", "user.overlay.redirect", "/.."),
+        ("dir", "user.overlay.opaque", "y"),
+        ("dir/inner", "trusted.overlay.redirect", "/.."),
+        ("dir/inner", "trusted.overlay.opaque", "y"),
+    ] {
+        let path = place.source.join(path);
+        rustix::fs::setxattr(&path, mark, value.as_bytes(), XattrFlags::empty()).unwrap();
+    }
+    let (source, upper) = (opened(&place.source), opened(&layers));
+    let mount =
+        overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP)).expect(NEEDS_ROOT);
+    let slot =
+        MountSlot::prepare(mount.as_fd(), &place.slots.join("w"), None, Access::ReadWrite).expect(NEEDS_ROOT);
+    let at = slot.path();
+    // The one that claims to be only metadata may be refused; it is never something else.
+    if let Ok(content) = fs::read_to_string(at.join("file")) {
+        assert_eq!(content, "content");
+    }
+    let names = |path: &Path| {
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&at.join("dir")), ["inner"]);
+    assert!(names(&at.join("dir/inner")).is_empty());
+}

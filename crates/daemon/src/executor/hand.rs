@@ -221,6 +221,7 @@ mod tests {
             handle: std::fs::File::open(place.path()).unwrap().into(),
             path: place.path().to_owned(),
             owner: Owner { uid: 0, gid: 0 },
+            is_mapped: false,
         };
         let hand = HandLane::new(&directory(), &directory(), None, &directory()).unwrap();
         hand.shutdown().await;

@@ -2,6 +2,7 @@
 
 mod agent;
 mod hand;
+pub(crate) mod layer;
 mod limits;
 mod placement;
 mod spare;

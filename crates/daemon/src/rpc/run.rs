@@ -20,6 +20,9 @@ use crate::status::{Refusal, chain};
 
 const DEFAULT_PAGE: usize = 100;
 const MAX_PAGE: u32 = 1_000;
+/// Bytes of a diff.
+const DEFAULT_DIFF: u32 = 256 * 1024;
+const MAX_DIFF: u32 = 1024 * 1024;
 
 /// `RunService`.
 #[derive(Clone)]
@@ -63,6 +66,10 @@ impl Service {
         self.0.runs.shown_to(RunId::parse(run_id)?, &*principal(request)?)
     }
 
+    fn used<T>(&self, request: &Request<T>, run_id: &str) -> Result<RunId, Refusal> {
+        self.0.runs.of(RunId::parse(run_id)?, &*principal(request)?).map(|record| record.id)
+    }
+
     /// The run that the same request made before.
     async fn made_before(&self, request_id: &str, digest: &[u8]) -> Result<Option<Record>, Refusal> {
         if request_id.is_empty() {
@@ -79,6 +86,17 @@ impl Service {
             )),
         }
     }
+}
+
+/// How many, and behind which: a page begins behind the id that the last one ended with, and ids sort by time.
+fn page(size: u32, token: &str) -> Result<(usize, Option<RunId>), Refusal> {
+    let size = match size {
+        0 => DEFAULT_PAGE,
+        size => size.min(MAX_PAGE) as usize,
+    };
+    let bad = |_| Refusal::invalid("page_token", "is not one of ours");
+    let after = if token.is_empty() { None } else { Some(RunId::parse(token).map_err(bad)?) };
+    Ok((size, after))
 }
 
 fn digest(request: &CreateRunRequest) -> Vec<u8> {
@@ -115,17 +133,7 @@ impl RunService for Service {
     ) -> Result<Response<v1::ListRunsResponse>, Status> {
         let principal = principal(&request)?;
         let request = request.into_inner();
-        let size = match request.page_size {
-            0 => DEFAULT_PAGE,
-            size => size.min(MAX_PAGE) as usize,
-        };
-        // A page begins behind the run that the last one ended with; ids sort by time.
-        let after = match request.page_token.as_str() {
-            "" => None,
-            token => {
-                Some(RunId::parse(token).map_err(|_| Refusal::invalid("page_token", "is not one of ours"))?)
-            }
-        };
+        let (size, after) = page(request.page_size, &request.page_token)?;
         let mut records = self.0.runs.list();
         records.retain(|record| {
             (request.state == 0 || i32::from(record.state.to_wire()) == request.state)
@@ -144,8 +152,7 @@ impl RunService for Service {
         &self,
         request: Request<v1::StopRunRequest>,
     ) -> Result<Response<v1::StopRunResponse>, Status> {
-        let id = RunId::parse(&request.get_ref().run_id)?;
-        self.0.runs.of(id, &*principal(&request)?)?;
+        let id = self.used(&request, &request.get_ref().run_id)?;
         let app = self.0.clone();
         // Goes on when the client leaves.
         let stopped = tokio::spawn(async move { app.runs.stop(id).await }).await;
@@ -157,12 +164,72 @@ impl RunService for Service {
         &self,
         request: Request<v1::DeleteRunRequest>,
     ) -> Result<Response<v1::DeleteRunResponse>, Status> {
-        let id = RunId::parse(&request.get_ref().run_id)?;
-        self.0.runs.of(id, &*principal(&request)?)?;
-        let app = self.0.clone();
-        let deleted = tokio::spawn(async move { app.runs.delete(id).await }).await;
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let (app, principal) = (self.0.clone(), principal(&request)?);
+        let with_workspace = request.get_ref().delete_workspace;
+        let deleted =
+            tokio::spawn(async move { app.runs.delete(id, with_workspace, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the run", &error))??;
         Ok(Response::new(v1::DeleteRunResponse {}))
+    }
+
+    async fn diff_run(
+        &self,
+        request: Request<v1::DiffRunRequest>,
+    ) -> Result<Response<v1::DiffRunResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let most = match request.get_ref().max_diff_bytes {
+            0 => DEFAULT_DIFF,
+            most => most.min(MAX_DIFF),
+        };
+        Ok(Response::new(self.0.runs.diff(id, most).await?))
+    }
+
+    async fn accept_run(
+        &self,
+        request: Request<v1::AcceptRunRequest>,
+    ) -> Result<Response<v1::AcceptRunResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let (app, principal, force) = (self.0.clone(), principal(&request)?, request.get_ref().force);
+        // Goes on when the client leaves, and a stop of the daemon waits for it.
+        let accepted = self.0.tasks.spawn(async move { app.runs.accept(id, force, &principal).await }).await;
+        let response = accepted.map_err(|error| Refusal::internal("accepting the changes", &error))??;
+        Ok(Response::new(response))
+    }
+
+    async fn discard_run(
+        &self,
+        request: Request<v1::DiscardRunRequest>,
+    ) -> Result<Response<v1::DiscardRunResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let (app, principal) = (self.0.clone(), principal(&request)?);
+        let discarded = self.0.tasks.spawn(async move { app.runs.discard(id, &principal).await }).await;
+        let record = discarded.map_err(|error| Refusal::internal("discarding the changes", &error))??;
+        Ok(Response::new(v1::DiscardRunResponse { run: Some(record.to_wire()) }))
+    }
+
+    async fn list_workspaces(
+        &self,
+        request: Request<v1::ListWorkspacesRequest>,
+    ) -> Result<Response<v1::ListWorkspacesResponse>, Status> {
+        let principal = principal(&request)?;
+        let request = request.into_inner();
+        let (size, after) = page(request.page_size, &request.page_token)?;
+        let (workspaces, more) = self.0.runs.workspaces(&principal, after, size, request.measure).await;
+        let next_page_token = workspaces.last().filter(|_| more).map(|last| last.workspace_id.clone());
+        let next_page_token = next_page_token.unwrap_or_default();
+        Ok(Response::new(v1::ListWorkspacesResponse { workspaces, next_page_token }))
+    }
+
+    async fn delete_workspace(
+        &self,
+        request: Request<v1::DeleteWorkspaceRequest>,
+    ) -> Result<Response<v1::DeleteWorkspaceResponse>, Status> {
+        let id = RunId::parse(&request.get_ref().workspace_id)?;
+        let (app, principal) = (self.0.clone(), principal(&request)?);
+        let deleted = tokio::spawn(async move { app.runs.delete_workspace(id, &principal).await }).await;
+        deleted.map_err(|error| Refusal::internal("deleting the workspace", &error))??;
+        Ok(Response::new(v1::DeleteWorkspaceResponse {}))
     }
 
     type WatchRunsStream = Pin<Box<dyn Stream<Item = Result<v1::WatchRunsResponse, Status>> + Send>>;

@@ -15,10 +15,13 @@ use ops::Reason;
 use tokio::task::block_in_place;
 
 use super::mounting::{arrived, mount};
-use super::record::{Record, Started, Workspace};
+use super::record::{Record, Started};
 use super::remains::Remains;
-use super::workspace::{self, Directory, Purpose, Roots};
+use super::remove::remove_tree;
+use super::source::Source;
+use super::workspace::{self, Purpose, Roots};
 use crate::executor::{AgentLane, HandLane, Lanes};
+use crate::ids::RunId;
 use crate::rpc::Principal;
 use crate::status::{Refusal, engine_refusal};
 
@@ -37,6 +40,17 @@ impl Directories {
     /// All managed and cloned workspaces.
     pub(crate) fn workspaces(&self) -> PathBuf {
         self.state.join("workspaces")
+    }
+
+    /// What an overlay keeps of a run's changes.
+    pub(crate) fn layer(&self, run: &str) -> PathBuf {
+        self.state.join("overlays").join(run)
+    }
+
+    /// Removes what was made as a run's workspace.
+    pub(super) async fn remove_workspace(&self, run: RunId) {
+        remove_tree(self.workspace(&run.to_string())).await;
+        remove_tree(self.layer(&run.to_string())).await;
     }
 
     /// `/state` of a run.
@@ -130,7 +144,7 @@ impl Launcher {
             }
             None => None,
         };
-        let workspace = self.workspace(record, principal, remains).await?;
+        let Source { directory: workspace, layer } = self.workspace(record, principal, remains).await?;
         let state_path = self.directories.run_state(&run);
         let state = block_in_place(|| workspace::make(&state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
@@ -196,6 +210,7 @@ impl Launcher {
             hardening: report.lines.into_iter().map(|line| (line.name, line.value)).collect(),
             ownership,
             workspace_path: workspace.path.clone(),
+            layer,
         };
         Ok((started, Arc::new(Lanes::new(agent, hand))))
     }
@@ -210,35 +225,6 @@ impl Launcher {
                     "image: the engine has no image {reference}; the operator loads it, nothing is pulled"
                 ),
             )),
-        }
-    }
-
-    async fn workspace(
-        &self,
-        record: &Record,
-        principal: &Principal,
-        remains: &mut Remains,
-    ) -> Result<Directory, Refusal> {
-        let path = self.directories.workspace(&record.id.to_string());
-        match &record.spec.workspace {
-            Workspace::Bind { path } => {
-                block_in_place(|| self.roots.open("workspace.bind.path", path, Purpose::Own, principal))
-            }
-            Workspace::Managed => {
-                let made = workspace::make(&path, workspace::owner_for(principal))
-                    .map_err(|error| Refusal::internal("making the workspace", &error))?;
-                remains.made.push(path);
-                Ok(made)
-            }
-            Workspace::Clone { repository, revision } => {
-                let source =
-                    self.roots.open("workspace.clone.repository", repository, Purpose::Own, principal)?;
-                let made = workspace::make(&path, source.owner)
-                    .map_err(|error| Refusal::internal("making the workspace", &error))?;
-                remains.made.push(path);
-                crate::executor::clone_repository(&source, &made, revision.as_deref()).await?;
-                Ok(made)
-            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Runs: one owning task each, the only one that changes its run's state.
 
+mod changes;
+mod kept;
 mod launch;
 mod mounting;
 mod record;
@@ -9,9 +11,11 @@ mod remains;
 mod remove;
 mod request;
 mod run;
+mod source;
 mod task;
 mod workspace;
 
+pub(crate) use kept::Kept;
 pub(crate) use launch::{Directories, Launcher};
 pub(crate) use record::Record;
 pub(crate) use recover::recover;

@@ -56,7 +56,7 @@ fn prepare(
     directories
         .iter()
         .map(|(mount, directory, access)| {
-            let map = seen.map(|seen| IdMap {
+            let map = seen.filter(|_| !directory.is_mapped).map(|seen| IdMap {
                 disk_uid: directory.owner.uid,
                 disk_gid: directory.owner.gid,
                 seen_uid: seen.uid(),

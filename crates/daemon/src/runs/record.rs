@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
+use super::workspace::Owner;
 use crate::ids::RunId;
 use crate::time::{Timestamp, duration_to_wire};
 
@@ -71,6 +72,52 @@ pub(crate) enum Workspace {
         /// Branch, tag or commit; `None`: HEAD.
         revision: Option<String>,
     },
+    /// A directory of the daemon's that an earlier run has left.
+    Kept {
+        /// Id of the run that it was made for.
+        workspace: RunId,
+    },
+    /// An existing directory under a layer that takes the changes.
+    Overlay {
+        /// As it was asked for.
+        path: PathBuf,
+    },
+}
+
+/// The layer of an overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Layer {
+    pub(crate) changes: Changes,
+    /// When it was made, by the clock of the file system: seconds since 1970, and nanoseconds.
+    pub(crate) since: (i64, u32),
+    /// Inode of the directory beneath: what is at its path later may be another one.
+    pub(crate) inode: u64,
+    /// Its owner.
+    pub(crate) owner: Owner,
+    /// An accept was begun, so that some of the changes may have been applied.
+    pub(crate) begun: bool,
+}
+
+/// Where the changes of an overlay are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Changes {
+    /// In the layer.
+    Pending,
+    /// In the directory beneath.
+    Accepted,
+    /// Nowhere.
+    Discarded,
+}
+
+impl Changes {
+    fn to_wire(self) -> v1::run::Changes {
+        match self {
+            Self::Pending => v1::run::Changes::Pending,
+            Self::Accepted => v1::run::Changes::Accepted,
+            Self::Discarded => v1::run::Changes::Discarded,
+        }
+    }
 }
 
 /// Limits of the container.
@@ -123,6 +170,9 @@ pub(crate) struct Started {
     pub(crate) ownership: Ownership,
     /// The workspace on the host.
     pub(crate) workspace_path: PathBuf,
+    /// Of an overlay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) layer: Option<Layer>,
 }
 
 /// How the files of the workspace's owner look to the container.
@@ -148,6 +198,16 @@ impl Record {
             ended_at: None,
             started: None,
         }
+    }
+
+    /// The layer of an overlay that was launched.
+    pub(crate) fn layer(&self) -> Option<Layer> {
+        self.started.as_ref().and_then(|started| started.layer)
+    }
+
+    /// Whether the daemon still keeps changes of the run's overlay.
+    pub(crate) fn has_pending_changes(&self) -> bool {
+        self.layer().is_some_and(|layer| layer.changes == Changes::Pending)
     }
 
     pub(crate) fn to_wire(&self) -> v1::Run {
@@ -191,6 +251,10 @@ impl Record {
             workspace_path: started.map(|started| path(&started.workspace_path)).unwrap_or_default(),
             principal: spec.principal.clone(),
             ended_at: self.ended_at.map(Timestamp::to_wire),
+            changes: self
+                .layer()
+                .map_or(v1::run::Changes::Unspecified, |layer| layer.changes.to_wire())
+                .into(),
         }
     }
 }
@@ -201,7 +265,13 @@ fn workspace_to_wire(workspace: &Workspace) -> v1::Workspace {
         Workspace::Bind { path } => {
             Source::Bind(v1::BindWorkspace { path: path.to_string_lossy().into_owned() })
         }
-        Workspace::Managed => Source::Managed(v1::ManagedWorkspace {}),
+        Workspace::Managed => Source::Managed(v1::ManagedWorkspace::default()),
+        Workspace::Kept { workspace } => {
+            Source::Managed(v1::ManagedWorkspace { workspace_id: workspace.to_string() })
+        }
+        Workspace::Overlay { path } => {
+            Source::Overlay(v1::OverlayWorkspace { path: path.to_string_lossy().into_owned() })
+        }
         Workspace::Clone { repository, revision } => Source::Clone(v1::CloneWorkspace {
             repository: repository.to_string_lossy().into_owned(),
             revision: revision.clone().unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! The runs that there are, by id, and who may be told about changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use audit::{Event, Kind};
@@ -8,9 +8,10 @@ use containers::Access;
 use gateway::Profile;
 use gateway::policy::WorkspaceMode;
 use ops::Reason;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
+use super::kept::Kept;
 use super::launch::{Launcher, Wanted};
 use super::record::{Record, Spec, State, Workspace};
 use super::remove::remove_tree;
@@ -26,6 +27,9 @@ use crate::store::Store;
 /// Changes of state that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
 
+/// Looks at changes and workspaces at the same time.
+const LOOKS: usize = 4;
+
 /// All runs of this daemon.
 pub(crate) struct Runs {
     pub(crate) store: Store,
@@ -33,6 +37,10 @@ pub(crate) struct Runs {
     pub(crate) launcher: Arc<Launcher>,
     pub(crate) tasks: TaskTracker,
     spool: Arc<Spool>,
+    /// Looks at changes and workspaces: each takes a process, and reads much.
+    pub(super) looks: Semaphore,
+    pub(super) kept: Mutex<BTreeMap<RunId, Kept>>,
+    settling: Mutex<BTreeSet<RunId>>,
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
     changes: broadcast::Sender<Record>,
@@ -51,8 +59,16 @@ impl Runs {
         calls_per_run: usize,
     ) -> Result<Self, crate::store::StoreError> {
         let mut ended = BTreeMap::new();
+        let mut kept: BTreeMap<_, _> =
+            store.workspaces()?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
         for mut record in store.runs()? {
             if !record.state.has_ended() {
+                if record.started.is_none() {
+                    // Half made, and never used.
+                    launcher.directories.remove_workspace(record.id).await;
+                    store.delete_workspace(record.id)?;
+                    kept.remove(&record.id);
+                }
                 record.state = State::Failed;
                 record.failure = Some("the daemon ended while the run lived".to_owned());
                 record.ended_at = Some(crate::time::Timestamp::now());
@@ -64,10 +80,25 @@ impl Runs {
                     tracing::error!(run = %record.id, "a run's end is not in the audit log");
                 }
             }
+            if record.layer().is_some() && !record.has_pending_changes() {
+                // Accepted or discarded; its removal may have been interrupted.
+                remove_tree(launcher.directories.layer(&record.id.to_string())).await;
+            }
+            // Made by a daemon that kept no list.
+            if let Some(workspace) = Kept::of(&record)
+                && !kept.contains_key(&record.id)
+                && launcher.directories.workspace(&record.id.to_string()).is_dir()
+            {
+                store.insert_workspace(&workspace)?;
+                kept.insert(record.id, workspace);
+            }
             ended.insert(record.id, record);
         }
         Ok(Self {
             store,
+            looks: Semaphore::new(LOOKS),
+            kept: Mutex::new(kept),
+            settling: Mutex::default(),
             audit,
             launcher: Arc::new(launcher),
             tasks: TaskTracker::new(),
@@ -94,7 +125,14 @@ impl Runs {
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, self.calls_per_run));
-        self.admit(id, &run)?;
+        if let Workspace::Kept { workspace } = record.spec.workspace {
+            // Nobody deletes it in between.
+            let _settling = self.settle(workspace)?;
+            self.check_kept(workspace, principal)?;
+            self.admit(id, &run)?;
+        } else {
+            self.admit(id, &run)?;
+        }
 
         let inserted = record.clone();
         let stored = self.store.with(move |store| {
@@ -111,6 +149,11 @@ impl Runs {
                 Refusal::internal("keeping the run", &chain(&error))
             });
         }
+        if let Err(refusal) = self.keep_workspace(&record).await {
+            self.living().remove(&id);
+            let _ = self.store.with(move |store| store.delete_run(id)).await;
+            return Err(refusal);
+        }
         let event = Event::new(Kind::RunCreated)
             .run(id.to_string())
             .principal(&record.spec.principal)
@@ -124,6 +167,7 @@ impl Runs {
             }));
         let recorded = self.audit.record(event).await;
         if recorded.is_err() {
+            let _ = self.forget_workspace(id).await;
             self.living().remove(&id);
             let _ = self.store.with(move |store| store.delete_run(id)).await;
             return Err(crate::audit::Unavailable.into());
@@ -156,6 +200,14 @@ impl Runs {
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
             return Err(Refusal::new(Reason::AlreadyExists, "run_id: there is a run with this id already"));
+        }
+        if let Workspace::Kept { workspace } = run.spec().workspace
+            && let Some(user) = user_among(&living, workspace)
+        {
+            return Err(Refusal::new(
+                Reason::PreconditionFailed,
+                format!("workspace.managed.workspace_id: run {user} uses it: stop it first"),
+            ));
         }
         living.insert(id, run.clone());
         Ok(())
@@ -247,11 +299,31 @@ impl Runs {
         self.get(id)
     }
 
-    /// Forgets a run that has ended, and deletes what was made for it.
-    pub(crate) async fn delete(&self, id: RunId) -> Result<(), Refusal> {
-        let record = self.get(id)?;
+    /// Forgets a run that has ended. Its workspace and the changes of its overlay go only `with_workspace`; changes that
+    /// are neither accepted nor discarded keep it otherwise.
+    pub(crate) async fn delete(
+        &self,
+        id: RunId,
+        with_workspace: bool,
+        principal: &Principal,
+    ) -> Result<(), Refusal> {
+        let _settling = self.settle(id)?;
+        let mut record = self.get(id)?;
         if !record.state.has_ended() {
             return Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"));
+        }
+        if record.has_pending_changes() {
+            if !with_workspace {
+                return Err(Refusal::new(
+                    Reason::PreconditionFailed,
+                    "the run has changes that are neither accepted nor discarded: settle them first, or delete them too",
+                ));
+            }
+            self.discard_settled(&mut record, principal).await?;
+        }
+        let kept = self.kept().get(&id).cloned();
+        if let Some(kept) = kept.filter(|_| with_workspace) {
+            self.delete_kept(&kept, principal).await?;
         }
         let run = id.to_string();
         let directories = &self.launcher.directories;
@@ -259,9 +331,6 @@ impl Runs {
         remove_tree(directories.recordings(&run)).await;
         remove_tree(directories.private(&run)).await;
         self.spool.remove_run(id).await;
-        if !matches!(record.spec.workspace, Workspace::Bind { .. }) {
-            remove_tree(directories.workspace(&run)).await;
-        }
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
         self.ended().remove(&id);
@@ -292,9 +361,25 @@ impl Runs {
         self.living.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ended(&self) -> MutexGuard<'_, BTreeMap<RunId, Record>> {
+    /// The living run that uses a kept workspace.
+    pub(super) fn user_of(&self, workspace: RunId) -> Option<RunId> {
+        user_among(&self.living(), workspace)
+    }
+
+    pub(super) fn settling(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ended(&self) -> MutexGuard<'_, BTreeMap<RunId, Record>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn user_among(living: &BTreeMap<RunId, Arc<Run>>, workspace: RunId) -> Option<RunId> {
+    let uses = |id: &RunId, run: &Arc<Run>| {
+        *id == workspace || matches!(run.spec().workspace, Workspace::Kept { workspace: kept } if kept == workspace)
+    };
+    living.iter().find(|(id, run)| uses(id, run)).map(|(id, _)| *id)
 }
 
 fn no_such_run() -> Refusal {

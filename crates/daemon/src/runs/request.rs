@@ -8,6 +8,7 @@ use ops::Reason;
 use wire::v1;
 
 use super::record::{Limits, Spec, Workspace};
+use crate::ids::RunId;
 use crate::rpc::Principal;
 use crate::status::Refusal;
 use crate::time::duration_from_wire;
@@ -87,10 +88,16 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
     let source = workspace.and_then(|workspace| workspace.source);
     Ok(
         match source
-            .ok_or_else(|| Refusal::invalid("workspace", "is missing: one of bind, managed, clone"))?
+            .ok_or_else(|| Refusal::invalid("workspace", "is missing: one of bind, managed, clone, overlay"))?
         {
             Source::Bind(bind) => Workspace::Bind { path: PathBuf::from(bind.path) },
-            Source::Managed(v1::ManagedWorkspace {}) => Workspace::Managed,
+            Source::Managed(managed) if managed.workspace_id.is_empty() => Workspace::Managed,
+            Source::Managed(managed) => {
+                let workspace = RunId::parse(&managed.workspace_id);
+                let bad = |_| Refusal::invalid("workspace.managed.workspace_id", "is no id of a workspace");
+                Workspace::Kept { workspace: workspace.map_err(bad)? }
+            }
+            Source::Overlay(overlay) => Workspace::Overlay { path: PathBuf::from(overlay.path) },
             Source::Clone(clone) => {
                 let plain = clone.revision.len() <= 256
                     && !clone.revision.starts_with('-')

@@ -61,6 +61,9 @@ pub(super) async fn own(
         Err(refusal) => {
             let message = refusal.message.clone();
             shared.run.ended.cancel();
+            if let Err(refusal) = shared.runs.forget_workspace(record.id).await {
+                tracing::error!(run = %record.id, why = refusal.message, "a workspace that was not made is listed");
+            }
             shared.enter(State::Failed, Some(message)).await;
             let _ = ready.send(Err(refusal));
             return;

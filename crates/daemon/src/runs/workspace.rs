@@ -12,12 +12,13 @@ use ops::Reason;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
+use serde::{Deserialize, Serialize};
 
 use crate::rpc::Principal;
 use crate::status::Refusal;
 
 /// The owner of a workspace's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -32,6 +33,8 @@ pub(crate) struct Directory {
     /// Whose files the run may use as its owner. Of a directory that is only shown that is the principal, whoever owns
     /// it: an agent must not read as the owner what the owner keeps from others.
     pub(crate) owner: Owner,
+    /// The owner appears as the run's user already.
+    pub(crate) is_mapped: bool,
 }
 
 /// What the directory is wanted for.
@@ -66,14 +69,7 @@ impl Roots {
         if !path.is_absolute() || path.as_os_str().len() > 4_000 {
             return Err(Refusal::invalid(field, "must be an absolute path on the daemon's host"));
         }
-        let beneath = self.roots.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)));
-        let Some((root, rest)) = beneath else { return Err(outside(field)) };
-        let handle = open_beneath(root, rest).map_err(|error| match error {
-            Errno::NOENT => Refusal::new(Reason::NotFound, format!("{field}: there is no such directory")),
-            Errno::NOTDIR => Refusal::invalid(field, "is not a directory"),
-            Errno::XDEV | Errno::LOOP => outside(field),
-            error => Refusal::invalid(field, format!("cannot be opened: {error}")),
-        })?;
+        let (root, handle) = self.beneath(field, path)?;
         let stat = rustix::fs::fstat(&handle)
             .map_err(|error| Refusal::internal("looking at a workspace", &error))?;
         if !FileType::from_raw_mode(stat.st_mode).is_dir() {
@@ -82,7 +78,7 @@ impl Roots {
         let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
         let trusted = principal.uid == 0 || principal.uid == self.daemon_uid || principal.uid == owner.uid;
         if trusted {
-            return Ok(Directory { handle, path: path.to_owned(), owner });
+            return Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false });
         }
         let shown =
             purpose == Purpose::Show && stat.st_mode & 0o005 == 0o005 && is_open_to_all(&handle, root);
@@ -93,7 +89,7 @@ impl Roots {
             ));
         }
         let owner = Owner { uid: principal.uid, gid: principal.gid };
-        Ok(Directory { handle, path: path.to_owned(), owner })
+        Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false })
     }
 }
 
@@ -104,6 +100,25 @@ impl Roots {
         let handle = open_beneath(root, rest).ok()?;
         let stat = rustix::fs::fstat(&handle).ok()?;
         FileType::from_raw_mode(stat.st_mode).is_dir().then_some(handle)
+    }
+}
+
+impl Roots {
+    /// Opens a directory that a run was made on, for whoever may use that run.
+    pub(crate) fn open_again(&self, field: &'static str, path: &Path) -> Result<OwnedFd, Refusal> {
+        self.beneath(field, path).map(|(_, handle)| handle)
+    }
+
+    fn beneath(&self, field: &'static str, path: &Path) -> Result<(&Path, OwnedFd), Refusal> {
+        let beneath = self.roots.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)));
+        let Some((root, rest)) = beneath else { return Err(outside(field)) };
+        let handle = open_beneath(root, rest).map_err(|error| match error {
+            Errno::NOENT => Refusal::new(Reason::NotFound, format!("{field}: there is no such directory")),
+            Errno::NOTDIR => Refusal::invalid(field, "is not a directory"),
+            Errno::XDEV | Errno::LOOP => outside(field),
+            error => Refusal::invalid(field, format!("cannot be opened: {error}")),
+        })?;
+        Ok((root, handle))
     }
 }
 
@@ -174,7 +189,16 @@ pub(crate) fn make(path: &Path, owner: Owner) -> io::Result<Directory> {
             rustix::fs::AtFlags::EMPTY_PATH,
         )?;
     }
-    Ok(Directory { handle, path: path.to_owned(), owner })
+    Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false })
+}
+
+/// Opens a directory that the daemon has made, which may belong to somebody else by now but never is a link.
+pub(crate) fn open_own(path: &Path) -> io::Result<Directory> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&handle)?;
+    let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
+    Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false })
 }
 
 /// The owner of what the daemon makes for `principal`: the principal, or nobody in particular when that is root, so

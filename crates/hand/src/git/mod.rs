@@ -32,6 +32,8 @@ use ops::{Bounds, Git, GitResult, OpResult, Outcome};
 use crate::sys;
 
 pub(crate) use clone::{CloneFailure, clone};
+pub(crate) use quote::quoted_path;
+pub(crate) use similarity::is_text;
 
 use error::GitError;
 use output::Output;

@@ -39,6 +39,11 @@ pub(super) fn quoted_with_prefix(prefix: &str, path: &[u8], spaces: Spaces) -> S
     if unusual { format!("\"{text}\"") } else { text }
 }
 
+/// The path with its side in front, for the header of a diff.
+pub(crate) fn quoted_path(side: &str, path: &[u8]) -> String {
+    quoted_with_prefix(side, path, Spaces::Plain)
+}
+
 /// Whether [`quoted`] would quote it for more than a space.
 pub(super) fn is_unusual(path: &[u8]) -> bool {
     path.iter().any(|byte| escape(*byte).is_some())

@@ -62,7 +62,7 @@ fn hash(first: u32, second: u32) -> u32 {
 }
 
 /// git's guess: no NUL in the beginning.
-pub(super) fn is_text(content: &[u8]) -> bool {
+pub(crate) fn is_text(content: &[u8]) -> bool {
     const LOOK_AT: usize = 8000;
     !content[..content.len().min(LOOK_AT)].contains(&0)
 }

@@ -13,13 +13,16 @@ const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 /// Largest file that an operation can make.
 const FILE_SIZE: u64 = 256 * MIB;
-/// Largest file that a clone can copy: a repository may be one pack.
+/// Largest file that a clone or an accept can copy: a repository may be one pack.
 const PACK_SIZE: u64 = 64 * GIB;
 
 /// Limits of the process that serves, inherited by all others. None on processes: the kernel counts those per user,
 /// and the owner may have many elsewhere.
 pub(super) fn restrict_hand(task: &Task) -> Result<(), SetupError> {
-    let file_size = if matches!(task, Task::Clone(_)) { PACK_SIZE } else { FILE_SIZE };
+    let file_size = match task {
+        Task::Clone(_) | Task::Accept(..) => PACK_SIZE,
+        _ => FILE_SIZE,
+    };
     for (resource, most) in [
         (Resource::Core, 0),
         (Resource::Nofile, 512),

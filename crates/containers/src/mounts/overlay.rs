@@ -1,0 +1,147 @@
+//! Copy-on-write over a directory: an overlay whose upper layer takes what the agent changes.
+//!
+//! ```text
+//! directory beneath ─► idmapped, read-only ─┐
+//!                                           ├─► overlay, nosuid, nodev ─► both lanes
+//! upper and work    ─► idmapped ────────────┘
+//! ```
+//!
+//! An overlay cannot be idmapped itself, its layers can: through it the owner appears as the run's user, and what that
+//! user makes belongs to the owner on disk. Both lanes see this one tree.
+//!
+//! Options, and why. `userxattr`: marks are `user.overlay.*`, which the unprivileged process that later reads the layer
+//! can see; those in `trusted.*` it could not. An agent cannot set them through the overlay, whose kernel takes them
+//! for its own or hides them, but it may have planted them beneath, by a bind of an earlier run. There they do nothing:
+//! `redirect_dir=nofollow` and `metacopy=off` (which `userxattr` implies) keep a mark from leading a name to another
+//! place, and an opaque mark has no layer below it to hide. `index=off` and `nfs_export=off`: no handles of files are
+//! decoded from what a layer says. The price is that a directory from beneath cannot be renamed (`EXDEV`, upon which
+//! `mv` and the like copy), and that a hard link to a file from beneath breaks when it is written.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
+    fsmount, fsopen,
+};
+
+use super::{Access, IdMap, MountError, MountSlot, Others, failed};
+
+/// Names within the directory of layers.
+const UPPER: &str = "upper";
+const WORK: &str = "work";
+/// Linux's magic number of overlay file systems.
+const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
+/// Any name that is not the overlay's own.
+const PROBE: &str = "user.cofferdam.probe";
+
+/// Why there is no overlay.
+#[derive(Debug, thiserror::Error)]
+pub enum OverlayError {
+    /// The file system of the layers cannot hold them.
+    #[error("{0}")]
+    Layers(&'static str),
+    /// The kernel will not have it.
+    #[error("the kernel refuses an overlay of this directory: {0}")]
+    Kernel(String),
+    /// A step failed.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+}
+
+/// Says whether `layers`, a directory of the daemon's, lies where an overlay's changes can be kept.
+pub fn check_overlay_layers(layers: BorrowedFd<'_>) -> Result<(), OverlayError> {
+    let kind = rustix::fs::fstatfs(layers).map_err(failed("look at the file system of the layers"))?;
+    if u64::try_from(kind.f_type).is_ok_and(|kind| kind == OVERLAYFS_MAGIC) {
+        return Err(OverlayError::Layers(
+            "state_dir lies on an overlay itself (a container's own file system?), which cannot keep the changes of \
+             another: put it on a volume or a disk",
+        ));
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory =
+        rustix::fs::openat(layers, ".", flags, Mode::empty()).map_err(failed("open the layers"))?;
+    match rustix::fs::fsetxattr(&directory, PROBE, b"y", XattrFlags::empty()) {
+        Ok(()) => {
+            rustix::fs::fremovexattr(&directory, PROBE).map_err(failed("try extended attributes"))?;
+            Ok(())
+        }
+        Err(Errno::OPNOTSUPP) => Err(OverlayError::Layers(
+            "the file system of state_dir has no extended attributes of users, which the changes of an overlay need: \
+             put it on ext4, xfs or btrfs",
+        )),
+        Err(errno) => Err(failed("try extended attributes")(errno).into()),
+    }
+}
+
+/// Mounts an overlay of `beneath`, attached nowhere: it lasts as long as the handle and what is cloned from it.
+///
+/// `layers` is a directory of the daemon's with empty directories `upper` and `work`, or with those of an earlier mount.
+/// `slots` is one in which mounts may be attached meanwhile. With `map` the layers are idmapped; fails with
+/// [`MountError::Unsupported`] when they cannot be.
+pub fn mount_overlay(
+    beneath: BorrowedFd<'_>,
+    layers: BorrowedFd<'_>,
+    slots: &Path,
+    map: Option<IdMap>,
+) -> Result<OwnedFd, OverlayError> {
+    let map = map.map(|map| (map, Others::Themselves));
+    // Attached, because older kernels take no layer from a mount that is not.
+    let lower = MountSlot::attach(beneath, &slots.join("beneath"), map, Access::ReadOnly)?;
+    let upper = MountSlot::attach(layers, &slots.join("layers"), map, Access::ReadWrite)?;
+    let open = |path: &Path| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open a layer"))
+    };
+    let (below, changes) = (open(lower.path())?, open(upper.path())?);
+    let mounted = mount(below.as_fd(), changes.as_fd());
+    drop((below, changes));
+    // The overlay has clones of its own.
+    lower.release()?;
+    upper.release()?;
+    mounted
+}
+
+fn mount(beneath: BorrowedFd<'_>, layers: BorrowedFd<'_>) -> Result<OwnedFd, OverlayError> {
+    // By handle: a path could hold what the kernel takes for the end of an option.
+    let at = |handle: BorrowedFd<'_>, name: &str| format!("/proc/self/fd/{}{name}", handle.as_raw_fd());
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
+        Errno::NODEV => OverlayError::Kernel("it has no overlay file system".to_owned()),
+        Errno::PERM => OverlayError::Kernel("the daemon has to be root for that".to_owned()),
+        errno => failed("prepare an overlay")(errno).into(),
+    })?;
+    let configure = || -> Result<OwnedFd, Errno> {
+        fsconfig_set_string(context.as_fd(), "source", "cofferdam")?;
+        fsconfig_set_string(context.as_fd(), "lowerdir", at(beneath, ""))?;
+        fsconfig_set_string(context.as_fd(), "upperdir", at(layers, &format!("/{UPPER}")))?;
+        fsconfig_set_string(context.as_fd(), "workdir", at(layers, &format!("/{WORK}")))?;
+        fsconfig_set_flag(context.as_fd(), "userxattr")?;
+        for (option, value) in [
+            ("redirect_dir", "nofollow"),
+            ("metacopy", "off"),
+            ("index", "off"),
+            ("nfs_export", "off"),
+            ("xino", "off"),
+        ] {
+            fsconfig_set_string(context.as_fd(), option, value)?;
+        }
+        fsconfig_create(context.as_fd())?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    };
+    configure().map_err(|errno| OverlayError::Kernel(explained(context.as_fd(), errno)))
+}
+
+/// What the kernel says beside its number, which many kernels do in the context's log.
+fn explained(context: BorrowedFd<'_>, errno: Errno) -> String {
+    let mut words = io::Error::from(errno).to_string();
+    let mut line = [0; 512];
+    while let Ok(length @ 1..) = rustix::io::read(context, &mut line) {
+        words.push_str("; ");
+        words.push_str(String::from_utf8_lossy(&line[..length]).trim());
+    }
+    words
+}

@@ -1,0 +1,49 @@
+//! Asking the hand about directories that no run uses: an overlay's changes, and what a workspace takes.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use hand::{Launcher, LayerError, LayerSpec};
+use ops::Reason;
+use wire::v1::{AcceptRunResponse, DiffRunResponse};
+
+use crate::runs::Directory;
+use crate::status::{Refusal, chain};
+
+/// For a look at all changes.
+const DIFF: Duration = Duration::from_secs(60);
+/// For applying all of them.
+const ACCEPT: Duration = Duration::from_secs(600);
+/// For measuring one workspace.
+const MEASURE: Duration = Duration::from_secs(10);
+
+/// What the changes are.
+pub(crate) async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
+    blocking("looking at the changes", move || Launcher::default().diff(&layer, most, DIFF)).await
+}
+
+/// Applies the changes.
+pub(crate) async fn accept(layer: LayerSpec, force: bool) -> Result<AcceptRunResponse, Refusal> {
+    blocking("applying the changes", move || Launcher::default().accept(&layer, force, ACCEPT)).await
+}
+
+/// The length of all files in a directory, bytes.
+pub(crate) async fn measure(directory: &Directory) -> Result<u64, Refusal> {
+    let owner = (directory.owner.uid, directory.owner.gid);
+    let handle: OwnedFd =
+        directory.handle.try_clone().map_err(|error| Refusal::internal("measuring a workspace", &error))?;
+    blocking("measuring a workspace", move || Launcher::default().measure(handle.as_fd(), owner, MEASURE))
+        .await
+}
+
+async fn blocking<T: Send + 'static>(
+    what: &'static str,
+    job: impl FnOnce() -> Result<T, LayerError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(job).await.map_err(|error| Refusal::internal(what, &error))?;
+    done.map_err(|error| match error {
+        LayerError::Refused(why) => Refusal::new(Reason::PreconditionFailed, why),
+        LayerError::TimedOut(_) => Refusal::new(Reason::TimedOut, format!("{what}: {error}")),
+        error => Refusal::internal(what, &chain(&error)),
+    })
+}

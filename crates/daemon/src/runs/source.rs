@@ -1,0 +1,155 @@
+//! What becomes a run's workspace: an existing directory, one of the daemon's own, or an overlay.
+
+use std::path::Path;
+
+use containers::{IdMap, MountError, OverlayError, RunUser};
+use ops::Reason;
+use rustix::fs::{Gid, Mode, OFlags, Uid};
+use tokio::task::block_in_place;
+
+use super::launch::Launcher;
+use super::record::{Changes, Layer, Record, Workspace};
+use super::remains::Remains;
+use super::workspace::{self, Directory, Owner, Purpose};
+use crate::rpc::Principal;
+use crate::status::{Refusal, chain};
+
+/// The directory, and the layer of an overlay.
+pub(super) struct Source {
+    pub(super) directory: Directory,
+    pub(super) layer: Option<Layer>,
+}
+
+impl From<Directory> for Source {
+    fn from(directory: Directory) -> Self {
+        Self { directory, layer: None }
+    }
+}
+
+impl Launcher {
+    pub(super) async fn workspace(
+        &self,
+        record: &Record,
+        principal: &Principal,
+        remains: &mut Remains,
+    ) -> Result<Source, Refusal> {
+        let path = self.directories.workspace(&record.id.to_string());
+        match &record.spec.workspace {
+            Workspace::Bind { path } => {
+                let field = "workspace.bind.path";
+                block_in_place(|| self.roots.open(field, path, Purpose::Own, principal)).map(Source::from)
+            }
+            Workspace::Managed => {
+                let made = workspace::make(&path, workspace::owner_for(principal))
+                    .map_err(|error| Refusal::internal("making the workspace", &error))?;
+                remains.made.push(path);
+                Ok(made.into())
+            }
+            Workspace::Kept { workspace } => {
+                let path = self.directories.workspace(&workspace.to_string());
+                let kept = block_in_place(|| workspace::open_own(&path));
+                kept.map(Source::from)
+                    .map_err(|error| Refusal::internal("opening the workspace of an earlier run", &error))
+            }
+            Workspace::Clone { repository, revision } => {
+                let source =
+                    self.roots.open("workspace.clone.repository", repository, Purpose::Own, principal)?;
+                let made = workspace::make(&path, source.owner)
+                    .map_err(|error| Refusal::internal("making the workspace", &error))?;
+                remains.made.push(path);
+                crate::executor::clone_repository(&source, &made, revision.as_deref()).await?;
+                Ok(made.into())
+            }
+            Workspace::Overlay { path } => {
+                let field = "workspace.overlay.path";
+                block_in_place(|| {
+                    let beneath = self.roots.open(field, path, Purpose::Own, principal)?;
+                    self.overlay(&record.id.to_string(), beneath, remains)
+                })
+            }
+        }
+    }
+
+    /// An overlay on `beneath` with a new layer.
+    fn overlay(&self, run: &str, beneath: Directory, remains: &mut Remains) -> Result<Source, Refusal> {
+        let failed = |what| move |error: rustix::io::Errno| Refusal::internal(what, &error);
+        let daemon = Owner { uid: 0, gid: 0 };
+        if !rustix::process::geteuid().is_root() {
+            return Err(refused("an overlay needs a daemon that runs as root"));
+        }
+        let path = self.directories.layer(run);
+        let layers = workspace::make(&path, daemon)
+            .map_err(|error| Refusal::internal("making the layer of an overlay", &error))?;
+        remains.made.push(path);
+        containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;
+        let stat = rustix::fs::fstat(&beneath.handle).map_err(failed("looking at a workspace"))?;
+        // The overlay's own directory looks like its upper one.
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
+        for name in ["upper", "work"] {
+            rustix::fs::mkdirat(&layers.handle, name, Mode::RWXU)
+                .map_err(failed("making the layer of an overlay"))?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let upper = rustix::fs::openat(&layers.handle, "upper", flags, Mode::empty())
+            .map_err(failed("opening the layer of an overlay"))?;
+        let (uid, gid) = (Uid::from_raw(beneath.owner.uid), Gid::from_raw(beneath.owner.gid));
+        rustix::fs::fchown(&upper, Some(uid), Some(gid)).map_err(failed("giving a layer its owner"))?;
+        rustix::fs::fchmod(&upper, mode).map_err(failed("giving a layer its mode"))?;
+        // Taken from a file system's clock, as what it is compared with later will be. What changed in the same tick
+        // counts as changed since.
+        let made = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
+        let layer = Layer {
+            changes: Changes::Pending,
+            since: (made.st_ctime, u32::try_from(made.st_ctime_nsec).unwrap_or(0)),
+            inode: stat.st_ino,
+            owner: beneath.owner,
+            begun: false,
+        };
+        let slots = self.directories.slots(run);
+        std::fs::create_dir_all(&slots)
+            .map_err(|error| Refusal::internal("making the mount points", &error))?;
+        remains.slot_directory = Some(slots.clone());
+        let directory = mounted(&beneath, &layers, &slots)?;
+        Ok(Source { directory, layer: Some(layer) })
+    }
+}
+
+/// With idmapped layers where the file systems can; then the owner is the run's user in it.
+fn mounted(beneath: &Directory, layers: &Directory, slots: &Path) -> Result<Directory, Refusal> {
+    let seen = RunUser::DEFAULT;
+    let map = IdMap {
+        disk_uid: beneath.owner.uid,
+        disk_gid: beneath.owner.gid,
+        seen_uid: seen.uid(),
+        seen_gid: seen.gid(),
+    };
+    let path = beneath.path.clone();
+    let mount = |map| containers::mount_overlay(as_fd(beneath), as_fd(layers), slots, map);
+    match mount(Some(map)) {
+        Ok(handle) => {
+            let owner = Owner { uid: seen.uid(), gid: seen.gid() };
+            Ok(Directory { handle, path, owner, is_mapped: true })
+        }
+        Err(OverlayError::Mount(MountError::Unsupported(cause))) => {
+            tracing::warn!(cause = %cause, "the layers of an overlay cannot be idmapped");
+            let handle = mount(None).map_err(|error| refusal(&error))?;
+            Ok(Directory { handle, path, owner: beneath.owner, is_mapped: false })
+        }
+        Err(error) => Err(refusal(&error)),
+    }
+}
+
+fn as_fd(directory: &Directory) -> std::os::fd::BorrowedFd<'_> {
+    std::os::fd::AsFd::as_fd(&directory.handle)
+}
+
+fn refused(why: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Reason::PreconditionFailed, format!("workspace.overlay: {why}"))
+}
+
+fn refusal(error: &OverlayError) -> Refusal {
+    match error {
+        OverlayError::Mount(_) => Refusal::internal("mounting an overlay", &chain(error)),
+        error => refused(error),
+    }
+}

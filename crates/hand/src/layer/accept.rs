@@ -1,0 +1,161 @@
+//! Applying the changes of a layer to the directory beneath.
+//!
+//! ```text
+//! look at all of it ─► objections or obstacles? refuse ─► put what is new ─► remove what is gone
+//! ```
+//!
+//! Each name is the old thing or the new one at every moment. Whoever ends this in the middle leaves some of the
+//! changes applied: those are no changes any more, and the next time goes on with the others. What is new comes before
+//! what goes, so that a file that was moved is never in neither place.
+
+use jail::{Dir, EntryName, FileKind, OpenError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::stdio::stdin;
+use wire::v1::AcceptRunResponse;
+
+use super::LayerFailure;
+use super::walk::{Change, Kind, Visitor, walk};
+use crate::args::Since;
+use crate::sys;
+
+/// Paths that a refusal names.
+const NAMED: usize = 10;
+/// Paths that are named as left out.
+const LEFT_OUT: usize = 1_000;
+/// What the owner needs to fill a directory.
+const WRITABLE: u32 = 0o700;
+/// Longest path that is named in full, characters.
+const NAME: usize = 200;
+
+/// Applies everything, or what can be applied with `force`.
+pub(super) fn accept(
+    changes: &Dir,
+    beneath: &Dir,
+    since: Since,
+    force: bool,
+) -> Result<AcceptRunResponse, LayerFailure> {
+    let mut look = Look::default();
+    walk(changes, beneath, since, &mut look)?;
+    if !force && look.against > 0 {
+        return Err(LayerFailure::Refused(look.words()));
+    }
+    let mut apply = Apply { step: Step::Put, applied: 0 };
+    for step in [Step::Put, Step::Remove, Step::SetModes] {
+        apply.step = step;
+        walk(changes, beneath, since, &mut apply)
+            .map_err(|error| LayerFailure::Interrupted { applied: apply.applied, error })?;
+    }
+    Ok(AcceptRunResponse { run: None, applied: apply.applied, left_out: look.left_out })
+}
+
+/// What speaks against it.
+#[derive(Default)]
+struct Look {
+    against: u64,
+    named: Vec<String>,
+    left_out: Vec<String>,
+}
+
+impl Look {
+    fn words(&self) -> String {
+        let more = self.against - self.named.len() as u64;
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        format!("{}{more}", self.named.join("; "))
+    }
+}
+
+impl Visitor for Look {
+    fn change(&mut self, change: &Change<'_>) -> Result<bool, OpenError> {
+        let judgement = &change.judgement;
+        if let Some(why) = judgement.obstacle.or(judgement.objection) {
+            self.against += 1;
+            if self.named.len() < NAMED {
+                self.named.push(format!("{}: {why}", short(&change.shown())));
+            }
+        }
+        if judgement.obstacle.is_some() && self.left_out.len() < LEFT_OUT {
+            self.left_out.push(change.shown());
+        }
+        Ok(judgement.obstacle.is_none())
+    }
+}
+
+/// A name on one line and of bounded length.
+fn short(path: &str) -> String {
+    path.chars().take(NAME).flat_map(char::escape_debug).collect()
+}
+
+/// One walk each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// What is new or different.
+    Put,
+    /// What is gone.
+    Remove,
+    /// Modes of directories, which may keep their own owner from writing in them.
+    SetModes,
+}
+
+/// Whether the daemon that asked for this is gone.
+fn is_abandoned() -> bool {
+    let channel = stdin();
+    let mut polled = [PollFd::new(&channel, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+struct Apply {
+    step: Step,
+    applied: u64,
+}
+
+impl Apply {
+    /// Whether anything was done that counts.
+    fn put(&self, change: &Change<'_>, name: &EntryName, beneath: &Dir) -> Result<bool, OpenError> {
+        let mode = change.meta.mode;
+        match (self.step, change.kind, change.meta.kind) {
+            (Step::Remove, Kind::Deleted, _) => beneath.remove(name)?,
+            (Step::Put, Kind::Added | Kind::Modified, FileKind::File) => {
+                let mut content = change.changes.open_file(name)?.file;
+                beneath.put_file(name, &mut content, mode)?;
+            }
+            (Step::Put, Kind::Added | Kind::Modified, FileKind::Symlink) => {
+                beneath.put_link(name, &change.changes.read_link(name)?)?;
+            }
+            (Step::Put, Kind::Added | Kind::Modified, FileKind::Directory) => {
+                beneath.put_dir(name, mode | WRITABLE)?;
+                beneath.open_dir(name)?.set_mode(mode | WRITABLE)?;
+            }
+            (Step::SetModes, Kind::Modified, FileKind::Directory) => {
+                beneath.open_dir(name)?.set_mode(mode)?;
+                return Ok(false);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Visitor for Apply {
+    fn change(&mut self, change: &Change<'_>) -> Result<bool, OpenError> {
+        if change.judgement.obstacle.is_some() {
+            return Ok(false);
+        }
+        if is_abandoned() {
+            // The next daemon may be about to do the same.
+            sys::exit_now(1);
+        }
+        if let (Some(name), Some(beneath)) = (change.name(), change.beneath) {
+            self.applied += u64::from(self.put(change, name, beneath)?);
+        }
+        Ok(true)
+    }
+
+    fn enter(&mut self, beneath: &Dir) -> Result<(), OpenError> {
+        beneath.sweep()
+    }
+
+    fn leave(&mut self, beneath: &Dir) -> Result<(), OpenError> {
+        beneath.sync()
+    }
+}

@@ -1,0 +1,80 @@
+//! The changes of an overlay, in the jail: what they are, and applying them to the directory beneath.
+//!
+//! An overlay keeps what an agent changed in a directory of its own, in the kernel's notation:
+//!
+//! - a file, link or directory stands for itself, and hides what is beneath;
+//! - a character device 0:0 says that the name is gone;
+//! - `user.overlay.opaque=y` on a directory says that nothing beneath it is seen.
+//!
+//! There are no redirects and no files that are only metadata: the daemon mounts without them. What the agent made is
+//! hostile all the same, and so may be what is beneath. Everything here is done name by name on open directories,
+//! follows no link, opens nothing but regular files and directories, and runs as the owner of the directory beneath, so
+//! that a layer can do nothing to it that its owner could not.
+//!
+//! `/changes` is the layer, read-only. `/source` is the directory beneath where it is only looked at, and `/workspace`
+//! where the changes go.
+
+mod accept;
+mod judge;
+mod measure;
+mod patch;
+mod report;
+mod walk;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use jail::{Dir, Mount, OpenError, Root};
+use prost::Message as _;
+use rustix::stdio::stdin;
+use thiserror::Error;
+
+use crate::args::Since;
+
+/// Levels of directories that are entered.
+const MAX_DEPTH: usize = 128;
+
+/// Why the changes could not be looked at or applied; fit for whoever asked.
+#[derive(Debug, Error)]
+pub(crate) enum LayerFailure {
+    #[error("cannot open the layer: {0}")]
+    Start(#[from] io::Error),
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("nothing was applied: {0}")]
+    Refused(String),
+    #[error("after {applied} changes were applied: {error}; the others are kept, accept again when that is settled")]
+    Interrupted { applied: u64, error: OpenError },
+}
+
+/// Answers with what changed.
+pub(crate) fn diff(since: Since, most: u32) -> Result<(), LayerFailure> {
+    let (changes, beneath) = (open("/changes")?, open("/source")?);
+    let report = report::report(&changes, &beneath, since, most)?;
+    answer(&report.encode_to_vec())
+}
+
+/// Applies the changes, and answers with what was done.
+pub(crate) fn accept(since: Since, force: bool) -> Result<(), LayerFailure> {
+    let (changes, beneath) = (open("/changes")?, open("/workspace")?);
+    let done = accept::accept(&changes, &beneath, since, force)?;
+    answer(&done.encode_to_vec())
+}
+
+/// Answers with what the files of a workspace take.
+pub(crate) fn measure() -> Result<(), LayerFailure> {
+    let size_bytes = measure::measure(&open("/source")?);
+    let measured = wire::v1::KeptWorkspace { size_bytes: Some(size_bytes), ..Default::default() };
+    answer(&measured.encode_to_vec())
+}
+
+fn open(at: &str) -> Result<Dir, LayerFailure> {
+    // Which mount it is called after makes no difference here: no message names it but by its relative path.
+    Ok(Root::open(Mount::Project, Path::new(at))?.top()?)
+}
+
+/// The daemon reads until the end of the channel.
+fn answer(bytes: &[u8]) -> Result<(), LayerFailure> {
+    let mut channel = std::fs::File::from(rustix::io::dup(stdin()).map_err(io::Error::from)?);
+    Ok(channel.write_all(bytes)?)
+}

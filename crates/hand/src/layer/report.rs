@@ -1,0 +1,84 @@
+//! What changed, as the API tells it: bounded, in the order of the paths.
+
+use std::time::{Duration, Instant};
+
+use jail::{Dir, OpenError};
+use wire::v1::{DiffRunResponse, FileChange, file_change};
+
+use super::patch;
+use super::walk::{Change, Kind, Visitor, walk};
+use crate::args::Since;
+
+/// Changes that are named.
+const MOST_CHANGES: usize = 10_000;
+/// Bytes of the paths of them.
+const MOST_PATH_BYTES: usize = 1024 * 1024;
+/// After this, files are only named.
+const TIME: Duration = Duration::from_secs(20);
+
+/// Everything that changed, with a diff of at most `most` bytes.
+pub(super) fn report(
+    changes: &Dir,
+    beneath: &Dir,
+    since: Since,
+    most: u32,
+) -> Result<DiffRunResponse, OpenError> {
+    let mut report = Report {
+        response: DiffRunResponse::default(),
+        most: usize::try_from(most).unwrap_or(usize::MAX),
+        path_bytes: 0,
+        began: Instant::now(),
+    };
+    walk(changes, beneath, since, &mut report)?;
+    Ok(report.response)
+}
+
+struct Report {
+    response: DiffRunResponse,
+    most: usize,
+    path_bytes: usize,
+    began: Instant,
+}
+
+impl Visitor for Report {
+    fn change(&mut self, change: &Change<'_>) -> Result<bool, OpenError> {
+        self.response.total += 1;
+        let path = change.shown();
+        self.path_bytes += path.len();
+        if self.response.changes.len() >= MOST_CHANGES || self.path_bytes > MOST_PATH_BYTES {
+            self.response.truncated = true;
+            return Ok(true);
+        }
+        self.response.changes.push(named(change, path));
+        if self.response.unified_diff.len() >= self.most || self.began.elapsed() > TIME {
+            self.response.truncated = true;
+            return Ok(true);
+        }
+        // Whole or not at all: what is cut in the middle is no patch.
+        let text = patch::of(change);
+        if self.response.unified_diff.len() + text.len() <= self.most {
+            self.response.unified_diff.push_str(&text);
+        } else {
+            self.response.truncated = true;
+        }
+        Ok(true)
+    }
+}
+
+fn named(change: &Change<'_>, path: String) -> FileChange {
+    let deleted = change.kind == Kind::Deleted;
+    FileChange {
+        path,
+        kind: match change.kind {
+            Kind::Added => file_change::Kind::Added,
+            Kind::Modified => file_change::Kind::Modified,
+            Kind::Deleted => file_change::Kind::Deleted,
+        }
+        .into(),
+        file_type: change.meta.kind.to_string(),
+        mode: if deleted { 0 } else { change.meta.mode & 0o777 },
+        size_bytes: if deleted { 0 } else { change.meta.size },
+        objection: change.judgement.objection.unwrap_or_default().to_owned(),
+        obstacle: change.judgement.obstacle.unwrap_or_default().to_owned(),
+    }
+}

@@ -1,0 +1,172 @@
+//! Walking a layer beside the directory beneath it, and saying of each name what became of it.
+
+use jail::{Dir, EntryName, FileKind, Metadata, OpenError, OpenErrorKind};
+
+use super::MAX_DEPTH;
+use super::judge::{self, Judgement};
+use crate::args::Since;
+
+/// What became of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// A name that is different.
+#[derive(Debug)]
+pub(super) struct Change<'a> {
+    /// From the top; names as the file system has them.
+    pub(super) path: &'a [EntryName],
+    pub(super) kind: Kind,
+    /// As it is in the layer; of a deleted name, as it is beneath.
+    pub(super) meta: Metadata,
+    /// As it is beneath.
+    pub(super) old: Option<Metadata>,
+    /// The directory in the layer. Of a name that is gone because its directory is opaque, there is none there.
+    pub(super) changes: &'a Dir,
+    /// The directory beneath, unless it is new.
+    pub(super) beneath: Option<&'a Dir>,
+    pub(super) judgement: Judgement,
+}
+
+impl Change<'_> {
+    pub(super) fn name(&self) -> Option<&EntryName> {
+        self.path.last()
+    }
+
+    /// The path as the API shows it.
+    pub(super) fn shown(&self) -> String {
+        self.path.iter().map(EntryName::shown).collect::<Vec<_>>().join("/")
+    }
+}
+
+/// Who is told.
+pub(super) trait Visitor {
+    /// Of a change. Returns whether to look into a directory that is new.
+    fn change(&mut self, change: &Change<'_>) -> Result<bool, OpenError>;
+
+    /// That a directory of both is about to be walked.
+    fn enter(&mut self, _beneath: &Dir) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    /// That all of it was.
+    fn leave(&mut self, _beneath: &Dir) -> Result<(), OpenError> {
+        Ok(())
+    }
+}
+
+/// Tells the visitor of every change, in the order of the paths' bytes.
+pub(super) fn walk(
+    changes: &Dir,
+    beneath: &Dir,
+    since: Since,
+    visitor: &mut impl Visitor,
+) -> Result<(), OpenError> {
+    Walk { since, path: Vec::new(), visitor }.directory(changes, Some(beneath))
+}
+
+struct Walk<'v, V> {
+    since: Since,
+    path: Vec<EntryName>,
+    visitor: &'v mut V,
+}
+
+impl<V: Visitor> Walk<'_, V> {
+    fn directory(&mut self, changes: &Dir, beneath: Option<&Dir>) -> Result<(), OpenError> {
+        if let Some(beneath) = beneath {
+            self.visitor.enter(beneath)?;
+        }
+        let mut names = names(changes)?;
+        if let Some(beneath) = beneath
+            && judge::is_opaque(changes)
+        {
+            names.extend(self::names(beneath)?);
+            names.sort_unstable();
+            names.dedup();
+        }
+        for name in names {
+            self.path.push(name);
+            self.name(changes, beneath)?;
+            self.path.pop();
+        }
+        if let Some(beneath) = beneath {
+            self.visitor.leave(beneath)?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, changes: &Dir, beneath: Option<&Dir>) -> Result<(), OpenError> {
+        let Some(name) = self.path.last().cloned() else { return Ok(()) };
+        let old = beneath.map(|beneath| found(beneath, &name)).transpose()?.flatten();
+        let new = found(changes, &name)?.filter(|meta| !judge::is_whiteout(changes, &name, meta));
+        let (kind, meta) = match (new, old) {
+            (None, None) => return Ok(()),
+            (None, Some(old)) => (Kind::Deleted, old),
+            (Some(new), None) => (Kind::Added, new),
+            (Some(new), Some(old)) => {
+                if judge::is_same(changes, beneath, &name, &new, &old) {
+                    return self.below(changes, beneath, &name, &new, Some(&old));
+                }
+                (Kind::Modified, new)
+            }
+        };
+        let judged = judge::Judged { path: &self.path, kind, meta: &meta, old: old.as_ref(), changes, beneath };
+        let judgement = judge::judge(&judged, self.since);
+        let change = Change { path: &self.path, kind, meta, old, changes, beneath, judgement };
+        let descend = self.visitor.change(&change)?;
+        if descend && kind != Kind::Deleted {
+            return self.below(changes, beneath, &name, &meta, old.as_ref());
+        }
+        Ok(())
+    }
+
+    /// What is in `name`, when it is a directory.
+    fn below(
+        &mut self,
+        changes: &Dir,
+        beneath: Option<&Dir>,
+        name: &EntryName,
+        new: &Metadata,
+        old: Option<&Metadata>,
+    ) -> Result<(), OpenError> {
+        if new.kind != FileKind::Directory || self.path.len() >= MAX_DEPTH {
+            return Ok(());
+        }
+        let inner = match changes.open_dir(name) {
+            Ok(inner) => inner,
+            // Said of the directory itself.
+            Err(OpenError { kind: OpenErrorKind::PermissionDenied, .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // It may have been made, or put in the place of something else, just now.
+        let is_there = beneath.is_some_and(|beneath| {
+            old.is_some_and(|old| old.kind == FileKind::Directory)
+                || beneath.metadata(name).is_ok_and(|meta| meta.kind == FileKind::Directory)
+        });
+        match beneath.filter(|_| is_there) {
+            Some(beneath) => self.directory(&inner, Some(&beneath.open_dir(name)?)),
+            None => self.directory(&inner, None),
+        }
+    }
+}
+
+/// The names in a directory, sorted, without those of things that were never complete.
+pub(super) fn names(dir: &Dir) -> Result<Vec<EntryName>, OpenError> {
+    let names = dir.entries()?.map(|entry| Ok(entry?.name));
+    let mut names = names.collect::<Result<Vec<_>, OpenError>>()?;
+    names.retain(|name| !name.is_temporary());
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// What a name stands for, if anything.
+pub(super) fn found(dir: &Dir, name: &EntryName) -> Result<Option<Metadata>, OpenError> {
+    match dir.metadata(name) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(OpenError { kind: OpenErrorKind::NotFound, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

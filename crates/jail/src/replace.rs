@@ -1,0 +1,166 @@
+//! Putting a whole thing in the place of whatever a name stands for: what applying a layer of changes needs.
+//!
+//! ```text
+//! new thing under a random name → complete, synced → rename over the old one, or exchanged with it → old one removed
+//! ```
+//!
+//! A name is the old thing or the new one at every moment, whatever kinds the two are. No link is followed, neither the
+//! old nor the new one. Who calls decides what may be replaced: nothing here asks about protected paths.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, fchmod, fsync, mkdirat, readlinkat, renameat_with, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::dir::Dir;
+use crate::error::{OpenError, OpenErrorKind};
+use crate::meta::FileKind;
+use crate::name::EntryName;
+use crate::resolve;
+use crate::temporary::{TEMPORARY_PREFIX, is_random, name_of, random};
+
+/// Levels that a tree may have to be removed here; each costs a descriptor.
+const MAX_DEPTH: usize = 128;
+
+impl EntryName {
+    /// Whether it is one that things have here until they are complete: what has it is nobody's work.
+    pub fn is_temporary(&self) -> bool {
+        self.as_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)).is_some_and(is_random)
+    }
+}
+
+impl Dir {
+    /// Where the link `name` leads, as it is written there.
+    pub fn read_link(&self, name: &EntryName) -> Result<Vec<u8>, OpenError> {
+        let target = readlinkat(self, name.as_bytes(), Vec::new()).map_err(|errno| self.fault(name, errno))?;
+        Ok(target.into_bytes())
+    }
+
+    /// Makes `name` a regular file with what `content` has from its position on, and the permission bits of `mode`.
+    pub fn put_file(&self, name: &EntryName, content: &mut File, mode: u32) -> Result<(), OpenError> {
+        let aside = self.free(name)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let fill = || -> Result<(), OpenErrorKind> {
+            let fd = resolve::open_confined(self, aside.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
+            let mut file = File::from(fd);
+            io::copy(content, &mut file).map_err(|error| match Errno::from_io_error(&error) {
+                Some(errno) => errno.into(),
+                None => OpenErrorKind::Io(error),
+            })?;
+            fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+            Ok(fsync(&file)?)
+        };
+        self.put(&aside, name, fill)
+    }
+
+    /// Makes `name` a symbolic link that leads to `target`.
+    pub fn put_link(&self, name: &EntryName, target: &[u8]) -> Result<(), OpenError> {
+        let aside = self.free(name)?;
+        self.put(&aside, name, || Ok(symlinkat(target, self, aside.as_bytes())?))
+    }
+
+    /// Makes `name` an empty directory with the permission bits of `mode`, unless it is a directory already.
+    pub fn put_dir(&self, name: &EntryName, mode: u32) -> Result<(), OpenError> {
+        if self.kind(name).map_err(|kind| self.kind_fault(name, kind))? == Some(FileKind::Directory) {
+            return Ok(());
+        }
+        let aside = self.free(name)?;
+        let make = || {
+            mkdirat(self, aside.as_bytes(), Mode::RWXU)?;
+            let made = resolve::open_directory(self, aside.as_bytes())?;
+            Ok(fchmod(made, Mode::from_raw_mode(mode & 0o777))?)
+        };
+        self.put(&aside, name, make)
+    }
+
+    /// Gives the directory itself the permission bits of `mode`.
+    pub fn set_mode(&self, mode: u32) -> Result<(), OpenError> {
+        fchmod(self, Mode::from_raw_mode(mode & 0o777)).map_err(|errno| OpenError::new(self.shown(), errno))
+    }
+
+    /// Removes `name` with all beneath it. What is not there is no error.
+    pub fn remove(&self, name: &EntryName) -> Result<(), OpenError> {
+        self.remove_all(name, 0).map_err(|kind| self.kind_fault(name, kind))
+    }
+
+    /// Makes what was put and removed in this directory durable.
+    pub fn sync(&self) -> Result<(), OpenError> {
+        fsync(self).map_err(|errno| OpenError::new(self.shown(), errno))
+    }
+
+    /// Removes what somebody who was killed in the middle has left in this directory, of whatever kind.
+    pub fn sweep(&self) -> Result<(), OpenError> {
+        let mut left = Vec::new();
+        for entry in self.entries()? {
+            let entry = entry?;
+            if entry.name.is_temporary() {
+                left.push(entry.name);
+            }
+        }
+        left.iter().try_for_each(|name| self.remove(name))
+    }
+
+    /// A name that nothing has, to prepare what will be `name`.
+    fn free(&self, name: &EntryName) -> Result<EntryName, OpenError> {
+        let free = random().and_then(|random| name_of(&random).ok_or(OpenErrorKind::Inexpressible));
+        free.map_err(|kind| self.kind_fault(name, kind))
+    }
+
+    /// Lets `make` make `aside`, puts it in the place of `name`, and removes what was there.
+    fn put(
+        &self,
+        aside: &EntryName,
+        name: &EntryName,
+        make: impl FnOnce() -> Result<(), OpenErrorKind>,
+    ) -> Result<(), OpenError> {
+        let put = make().and_then(|()| self.swap(aside, name));
+        // Only what failed is there still, or what was there before; what stays is swept later.
+        let removed = self.remove_all(aside, 0);
+        put.and(removed).map_err(|kind| self.kind_fault(name, kind))
+    }
+
+    fn swap(&self, aside: &EntryName, name: &EntryName) -> Result<(), OpenErrorKind> {
+        let flags = match (self.kind(aside)?, self.kind(name)?) {
+            (_, None) => RenameFlags::NOREPLACE,
+            // The one case in which a plain rename does not do.
+            (Some(FileKind::Directory), _) | (_, Some(FileKind::Directory)) => RenameFlags::EXCHANGE,
+            _ => RenameFlags::empty(),
+        };
+        Ok(renameat_with(self, aside.as_bytes(), self, name.as_bytes(), flags)?)
+    }
+
+    fn remove_all(&self, name: &EntryName, depth: usize) -> Result<(), OpenErrorKind> {
+        match unlinkat(self, name.as_bytes(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        match unlinkat(self, name.as_bytes(), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::NOTEMPTY | Errno::EXIST) if depth < MAX_DEPTH => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST) => return Err(OpenErrorKind::NameTooLong),
+            Err(errno) => return Err(errno.into()),
+        }
+        let within = Self::new(resolve::open_directory(self, name.as_bytes())?, self.child(name));
+        let names: Result<Vec<_>, OpenError> =
+            within.entries().and_then(|entries| entries.map(|entry| Ok(entry?.name)).collect());
+        for name in names.map_err(|error| error.kind)? {
+            within.remove_all(&name, depth + 1)?;
+        }
+        match unlinkat(self, name.as_bytes(), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn kind(&self, name: &EntryName) -> Result<Option<FileKind>, OpenErrorKind> {
+        match self.stat(name) {
+            Ok(meta) => Ok(Some(meta.kind)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
