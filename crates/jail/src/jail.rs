@@ -134,6 +134,10 @@ impl Writable<'_> {
         Target::open(self.root, self.rel, parents, self.private.cloned())
     }
 
+    pub(crate) const fn parts(&self) -> (&Root, &RelPath) {
+        (self.root, self.rel)
+    }
+
     /// Looks at what is there, to remove it.
     pub fn removal(&self) -> Result<Removal, RemoveError> {
         Removal::open(self.root, self.rel)

@@ -86,6 +86,12 @@ impl<'d> Temporary<'d> {
         self.placed = true;
         Ok(())
     }
+
+    /// Leaves it where it is, to the caller, who from now on removes it and then its note.
+    pub(crate) fn keep(mut self) -> (EntryName, Option<Note>) {
+        self.placed = true;
+        (self.name.clone(), self.note.take())
+    }
 }
 
 impl Drop for Temporary<'_> {
@@ -131,6 +137,8 @@ mod tests {
         assert!(is_random(&a) && is_random(&b));
         assert_ne!(a, b);
         assert!(name_of(&a).unwrap().as_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()));
-        assert!(!is_random("notes") && !is_random(&a[1..]) && !is_random(&a.to_uppercase().replace('0', "G")));
+        assert!(
+            !is_random("notes") && !is_random(&a[1..]) && !is_random(&a.to_uppercase().replace('0', "G"))
+        );
     }
 }

@@ -23,6 +23,7 @@ use crate::error::{OpenError, OpenErrorKind, WriteError};
 use crate::excerpt::excerpt;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
+use crate::note::Note;
 use crate::path::SandboxPath;
 use crate::private::Private;
 use crate::rel::RelPath;
@@ -129,31 +130,41 @@ impl Target {
         if mode == WriteMode::CreateOnly && self.found != Found::Absent {
             return Err(WriteError::Exists { path: self.path() });
         }
-        let permissions = match self.found {
-            Found::File(old) => old.mode & 0o777,
-            Found::Absent | Found::Special(_) => NEW_FILE_MODE,
-        };
-        let temporary = self.prepare(bytes, permissions).map_err(|kind| OpenError::new(self.path(), kind))?;
-        self.place(temporary, mode)?;
+        let temporary = self.prepare(bytes, None).map_err(|kind| OpenError::new(self.path(), kind))?;
+        self.rename(temporary, mode)?;
         // From here on the file is there, so nothing is undone.
         fsync(&self.dir)
             .map_err(|errno| WriteError::NotDurable { path: self.path(), source: io::Error::from(errno) })?;
-        Ok(Written { replaced: self.found, mode: permissions })
+        Ok(Written { replaced: self.found, mode: permissions(self.model(None)) })
     }
 
-    fn prepare(&self, bytes: &[u8], permissions: u32) -> Result<Temporary<'_>, OpenErrorKind> {
+    /// The file whose owner and permissions a new one takes: the one that it replaces, else `like`.
+    fn model(&self, like: Option<Metadata>) -> Option<Metadata> {
+        match self.found {
+            Found::File(old) => Some(old),
+            Found::Absent | Found::Special(_) => like,
+        }
+    }
+
+    /// The content in a temporary file, durable, in the target's directory.
+    pub(crate) fn prepare(
+        &self,
+        bytes: &[u8],
+        like: Option<Metadata>,
+    ) -> Result<Temporary<'_>, OpenErrorKind> {
+        let model = self.model(like);
         let mut temporary = Temporary::create(&self.dir, &self.place, self.private.as_deref())?;
         temporary.fill(bytes)?;
-        if let Found::File(old) = self.found {
-            keep_owner(&temporary, old)?;
+        if let Some(model) = model {
+            keep_owner(&temporary, model)?;
         }
         // After the owner: changing that clears bits.
-        fchmod(temporary.file(), Mode::from_raw_mode(permissions))?;
+        fchmod(temporary.file(), Mode::from_raw_mode(permissions(model)))?;
         fsync(temporary.file())?;
         Ok(temporary)
     }
 
-    fn place(&self, temporary: Temporary<'_>, mode: WriteMode) -> Result<(), WriteError> {
+    fn rename(&self, temporary: Temporary<'_>, mode: WriteMode) -> Result<(), WriteError> {
         let fault = |errno: Errno| WriteError::from(OpenError::new(self.path(), errno));
         if !temporary.is_intact().map_err(fault)? {
             return Err(WriteError::Interfered { path: self.path() });
@@ -174,13 +185,36 @@ impl Target {
         })
     }
 
-    fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         find(&self.dir, &self.name).is_ok_and(|now| now == self.found)
     }
 
-    fn path(&self) -> String {
+    /// The file, for messages.
+    pub(crate) fn path(&self) -> String {
         excerpt(&self.dir.child(&self.name))
     }
+
+    pub(crate) const fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Where [`Self::dir`] was when it was opened.
+    pub(crate) const fn place(&self) -> &SandboxPath {
+        &self.place
+    }
+
+    pub(crate) const fn name(&self) -> &EntryName {
+        &self.name
+    }
+
+    /// Notes that there will be a temporary file with these digits beside it.
+    pub(crate) fn note(&self, random: &str) -> Result<Option<Note>, Errno> {
+        self.private.as_deref().map(|private| Note::make(private, &self.place, random)).transpose()
+    }
+}
+
+fn permissions(model: Option<Metadata>) -> u32 {
+    model.map_or(NEW_FILE_MODE, |model| model.mode & 0o777)
 }
 
 fn find(dir: &Dir, name: &EntryName) -> Result<Found, OpenErrorKind> {

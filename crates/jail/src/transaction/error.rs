@@ -1,0 +1,84 @@
+//! A transaction that did not come about, and what it could not take back.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::error::WriteError;
+
+/// A transaction that failed.
+#[derive(Debug, Error)]
+#[error("{cause}{}", after(.left, *.undone))]
+pub struct CommitError {
+    /// Why.
+    #[source]
+    pub cause: WriteError,
+    /// Files that are not as they were, all of them.
+    pub left: Vec<Left>,
+    /// Whether it was taken back. Otherwise all changes *were* made, but could be undone by a loss of power.
+    pub undone: bool,
+}
+
+/// A file that could not be brought back to what it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// The file, fit for a message.
+    pub path: String,
+    /// What it is now.
+    pub state: LeftState,
+}
+
+/// What a file is after an attempt to bring it back. In each case somebody else has interfered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftState {
+    /// Another content, written by somebody else after the change.
+    Theirs,
+    /// The new content: somebody has removed the old one.
+    New,
+    /// Nothing: somebody has removed it.
+    Gone,
+    /// Perhaps new: its directory or its name could not be used.
+    Unknown,
+}
+
+impl CommitError {
+    pub(super) fn new(cause: WriteError, left: Vec<Left>) -> Self {
+        Self { cause, left, undone: true }
+    }
+
+    pub(super) fn undone(cause: WriteError) -> Self {
+        Self::new(cause, Vec::new())
+    }
+
+    pub(super) fn not_durable(cause: WriteError) -> Self {
+        Self { cause, left: Vec::new(), undone: false }
+    }
+}
+
+impl fmt::Display for LeftState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Theirs => "was changed by someone else meanwhile, and stays so",
+            Self::New => "has the new content: the old one was removed by someone else meanwhile",
+            Self::Gone => "is gone: it was removed by someone else meanwhile",
+            Self::Unknown => "could not be looked at again, and may have the new content",
+        })
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.path, self.state)
+    }
+}
+
+fn after(left: &[Left], undone: bool) -> String {
+    match (undone, left) {
+        (false, _) => "; all files of it were changed, but a loss of power may undo that".to_owned(),
+        (true, []) => "; no file was changed".to_owned(),
+        (true, left) => {
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+            format!("; all files are as they were, but for these: {}", left.join("; "))
+        }
+    }
+}

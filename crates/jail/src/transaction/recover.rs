@@ -1,0 +1,104 @@
+//! After a death: transactions that were not committed are taken back, committed ones are completed.
+
+use rustix::fs::{AtFlags, fsync, unlinkat};
+use rustix::io::Errno;
+
+use super::error::{Left, LeftState};
+use super::journal::{self, Entries, Entry, Stage};
+use super::remove_directories;
+use super::revert::{Reverted, revert};
+use crate::dir::Dir;
+use crate::error::OpenErrorKind;
+use crate::jail::Jail;
+use crate::name::EntryName;
+use crate::private::Whose;
+use crate::protect::Access;
+
+/// A transaction that somebody died in, put right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PatchRecovery {
+    /// What became of it.
+    pub recovery: Recovery,
+    /// Files that are neither as they were nor as they were to be. Somebody has interfered.
+    pub left: Vec<Left>,
+    /// Whether everything was done that can be done; otherwise the next recovery tries again.
+    pub finished: bool,
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// No file is changed.
+    RolledBack,
+    /// All files are changed.
+    Completed,
+}
+
+impl Jail {
+    /// Brings each transaction of `whose` to one of its two ends, and removes what it left. To be called before
+    /// [`Jail::sweep`], which would take the shadows for temporary files.
+    pub fn recover_patches(&self, whose: Whose) -> std::io::Result<Vec<PatchRecovery>> {
+        let Some(private) = self.private() else { return Ok(Vec::new()) };
+        let (directory, found) = journal::list(private, whose)?;
+        let mut recovered = Vec::new();
+        for (name, stage) in found {
+            let recovery = match (stage, journal::read(&directory, &name)) {
+                // Nothing had been changed.
+                (Stage::Part, _) | (_, None) => None,
+                (Stage::Patch, Some(entries)) => Some(self.roll_back(&entries)),
+                (Stage::Done, Some(entries)) => Some(self.complete(&entries)),
+            };
+            if recovery.as_ref().is_none_or(|recovery| recovery.finished) {
+                match unlinkat(&directory, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            recovered.extend(recovery);
+        }
+        Ok(recovered)
+    }
+
+    fn roll_back(&self, entries: &Entries) -> PatchRecovery {
+        let (mut left, mut finished) = (Vec::new(), true);
+        for entry in entries.steps.iter().rev() {
+            let state = match self.at(entry) {
+                Ok((dir, name)) => match revert(&dir, &name, &entry.shadow, entry.kind, entry.inode)
+                    .and_then(|reverted| fsync(&dir).map(|()| reverted))
+                {
+                    Ok(Reverted::Done) => None,
+                    Ok(Reverted::Not(state)) => Some(state),
+                    Err(_) => {
+                        finished = false;
+                        Some(LeftState::Unknown)
+                    }
+                },
+                // Its directory was taken elsewhere or replaced by a link: it is not looked for.
+                Err(_) => Some(LeftState::Unknown),
+            };
+            left.extend(state.map(|state| Left { path: entry.path.excerpt(), state }));
+        }
+        remove_directories(self, &entries.made);
+        PatchRecovery { recovery: Recovery::RolledBack, left, finished }
+    }
+
+    fn complete(&self, entries: &Entries) -> PatchRecovery {
+        let mut finished = true;
+        for entry in &entries.steps {
+            let Ok((dir, _)) = self.at(entry) else { continue };
+            match unlinkat(&dir, entry.shadow.as_bytes(), AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(_) => finished = false,
+            }
+        }
+        PatchRecovery { recovery: Recovery::Completed, left: Vec::new(), finished }
+    }
+
+    /// The directory and the name of an entry's file.
+    fn at(&self, entry: &Entry) -> Result<(Dir, EntryName), OpenErrorKind> {
+        self.check(&entry.path, Access::Write).map_err(|_| OpenErrorKind::Inexpressible)?;
+        let root = self.root(entry.path.mount()).map_err(|_| OpenErrorKind::NotFound)?;
+        let (above, name) = entry.path.rel().split_last().ok_or(OpenErrorKind::IsADirectory)?;
+        Ok((root.dir(&above)?, name))
+    }
+}
