@@ -128,6 +128,7 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         Task::Report => eprintln!("{report}"),
         Task::Recover => {
             dup2_stdin(null).map_err(io::Error::from)?;
+            recovery::claim_private()?;
             setup::child_filter()?.install()?;
             if let Some(words) = child::recover_everything()? {
                 eprintln!("{words}");
@@ -150,6 +151,7 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             // The library beneath must have nobody to talk to, and no later file may become descriptor 2.
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
+            recovery::claim_private()?;
             serve::serve(stdin())?;
         }
     }

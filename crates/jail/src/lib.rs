@@ -31,6 +31,7 @@ mod protect;
 mod refusal;
 mod rel;
 mod remove;
+mod replace;
 mod resolve;
 mod root;
 mod sweep;

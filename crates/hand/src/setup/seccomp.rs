@@ -174,6 +174,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_fsync,
     libc::SYS_fdatasync,
     libc::SYS_fcntl,
+    libc::SYS_flock,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_pipe2,
