@@ -66,6 +66,9 @@ pub enum OpenErrorKind {
     /// Space, quota or file-size limit.
     #[error("no space left (disk, quota or size limit)")]
     NoSpace,
+    /// The run's private directory took no note of it, so that it would not be found after a crash.
+    #[error("not begun, since the daemon's own storage (its state_dir) takes no note of it: {0}")]
+    Unnoted(#[source] io::Error),
     /// Somebody changed the directories on the way faster than they could be walked.
     #[error("the path kept changing while it was resolved; try again")]
     TooManyRetries,

@@ -43,7 +43,8 @@ impl<'d> Temporary<'d> {
     ) -> Result<Self, OpenErrorKind> {
         let random = random()?;
         let name = name_of(&random).ok_or(OpenErrorKind::Inexpressible)?;
-        let note = private.map(|private| Note::make(private, place, &random)).transpose()?;
+        let note = private.map(|private| Note::make(private, place, &random)).transpose();
+        let note = note.map_err(|errno| OpenErrorKind::Unnoted(errno.into()))?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         match open_confined(dir, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR) {
             Ok(fd) => Ok(Self { dir, name, file: fd.into(), note, placed: false }),
