@@ -93,7 +93,9 @@ fn what_the_shipped_profiles_do() {
     use Verdict::{Allow, Ask, Deny};
     const LOOKING: &[&str] =
         &["read", "list", "glob", "grep", "git.status", "git.diff", "cat README.md", "find . -name a"];
-    const CHANGING: &[&str] = &["write", "edit", "git.add", "git.commit"];
+    const CHANGING: &[&str] = &["write", "edit", "patch", "git.add", "git.commit"];
+    // The one critical operation asks everywhere, whoever wants it.
+    const DELETING: &[&str] = &["delete"];
     const TOOLS: &[&str] = &[
         "cargo test",
         "make",
@@ -126,6 +128,14 @@ fn what_the_shipped_profiles_do() {
         ("strict", "worker", CHANGING, Ask),
         ("strict", "director", CHANGING, Ask),
         ("strict", "worker", TOOLS, Ask),
+        ("review", "worker", DELETING, Ask),
+        ("review", "director", DELETING, Ask),
+        ("build", "worker", DELETING, Ask),
+        ("build", "director", DELETING, Ask),
+        ("open", "worker", DELETING, Ask),
+        ("open", "director", DELETING, Ask),
+        ("strict", "director", DELETING, Ask),
+        ("open", "reader", DELETING, Deny),
         ("review", "director", DENIED, Deny),
         ("build", "worker", DENIED, Deny),
         ("open", "director", DENIED, Deny),
@@ -299,6 +309,8 @@ fn decisions_name_rule_risk_and_policy() {
         (command("find . -delete"), Risk::High),
         (named("git.diff"), Risk::Low),
         (named("git.commit"), Risk::High),
+        (named("patch"), Risk::High),
+        (named("delete"), Risk::Critical),
     ] {
         let name = format!("{operation:?}");
         assert_eq!(asked(operation).risk, risk, "{name}");
@@ -329,9 +341,21 @@ fn refusals_are_stable_and_recorded_with_their_rule() {
     assert_eq!(refused("gone", "worker", named("read")), expected(Reason::PermissionDenied, "profile"));
     assert_eq!(refused("open", "gone", named("read")), expected(Reason::PermissionDenied, "role"));
     assert_eq!(refused("open", "worker", command("./x")), expected(Reason::InvalidArgument, "validation"));
+    for protected in [
+        Operation::Write(write(".git/a")),
+        Operation::Delete(delete(".git")),
+        Operation::Delete(delete("node_modules/.bin/tsc")),
+        Operation::Delete(delete("@pkg/a")),
+        front_matter(|update| {
+            update.path = path(".git/description");
+            update.updated_at = Some("now".into());
+        }),
+    ] {
+        assert_eq!(refused("open", "worker", protected), expected(Reason::SandboxViolation, "validation"));
+    }
     assert_eq!(
-        refused("open", "worker", Operation::Write(write(".git/a"))),
-        expected(Reason::SandboxViolation, "validation")
+        refused("open", "worker", Operation::Delete(delete("@state"))),
+        expected(Reason::InvalidArgument, "validation")
     );
 }
 
