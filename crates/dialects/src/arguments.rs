@@ -80,6 +80,27 @@ impl Arguments {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
+    /// An `Object` or `AnyObject`; empty when it is not there.
+    pub(crate) fn object(&mut self, name: &str) -> Self {
+        match self.0.remove(name) {
+            Some(Value::Object(members)) => Self(members),
+            _ => Self(Map::new()),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn into_members(self) -> Map<String, Value> {
+        self.0
+    }
+
+    /// An `ObjectList`; empty when it is not there.
+    pub(crate) fn objects(&mut self, name: &str) -> Vec<Value> {
+        match self.0.remove(name) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        }
+    }
+
     /// A `TextList`; empty when it is not there.
     pub(crate) fn list(&mut self, name: &str) -> Vec<String> {
         let Some(Value::Array(items)) = self.0.remove(name) else { return Vec::new() };

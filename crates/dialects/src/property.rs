@@ -5,7 +5,7 @@ use ops::Reason;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, Kind, Tool, find, names};
+use super::{Dialect, Kind, Parameter, Tool, find, names};
 
 fn tools() -> Vec<(&'static dyn Dialect, &'static Tool)> {
     let dialects = names().into_iter().map(|name| find(name).unwrap());
@@ -34,6 +34,9 @@ fn value(kind: Kind) -> BoxedStrategy<Value> {
         Kind::Integer { .. } => prop_oneof![0..30_u64, any::<u64>()].prop_map(Value::from).boxed(),
         Kind::Flag => any::<bool>().prop_map(Value::from).boxed(),
         Kind::TextList => prop::collection::vec(text(), 0..5).prop_map(Value::from).boxed(),
+        Kind::ObjectList => prop::collection::vec(any_object(), 0..5).prop_map(Value::from).boxed(),
+        Kind::AnyObject => any_object().boxed(),
+        Kind::Object { members, .. } => object(members).boxed(),
     };
     let wrong = prop_oneof![
         Just(Value::Null),
@@ -46,10 +49,15 @@ fn value(kind: Kind) -> BoxedStrategy<Value> {
     prop_oneof![8 => right, 1 => wrong].boxed()
 }
 
-/// Some of the tool's arguments, and sometimes one that it does not have.
-fn arguments(tool: &'static Tool) -> impl Strategy<Value = Value> {
-    let each: Vec<_> = tool
-        .parameters
+fn any_object() -> impl Strategy<Value = Value> {
+    prop::collection::vec((text(), text()), 0..4).prop_map(|members| {
+        Value::Object(members.into_iter().map(|(name, value)| (name, value.into())).collect())
+    })
+}
+
+/// Some of the members, and sometimes one that is none.
+fn object(members: &'static [Parameter]) -> impl Strategy<Value = Value> {
+    let each: Vec<_> = members
         .iter()
         .map(|parameter| {
             let there = prop::bool::weighted(if parameter.required { 0.95 } else { 0.6 });
@@ -64,7 +72,7 @@ fn arguments(tool: &'static Tool) -> impl Strategy<Value = Value> {
 
 /// The number of a tool, and its arguments.
 fn call() -> impl Strategy<Value = (usize, Value)> {
-    (0..tools().len()).prop_flat_map(|index| (Just(index), arguments(tools()[index].1)))
+    (0..tools().len()).prop_flat_map(|index| (Just(index), object(tools()[index].1.parameters)))
 }
 
 proptest! {

@@ -37,8 +37,8 @@ pub enum Effect {
     Changes,
 }
 
-/// An argument of a tool.
-#[derive(Debug)]
+/// An argument of a tool, or a member of one.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Its key in the JSON object.
     pub name: &'static str,
@@ -78,31 +78,42 @@ pub enum Kind {
     Flag,
     /// An array of strings.
     TextList,
+    /// An array of objects, whatever is in them.
+    ObjectList,
+    /// An object, whatever is in it.
+    AnyObject,
+    /// An object with these members.
+    Object {
+        /// The members that mean something.
+        members: &'static [Parameter],
+        /// Others may be there, and mean nothing.
+        open: bool,
+    },
 }
 
 impl Tool {
     /// The JSON Schema of the arguments.
     pub fn schema(&self) -> Value {
-        let properties: Map<String, Value> =
-            self.parameters.iter().map(|parameter| (parameter.name.to_owned(), parameter.schema())).collect();
-        let required: Vec<&str> = self
-            .parameters
-            .iter()
-            .filter(|parameter| parameter.required)
-            .map(|parameter| parameter.name)
-            .collect();
-        json!({
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": false,
-        })
+        object_schema(self.parameters, false)
     }
 
     /// The name for vendors that allow no dots: `fs_read` for `fs.read`.
     pub fn undotted_name(&self) -> String {
         self.name.replace('.', "_")
     }
+}
+
+fn object_schema(members: &[Parameter], open: bool) -> Value {
+    let properties: Map<String, Value> =
+        members.iter().map(|member| (member.name.to_owned(), member.schema())).collect();
+    let required: Vec<&str> =
+        members.iter().filter(|member| member.required).map(|member| member.name).collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": open,
+    })
 }
 
 impl Parameter {
@@ -113,6 +124,9 @@ impl Parameter {
             Kind::Integer { least } => json!({"type": "integer", "minimum": least}),
             Kind::Flag => json!({"type": "boolean"}),
             Kind::TextList => json!({"type": "array", "items": {"type": "string"}}),
+            Kind::ObjectList => json!({"type": "array", "items": {"type": "object"}}),
+            Kind::AnyObject => json!({"type": "object"}),
+            Kind::Object { members, open } => object_schema(members, open),
         };
         schema["description"] = self.description.into();
         schema
@@ -130,6 +144,9 @@ impl Kind {
             Self::Integer { least } => value.as_u64().is_some_and(|number| number >= least),
             Self::Flag => value.is_boolean(),
             Self::TextList => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
+            Self::ObjectList => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
+            Self::AnyObject => value.is_object(),
+            Self::Object { members, open } => misfit(members, open, value).is_none(),
         }
     }
 
@@ -144,9 +161,31 @@ impl Kind {
             (Self::Integer { least }, _) => format!("must be a whole number, {least} or greater"),
             (Self::Flag, _) => "must be true or false".to_owned(),
             (Self::TextList, _) => "must be an array of strings".to_owned(),
+            (Self::ObjectList, _) => "must be an array of objects".to_owned(),
+            (Self::AnyObject, _) => "must be an object".to_owned(),
+            (Self::Object { members, open }, value) => {
+                let misfit = misfit(members, open, value).unwrap_or_default();
+                format!("must be an object of its schema: {misfit}")
+            }
         };
         ParseFailure::argument(name, expectation)
     }
+}
+
+/// What is wrong with an object, at the first member that is wrong.
+fn misfit(members: &[Parameter], open: bool, value: &Value) -> Option<String> {
+    let Some(object) = value.as_object() else { return Some("it is no object".to_owned()) };
+    let unknown = object.keys().find(|key| !open && members.iter().all(|member| member.name != **key));
+    if let Some(unknown) = unknown {
+        let known: Vec<&str> = members.iter().map(|member| member.name).collect();
+        return Some(format!("{} is none of its members, which are {}", shown(unknown), known.join(", ")));
+    }
+    members.iter().find_map(|member| match object.get(member.name) {
+        None | Some(Value::Null) if !member.required => None,
+        None => Some(format!("{} is missing", member.name)),
+        Some(value) if member.kind.fits(value) => None,
+        Some(value) => Some(member.kind.refuse(member.name, value).message),
+    })
 }
 
 fn not_allowed(name: &str, program: &str, programs: &[&str]) -> ParseFailure {

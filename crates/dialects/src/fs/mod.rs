@@ -1,8 +1,8 @@
 //! `fs`: mount-aware file tools with camelCase arguments and results of the ToolResult union.
 //!
-//! The tools are `fs.list`, `fs.read`, `fs.search` and `fs.write`. The union's fifth, `fs.apply_patch`, is not
-//! offered: there is no canonical operation that it could become.
+//! The tools are `fs.list`, `fs.read`, `fs.search`, `fs.write` and `fs.apply_patch`, which changes front matter.
 
+mod patch;
 mod render;
 mod result;
 
@@ -34,7 +34,7 @@ impl Dialect for Fs {
     }
 }
 
-static TOOLS: [Tool; 4] = [
+static TOOLS: [Tool; 5] = [
     Tool {
         name: "fs.list",
         description: "List the direct children of a directory: name, type and size. Hidden entries and symbolic \
@@ -123,6 +123,7 @@ static TOOLS: [Tool; 4] = [
         effect: Effect::Changes,
         operation: write,
     },
+    patch::TOOL,
 ];
 
 fn list(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {

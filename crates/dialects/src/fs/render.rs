@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
 use serde::Serialize;
 
-use super::result::{List, Read, Search, Write};
+use super::result::{List, Patch, Read, Search, Write};
 use crate::canonical::{PENDING, render_canonical, to_json};
 
 /// The `refusal` detail of a range whose last line is before its first.
@@ -19,6 +19,9 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::List(result)) => to_json(&List::of(result)),
         Ok(OpResult::Grep(result)) => to_json(&Search::of(operation, result)),
         Ok(OpResult::Write(result)) => to_json(&Write::of(result)),
+        Ok(OpResult::Patch(result)) => {
+            Patch::of(result).map_or_else(|| render_canonical(outcome), |patch| to_json(&patch))
+        }
         Ok(_) => render_canonical(outcome),
         Err(failure) => {
             let details = failure.details.iter().map(|(name, value)| (camel_case(name), value.as_str()));

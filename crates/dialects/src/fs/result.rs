@@ -1,6 +1,8 @@
 //! The shapes of the union's successful results.
 
-use ops::{Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, ReadResult, WriteResult};
+use ops::{
+    Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, PatchResult, ReadResult, WriteResult,
+};
 use serde::Serialize;
 
 use crate::reading::Rest;
@@ -200,5 +202,30 @@ impl<'a> Write<'a> {
             bytes_written: result.bytes_written,
             sha256_after: &result.sha256_after,
         }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Patch<'a> {
+    ok: bool,
+    path: &'a str,
+    sha256_before: &'a str,
+    sha256_after: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
+}
+
+impl<'a> Patch<'a> {
+    /// Of the one file whose front matter was changed; patches of several files have no form in the union.
+    pub(super) fn of(result: &'a PatchResult) -> Option<Self> {
+        let [file] = result.files.as_slice() else { return None };
+        Some(Self {
+            ok: true,
+            path: &file.path,
+            sha256_before: &file.sha256_before,
+            sha256_after: &file.sha256_after,
+            notes: &result.notes,
+        })
     }
 }

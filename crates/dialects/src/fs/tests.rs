@@ -1,7 +1,7 @@
 use jail::SandboxPath;
 use ops::{
-    Entry, EntryType, GrepMatch, GrepResult, ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult,
-    Reason, ToolFailure, WriteResult,
+    Entry, EntryType, FileChange, GrepMatch, GrepResult, ListResult, OpResult, Operation, Outcome,
+    PatchResult, PatchedFile, ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -60,6 +60,62 @@ fn arguments_become_operations() {
 }
 
 #[test]
+fn a_patch_of_front_matter_becomes_an_operation() {
+    let arguments = json!({"path": "@state/workflow.md", "patch": {
+        "operation": "updateFrontmatter",
+        "update": {
+            "stepsCompleted": {"append": ["a", "b"]},
+            "variables": {"set": {"n": 3, "deep": {"x": [null]}}},
+            "decisionLog": {"append": [{"why": "because"}]},
+            "artifacts": null,
+            "currentNodeId": {"set": "next"},
+        },
+        "ifMatchSha256": "0f".repeat(32),
+        "comment": "members beside these mean nothing",
+    }});
+    let Ok(Operation::Patch(patch)) = parse("fs.apply_patch", &arguments) else { panic!("not a patch") };
+    assert_eq!(patch.paths(), [path("@state/workflow.md")]);
+    let ops::PatchChange::FrontMatter(update) = patch.change() else { panic!("no front matter") };
+    assert_eq!(update.steps_completed_append, ["a", "b"]);
+    assert_eq!(update.variables_json(), r#"{"deep":{"x":[null]},"n":3}"#);
+    assert_eq!(update.decisions_json(), [r#"{"why":"because"}"#]);
+    assert!(update.artifacts_append.is_empty() && update.updated_at.is_none());
+    assert_eq!(update.current_node_id.as_deref(), Some("next"));
+    assert_eq!(update.if_match_sha256, Some("0f".repeat(32)));
+}
+
+#[test]
+fn a_patch_that_is_none_says_what_is_wrong_with_it() {
+    let refusal = |patch: Value| {
+        let error = refused("fs.apply_patch", &json!({"path": "@state/a.md", "patch": patch}));
+        assert_eq!(
+            (error["code"].as_str(), error["details"]["field"].as_str()),
+            (Some("E_SCHEMA_VALIDATION"), Some("patch"))
+        );
+        error["message"].as_str().unwrap().to_owned()
+    };
+    let update = |update: Value| refusal(json!({"operation": "updateFrontmatter", "update": update}));
+    for (message, expected) in [
+        (
+            refusal(json!({"operation": "replaceAll", "update": {}})),
+            "operation: must be one of updateFrontmatter",
+        ),
+        (refusal(json!({"operation": "updateFrontmatter"})), "update is missing"),
+        (update(json!({"title": {"set": "x"}})), "title is none of its members"),
+        (update(json!({"stepsCompleted": ["a"]})), "it is no object"),
+        (update(json!({"stepsCompleted": {"append": [1]}})), "append: must be an array of strings"),
+        (update(json!({"stepsCompleted": {"append": [], "remove": []}})), "remove is none of its members"),
+        (update(json!({"decisionLog": {"append": ["a"]}})), "append: must be an array of objects"),
+        (update(json!({"variables": {"set": 1}})), "set: must be an object"),
+        (update(json!({})), "changes nothing"),
+    ] {
+        assert!(message.starts_with("patch: ") && message.contains(expected), "{message}");
+    }
+    let elsewhere = json!({"path": "@pkg/../a", "patch": {"operation": "updateFrontmatter", "update": {"updatedAt": {"set": "x"}}}});
+    assert_eq!(refused("fs.apply_patch", &elsewhere)["details"]["field"], "path");
+}
+
+#[test]
 fn bad_arguments_are_answered_with_code_and_field() {
     let cases = [
         ("fs.read", json!({"path": "@project/../a"}), "E_SANDBOX_VIOLATION", "path"),
@@ -102,7 +158,7 @@ fn bad_arguments_are_answered_with_code_and_field() {
             "{arguments}"
         );
     }
-    assert_eq!(refused("fs.apply_patch", &json!({}))["code"], "ENOENT");
+    assert_eq!(refused("fs.delete", &json!({}))["code"], "ENOENT");
 }
 
 #[test]
@@ -230,6 +286,29 @@ fn a_write_tells_size_and_hash() {
         render(&Ok(OpResult::Write(result))),
         json!({"ok": true, "path": "@state/a", "bytesWritten": 3, "sha256After": "ab"})
     );
+}
+
+#[test]
+fn a_patch_of_one_file_tells_its_hashes_and_one_of_several_all() {
+    let file = |path: &str| PatchedFile {
+        path: path.into(),
+        change: FileChange::Updated,
+        moved_from: String::new(),
+        sha256_before: "x".into(),
+        sha256_after: "ab".into(),
+        bytes_written: 3,
+        trash_entry: String::new(),
+    };
+    let mut result = PatchResult { files: vec![file("@state/a.md")], ..PatchResult::default() };
+    let rendered = |result: &PatchResult| render(&Ok(OpResult::Patch(result.clone())));
+    assert_eq!(
+        rendered(&result),
+        json!({"ok": true, "path": "@state/a.md", "sha256Before": "x", "sha256After": "ab"})
+    );
+    result.notes = vec!["a comment is lost".into()];
+    assert_eq!(rendered(&result)["notes"], json!(["a comment is lost"]));
+    result.files.push(file("@state/b.md"));
+    assert_eq!(rendered(&result)["files"][1]["change"], "updated");
 }
 
 #[test]

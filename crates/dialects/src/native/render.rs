@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use ops::{
-    DeleteResult, EditChange, EditResult, EntryType, ExecResult, FileChange, GitResult, GrepResult,
-    ListResult, OpResult, Operation, Outcome, PatchResult, ReadResult,
+    EditChange, EditResult, EntryType, ExecResult, GitResult, GrepResult, ListResult, OpResult, Operation,
+    Outcome, ReadResult,
 };
 
 use super::matches;
@@ -21,9 +21,9 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Exec(result) | OpResult::Shell(result)) => exec(operation, result),
         Ok(OpResult::Edit(result)) => edit(operation, result),
         Ok(OpResult::Git(result)) => git(result),
-        Ok(OpResult::Patch(result)) => patch(result),
-        Ok(OpResult::Delete(result)) => delete(result),
-        Ok(OpResult::Glob(_) | OpResult::Write(_)) => render_canonical(outcome),
+        Ok(OpResult::Glob(_) | OpResult::Write(_) | OpResult::Patch(_) | OpResult::Delete(_)) => {
+            render_canonical(outcome)
+        }
         Err(failure) => format!("Error: {}", failure.message),
     }
 }
@@ -133,31 +133,6 @@ fn edit(operation: Option<&Operation>, result: &EditResult) -> String {
     }
     let notes = if result.diff_truncated { vec!["[the diff is longer]".to_owned()] } else { Vec::new() };
     with_notes(format!("Edited {path}\n{}", result.diff), &notes)
-}
-
-fn patch(result: &PatchResult) -> String {
-    let mut text = String::new();
-    for file in &result.files {
-        let path = one_line(&file.path);
-        let from = one_line(&file.moved_from);
-        // Writing to a string cannot fail.
-        let _ = match file.change {
-            FileChange::Created => writeln!(text, "Created {path}"),
-            FileChange::Updated => writeln!(text, "Edited {path}"),
-            FileChange::Deleted => writeln!(text, "Deleted {path} (it is in the run's trash)"),
-            FileChange::Moved => writeln!(text, "Moved {from} to {path}"),
-        };
-    }
-    text.push_str(&result.diff);
-    let mut notes: Vec<String> = result.notes.iter().map(|note| format!("[{}]", one_line(note))).collect();
-    if result.diff_truncated {
-        notes.push("[the diff is longer]".to_owned());
-    }
-    with_notes(text, &notes)
-}
-
-fn delete(result: &DeleteResult) -> String {
-    format!("Deleted {} (it is in the run's trash)", one_line(&result.path))
 }
 
 fn git(result: &GitResult) -> String {
