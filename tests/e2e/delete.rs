@@ -1,0 +1,96 @@
+//! Deleting: with consent, into a trash that only the operator sees, until the run is deleted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::v1::call_request::Operation;
+use harness::v1::call_response::{Result as Answer, Status};
+use harness::{Daemon, RunHandle, calls, reason, record, v1};
+
+fn delete(path: &str) -> Operation {
+    Operation::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
+}
+
+/// Where the run's trash is on the host.
+fn trash(daemon: &Daemon, run: &RunHandle) -> PathBuf {
+    daemon.state_dir().join("hand").join(run.id()).join("trash")
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Makes a call that needs consent, and consents: what the reviewer saw, and the answer.
+async fn with_consent(run: &mut RunHandle, operation: Operation) -> (v1::Approval, v1::CallResponse) {
+    let waiting = run.waits(operation);
+    let id = run.id().to_owned();
+    let approval = run.clients.pending_approval(&id).await;
+    run.clients.approve(&approval.approval_id).await.unwrap();
+    (approval, waiting.await.unwrap().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("old.txt", "one two three\n"), ("src/kept.rs", "fn a() {}\n")]);
+    fs::create_dir(workspace.join("empty")).unwrap();
+    let mut run = daemon.run("review", &workspace).await;
+
+    let (approval, response) = with_consent(&mut run, delete("old.txt")).await;
+    let Some(Answer::Delete(deleted)) = response.result else { panic!("not deleted: {:?}", response.error) };
+    let expected =
+        format!("to the run's trash: the file @project/old.txt, 14 bytes, sha256 {}\n", deleted.sha256);
+    assert_eq!((approval.preview, approval.risk.as_str()), (expected, "critical"));
+    assert!(!workspace.join("old.txt").exists());
+    assert_eq!((deleted.size_bytes, deleted.r#type()), (14, v1::entry::Type::File));
+
+    let trash = trash(&daemon, &run);
+    let entry = &deleted.trash_entry;
+    assert_eq!(names(&trash), [entry.clone(), format!("{entry}.json")]);
+    assert_eq!(fs::read_to_string(trash.join(entry)).unwrap(), "one two three\n");
+    assert!(fs::read_to_string(trash.join(format!("{entry}.json"))).unwrap().contains("@project/old.txt"));
+    let seen = run.exec(&["find", "/workspace", "/state", "-name", "*.json"]).await;
+    assert_eq!((seen.stdout.as_str(), seen.exit_code), ("", Some(0)), "nothing in the container sees it");
+
+    let (approval, response) = with_consent(&mut run, delete("empty")).await;
+    assert_eq!(approval.preview, "to the run's trash: the empty directory @project/empty\n");
+    assert_eq!(response.status(), Status::Succeeded);
+    assert!(!workspace.join("empty").exists());
+
+    // What would fail asks nobody.
+    let refused = run.call(delete("src")).await.unwrap_err();
+    assert_eq!(reason(&refused), "PRECONDITION_FAILED");
+    assert!(refused.message().contains("the directory is not empty"), "{}", refused.message());
+    let refused = run.call(delete(".git/config")).await.unwrap_err();
+    assert_eq!(reason(&refused), "SANDBOX_VIOLATION");
+
+    let events = run.clients.of_call(&response.call_id).await;
+    let receipt = record(events.last().unwrap());
+    assert_eq!(receipt["outcome"]["facts"]["path"], "@project/empty", "{receipt}");
+    assert_eq!(receipt["operation"], "delete");
+
+    run.stop().await;
+    assert_eq!(names(&trash).len(), 4, "it stays while the run's record does");
+    run.delete().await;
+    assert!(!trash.exists());
+    assert!(workspace.join("src/kept.rs").exists());
+    assert_eq!(daemon.leftovers(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changed_while_a_reviewer_looked_is_not_deleted() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "seen\n")]);
+    let mut run = daemon.run("open", &workspace).await;
+    let asked = run.asks(delete("a.txt")).await;
+    let command = run.call(calls::shell("echo unseen > a.txt")).await.unwrap();
+    assert_eq!(command.status(), Status::Succeeded);
+    run.clients.approve(&asked.approval_id).await.unwrap();
+    let call = run.outcome(&asked.call_id).await;
+    assert_eq!((call.status(), call.error.unwrap().reason.as_str()), (Status::Denied, "PRECONDITION_FAILED"));
+    assert_eq!(fs::read_to_string(workspace.join("a.txt")).unwrap(), "unseen\n");
+    assert_eq!(names(&trash(&daemon, &run)), Vec::<String>::new());
+}
