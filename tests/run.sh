@@ -6,7 +6,7 @@
 #   tests/run.sh [--quick] [--long] [-- NEXTEST-ARGUMENTS…]
 #
 #   --quick   only the tests, no lint
-#   --long    also what takes minutes (sets COFFERDAM_LONG=1)
+#   --long    also what takes hours, such as a million writes against the race (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -26,7 +26,7 @@ FAILED=()
 while (($#)); do
     case $1 in
     --quick) QUICK=1 ;;
-    --long) export COFFERDAM_LONG=1 ;;
+    --long) export COFFERDAM_LONG=1 NEXTEST_PROFILE=long ;;
     -h | --help) usage && exit 0 ;;
     --) shift && break ;;
     *) usage >&2 && exit 2 ;;

@@ -5,6 +5,7 @@
 mod agent_lost;
 mod daemon_killed;
 mod engine_lost;
+mod hand_lost;
 mod orderly_stop;
 mod reads;
 mod torn_log;

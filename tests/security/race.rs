@@ -1,6 +1,7 @@
 //! P1, G5: a directory is exchanged with a link that leads out, as fast as the kernel can, while the API writes and
 //! reads beneath its name.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -14,9 +15,24 @@ use crate::inside::{Gate, Inside, contents, exec};
 
 const OUTSIDE: &str = "from outside";
 
-/// How often; COFFERDAM_LONG asks for the number at which checking before opening lost thousands of times.
+/// Clients that write at the same time, each with files of its own.
+const WRITERS: u32 = 16;
+/// Bytes of each write: several blocks, so that half of one can be told from all of it.
+const SIZE: usize = 10_000;
+
+fn is_long() -> bool {
+    std::env::var_os("COFFERDAM_LONG").is_some()
+}
+
+/// How often something is written; with COFFERDAM_LONG for hours, see `.config/nextest.toml`. Of 20,000 writes, checking
+/// before opening lost thousands.
+fn writes() -> u32 {
+    if is_long() { 1_000_000 } else { 20_000 }
+}
+
+/// How often anything else is done.
 fn rounds() -> u32 {
-    if std::env::var_os("COFFERDAM_LONG").is_some() { 20_000 } else { 500 }
+    if is_long() { 20_000 } else { 500 }
 }
 
 /// A run in which `dir` is now a directory and now a link to `target`.
@@ -87,39 +103,70 @@ fn settled(response: &v1::CallResponse) -> bool {
     false
 }
 
-async fn writes(run: &mut RunHandle) -> u32 {
-    let mut done = 0;
-    for round in 0..rounds() {
-        let response = run.call(calls::write(&format!("dir/new-{}", round % 32), "written")).await.unwrap();
-        done += u32::from(settled(&response));
-    }
-    done
+/// What a write is to leave, the same for no other.
+fn content(writer: u32, round: u32) -> String {
+    format!("{writer} {round}\n").repeat(SIZE).split_at(SIZE).0.to_owned()
 }
 
-#[tokio::test]
-async fn p1_no_write_lands_outside_of_the_workspace() {
-    let mut race = Race::begin("w", "../outside").await;
-    let done = writes(&mut race.inside.run).await;
+/// Writes beneath the name that is exchanged, from all clients at once. What was acknowledged last of each name, and how
+/// many writes were.
+async fn write_all(daemon: &Daemon, run: &RunHandle, times: u32) -> (BTreeMap<String, String>, u32) {
+    let mut writers = Vec::new();
+    for writer in 0..WRITERS {
+        let mut run = RunHandle { run: run.run.clone(), clients: daemon.connect().await };
+        writers.push(tokio::spawn(async move {
+            let (mut acknowledged, mut done) = (BTreeMap::new(), 0);
+            for round in 0..times / WRITERS {
+                let (name, content) = (format!("new-{writer}-{}", round % 8), content(writer, round));
+                let response = run.call(calls::write(&format!("dir/{name}"), &content)).await.unwrap();
+                if settled(&response) {
+                    acknowledged.insert(name, content);
+                    done += 1;
+                }
+            }
+            (acknowledged, done)
+        }));
+    }
+    let (mut acknowledged, mut done) = (BTreeMap::new(), 0);
+    for writer in writers {
+        let (names, count) = writer.await.unwrap();
+        acknowledged.extend(names);
+        done += count;
+    }
+    (acknowledged, done)
+}
+
+/// Writes under the race: what was acknowledged is there, whole, and nothing else is. The daemon, and what is left to see.
+async fn nothing_lands_in(target: &str, writes: u32) -> (Daemon, Inside) {
+    let race = Race::begin("w", target).await;
+    let began = std::time::Instant::now();
+    let (acknowledged, done) = write_all(&race.daemon, &race.inside.run, writes).await;
+    println!("{done} of {writes} writes got through, in {:.1} s", began.elapsed().as_secs_f64());
     let (daemon, inside) = race.end().await;
-    assert!((1..rounds()).contains(&done), "{done} writes got through: there was no race");
+    assert!((1..writes).contains(&done), "{done} writes got through: there was no race");
+    let mut found = BTreeMap::new();
+    for (path, content) in contents(&inside.workspace) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(!name.starts_with(".cofferdam-tmp-"), "left behind: {name}");
+        if name.starts_with("new-") {
+            found.insert(name, String::from_utf8(content).unwrap());
+        }
+    }
+    assert!(found == acknowledged, "a write was lost, came in part, or came without being acknowledged");
+    (daemon, inside)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_no_write_lands_outside_of_the_workspace() {
+    let (daemon, _inside) = nothing_lands_in("../outside", writes()).await;
     let outside = contents(&daemon.roots().join("outside"));
     assert_eq!(outside.len(), 1, "{outside:?}");
     assert_eq!(outside[0].1, OUTSIDE.as_bytes());
-    for (path, content) in contents(&inside.workspace) {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(!name.starts_with(".cofferdam-tmp-"), "left behind: {name}");
-        if name.starts_with("new-") {
-            assert_eq!(content, b"written", "{name}: a write is whole or absent");
-        }
-    }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn p1_no_write_lands_in_another_mount() {
-    let mut race = Race::begin("w", "/state").await;
-    let done = writes(&mut race.inside.run).await;
-    let (_daemon, mut inside) = race.end().await;
-    assert!((1..rounds()).contains(&done), "{done} writes got through: there was no race");
+    let (_daemon, mut inside) = nothing_lands_in("/state", writes() / 10).await;
     assert_eq!(inside.probe(&["list", "/state"]).await, ["/state file"]);
 }
 
