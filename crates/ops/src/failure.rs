@@ -2,7 +2,7 @@
 //!
 //! The jail's own texts are meant for agents already: places as the agent knows them, escaped and short.
 
-use jail::{AccessError, OpenError, OpenErrorKind, PathRefusal, RemoveError, WriteError};
+use jail::{AccessError, CommitError, OpenError, OpenErrorKind, PathRefusal, RemoveError, WriteError};
 
 use crate::{Reason, ToolFailure};
 
@@ -37,6 +37,15 @@ impl From<WriteError> for ToolFailure {
             WriteError::NotDurable { .. } => Reason::Internal,
         };
         Self::new(reason, error.to_string())
+    }
+}
+
+impl From<CommitError> for ToolFailure {
+    fn from(error: CommitError) -> Self {
+        let message = error.to_string();
+        let left: Vec<String> = error.left.iter().map(ToString::to_string).collect();
+        let failure = Self { message, ..error.cause.into() };
+        if left.is_empty() { failure } else { failure.with("not_restored", left.join("\n")) }
     }
 }
 

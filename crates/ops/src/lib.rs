@@ -35,8 +35,8 @@ pub use operation::{
 };
 pub use outcome::{
     DeleteResult, EditResult, Entry, EntryType, ExecResult, FileChange, GitResult, GlobResult, GrepMatch,
-    GrepResult, KillEvidence, ListResult, OpResult, Outcome, PatchResult, PatchedFile, ReadResult, ToolFailure,
-    WriteResult,
+    GrepResult, KillEvidence, ListResult, OpResult, Outcome, PatchResult, PatchedFile, ReadResult,
+    ToolFailure, WriteResult,
 };
 pub use patch::{FrontMatter, Patch, PatchChange};
 pub use raw::Malformed;

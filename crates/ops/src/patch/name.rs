@@ -1,10 +1,18 @@
 //! The file names of a unified diff: quoting, time stamps, and the prefixes `a/` and `b/`.
 
-/// A name as it stands in a line, without prefix handling. `Absent` is `/dev/null`.
+/// A name as it stands in a line, without prefix handling.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Name {
-    Absent,
-    Given(String),
+pub(super) struct Name {
+    /// `None` is `/dev/null`.
+    pub(super) text: Option<String>,
+    /// Whether there is such a file on this side.
+    pub(super) exists: bool,
+}
+
+impl Name {
+    pub(super) fn of(text: String) -> Self {
+        Self { text: Some(text), exists: true }
+    }
 }
 
 /// The names of a `diff --git` line, without its first words: `None` where they cannot be told apart.
@@ -37,10 +45,10 @@ pub(super) fn of_header(rest: &str) -> Option<Name> {
         let (name, behind) = rest.split_once('\t').unwrap_or((rest, ""));
         (name.to_owned(), behind)
     };
-    if name == "/dev/null" || is_epoch(behind.trim_start()) {
-        return Some(Name::Absent);
+    if name == "/dev/null" {
+        return Some(Name { text: None, exists: false });
     }
-    (!name.is_empty()).then_some(Name::Given(name))
+    (!name.is_empty()).then(|| Name { text: Some(name), exists: !is_epoch(behind.trim_start()) })
 }
 
 /// A name behind `rename from` and its like, which has no prefix.
@@ -108,7 +116,7 @@ fn is_epoch(stamp: &str) -> bool {
     let (minutes, seconds) = rest.split_once(':').unwrap_or(("", ""));
     let number = |text: &str| text.parse::<i32>().ok().filter(|number| (0..60).contains(number));
     let (Some(hours), Some(minutes)) = (number(hours), number(minutes)) else { return false };
-    if seconds.trim_end_matches(['0', '.']) != "" || !seconds.starts_with("00") {
+    if !seconds.trim_end_matches(['0', '.']).is_empty() || !seconds.starts_with("00") {
         return false;
     }
     let zone = words.next().unwrap_or("+0000");
@@ -134,17 +142,17 @@ fn is_epoch(stamp: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn given(name: &str) -> Option<Name> {
-        Some(Name::Given(name.to_owned()))
+    fn given(name: &str) -> Name {
+        Name::of(name.to_owned())
     }
 
     #[test]
     fn names_end_at_a_tab_and_may_be_quoted() {
-        assert_eq!(of_header("a/x y.rs"), given("a/x y.rs"));
-        assert_eq!(of_header("a/x y.rs\t"), given("a/x y.rs"));
-        assert_eq!(of_header("x.rs\t2024-05-01 10:00:00.000000000 +0200"), given("x.rs"));
-        assert_eq!(of_header("x.rs\r"), given("x.rs"));
-        assert_eq!(of_header(r#""a/caf\303\251\t\"\\""#), given("a/café\t\"\\"));
+        assert_eq!(of_header("a/x y.rs"), Some(given("a/x y.rs")));
+        assert_eq!(of_header("a/x y.rs\t"), Some(given("a/x y.rs")));
+        assert_eq!(of_header("x.rs\t2024-05-01 10:00:00.000000000 +0200"), Some(given("x.rs")));
+        assert_eq!(of_header("x.rs\r"), Some(given("x.rs")));
+        assert_eq!(of_header(r#""a/caf\303\251\t\"\\""#), Some(given("a/café\t\"\\")));
         for malformed in [r#""a"#, r#""a\q""#, r#""a\3"#, r#""\377""#, "", "\t"] {
             assert_eq!(of_header(malformed), None, "{malformed}");
         }
@@ -158,10 +166,10 @@ mod tests {
             "x\t1970-01-01 02:00:00 +0200",
             "x\t1969-12-31 19:00:00.000000000 -0500",
         ] {
-            assert_eq!(of_header(absent), Some(Name::Absent), "{absent}");
+            assert!(of_header(absent).is_some_and(|name| !name.exists), "{absent}");
         }
         for there in ["x\t1970-01-01 00:00:00.000000000 +0200", "x\t1970-01-01 00:00:01 +0000", "x\t1970"] {
-            assert_eq!(of_header(there), given("x"), "{there}");
+            assert_eq!(of_header(there), Some(given("x")), "{there}");
         }
     }
 

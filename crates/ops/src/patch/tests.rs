@@ -25,7 +25,7 @@ fn summary(patch: &Patch) -> Vec<String> {
 }
 
 fn sketch(hunk: &Hunk) -> String {
-    let lines: String = hunk
+    let lines: Vec<String> = hunk
         .lines
         .iter()
         .map(|line| {
@@ -37,6 +37,7 @@ fn sketch(hunk: &Hunk) -> String {
             format!("{sign}{}{}", line.text, if line.newline { "" } else { "!" })
         })
         .collect();
+    let lines = lines.concat();
     match &hunk.place {
         Place::Stated { old, new } => format!("{old}>{new}[{lines}]"),
         Place::Anchored { anchors, at_end } => {
@@ -170,7 +171,7 @@ fn what_is_not_done_is_refused_by_its_name() {
         ("diff --cc x\n".into(), "diffs of merges"),
         ("diff --git a/x b/x\nindex 1..2 100644\n".into(), "line 1: changes nothing"),
         ("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n".into(), "the two names differ"),
-        ("--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n".into(), "both names are /dev/null"),
+        ("--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n".into(), "there is no file on either side"),
         ("--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n-a\n+b\n".into(), "counts of the hunk in line 3"),
         ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n+c\n".into(), "counts of the hunk in line 3"),
         ("--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-a\n+b\nc\n".into(), "another line comes before its end"),
@@ -186,7 +187,7 @@ fn what_is_not_done_is_refused_by_its_name() {
             "@project/x would be a file and the directory of @project/x/y",
         ),
         (hunk.replace("a/x", "a/../x").replace("b/x", "b/../x"), "`..` component"),
-        (hunk.repeat(1).replace("/x", "/\0"), "NUL"),
+        (hunk.replace("/x", "/\0"), "NUL"),
     ] {
         let message = unified(&text).unwrap_err();
         assert!(message.contains(part), "{text:?}: {message}");
@@ -262,7 +263,7 @@ fn an_envelope_that_is_wrong_says_where() {
 
 #[test]
 fn bounds_hold() {
-    let many: String = (0..300).map(|n| format!("*** Delete File: f{n}\n")).collect();
+    let many: String = (0..300).map(|n| format!("*** Delete File: f{n}\n")).collect::<Vec<_>>().concat();
     let text = format!("*** Begin Patch\n{many}*** End Patch\n");
     assert!(envelope(&text).unwrap_err().contains("more than 256 files"));
     let long = format!("*** Begin Patch\n*** Add File: x\n{}*** End Patch\n", "+\n".repeat(200_000));

@@ -87,12 +87,11 @@ impl Header {
 
     /// Prefixes of the old and the new name, as far as they can be known.
     fn prefixes(&self) -> (&str, &str) {
-        let first = |name: &'static str| name;
         match &self.git {
             Some((old, new)) if name::behind_prefixes(old, new).is_some() => (first_of(old), first_of(new)),
             // Both alike: there are none.
             Some((old, new)) if old == new => ("", ""),
-            _ => (first("a"), first("b")),
+            _ => ("a", "b"),
         }
     }
 
@@ -103,31 +102,32 @@ impl Header {
         }
         let (old, new) = match (&self.names, &self.git) {
             (Some((old, new)), _) => (old.clone(), new.clone()),
-            (None, Some((old, new))) => (Name::Given(old.clone()), Name::Given(new.clone())),
+            (None, Some((old, new))) => (Name::of(old.clone()), Name::of(new.clone())),
             (None, None) => return Err(reader.fault_at(self.at, "cannot tell which file this is about")),
         };
-        let (old_prefix, new_prefix) = self.prefixes();
-        let (old, new) = match (old, new) {
-            (Name::Given(old), Name::Given(new)) => {
-                let both =
-                    old.starts_with(&format!("{old_prefix}/")) && new.starts_with(&format!("{new_prefix}/"));
-                match name::behind_prefixes(&old, &new) {
-                    Some(rest) => (Some(rest.to_owned()), Some(rest.to_owned())),
-                    None if both => (
-                        Some(name::without(&old, old_prefix).to_owned()),
-                        Some(name::without(&new, new_prefix).to_owned()),
-                    ),
-                    None => (Some(old), Some(new)),
-                }
-            }
-            (Name::Given(old), Name::Absent) => (Some(name::without(&old, old_prefix).to_owned()), None),
-            (Name::Absent, Name::Given(new)) => (None, Some(name::without(&new, new_prefix).to_owned())),
-            (Name::Absent, Name::Absent) => {
-                return Err(reader.fault_at(self.at, "both names are /dev/null"));
-            }
-        };
+        if !old.exists && !new.exists {
+            return Err(reader.fault_at(self.at, "there is no file on either side"));
+        }
+        let exist = [old.exists, new.exists];
+        let [old, new] = self.without_prefixes(old.text, new.text);
+        let (old, new) = (old.filter(|_| exist[0]), new.filter(|_| exist[1]));
         // Git writes the name twice where a file comes or goes without a line.
         Ok((old.filter(|_| !self.created), new.filter(|_| !self.deleted)))
+    }
+
+    fn without_prefixes(&self, old: Option<String>, new: Option<String>) -> [Option<String>; 2] {
+        let (old_prefix, new_prefix) = self.prefixes();
+        if let (Some(old), Some(new)) = (&old, &new) {
+            if let Some(rest) = name::behind_prefixes(old, new) {
+                return [Some(rest.to_owned()), Some(rest.to_owned())];
+            }
+            let both = name::without(old, old_prefix) != old && name::without(new, new_prefix) != new;
+            if !both {
+                return [Some(old.clone()), Some(new.clone())];
+            }
+        }
+        [(old, old_prefix), (new, new_prefix)]
+            .map(|(name, prefix)| name.map(|name| name::without(&name, prefix).to_owned()))
     }
 }
 
@@ -147,7 +147,7 @@ fn git_file(reader: &mut Reader<'_>, mut header: Header) -> Result<FilePatch, Ma
         }
         reader.next();
     }
-    finish(reader, header, Vec::new())
+    finish(reader, &header, Vec::new())
 }
 
 /// One of the lines between `diff --git` and the hunks. Whether it was one.
@@ -209,11 +209,11 @@ fn named_file(reader: &mut Reader<'_>, mut header: Header) -> Result<FilePatch, 
     while reader.peek().is_some_and(|line| line.starts_with("@@ ")) {
         hunks.push(hunk(reader, header.crlf)?);
     }
-    finish(reader, header, hunks)
+    finish(reader, &header, hunks)
 }
 
 /// What the header and the hunks come to.
-fn finish(reader: &Reader<'_>, header: Header, hunks: Vec<Hunk>) -> Result<FilePatch, Malformed> {
+fn finish(reader: &Reader<'_>, header: &Header, hunks: Vec<Hunk>) -> Result<FilePatch, Malformed> {
     let fault = |message: &str| reader.fault_at(header.at, message);
     let path = |name: &str| reader.path(header.at, name);
     let (old, new) = header.resolve(reader)?;

@@ -21,24 +21,33 @@ pub(super) struct Diff {
 /// The change from `old` (`None`: there was no file) to `new`, in at most about `most` bytes. Lines end at `\n` only, as
 /// for git and patch.
 pub(super) fn unified(path: &SandboxPath, old: Option<&str>, new: &str, most: u64) -> Diff {
-    let name = header_name(path);
+    between(old.map(|old| (path, old)), Some((path, new)), most)
+}
+
+/// The change from one file to another; `None` is no file.
+pub(super) fn between(
+    old: Option<(&SandboxPath, &str)>,
+    new: Option<(&SandboxPath, &str)>,
+    most: u64,
+) -> Diff {
+    let name = |side: Option<(&SandboxPath, &str)>| {
+        side.map_or_else(|| "/dev/null".to_owned(), |(path, _)| header_name(path))
+    };
     let lines: [Vec<&str>; 2] =
-        [old.unwrap_or_default(), new].map(|text| text.split_inclusive('\n').collect());
+        [old, new].map(|side| side.map_or("", |(_, text)| text).split_inclusive('\n').collect());
     let diff = TextDiff::configure().timeout(TIME).newline_terminated(true).diff_slices(&lines[0], &lines[1]);
     let mut sink = Sink::new(most);
     // A sink takes everything.
-    let _ = write!(sink, "--- {}\n+++ {name}\n", if old.is_some() { &name } else { "/dev/null" });
+    let _ = write!(sink, "--- {}\n+++ {}\n", name(old), name(new));
     let _ = write!(sink, "{}", diff.unified_diff().context_radius(CONTEXT));
     sink.finish()
 }
 
 /// What stands for a diff when one side is no text, or too long: one line.
-pub(super) fn sizes(path: &SandboxPath, old: Option<u64>, new: u64) -> Diff {
-    let old = old.map_or_else(|| "no file".to_owned(), |size| format!("{size} bytes"));
-    Diff {
-        text: format!("Binary or very long: {} from {old} to {new} bytes\n", header_name(path)),
-        truncated: false,
-    }
+pub(super) fn sizes(path: &SandboxPath, old: Option<u64>, new: Option<u64>) -> Diff {
+    let size = |size: Option<u64>| size.map_or_else(|| "no file".to_owned(), |size| format!("{size} bytes"));
+    let text = format!("Binary or very long: {} from {} to {}\n", header_name(path), size(old), size(new));
+    Diff { text, truncated: false }
 }
 
 /// A name that could forge a line of the diff is quoted, as git does.

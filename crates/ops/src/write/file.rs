@@ -74,7 +74,7 @@ fn compare(place: &Place<'_>, write: &Write, bounds: &Bounds) -> Diff {
         (Some(Some(old)), Some(new)) => unified(&write.path, Some(old), new, bounds.max_output_bytes),
         _ => {
             let old = place.before.as_ref().map(|before| before.size);
-            sizes(&write.path, old, write.content.len() as u64)
+            sizes(&write.path, old, Some(write.content.len() as u64))
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::io::Read as _;
 
 use jail::{
-    Found, Jail, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath, Target, Writable, WriteMode,
+    Change, Found, Jail, Metadata, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath, Target, Then,
+    Writable, WriteMode,
 };
 
 use crate::digest::Digest;
@@ -70,6 +71,27 @@ impl<'j> Place<'j> {
     /// The hash of what is there, empty when nothing is.
     pub(super) fn sha256_before(&self) -> String {
         self.before.as_ref().map_or_else(String::new, |before| before.sha256.clone())
+    }
+
+    /// What is known about the file that is there.
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        match self.target.as_ref()?.found() {
+            Found::File(meta) => Some(meta),
+            Found::Absent | Found::Special(_) => None,
+        }
+    }
+
+    /// Opens what is there once more.
+    pub(super) fn reopen(&mut self) -> Result<Option<RegularFile>, ToolFailure> {
+        match &mut self.target {
+            Some(target) => Ok(target.read()?),
+            None => Ok(None),
+        }
+    }
+
+    /// As one of several changes that are made at once.
+    pub(super) fn into_change(self, then: Then) -> Change<'j> {
+        Change::new(self.writable, self.target, then)
     }
 
     /// Puts `content` there as a whole, with the directories that lead to it.

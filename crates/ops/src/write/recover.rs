@@ -2,7 +2,7 @@
 
 use std::io;
 
-use jail::{Jail, Whose};
+use jail::{Jail, PatchRecovery, Recovery, Whose};
 
 use super::trash;
 
@@ -20,7 +20,23 @@ pub struct Recovered {
 /// Brings the mounts into a state in which each operation of `whose` either has happened or has not, and removes what
 /// they left. Idempotent: a recovery that is killed itself is done again.
 pub fn recover(jail: &Jail, whose: Whose) -> io::Result<Recovered> {
+    // First: a sweep would take what a patch has put aside for what nobody needs.
+    let patches = jail.recover_patches(whose)?;
     trash::sweep(jail, whose)?;
     let swept = jail.sweep(whose)?;
-    Ok(Recovered { temporaries: swept.removed, left: swept.left, remarks: Vec::new() })
+    let unfinished = patches.iter().filter(|patch| !patch.finished).count();
+    Ok(Recovered {
+        temporaries: swept.removed,
+        left: swept.left + unfinished,
+        remarks: patches.iter().flat_map(remarks).collect(),
+    })
+}
+
+fn remarks(patch: &PatchRecovery) -> Vec<String> {
+    let end = match (patch.recovery, patch.left.is_empty()) {
+        (Recovery::RolledBack, true) => "no file of the patch was changed",
+        (Recovery::RolledBack, false) => "the files of the patch are as they were, but for those that follow",
+        (Recovery::Completed, _) => "all files of the patch were changed",
+    };
+    std::iter::once(end.to_owned()).chain(patch.left.iter().map(ToString::to_string)).collect()
 }

@@ -1,19 +1,112 @@
 //! `patch`: several files, all or none.
+//!
+//! ```text
+//! look at every file ─► apply in memory, check bounds ─► copy what is deleted into the trash ─► one commit for all
+//! ```
+//!
+//! Nothing is written before the whole patch fits. One file that stays where it is needs no more than its own rename,
+//! as for `edit`; several go through [`Jail::commit`].
 
-use jail::Jail;
+mod apply;
+mod front_matter;
+mod locate;
+mod misfit;
+mod plan;
+mod report;
 
-use crate::{Bounds, Outcome, Patch, Reason, ToolFailure};
+#[cfg(test)]
+mod tests;
+
+use jail::{Jail, Then, WriteMode};
+
+use super::trash::{self, Kept};
+use crate::{Bounds, OpResult, Outcome, Patch, Reason, ToolFailure};
+
+use plan::{Planned, plan};
+use report::report;
 
 /// Applies the patch.
-pub fn patch(_jail: &Jail, _patch: &Patch, _bounds: &Bounds) -> Outcome {
-    Err(unavailable())
+pub fn patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Outcome {
+    let mut planned = plan(jail, patch, bounds)?;
+    let mut result = report(&planned, bounds);
+    let kept = keep(jail, &mut planned)?;
+    for (file, kept) in result.files.iter_mut().zip(&kept) {
+        file.trash_entry = kept.as_ref().map(Kept::entry).unwrap_or_default();
+    }
+    if let Err(failure) = carry_out(jail, planned) {
+        kept.into_iter().flatten().for_each(Kept::forget);
+        return Err(failure);
+    }
+    Ok(OpResult::Patch(result))
 }
 
 /// What [`patch()`] would do. Fails as [`patch()`] would, and changes nothing.
-pub fn preview_patch(_jail: &Jail, _patch: &Patch, _bounds: &Bounds) -> Outcome {
-    Err(unavailable())
+pub fn preview_patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Outcome {
+    let mut planned = plan(jail, patch, bounds)?;
+    for file in planned.iter_mut().filter(|file| file.is_deletion()) {
+        if let Some(found) = file.place.reopen()? {
+            trash::foresee(jail, file.path, &found)?;
+        }
+    }
+    Ok(OpResult::Patch(report(&planned, bounds)))
 }
 
-fn unavailable() -> ToolFailure {
-    ToolFailure::new(Reason::Internal, "patch is not available")
+/// Copies of the files that are deleted, one for each file of the patch or none.
+fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, ToolFailure> {
+    let mut all: Vec<Option<Kept>> = Vec::new();
+    for file in planned {
+        let kept = if file.is_deletion() { keep_one(jail, file).map(Some) } else { Ok(None) };
+        match kept {
+            Ok(kept) => all.push(kept),
+            Err(failure) => {
+                all.into_iter().flatten().for_each(Kept::forget);
+                return Err(failure);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, ToolFailure> {
+    let changed = || {
+        ToolFailure::new(
+            Reason::PreconditionFailed,
+            format!(
+                "{} was changed by someone else in the meantime; no file was changed",
+                file.path.excerpt()
+            ),
+        )
+    };
+    let seen = file.place.sha256_before();
+    let found = file.place.reopen()?.ok_or_else(changed)?;
+    let kept = trash::keep(jail, file.path, &found)?;
+    if kept.record().sha256 == seen {
+        return Ok(kept);
+    }
+    kept.forget();
+    Err(changed())
+}
+
+fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>) -> Result<(), ToolFailure> {
+    planned.retain(|file| !file.is_unchanged());
+    if let [file] = &planned[..]
+        && file.moved_to.is_none()
+        && file.content.is_some()
+    {
+        let Some(file) = planned.pop() else { return Ok(()) };
+        return file.place.put(&file.content.unwrap_or_default(), WriteMode::ReplaceUnchanged);
+    }
+    let mut changes = Vec::new();
+    for file in planned {
+        let like = file.place.metadata();
+        match (file.moved_to, file.content) {
+            (Some((_, to)), Some(content)) => {
+                changes.push(file.place.into_change(Then::Gone));
+                changes.push(to.into_change(Then::Put { content, like }));
+            }
+            (None, Some(content)) => changes.push(file.place.into_change(Then::Put { content, like: None })),
+            (_, None) => changes.push(file.place.into_change(Then::Gone)),
+        }
+    }
+    if changes.is_empty() { Ok(()) } else { Ok(jail.commit(changes)?) }
 }

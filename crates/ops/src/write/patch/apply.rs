@@ -1,0 +1,275 @@
+//! What hunks make of a file: pure, and strict. A hunk goes where it says it goes, or to the one other place where all of
+//! its lines are, and nowhere else: nothing is guessed, and nothing is left out of a comparison.
+//!
+//! What git would do is done, or the hunk is refused. Beyond git, a patch whose lines end in `\n` fits a file whose lines
+//! all end in `\r\n`, and its first line needs no byte order mark, since models write neither.
+
+use super::locate::Index;
+use crate::patch::{Hunk, Kind, Line, Place};
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// Places that a failure names.
+const MAX_PLACES: usize = 20;
+
+/// The file afterwards.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Applied {
+    pub(super) content: Vec<u8>,
+    /// Hunks that went elsewhere than they say.
+    pub(super) moved: Vec<Moved>,
+}
+
+/// A hunk that was not where it says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// From 1.
+    pub(super) hunk: usize,
+    /// From 1.
+    pub(super) said: u64,
+    pub(super) found: u64,
+}
+
+/// A hunk that does not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Misfit {
+    /// From 1.
+    pub(super) hunk: usize,
+    pub(super) kind: MisfitKind,
+}
+
+/// Why it does not fit. Lines are numbered from 1.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum MisfitKind {
+    /// Its lines are nowhere where it may go.
+    Absent,
+    /// They are in more places than one.
+    Ambiguous(Vec<u64>),
+    /// They are only before an earlier hunk of the patch.
+    OutOfOrder(u64),
+    /// There is nothing by which to find its place.
+    NoContext,
+    /// This line of the envelope's `@@` is not in the file, or not behind the one before.
+    NoAnchor(String),
+    /// It is in the file more than once.
+    AmbiguousAnchor(String, Vec<u64>),
+}
+
+/// Applies the hunks, in their order.
+pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
+    let all_lines = || hunks.iter().flat_map(|hunk| &hunk.lines);
+    let (mark, content) = match content.strip_prefix(BYTE_ORDER_MARK) {
+        Some(rest) if !all_lines().any(|line| line.text.as_bytes().starts_with(BYTE_ORDER_MARK)) => {
+            (BYTE_ORDER_MARK, rest)
+        }
+        _ => (&[][..], content),
+    };
+    let newline: &[u8] = if ends_in_crlf(content) && !all_lines().any(|line| line.text.contains('\r')) {
+        b"\r\n"
+    } else {
+        b"\n"
+    };
+    // The envelope says nothing of the last newline: the file keeps its own way.
+    let anchored = hunks.iter().any(|hunk| matches!(hunk.place, Place::Anchored { .. }));
+    let unended = anchored && !content.is_empty() && !content.ends_with(b"\n");
+    let ended = if unended { [content, newline].concat() } else { Vec::new() };
+    let content = if unended { ended.as_slice() } else { content };
+
+    let file = File::new(content, newline);
+    let mut result = mark.to_vec();
+    let mut moved = Vec::new();
+    // Lines that the hunks so far have added, less those that they have removed.
+    let (mut done, mut grown) = (0, 0);
+    for (number, hunk) in (1..).zip(hunks) {
+        let old: Vec<Vec<u8>> = hunk.old().map(|line| file.bytes(line)).collect();
+        let needle = file.index.needle(&old);
+        let at = file.place(hunk, &needle, done, grown).map_err(|kind| Misfit { hunk: number, kind })?;
+        if let Place::Stated { old: said, .. } = hunk.place
+            && said != 0
+            && at + 1 != as_index(said)
+        {
+            moved.push(Moved { hunk: number, said, found: at as u64 + 1 });
+        }
+        file.copy(done..at, &mut result);
+        grown += growth(hunk);
+        done = at;
+        for line in &hunk.lines {
+            match line.kind {
+                Kind::Context => file.copy(done..done + 1, &mut result),
+                Kind::Added => result.extend(file.bytes(line)),
+                Kind::Removed => {}
+            }
+            done += usize::from(line.is_old());
+        }
+    }
+    file.copy(done..file.lines.len(), &mut result);
+    if unended && result.len() > mark.len() {
+        result.truncate(result.len() - newline.len());
+    }
+    Ok(Applied { content: result, moved })
+}
+
+fn ends_in_crlf(content: &[u8]) -> bool {
+    let mut lines =
+        content.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n")).peekable();
+    lines.peek().is_some() && lines.all(|line| line.ends_with(b"\r\n"))
+}
+
+fn growth(hunk: &Hunk) -> i64 {
+    hunk.lines.iter().map(|line| i64::from(line.is_new()) - i64::from(line.is_old())).sum()
+}
+
+fn as_index(line: u64) -> usize {
+    usize::try_from(line).unwrap_or(usize::MAX)
+}
+
+struct File<'f> {
+    lines: Vec<&'f [u8]>,
+    index: Index<'f>,
+    newline: &'f [u8],
+}
+
+impl<'f> File<'f> {
+    fn new(content: &'f [u8], newline: &'f [u8]) -> Self {
+        let lines: Vec<&[u8]> = content.split_inclusive(|&byte| byte == b'\n').collect();
+        let index = Index::of(&lines);
+        Self { lines, index, newline }
+    }
+
+    /// A line of the patch as it is, or would be, in this file.
+    fn bytes(&self, line: &Line) -> Vec<u8> {
+        let newline = if line.newline { self.newline } else { &[] };
+        [line.text.as_bytes(), newline].concat()
+    }
+
+    fn copy(&self, lines: std::ops::Range<usize>, to: &mut Vec<u8>) {
+        for line in self.lines.get(lines).unwrap_or_default() {
+            to.extend_from_slice(line);
+        }
+    }
+
+    /// Index of the hunk's first line. What is before `from` belongs to earlier hunks.
+    fn place(&self, hunk: &Hunk, needle: &[u32], from: usize, grown: i64) -> Result<usize, MisfitKind> {
+        match &hunk.place {
+            Place::Stated { old, new } => {
+                let agree = i128::from(*new) - i128::from(*old) == i128::from(grown) - removes_all(hunk);
+                self.stated(hunk, needle, from, *old, agree)
+            }
+            Place::Anchored { anchors, at_end } => self.anchored(anchors, *at_end, needle, from),
+        }
+    }
+
+    /// Git goes by the line in the new file: only where both `agree` is there *one* place that the hunk says.
+    fn stated(
+        &self,
+        hunk: &Hunk,
+        needle: &[u32],
+        from: usize,
+        old: u64,
+        agree: bool,
+    ) -> Result<usize, MisfitKind> {
+        if needle.is_empty() {
+            return if self.lines.is_empty() && old == 0 { Ok(0) } else { Err(MisfitKind::NoContext) };
+        }
+        let said = as_index(old).checked_sub(1).filter(|&at| at >= from && self.index.is_at(needle, at));
+        if let Some(at) = said.filter(|_| agree) {
+            // Without context behind it, git takes such lines for the file's last.
+            let last = self.index.last(needle).filter(|&last| last != at && !ends_in_context(hunk));
+            return last.map_or(Ok(at), |last| Err(ambiguous(&[at, last])));
+        }
+        self.only(needle, from)
+    }
+
+    fn only(&self, needle: &[u32], from: usize) -> Result<usize, MisfitKind> {
+        let found = self.index.all(needle, 0);
+        // What earlier hunks have taken is gone.
+        let left = |&at: &usize| at >= from || at + needle.len() <= from;
+        match found.iter().copied().filter(left).collect::<Vec<_>>()[..] {
+            [] => Err(MisfitKind::Absent),
+            [at] if at >= from => Ok(at),
+            [at] => Err(MisfitKind::OutOfOrder(at as u64 + 1)),
+            ref several => Err(ambiguous(several)),
+        }
+    }
+
+    fn anchored(
+        &self,
+        anchors: &[String],
+        at_end: bool,
+        needle: &[u32],
+        from: usize,
+    ) -> Result<usize, MisfitKind> {
+        if at_end {
+            let anchor = self.behind(anchors, from)?;
+            return match self.index.last(needle).filter(|&at| at >= anchor) {
+                Some(at) => Ok(at),
+                None => Err(MisfitKind::Absent),
+            };
+        }
+        if needle.is_empty() {
+            // Right behind the line that is named.
+            return match anchors {
+                [] if self.lines.is_empty() => Ok(0),
+                [] => Err(MisfitKind::NoContext),
+                _ => self.behind(anchors, from).map(|at| at + 1),
+            };
+        }
+        let found = self.index.all(needle, from);
+        match (&found[..], anchors) {
+            ([], _) => Err(match self.index.all(needle, 0).first() {
+                Some(&at) => MisfitKind::OutOfOrder(at as u64 + 1),
+                None => MisfitKind::Absent,
+            }),
+            (&[at], []) => Ok(at),
+            (several, []) => Err(ambiguous(several)),
+            // The lines are in one place only, so the anchors only have to be before it.
+            (&[at], _) if self.first_behind(anchors, from).is_ok_and(|anchor| anchor <= at) => Ok(at),
+            (several, _) => {
+                let anchor = self.behind(anchors, from)?;
+                several.iter().copied().find(|&at| at >= anchor).ok_or(MisfitKind::Absent)
+            }
+        }
+    }
+
+    /// Index of the last anchor. The first of them must be in the file only once.
+    fn behind(&self, anchors: &[String], from: usize) -> Result<usize, MisfitKind> {
+        if let Some(anchor) = anchors.first() {
+            let found: Vec<usize> = self.equal(anchor, from).collect();
+            if found.len() > 1 {
+                return Err(MisfitKind::AmbiguousAnchor(anchor.clone(), numbers(&found)));
+            }
+        }
+        self.first_behind(anchors, from)
+    }
+
+    /// Index of the last anchor, where each is the first behind the one before.
+    fn first_behind(&self, anchors: &[String], from: usize) -> Result<usize, MisfitKind> {
+        let mut at = from;
+        for (number, anchor) in anchors.iter().enumerate() {
+            let from = if number == 0 { at } else { at + 1 };
+            at = self.equal(anchor, from).next().ok_or_else(|| MisfitKind::NoAnchor(anchor.clone()))?;
+        }
+        Ok(at)
+    }
+
+    fn equal(&self, anchor: &str, from: usize) -> impl Iterator<Item = usize> {
+        let lines = self.lines.iter().enumerate().skip(from);
+        lines.filter(move |(_, line)| line.trim_ascii() == anchor.as_bytes().trim_ascii()).map(|(at, _)| at)
+    }
+}
+
+/// 1 where nothing is left of the hunk's lines: its place in the new file is then the line before.
+fn removes_all(hunk: &Hunk) -> i128 {
+    i128::from(!hunk.lines.iter().any(Line::is_new))
+}
+
+fn ends_in_context(hunk: &Hunk) -> bool {
+    hunk.lines.last().is_some_and(|line| line.kind == Kind::Context)
+}
+
+fn ambiguous(found: &[usize]) -> MisfitKind {
+    MisfitKind::Ambiguous(numbers(found))
+}
+
+fn numbers(found: &[usize]) -> Vec<u64> {
+    found.iter().take(MAX_PLACES).map(|&at| at as u64 + 1).collect()
+}

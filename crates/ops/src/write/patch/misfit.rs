@@ -1,0 +1,115 @@
+//! A hunk that does not fit, in words that say what was expected, what is there, and what to do.
+
+use jail::{SandboxPath, excerpt};
+
+use super::apply::{Misfit, MisfitKind};
+use crate::patch::{Hunk, Place};
+use crate::write::nearest::{Candidate, Nearest, nearest};
+use crate::{Reason, ToolFailure};
+
+/// Bytes of expected text that a failure carries.
+const MAX_EXPECTED: usize = 2_000;
+
+/// The failure. `content` is the file.
+pub(super) fn failure(path: &SandboxPath, content: &[u8], hunks: &[Hunk], misfit: &Misfit) -> ToolFailure {
+    let shown = path.excerpt();
+    let number = misfit.hunk;
+    let Some(hunk) = hunks.get(number - 1) else {
+        return ToolFailure::new(Reason::Internal, format!("{shown}: a hunk was lost"));
+    };
+    let expected = Hunk::text(hunk.old());
+    let mut details = Vec::new();
+    let what = match &misfit.kind {
+        MisfitKind::Absent => absent(hunk, content, &expected, &mut details),
+        MisfitKind::Ambiguous(lines) => {
+            let lines = join(lines);
+            details.push(("lines", lines.clone()));
+            let remedy = match hunk.place {
+                Place::Stated { .. } => "correct the line numbers of its `@@` line",
+                Place::Anchored { .. } => "name the function or class around it in an `@@` line",
+            };
+            format!("its lines are in several places (lines {lines}): add context lines, or {remedy}")
+        }
+        MisfitKind::OutOfOrder(line) => format!(
+            "its lines are at line {line}, before an earlier hunk's: put the hunks into the order of the file"
+        ),
+        MisfitKind::NoContext => {
+            "it only adds, and nothing says where: give the lines before and after as context".to_owned()
+        }
+        MisfitKind::NoAnchor(anchor) => format!(
+            "no line behind the one before reads `{}`: an `@@` line repeats a whole line of the file",
+            excerpt(anchor)
+        ),
+        MisfitKind::AmbiguousAnchor(anchor, lines) => {
+            let lines = join(lines);
+            details.push(("lines", lines.clone()));
+            format!(
+                "`{}` is several lines (lines {lines}): name what is around it in another `@@` line before",
+                excerpt(anchor)
+            )
+        }
+    };
+    let message = format!("{shown}: hunk {number} (line {} of the patch) does not apply: {what}", hunk.at);
+    let failure = ToolFailure::new(Reason::PreconditionFailed, message)
+        .with("path", path.to_string())
+        .with("hunk", number.to_string())
+        .with("expected", cut(&expected));
+    details.into_iter().fold(failure, |failure, (name, value)| failure.with(name, value))
+}
+
+fn absent(hunk: &Hunk, content: &[u8], expected: &str, details: &mut Vec<(&'static str, String)>) -> String {
+    let text = String::from_utf8_lossy(content);
+    let difference = match hunk.place {
+        Place::Stated { old, .. } => first_difference(hunk, &text, old),
+        Place::Anchored { at_end: true, .. } => Some("its lines are not the file's last".to_owned()),
+        Place::Anchored { .. } => None,
+    };
+    let near = match nearest(&text, expected) {
+        Nearest::Whitespace(spans) => {
+            let spans: Vec<String> = spans.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+            let spans = spans.join(", ");
+            details.push(("candidates", spans.clone()));
+            format!(
+                "lines {spans} differ in white space only (indentation, tabs, blank lines, line endings or the last newline)"
+            )
+        }
+        Nearest::Lines(candidates) if candidates.is_empty() => "nothing in the file is like it".to_owned(),
+        Nearest::Lines(candidates) => {
+            let lines: Vec<String> = candidates
+                .iter()
+                .map(|Candidate { line, text }| format!("line {line} `{}`", text.trim()))
+                .collect();
+            details.push((
+                "candidates",
+                candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+            ));
+            format!("the nearest is {}", lines.join(", "))
+        }
+    };
+    let difference = difference.unwrap_or_else(|| "its lines are not in the file".to_owned());
+    format!("{difference}; {near}: read the file again and copy its lines exactly")
+}
+
+/// What is otherwise at the place that the hunk names.
+fn first_difference(hunk: &Hunk, text: &str, old: u64) -> Option<String> {
+    let mut there = text.lines().skip(usize::try_from(old.max(1) - 1).ok()?);
+    let differing = hunk.old().zip(old.max(1)..).find_map(|(line, number)| {
+        let there = there.next();
+        (there != Some(line.text.trim_end_matches('\r'))).then_some((line, number, there))
+    });
+    let (line, number, there) = differing?;
+    let wanted = excerpt(&line.text);
+    Some(match there {
+        Some(there) => format!("it expects line {number} to be `{wanted}`, which is `{}`", excerpt(there)),
+        None => format!("it expects line {number} to be `{wanted}`, behind the end of the file"),
+    })
+}
+
+fn join(lines: &[u64]) -> String {
+    lines.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn cut(text: &str) -> String {
+    let end = (0..=MAX_EXPECTED.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
+}

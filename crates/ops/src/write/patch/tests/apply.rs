@@ -1,0 +1,143 @@
+//! Hunks and one file's bytes.
+
+use super::super::apply::{Misfit, MisfitKind, Moved, apply};
+use crate::patch::{Action, Hunk};
+use crate::{Patch, PatchChange};
+
+fn hunks(patch: &Patch) -> &[Hunk] {
+    match &patch.files()[0].action {
+        Action::Update { hunks, .. } => hunks,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unified(file: &str, body: &str) -> Result<(String, Vec<Moved>), Misfit> {
+    let text = format!("--- a/f\n+++ b/f\n{body}");
+    let patch = Patch::new(PatchChange::Unified(text)).unwrap();
+    apply(file.as_bytes(), hunks(&patch))
+        .map(|applied| (String::from_utf8(applied.content).unwrap(), applied.moved))
+}
+
+fn envelope(file: &str, body: &str) -> Result<String, MisfitKind> {
+    let text = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
+    let patch = Patch::new(PatchChange::Envelope(text)).unwrap();
+    apply(file.as_bytes(), hunks(&patch))
+        .map(|applied| String::from_utf8(applied.content).unwrap())
+        .map_err(|misfit| misfit.kind)
+}
+
+#[test]
+fn at_the_line_that_it_says_or_at_the_only_other_one() {
+    let file = "a\nb\nc\nd\ne\nf\n";
+    assert_eq!(unified(file, "@@ -2,3 +2,3 @@\n b\n-c\n+C\n d\n"), Ok(("a\nb\nC\nd\ne\nf\n".into(), vec![])));
+    assert_eq!(
+        unified(file, "@@ -4,3 +4,3 @@\n b\n-c\n+C\n d\n"),
+        Ok(("a\nb\nC\nd\ne\nf\n".into(), vec![Moved { hunk: 1, said: 4, found: 2 }]))
+    );
+    let twice = "a\nx\nb\na\nx\nb\n";
+    assert_eq!(unified(twice, "@@ -4,3 +4,3 @@\n a\n-x\n+y\n b\n").unwrap().0, "a\nx\nb\na\ny\nb\n");
+    let ambiguous = |misfit: Misfit| misfit.kind == MisfitKind::Ambiguous(vec![1, 4]);
+    assert!(unified(twice, "@@ -2,3 +2,3 @@\n a\n-x\n+y\n b\n").is_err_and(ambiguous));
+    // The two numbers name different lines, and both would do.
+    assert!(unified(twice, "@@ -1,3 +4,3 @@\n a\n-x\n+y\n b\n").is_err_and(ambiguous));
+    assert!(
+        unified(file, "@@ -2,2 +2,2 @@\n b\n-x\n+y\n").is_err_and(|misfit| misfit.kind == MisfitKind::Absent)
+    );
+    assert!(unified(file, "@@ -2,0 +3 @@\n+y\n").is_err_and(|misfit| misfit.kind == MisfitKind::NoContext));
+}
+
+#[test]
+fn several_hunks_go_in_order() {
+    let file: String = (1..=20).map(|n| format!("{n}\n")).collect::<Vec<_>>().concat();
+    let (changed, moved) = unified(
+        &file,
+        "@@ -1,2 +1,4 @@\n+0\n+0\n 1\n 2\n@@ -10,3 +12,2 @@\n 10\n-11\n 12\n@@ -19,2 +20,3 @@\n 19\n 20\n+21\n",
+    )
+    .unwrap();
+    let expected: String = ["0", "0"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain((1..=21).map(|n| n.to_string()))
+        .filter(|n| n != "11")
+        .fold(String::new(), |text, n| text + &n + "\n");
+    assert_eq!((changed, moved), (expected, vec![]));
+    let turned = "@@ -10,3 +10,2 @@\n 10\n-11\n 12\n@@ -1,2 +1,3 @@\n 1\n+x\n 2\n";
+    assert_eq!(unified(&file, turned), Err(Misfit { hunk: 2, kind: MisfitKind::OutOfOrder(1) }));
+}
+
+#[test]
+fn the_last_newline_is_a_part_of_the_last_line() {
+    let body = "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n";
+    assert_eq!(unified("a\nb", body).unwrap().0, "a\nc\n");
+    assert!(unified("a\nb\n", body).is_err());
+    let body = "@@ -1,2 +1,2 @@\n a\n-b\n+c\n\\ No newline at end of file\n";
+    assert_eq!(unified("a\nb\n", body).unwrap().0, "a\nc");
+    assert!(unified("a\nb", body).is_err());
+}
+
+#[test]
+fn line_endings_and_marks_are_kept() {
+    let body = "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n";
+    assert_eq!(unified("a\r\nb\r\n", body).unwrap().0, "a\r\nc\r\nd\r\n");
+    assert_eq!(unified("\u{feff}a\nb\n", body).unwrap().0, "\u{feff}a\nc\nd\n");
+    assert!(unified("a\nb\r\n", body).is_err(), "mixed: nothing is guessed");
+    let exact = "@@ -1,2 +1,2 @@\n a\r\n-b\r\n+c\n";
+    assert_eq!(unified("a\r\nb\r\n", exact).unwrap().0, "a\r\nc\n");
+    let marked = "@@ -1 +1 @@\n-\u{feff}a\n+a\n";
+    assert!(unified("a\n", marked).is_err());
+    assert_eq!(unified("\u{feff}a\n", marked).unwrap().0, "a\n");
+}
+
+#[test]
+fn the_envelope_finds_its_place_by_context_and_anchors() {
+    let file = "class A:\n    def f():\n        x = 1\n    def g():\n        x = 1\nclass B:\n    def f():\n        x = 1\n";
+    let change = "-        x = 1\n+        x = 2\n";
+    let at = |line: usize| {
+        let mut lines: Vec<&str> = file.lines().collect();
+        lines[line - 1] = "        x = 2";
+        Ok(lines.join("\n") + "\n")
+    };
+    assert_eq!(envelope(file, change), Err(MisfitKind::Ambiguous(vec![3, 5, 8])));
+    assert_eq!(envelope(file, &format!("@@ def g():\n{change}")), at(5));
+    assert_eq!(envelope(file, &format!("@@ class B:\n@@     def f():\n{change}")), at(8));
+    assert_eq!(envelope(file, &format!("@@ class A:\n{change}")), at(3));
+    assert_eq!(
+        envelope(file, &format!("@@ def f():\n{change}")),
+        Err(MisfitKind::AmbiguousAnchor("def f():".into(), vec![2, 7]))
+    );
+    assert_eq!(
+        envelope(file, &format!("@@ def h():\n{change}")),
+        Err(MisfitKind::NoAnchor("def h():".into()))
+    );
+    assert_eq!(envelope(file, &format!("     def g():\n{change}")), at(5));
+    assert_eq!(envelope(file, &format!("{change}*** End of File\n")), at(8));
+    assert_eq!(envelope(file, " class A:\n-    def f():\n*** End of File\n"), Err(MisfitKind::Absent));
+    assert_eq!(envelope(file, "+x\n"), Err(MisfitKind::NoContext));
+    assert_eq!(envelope("a\nb\n", "@@ a\n+x\n").unwrap(), "a\nx\nb\n");
+    assert_eq!(envelope("a\n", "+x\n*** End of File\n").unwrap(), "a\nx\n");
+    assert_eq!(envelope("", "+x\n").unwrap(), "x\n");
+    assert_eq!(
+        envelope("a\nb\nc\n", "@@ -1,1 +1,1 @@\n-c\n+d\n@@\n-a\n+b\n"),
+        Err(MisfitKind::OutOfOrder(1))
+    );
+}
+
+#[test]
+fn the_envelope_leaves_the_last_newline_as_it_is() {
+    assert_eq!(envelope("a\nb", "-b\n+c\n").unwrap(), "a\nc");
+    assert_eq!(envelope("a\r\nb", " a\n-b\n+c\n+d\n").unwrap(), "a\r\nc\r\nd");
+    assert_eq!(envelope("a\nb", " b\n+c\n").unwrap(), "a\nb\nc");
+    assert_eq!(envelope("b", "-b\n").unwrap(), "");
+}
+
+#[test]
+fn a_search_in_a_long_file_of_equal_lines_ends() {
+    let file = "\n".repeat(2_000_000);
+    let context = " \n".repeat(5_000);
+    let started = std::time::Instant::now();
+    for _ in 0..5 {
+        assert_eq!(envelope(&file, &format!("{context}-x\n")), Err(MisfitKind::Absent));
+        assert!(matches!(envelope(&file, &format!("{context}+x\n")), Err(MisfitKind::Ambiguous(_))));
+    }
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+}
