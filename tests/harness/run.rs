@@ -153,7 +153,25 @@ impl RunHandle {
         tokio::time::timeout(PATIENCE, ended).await.expect("the run does not end")
     }
 
-    /// Deletes the run, which must have ended.
+    /// What its overlay has changed.
+    pub async fn diff(&mut self) -> v1::DiffRunResponse {
+        let request = v1::DiffRunRequest { run_id: self.run.run_id.clone(), ..Default::default() };
+        self.clients.runs.diff_run(request).await.unwrap().into_inner()
+    }
+
+    /// Applies what its overlay has changed.
+    pub async fn accept(&mut self, force: bool) -> Result<v1::AcceptRunResponse, Status> {
+        let request = v1::AcceptRunRequest { run_id: self.run.run_id.clone(), force };
+        self.clients.runs.accept_run(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// Deletes what its overlay has changed.
+    pub async fn discard(&mut self) -> Result<v1::Run, Status> {
+        let request = v1::DiscardRunRequest { run_id: self.run.run_id.clone() };
+        self.clients.runs.discard_run(request).await.map(|done| done.into_inner().run.unwrap())
+    }
+
+    /// Deletes the run with its workspace; it must have ended.
     pub async fn delete(&mut self) {
         let request = v1::DeleteRunRequest { run_id: self.run.run_id.clone(), delete_workspace: true };
         self.clients.runs.delete_run(request).await.unwrap();
@@ -186,6 +204,16 @@ pub mod requests {
     pub fn clone(profile: &str, repository: &Path) -> CreateRunRequest {
         let repository = repository.display().to_string();
         on(profile, Source::Clone(v1::CloneWorkspace { repository, revision: String::new() }))
+    }
+
+    /// Copy-on-write over an existing directory.
+    pub fn overlay(profile: &str, path: &Path) -> CreateRunRequest {
+        on(profile, Source::Overlay(v1::OverlayWorkspace { path: path.display().to_string() }))
+    }
+
+    /// On what an earlier run has left.
+    pub fn kept(profile: &str, workspace_id: &str) -> CreateRunRequest {
+        on(profile, Source::Managed(v1::ManagedWorkspace { workspace_id: workspace_id.to_owned() }))
     }
 
     fn on(profile: &str, source: Source) -> CreateRunRequest {

@@ -6,6 +6,7 @@
 mod calls;
 mod churn;
 mod exhaust;
+mod layer;
 mod look;
 mod net;
 mod peers;
@@ -40,6 +41,8 @@ fn main() {
         ["churn", directory, ready, stop] => churn::churn(directory, ready, stop),
         ["window"] => window::size(),
         ["tree", kind, count, end] => tree::grow(kind, count, end),
+        ["layer-work"] => layer::work(),
+        ["layer-attack", outside] => layer::attack(outside),
         ["hop"] => tree::hop(),
         ["bomb"] => exhaust::bomb(),
         ["forks"] => exhaust::forks(),

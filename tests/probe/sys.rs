@@ -10,6 +10,14 @@ unsafe extern "C" {
     pub fn raise(signal: c_int) -> c_int;
     pub fn signal(number: c_int, handler: usize) -> usize;
     pub fn kill(pid: c_int, signal: c_int) -> c_int;
+    pub fn mknod(path: *const c_char, mode: c_uint, device: u64) -> c_int;
+    pub fn setxattr(
+        path: *const c_char,
+        name: *const c_char,
+        value: *const c_void,
+        size: usize,
+        flags: c_int,
+    ) -> c_int;
     pub fn mkfifo(path: *const c_char, mode: c_uint) -> c_int;
     pub fn ptrace(request: c_int, pid: c_int, address: *mut c_void, data: *mut c_void) -> c_long;
     pub fn renameat2(from: c_int, old: *const c_char, to: c_int, new: *const c_char, flags: c_uint) -> c_int;

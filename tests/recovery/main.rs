@@ -7,5 +7,6 @@ mod daemon_killed;
 mod engine_lost;
 mod hand_lost;
 mod orderly_stop;
+mod overlay;
 mod reads;
 mod torn_log;

@@ -18,6 +18,7 @@ mod hostile_trees;
 mod inside;
 mod looking;
 mod neighbours;
+mod overlay;
 mod paths;
 mod peers;
 mod programs;

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
-use crate::{approval, audit, call, completions, doctor, policy, run};
+use crate::{approval, audit, call, completions, doctor, policy, run, workspace};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -65,6 +65,9 @@ enum Command {
     /// Make, show and end runs.
     #[command(subcommand)]
     Run(run::Command),
+    /// See and delete the directories that the daemon keeps when runs have ended.
+    #[command(subcommand)]
+    Workspace(workspace::Command),
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
@@ -87,6 +90,7 @@ impl Cli {
         let context = Context { ui, endpoint: self.globals.endpoint };
         match self.command {
             Command::Run(command) => command.run(&context).await,
+            Command::Workspace(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
             Command::Approval(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,

@@ -24,6 +24,7 @@ mod quantity;
 mod run;
 mod time;
 mod ui;
+mod workspace;
 
 use std::process::ExitCode;
 

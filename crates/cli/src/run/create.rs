@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use wire::v1::workspace::Source;
 use wire::v1::{
-    BindWorkspace, CloneWorkspace, CreateRunRequest, Limits, ManagedWorkspace, Run, Workspace, run::StartKind,
+    BindWorkspace, CloneWorkspace, CreateRunRequest, Limits, ManagedWorkspace, OverlayWorkspace, Run,
+    Workspace, run::StartKind,
 };
 
 use crate::client::Context;
@@ -24,7 +25,7 @@ pub(crate) struct Create {
     #[command(flatten)]
     source: SourceArgs,
     /// Branch, tag or commit to check out of the clone.
-    #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed"])]
+    #[arg(long, value_name = "REVISION", conflicts_with_all = ["bind", "managed", "workspace", "overlay"])]
     revision: Option<String>,
     /// Name of the agent that the run is for.
     #[arg(long, value_name = "NAME", default_value = "cli")]
@@ -71,9 +72,15 @@ struct SourceArgs {
     /// Clone this local git repository.
     #[arg(long, value_name = "REPO")]
     clone: Option<PathBuf>,
-    /// Begin with an empty directory that the daemon keeps until the run is deleted.
+    /// Begin with an empty directory that the daemon keeps, see `coffer workspace`.
     #[arg(long)]
     managed: bool,
+    /// Go on in a directory that the daemon keeps from an earlier run.
+    #[arg(long, value_name = "ID")]
+    workspace: Option<String>,
+    /// Work on this directory without changing it: see `coffer run diff` and `coffer run accept`.
+    #[arg(long, value_name = "PATH")]
+    overlay: Option<PathBuf>,
 }
 
 impl Create {
@@ -100,12 +107,16 @@ impl Create {
 
     fn request(self) -> Result<CreateRunRequest, Failure> {
         let revision = self.revision.unwrap_or_default();
-        let source = match (self.source.bind, self.source.clone) {
-            (Some(path), _) => Source::Bind(BindWorkspace { path: absolute(&path)? }),
-            (None, Some(repository)) => {
-                Source::Clone(CloneWorkspace { repository: absolute(&repository)?, revision })
-            }
-            (None, None) => Source::Managed(ManagedWorkspace::default()),
+        // One of them, or `--managed`.
+        let SourceArgs { bind, clone, overlay, workspace, managed: _ } = self.source;
+        let source = if let Some(path) = bind {
+            Source::Bind(BindWorkspace { path: absolute(&path)? })
+        } else if let Some(repository) = clone {
+            Source::Clone(CloneWorkspace { repository: absolute(&repository)?, revision })
+        } else if let Some(path) = overlay {
+            Source::Overlay(OverlayWorkspace { path: absolute(&path)? })
+        } else {
+            Source::Managed(ManagedWorkspace { workspace_id: workspace.unwrap_or_default() })
         };
         let limits = Limits {
             memory_bytes: self.memory.unwrap_or_default(),
@@ -214,6 +225,19 @@ mod tests {
     }
 
     #[test]
+    fn overlays_and_kept_workspaces_are_asked_for() {
+        let source = |line: &str| request(line).workspace.unwrap().source.unwrap();
+        assert_eq!(
+            source("create --profile build --overlay /nonexistent/w"),
+            Source::Overlay(OverlayWorkspace { path: "/nonexistent/w".into() })
+        );
+        assert_eq!(
+            source("create --profile build --workspace 1234"),
+            Source::Managed(ManagedWorkspace { workspace_id: "1234".into() })
+        );
+    }
+
+    #[test]
     fn relative_paths_become_absolute() {
         let here = std::env::current_dir().unwrap().canonicalize().unwrap();
         let Some(Source::Bind(bind)) = request("create --profile build --bind .").workspace.unwrap().source
@@ -229,6 +253,8 @@ mod tests {
         assert_eq!(refused("create --profile p"), MissingRequiredArgument);
         assert_eq!(refused("create --profile p --managed --bind /a"), ArgumentConflict);
         assert_eq!(refused("create --profile p --managed --revision v1"), ArgumentConflict);
+        assert_eq!(refused("create --profile p --overlay /a --workspace 1"), ArgumentConflict);
+        assert_eq!(refused("create --profile p --overlay /a --revision v1"), ArgumentConflict);
         assert_eq!(refused("create --managed"), MissingRequiredArgument);
     }
 

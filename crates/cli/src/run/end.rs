@@ -17,13 +17,19 @@ pub(crate) struct Stop {
     runs: Vec<RunRef>,
 }
 
-/// Forget runs that have ended, and delete what the daemon made for them.
+/// Forget runs that have ended.
+///
+/// Workspaces that the daemon made stay, see `coffer workspace list`. A run on an overlay is forgotten only when its
+/// changes were accepted or discarded.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run delete 3f2a9c01")]
 pub(crate) struct Delete {
     /// The runs' ids, unique beginnings or ends of them, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<RunRef>,
+    /// Also delete the workspaces that were made for them, and discard the changes of their overlays.
+    #[arg(long)]
+    workspace: bool,
 }
 
 impl Stop {
@@ -45,7 +51,7 @@ impl Delete {
         let mut end = Ending::new(context);
         for run in &self.runs {
             let _spinner = context.ui.spinner("deleting the run…");
-            let outcome = delete(&client, run).await;
+            let outcome = delete(&client, run, self.workspace).await;
             end.tell("deleted", outcome)?;
         }
         end.exit()
@@ -58,9 +64,9 @@ async fn stop(client: &Client, run: &RunRef) -> Result<Run, Failure> {
     Ok(response.into_inner().run.unwrap_or_default())
 }
 
-async fn delete(client: &Client, run: &RunRef) -> Result<Run, Failure> {
+async fn delete(client: &Client, run: &RunRef, delete_workspace: bool) -> Result<Run, Failure> {
     let run_id = run.resolve(client).await?;
-    client.runs().delete_run(DeleteRunRequest { run_id: run_id.clone(), delete_workspace: false }).await?;
+    client.runs().delete_run(DeleteRunRequest { run_id: run_id.clone(), delete_workspace }).await?;
     Ok(Run { run_id, ..Default::default() })
 }
 

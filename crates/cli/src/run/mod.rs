@@ -1,5 +1,6 @@
 //! `coffer run`: make, show and end runs.
 
+mod changes;
 mod create;
 mod end;
 mod list;
@@ -21,6 +22,9 @@ pub(crate) enum Command {
     List(list::List),
     Show(show::Show),
     Shell(shell::Shell),
+    Diff(changes::Diff),
+    Accept(changes::Accept),
+    Discard(changes::Discard),
     Stop(end::Stop),
     Delete(end::Delete),
     Watch(watch::Watch),
@@ -33,6 +37,9 @@ impl Command {
             Self::List(list) => list.run(context).await,
             Self::Show(show) => show.run(context).await,
             Self::Shell(shell) => shell.run(context).await,
+            Self::Diff(diff) => diff.run(context).await,
+            Self::Accept(accept) => accept.run(context).await,
+            Self::Discard(discard) => discard.run(context).await,
             Self::Stop(stop) => stop.run(context).await,
             Self::Delete(delete) => delete.run(context).await,
             Self::Watch(watch) => watch.run(context).await,

@@ -1,6 +1,7 @@
 //! `coffer run show`.
 
 use clap::Args;
+use wire::v1::run::Changes;
 use wire::v1::workspace::Source;
 use wire::v1::{GetRunRequest, Limits, Run};
 
@@ -55,6 +56,7 @@ fn render(run: &Run, page: &mut Page) {
         ("made by", run.principal.clone()),
         ("workspace", workspace(run)),
         ("on host", run.workspace_path.clone()),
+        ("changes", changes(run).into()),
         ("/pkg", run.pkg_path.clone()),
         ("ownership", run.ownership.clone()),
         ("image", run.image.clone()),
@@ -74,6 +76,15 @@ fn render(run: &Run, page: &mut Page) {
         for fact in &run.hardening {
             page.own("  ").column(&fact.name, width).own(" ").word(&fact.value).end_line();
         }
+    }
+}
+
+fn changes(run: &Run) -> &'static str {
+    match run.changes() {
+        Changes::Unspecified => "",
+        Changes::Pending => "neither accepted nor discarded: `coffer run diff` shows them",
+        Changes::Accepted => "accepted",
+        Changes::Discarded => "discarded",
     }
 }
 

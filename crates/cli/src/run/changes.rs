@@ -1,0 +1,211 @@
+//! `coffer run diff`, `accept` and `discard`: what becomes of the changes of an overlay.
+
+use clap::Args;
+use wire::v1::{
+    AcceptRunRequest, AcceptRunResponse, DiffRunRequest, DiffRunResponse, DiscardRunRequest, FileChange,
+    file_change::Kind,
+};
+
+use super::RunRef;
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::quantity;
+
+/// Bytes of a diff that are asked for: the daemon's most.
+const MOST: u32 = 1024 * 1024;
+
+/// Show what a run on an overlay has changed.
+///
+/// The diff goes to standard output, fit for `git apply` and `patch -p1`. What `accept` would refuse to apply is said on
+/// standard error.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run diff 3f2a9c01 | less -R")]
+pub(crate) struct Diff {
+    /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN", default_value = "-")]
+    run: RunRef,
+    /// Only the paths, each with what became of it: A added, M modified, D deleted.
+    #[arg(long)]
+    name_status: bool,
+}
+
+/// Apply what a run on an overlay has changed to the directory beneath.
+///
+/// The run must have ended. Nothing is applied when the directory has changed meanwhile in the same places, when git on
+/// this host would run or obey what was changed (hooks, configuration), or when something cannot be applied, such as a
+/// socket.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run diff 3f2a9c01 && coffer run accept 3f2a9c01")]
+pub(crate) struct Accept {
+    /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+    /// Apply it all the same, and leave out what cannot be applied.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Delete what a run on an overlay has changed.
+///
+/// The run must have ended. The directory beneath stays as it is.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run discard 3f2a9c01")]
+pub(crate) struct Discard {
+    /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+}
+
+impl Diff {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let run_id = self.run.resolve(&client).await?;
+        let ui = context.ui;
+        let response = {
+            let _spinner = ui.spinner("looking at the changes…");
+            let request = DiffRunRequest { run_id, max_diff_bytes: MOST };
+            client.runs().diff_run(request).await?.into_inner()
+        };
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        if self.name_status {
+            names(&response.changes, &mut page);
+        } else {
+            page.raw_diff(&response.unified_diff);
+        }
+        ui.show(&page)?;
+        let mut talk = ui.talk();
+        remarks(&response, &mut talk);
+        ui.say(&talk);
+        Ok(Exit::Ok)
+    }
+}
+
+impl Accept {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let run_id = self.run.resolve(&client).await?;
+        let ui = context.ui;
+        let response = {
+            let _spinner = ui.spinner("applying the changes…");
+            let request = AcceptRunRequest { run_id, force: self.force };
+            client.runs().accept_run(request).await?.into_inner()
+        };
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        accepted(&response, &mut page);
+        ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Discard {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let run_id = self.run.resolve(&client).await?;
+        let ui = context.ui;
+        let response = {
+            let _spinner = ui.spinner("deleting the changes…");
+            client.runs().discard_run(DiscardRunRequest { run_id }).await?.into_inner()
+        };
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        page.own("discarded ").word(&response.run.unwrap_or_default().run_id).end_line();
+        ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn names(changes: &[FileChange], page: &mut Page) {
+    for change in changes {
+        let letter = match change.kind() {
+            Kind::Added => "A",
+            Kind::Modified => "M",
+            Kind::Deleted => "D",
+            Kind::Unspecified => "?",
+        };
+        let slash = if change.file_type == "directory" { "/" } else { "" };
+        page.own(letter).own("\t").word(&change.path).own(slash).end_line();
+    }
+}
+
+/// What the diff itself does not tell.
+fn remarks(response: &DiffRunResponse, talk: &mut Page) {
+    talk.word(&quantity::count(response.total, "path is different", "paths are different")).end_line();
+    for change in &response.changes {
+        let (ink, why) = match (change.obstacle.as_str(), change.objection.as_str()) {
+            ("", "") => continue,
+            ("", objection) => (Ink::Yellow, objection),
+            (obstacle, _) => (Ink::Red, obstacle),
+        };
+        talk.ink(ink, &change.path).own(": ").word(why).end_line();
+    }
+    if response.truncated {
+        talk.own("not all of it is shown: --name-status names more paths, --output json all that there are")
+            .end_line();
+    }
+}
+
+fn accepted(response: &AcceptRunResponse, page: &mut Page) {
+    page.own("accepted ").word(&quantity::count(response.applied, "change", "changes")).end_line();
+    for path in &response.left_out {
+        page.own("left out ").word(path).end_line();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    fn change(path: &str, kind: Kind, file_type: &str) -> FileChange {
+        FileChange { path: path.into(), kind: kind.into(), file_type: file_type.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_line_a_path_whatever_it_is_called() {
+        let changes = [
+            change("a.txt", Kind::Modified, "file"),
+            change("new", Kind::Added, "directory"),
+            change("b\x1b[2J\nD\tc", Kind::Deleted, "file"),
+        ];
+        let mut page = Page::new(Look::PIPE);
+        names(&changes, &mut page);
+        assert_eq!(page.as_str(), "M\ta.txt\nA\tnew/\nD\tb␛[2J␊D␉c\n");
+    }
+
+    #[test]
+    fn what_speaks_against_a_change_is_said() {
+        let mut hook = change(".git/hooks/post-checkout", Kind::Added, "file");
+        hook.objection = "git would run it".into();
+        let mut pipe = change("pipe", Kind::Added, "fifo");
+        pipe.obstacle = "it is a FIFO".into();
+        let response =
+            DiffRunResponse { changes: vec![hook, pipe], total: 3, truncated: true, ..Default::default() };
+        let mut page = Page::new(Look::PIPE);
+        remarks(&response, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "3 paths are different\n.git/hooks/post-checkout: git would run it\npipe: it is a FIFO\n\
+             not all of it is shown: --name-status names more paths, --output json all that there are\n"
+        );
+    }
+
+    #[test]
+    fn what_was_left_out_is_named() {
+        let mut page = Page::new(Look::PIPE);
+        accepted(&AcceptRunResponse { run: None, applied: 1, left_out: vec!["pipe".into()] }, &mut page);
+        assert_eq!(page.as_str(), "accepted 1 change\nleft out pipe\n");
+    }
+}

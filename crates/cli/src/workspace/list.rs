@@ -1,0 +1,142 @@
+//! `coffer workspace list`.
+
+use clap::Args;
+use wire::v1::{KeptWorkspace, ListWorkspacesRequest, ListWorkspacesResponse};
+
+use crate::client::{Client, Context};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Page;
+use crate::{ids, quantity, time};
+
+const PAGE: u32 = 1000;
+
+/// List the directories that the daemon keeps, newest first.
+///
+/// Managed and cloned workspaces stay until they are deleted, also when their runs are forgotten. The changes of an
+/// overlay stay until they are accepted or discarded.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer workspace list --size")]
+pub(crate) struct List {
+    /// Also say how large each of them is, which takes a while.
+    #[arg(long)]
+    size: bool,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+}
+
+impl List {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let ui = context.ui;
+        let all = {
+            let _spinner = ui.spinner("looking at the workspaces…");
+            all(&client, self.limit, self.size).await?
+        };
+        if ui.is_json() {
+            ui.json(&all)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        render(&all.workspaces, &time::now(), self.size, &mut page);
+        ui.show(&page)?;
+        if all.workspaces.is_empty() {
+            ui.note("no workspaces");
+        } else if !all.next_page_token.is_empty() {
+            ui.note("there are more; ask with a higher --limit");
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// Up to `limit` of them.
+pub(super) async fn all(
+    client: &Client,
+    limit: usize,
+    measure: bool,
+) -> Result<ListWorkspacesResponse, Failure> {
+    let mut all = ListWorkspacesResponse::default();
+    while all.workspaces.len() < limit {
+        let request = ListWorkspacesRequest {
+            page_size: u32::try_from(limit - all.workspaces.len()).unwrap_or(PAGE).min(PAGE),
+            page_token: std::mem::take(&mut all.next_page_token),
+            measure,
+        };
+        let page = client.runs().list_workspaces(request).await?.into_inner();
+        all.workspaces.extend(page.workspaces);
+        all.next_page_token = page.next_page_token;
+        if all.next_page_token.is_empty() {
+            break;
+        }
+    }
+    all.workspaces.truncate(limit);
+    Ok(all)
+}
+
+fn render(workspaces: &[KeptWorkspace], now: &pbjson_types::Timestamp, size: bool, page: &mut Page) {
+    if workspaces.is_empty() {
+        return;
+    }
+    let mut header = vec!["WORKSPACE", "KIND", "MADE BY", "USED BY", "AGE", "PATH"];
+    if size {
+        header.insert(5, "SIZE");
+    }
+    let rows: Vec<_> = workspaces.iter().map(|workspace| row(workspace, now, size)).collect();
+    page.table(&header, &rows);
+}
+
+fn row(workspace: &KeptWorkspace, now: &pbjson_types::Timestamp, size: bool) -> Vec<String> {
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let age = time::between(workspace.created_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
+    let mut row = vec![
+        workspace.workspace_id.clone(),
+        workspace.kind.clone(),
+        workspace.principal.clone(),
+        or_dash(ids::short(&workspace.used_by)),
+        age,
+        workspace.path.clone(),
+    ];
+    if size {
+        row.insert(5, workspace.size_bytes.map_or_else(|| "?".into(), quantity::bytes));
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_a_workspace() {
+        let workspace = KeptWorkspace {
+            workspace_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
+            kind: "managed".into(),
+            principal: "uid:0".into(),
+            created_at: Some(pbjson_types::Timestamp { seconds: 1000, nanos: 0 }),
+            path: "/var/lib/w".into(),
+            used_by: "0198a1b2-0000-7000-8000-00000000bbbb".into(),
+            size_bytes: Some(2048),
+            repository: String::new(),
+        };
+        let now = pbjson_types::Timestamp { seconds: 1090, nanos: 0 };
+        let mut page = Page::new(Look::PIPE);
+        render(&[workspace], &now, true, &mut page);
+        let lines: Vec<Vec<&str>> = page
+            .as_str()
+            .lines()
+            .map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[1][1..4], ["managed", "uid:0", "0000bbbb"]);
+        assert_eq!(lines[1].last().map(|cell| cell.trim()), Some("/var/lib/w"));
+    }
+
+    #[test]
+    fn no_workspaces_no_header() {
+        let mut page = Page::new(Look::PIPE);
+        render(&[], &pbjson_types::Timestamp::default(), true, &mut page);
+        assert_eq!(page.as_str(), "");
+    }
+}

@@ -1,0 +1,107 @@
+//! What the daemon keeps when runs have ended: listed, used again, and deleted when somebody says so.
+
+use std::path::PathBuf;
+
+use harness::{Clients, Daemon, RunHandle, calls, reason, requests, v1};
+
+async fn list(clients: &mut Clients, measure: bool) -> Vec<v1::KeptWorkspace> {
+    let request = v1::ListWorkspacesRequest { measure, ..Default::default() };
+    clients.runs.list_workspaces(request).await.unwrap().into_inner().workspaces
+}
+
+async fn delete(clients: &mut Clients, id: &str) -> Result<(), tonic::Status> {
+    let request = v1::DeleteWorkspaceRequest { workspace_id: id.to_owned() };
+    clients.runs.delete_workspace(request).await.map(drop)
+}
+
+async fn forget(run: &mut RunHandle) {
+    run.stop().await;
+    let request = v1::DeleteRunRequest { run_id: run.id().to_owned(), ..Default::default() };
+    run.clients.runs.delete_run(request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_managed_workspace_outlives_its_run_and_the_run_s_record() {
+    let mut daemon = Daemon::start().await;
+    let mut first = daemon.run_on(requests::managed("open")).await;
+    let id = first.id().to_owned();
+    let path = PathBuf::from(&first.run.workspace_path);
+    first.ok(calls::write("a.txt", "12345")).await;
+    let [kept] = &list(&mut first.clients, false).await[..] else { panic!("not one") };
+    assert_eq!(
+        (kept.workspace_id.as_str(), kept.kind.as_str(), kept.used_by.as_str()),
+        (&*id, "managed", &*id)
+    );
+    assert_eq!((kept.principal.as_str(), kept.size_bytes), ("uid:0", None));
+    assert_eq!(PathBuf::from(&kept.path), path);
+    assert_eq!(reason(&delete(&mut first.clients, &id).await.unwrap_err()), "PRECONDITION_FAILED");
+    // Its own run uses it, and nobody else may.
+    let refused = daemon.run_with(requests::kept("open", &id)).await.err().unwrap();
+    assert_eq!(reason(&refused), "PRECONDITION_FAILED");
+
+    forget(&mut first).await;
+    daemon.stop().await;
+    daemon.launch().await;
+    let mut clients = daemon.connect().await;
+    let [kept] = &list(&mut clients, true).await[..] else { panic!("not one") };
+    assert_eq!((kept.used_by.as_str(), kept.size_bytes), ("", Some(5)));
+
+    let mut second = daemon.run_on(requests::kept("open", &id)).await;
+    assert_eq!(second.exec(&["cat", "a.txt"]).await.stdout, "12345");
+    second.ok(calls::write("b.txt", "x")).await;
+    assert_eq!(list(&mut clients, false).await[0].used_by, second.id());
+    assert_eq!(reason(&delete(&mut clients, &id).await.unwrap_err()), "PRECONDITION_FAILED");
+    second.stop().await;
+    second.delete().await;
+    assert!(path.join("b.txt").exists(), "it was not made for that run");
+
+    delete(&mut clients, &id).await.unwrap();
+    assert!(!path.exists());
+    assert!(list(&mut clients, false).await.is_empty());
+    assert_eq!(reason(&delete(&mut clients, &id).await.unwrap_err()), "NOT_FOUND");
+    let refused = daemon.run_with(requests::kept("open", &id)).await.err().unwrap();
+    assert_eq!(reason(&refused), "NOT_FOUND");
+    assert_eq!(clients.events(&id, "workspace_change").await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clones_and_unsettled_changes_are_listed_by_pages() {
+    let daemon = Daemon::start().await;
+    let repository = daemon.repository("r", &[("a.txt", "one\n")]);
+    let mut clone = daemon.run_on(requests::clone("open", &repository)).await;
+    let mut overlay = daemon.run_on(requests::overlay("open", &repository)).await;
+    overlay.ok(calls::write("b.txt", "123")).await;
+    clone.stop().await;
+    overlay.stop().await;
+    let mut clients = daemon.connect().await;
+    let mut pages = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = v1::ListWorkspacesRequest { page_size: 1, page_token, measure: true };
+        let page = clients.runs.list_workspaces(request).await.unwrap().into_inner();
+        assert_eq!(page.workspaces.len(), 1);
+        pages.extend(page.workspaces);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    let [newer, older] = &pages[..] else { panic!("{pages:?}") };
+    assert_eq!(
+        (newer.workspace_id.as_str(), newer.kind.as_str(), newer.size_bytes),
+        (overlay.id(), "overlay", Some(3))
+    );
+    assert_eq!((older.workspace_id.as_str(), older.kind.as_str()), (clone.id(), "clone"));
+    assert_eq!(
+        (&newer.path, &older.repository),
+        (&repository.display().to_string(), &repository.display().to_string())
+    );
+
+    // Deleting the changes is discarding them; a run that is deleted with its workspace leaves nothing.
+    delete(&mut clients, overlay.id()).await.unwrap();
+    assert_eq!(overlay.show().await.changes(), v1::run::Changes::Discarded);
+    let path = PathBuf::from(&clone.run.workspace_path);
+    clone.delete().await;
+    assert!(!path.exists() && repository.join("a.txt").exists());
+    assert!(list(&mut clients, false).await.is_empty());
+}
