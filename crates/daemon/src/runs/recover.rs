@@ -15,8 +15,9 @@ use jail::Private;
 use rustix::fs::{Mode, OFlags};
 
 use super::launch::Directories;
-use super::record::Record;
+use super::record::{Changes, Record};
 use super::remove::remove_tree;
+use super::source;
 use super::workspace::{Owner, Roots};
 use crate::ids::RunId;
 use crate::status::chain;
@@ -59,7 +60,13 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
     }
     let path = record.started.as_ref().map(|started| started.workspace_path.as_path());
     let path = path.ok_or("the run never started")?;
-    let workspace = if path.starts_with(directories.workspaces()) {
+    let workspace = if let Some(layer) = record.layer() {
+        if layer.changes != Changes::Pending {
+            return Ok(String::new());
+        }
+        // What was begun was begun in the overlay, and not in the directory beneath it.
+        source::overlay_again(&run, path, layer, directories, roots)?
+    } else if path.starts_with(directories.workspaces()) {
         open(path).map_err(|error| chain(&error))?
     } else {
         roots.reopen(path).ok_or("its workspace is not there any more")?

@@ -1,5 +1,6 @@
 //! What becomes a run's workspace: an existing directory, one of the daemon's own, or an overlay.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use containers::{IdMap, MountError, OverlayError, RunUser};
@@ -7,10 +8,10 @@ use ops::Reason;
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use tokio::task::block_in_place;
 
-use super::launch::Launcher;
+use super::launch::{Directories, Launcher};
 use super::record::{Changes, Layer, Record, Workspace};
 use super::remains::Remains;
-use super::workspace::{self, Directory, Owner, Purpose};
+use super::workspace::{self, Directory, Owner, Purpose, Roots};
 use crate::rpc::Principal;
 use crate::status::{Refusal, chain};
 
@@ -112,6 +113,29 @@ impl Launcher {
         let directory = mounted(&beneath, &layers, &slots)?;
         Ok(Source { directory, layer: Some(layer) })
     }
+}
+
+/// The overlay of a run that lived under a former daemon, mounted nowhere but in the handle.
+pub(super) fn overlay_again(
+    run: &str,
+    path: &Path,
+    layer: Layer,
+    directories: &Directories,
+    roots: &Roots,
+) -> Result<OwnedFd, String> {
+    let handle = roots.reopen(path).ok_or("the directory beneath its overlay is not there any more")?;
+    let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
+    if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
+        return Err("the directory beneath its overlay is another one by now".to_owned());
+    }
+    let beneath = Directory { handle, path: path.to_owned(), owner: layer.owner, is_mapped: false };
+    let layers = workspace::open_own(&directories.layer(run)).map_err(|error| chain(&error))?;
+    let slots = directories.slots(run);
+    std::fs::create_dir_all(&slots).map_err(|error| chain(&error))?;
+    let mounted = mounted(&beneath, &layers, &slots);
+    // Empty again.
+    let _ = std::fs::remove_dir(&slots);
+    mounted.map(|overlay| overlay.handle).map_err(|refusal| refusal.message)
 }
 
 /// With idmapped layers where the file systems can; then the owner is the run's user in it.
