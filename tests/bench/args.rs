@@ -4,19 +4,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "\
-The benchmark of the container lane.
+The benchmark of both lanes.
 
-  tests/bench.sh [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
 
+  --lane LANE       only this one
   --json FILE       also write everything that was measured
   --check           exit with 1 when a goal is missed
   --rounds N        rounds of each comparison (30)
   --seconds N       how long the load lasts (10)
   --tree DIRECTORY  the tree to search, copied from here (crates from cargo's registry)";
 
+/// One of the two ways to do an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Container,
+    Host,
+}
+
 /// How to run.
 #[derive(Debug)]
 pub(crate) struct Args {
+    /// What is measured; both when absent.
+    pub(crate) lane: Option<Lane>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) check: bool,
     /// Rounds of each comparison.
@@ -29,11 +39,18 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut parsed =
-            Self { json: None, check: false, rounds: 30, load: Duration::from_secs(10), tree: None };
+        let mut parsed = Self {
+            lane: None,
+            json: None,
+            check: false,
+            rounds: 30,
+            load: Duration::from_secs(10),
+            tree: None,
+        };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n\n{USAGE}"));
             match arg.as_str() {
+                "--lane" => parsed.lane = Some(lane(&value()?)?),
                 "--json" => parsed.json = Some(value()?.into()),
                 "--check" => parsed.check = true,
                 "--rounds" => parsed.rounds = number(&value()?)?,
@@ -45,6 +62,19 @@ impl Args {
             }
         }
         Ok(parsed)
+    }
+
+    /// Whether this lane is measured.
+    pub(crate) fn has(&self, lane: Lane) -> bool {
+        self.lane.is_none_or(|only| only == lane)
+    }
+}
+
+fn lane(name: &str) -> Result<Lane, String> {
+    match name {
+        "container" => Ok(Lane::Container),
+        "host" => Ok(Lane::Host),
+        _ => Err(format!("{name}: no lane\n\n{USAGE}")),
     }
 }
 

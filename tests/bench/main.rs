@@ -1,5 +1,5 @@
-//! The benchmark of the container lane: calls through the API against the same work by a fresh exec of the engine, and
-//! `grep` against ripgrep, in one run and interleaved, so that whatever else the machine does falls on both.
+//! The benchmark of both lanes: calls through the API against the same work by a fresh exec of the engine, `grep` against
+//! ripgrep, `git` against the git command, interleaved, so that whatever else the machine does falls on both.
 //!
 //! It starts a real `cofferd` on the real engine and cleans up behind itself. See `README.md`.
 
@@ -10,6 +10,7 @@ mod args;
 mod contest;
 mod engine;
 mod host;
+mod host_lane;
 mod latency;
 mod load;
 mod report;
@@ -22,7 +23,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use crate::args::Args;
+use crate::args::{Args, Lane};
 use crate::host::Host;
 use crate::report::Report;
 use crate::stage::Stage;
@@ -36,20 +37,30 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let stage = Stage::set(&args).await;
-    let mut report = Report::new(Host::look(), &stage);
-    let first = agent::look(&stage);
-    report.footprint(first, "before any work");
-    latency::read(&stage, &args, &mut report).await;
-    latency::list(&stage, &args, &mut report).await;
-    latency::exec_true(&stage, &args, &mut report).await;
-    search::run(&stage, &args, &mut report).await;
-    load::run(&stage, &args, &mut report).await;
-    report.footprint(agent::idle(&stage, first).await, "idle after all of it");
+    let mut report = Report::new(Host::look());
+    if args.has(Lane::Container) {
+        container_lane(&args, &mut report).await;
+    }
+    if args.has(Lane::Host) {
+        host_lane::run(&args, &mut report).await;
+    }
     report.finish(Host::look());
     print!("{report}");
     if let Some(path) = &args.json {
         std::fs::write(path, report.json()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     if args.check && !report.met() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+async fn container_lane(args: &Args, report: &mut Report) {
+    let stage = Stage::set(args).await;
+    report.tree(&stage.tree);
+    let first = agent::look(&stage);
+    report.footprint(first, "before any work");
+    latency::read(&stage, args, report).await;
+    latency::list(&stage, args, report).await;
+    latency::exec_true(&stage, args, report).await;
+    search::run(&stage, args, report).await;
+    load::run(&stage, args, report).await;
+    report.footprint(agent::idle(&stage, first).await, "idle after all of it");
 }

@@ -27,6 +27,7 @@ pub(crate) struct Stage {
     pub(crate) daemon: Daemon,
     pub(crate) run: RunHandle,
     pub(crate) engine: Engine,
+    /// What is searched, where there is something to search.
     pub(crate) tree: Tree,
 }
 
@@ -50,6 +51,22 @@ impl Stage {
         let workspace = daemon.workspace("bench", &[]);
         let run = daemon.run("open", &workspace).await;
         Self { daemon, run, engine: Engine::find(), tree }
+    }
+
+    /// A daemon and a run for the host lane, in a workspace that `fill` fills.
+    pub(crate) async fn set_with(fill: impl FnOnce(&Path)) -> Self {
+        let daemon = Daemon::start().await;
+        let place = daemon.roots().join("bench");
+        fs::create_dir(&place).unwrap();
+        fill(&place);
+        let workspace = daemon.workspace("bench", &[]);
+        let run = daemon.run("open", &workspace).await;
+        Self { daemon, run, engine: Engine::find(), tree: Tree::default() }
+    }
+
+    /// The workspace on the host.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.daemon.roots().join("bench")
     }
 
     /// The run's container.

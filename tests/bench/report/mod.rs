@@ -13,7 +13,7 @@ use crate::contest::Parts;
 use crate::host::Host;
 use crate::load::Load;
 use crate::sample::Sample;
-use crate::stage::Stage;
+use crate::tree::Tree;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -29,7 +29,8 @@ struct Contest {
 pub(crate) struct Report {
     began: Host,
     ended: Option<Host>,
-    tree: (u64, u64),
+    /// Files and bytes of what is searched.
+    tree: Option<(u64, u64)>,
     contests: Vec<Contest>,
     footprints: Vec<(&'static str, Footprint)>,
     load: Option<Load>,
@@ -37,16 +38,20 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(began: Host, stage: &Stage) -> Self {
+    pub(crate) fn new(began: Host) -> Self {
         Self {
             began,
             ended: None,
-            tree: (stage.tree.files, stage.tree.bytes),
+            tree: None,
             contests: Vec::new(),
             footprints: Vec::new(),
             load: None,
             goals: Vec::new(),
         }
+    }
+
+    pub(crate) fn tree(&mut self, tree: &Tree) {
+        self.tree = Some((tree.files, tree.bytes));
     }
 
     /// Takes a comparison in; the medians, in the order of the contenders.
@@ -77,10 +82,13 @@ impl Report {
     /// The last look at the machine.
     pub(crate) fn finish(&mut self, host: Host) {
         let most = |of: fn(&Footprint) -> u64| self.footprints.iter().map(|(_, found)| of(found)).max();
-        let resident = most(|found| found.resident).unwrap_or_default();
-        let binary = most(|found| found.binary).unwrap_or_default();
-        self.goals.push(Goal::mib_at_most("agent's resident memory while idle", resident, 4.0));
-        self.goals.push(Goal::mib_at_most("agent's binary", binary, 5.0));
+        let goals = [
+            ("agent's resident memory while idle", most(|found| found.resident), 4.0),
+            ("agent's binary", most(|found| found.binary), 5.0),
+        ];
+        for (what, bytes, goal) in goals {
+            self.goals.extend(bytes.map(|bytes| Goal::mib_at_most(what, bytes, goal)));
+        }
         self.ended = Some(host);
     }
 
@@ -120,7 +128,7 @@ impl Report {
         });
         let report = json!({
             "host": { "before": self.began.json(), "after": self.ended.as_ref().map(Host::json) },
-            "tree": { "files": self.tree.0, "bytes": self.tree.1 },
+            "tree": self.tree.map(|(files, bytes)| json!({ "files": files, "bytes": bytes })),
             "contests": Value::Object(contests.collect()),
             "load": load,
             "agent": Value::Object(footprints.collect()),
@@ -136,8 +144,9 @@ impl fmt::Display for Report {
         writeln!(f, "\n{processors} × {processor}, Linux {kernel}")?;
         let after = self.ended.as_ref().map_or("", |host| host.load.as_str());
         writeln!(f, "load average {load} before, {after} after (this benchmark included)")?;
-        let (files, bytes) = self.tree;
-        writeln!(f, "tree: {files} files, {bytes} bytes")?;
+        if let Some((files, bytes)) = self.tree {
+            writeln!(f, "tree: {files} files, {bytes} bytes")?;
+        }
         writeln!(f, "\n{:54} {:>10} {:>10} {:>8} {:>8}", "", "median", "p99", "times", "ratio")?;
         for Contest { title, samples, parts } in &self.contests {
             let parts = parts.map(|(part, median)| format!("{part} {}", goal::time(median))).join(", ");
@@ -152,7 +161,9 @@ impl fmt::Display for Report {
         if let Some(load) = &self.load {
             self.load_lines(f, load)?;
         }
-        writeln!(f, "\n{:54} {:>10} {:>10} {:>8}", "agent", "resident", "binary", "threads")?;
+        if !self.footprints.is_empty() {
+            writeln!(f, "\n{:54} {:>10} {:>10} {:>8}", "agent", "resident", "binary", "threads")?;
+        }
         for (when, Footprint { resident, binary, threads }) in &self.footprints {
             writeln!(f, "  {when:52} {:>10} {:>10} {threads:>8}", goal::mib(*resident), goal::mib(*binary))?;
         }

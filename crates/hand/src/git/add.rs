@@ -119,8 +119,18 @@ fn changes(
     wanted: &[&str],
     output: &mut Output,
 ) -> Result<Vec<(String, bool)>, GitError> {
-    let mut options = diff::options(wanted);
-    options.include_untracked(true).recurse_untracked_dirs(true);
+    let mut options = diff::options();
+    options
+        .include_untracked(true)
+        .recurse_untracked_dirs(true)
+        .ignore_submodules(true)
+        .disable_pathspec_match(true);
+    // The work tree itself among the paths means all of it.
+    if !wanted.contains(&"") {
+        for path in wanted {
+            options.pathspec(*path);
+        }
+    }
     let diff = repository.diff_index_to_workdir(None, Some(&mut options))?;
     let mut changes = Vec::new();
     for delta in diff.deltas() {

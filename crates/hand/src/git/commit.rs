@@ -1,16 +1,20 @@
 //! `git commit -m`: the index as a new commit on HEAD. No hooks, no editor, no signature.
 
-use git2::{Diff, ErrorCode, Oid, Repository, RepositoryState, Signature, message_prettify};
+use git2::{Diff, DiffFile, ErrorCode, Oid, Repository, RepositoryState, Signature, message_prettify};
 use ops::Bounds;
 
 use super::abbrev::Abbreviations;
+use super::beneath::Beneath;
+use super::contents::Contents;
 use super::delta::{Change, Kind, for_each};
-use super::diff;
+use super::difference::{Difference, Version};
 use super::error::{GitError, shown};
+use super::index::Index;
 use super::names::shown as shown_path;
 use super::output::Output;
 use super::quote::{Spaces, quoted, renamed};
 use super::stat::Stat;
+use super::{diff, staged};
 
 /// Paths with conflicts that a refusal names, at most.
 const CONFLICTS_SHOWN: usize = 20;
@@ -18,11 +22,13 @@ const CONFLICTS_SHOWN: usize = 20;
 /// Shows what would be committed.
 pub(super) fn preview(repository: &Repository, output: &mut Output) -> Result<(), GitError> {
     check(repository)?;
-    let diff = diff::staged(repository, &[])?;
-    if diff.deltas().len() == 0 {
+    let index = Index::read(&Beneath::workspace()?)?;
+    let staged = staged::differences(repository, diff::head_tree(repository)?.as_ref(), &index)?;
+    if staged.is_empty() {
         return Err(GitError::NothingStaged);
     }
-    diff::write_patches(repository, &diff, output)
+    let odb = repository.odb()?;
+    diff::write_patches(&Contents::new(repository, &odb, &index)?, &staged, output)
 }
 
 /// Commits, and returns the new commit. Says what `git commit` says.
@@ -55,11 +61,11 @@ pub(super) fn commit(
     let parents: Vec<_> = parent.iter().collect();
     let id = repository.commit(Some("HEAD"), &author, &author, &message, &tree, &parents)?;
     let before = parent.as_ref().map(git2::Commit::tree).transpose()?;
-    let diff = repository.diff_tree_to_tree(before.as_ref(), Some(&tree), Some(&mut diff::options(&[])))?;
+    let diff = repository.diff_tree_to_tree(before.as_ref(), Some(&tree), Some(&mut diff::options()))?;
     let root = if parent.is_none() { " (root-commit)" } else { "" };
     let short = Abbreviations::of(repository)?.shorten(id);
     output.push_str(&format!("[{}{root} {short}] {}\n", place(repository), subject(&message)));
-    report(repository, &diff, output)?;
+    report(repository, &differences(&diff), output)?;
     Ok(id)
 }
 
@@ -107,10 +113,25 @@ fn subject(message: &str) -> String {
     lines.join(" ")
 }
 
-fn report(repository: &Repository, diff: &Diff<'_>, output: &mut Output) -> Result<(), GitError> {
+fn differences(diff: &Diff<'_>) -> Vec<Difference> {
+    let version = |file: &DiffFile<'_>| match u32::from(file.mode()) {
+        0 => Version::NONE,
+        mode => Version::new(mode, file.id()),
+    };
+    let difference = |delta: git2::DiffDelta<'_>| {
+        let (old, new) = (delta.old_file(), delta.new_file());
+        let path = new.path_bytes().or(old.path_bytes()).unwrap_or_default();
+        Difference::change(path, version(&old), version(&new))
+    };
+    diff.deltas().map(difference).collect()
+}
+
+fn report(repository: &Repository, differences: &[Difference], output: &mut Output) -> Result<(), GitError> {
+    let odb = repository.odb()?;
+    let contents = Contents::new(repository, &odb, &Index::read(&Beneath::workspace()?)?)?;
     let mut stat = Stat::default();
     let mut lines = Output::new(u64::MAX);
-    for_each(repository, diff, |change| {
+    for_each(&contents, differences, |change| {
         stat.add(&change);
         if let Some(line) = summary(&change) {
             lines.push_str(&line);

@@ -2,22 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use git2::{Delta, Diff, DiffDelta, DiffFile, FileMode, ObjectType, Oid, Patch, Repository};
+use git2::{AttrCheckFlags, AttrValue, Oid, Patch, Repository};
 
+use super::contents::{Content as Loaded, Contents};
+use super::difference::{Difference, Version, What, is_other_type};
 use super::error::GitError;
 use super::rename::{self, Candidate, Pair};
-use super::repository::WORKSPACE;
 use super::similarity::is_text;
-
-/// Larger files are shown as binary.
-pub(super) const LARGEST: u64 = 64 * 1024 * 1024;
-const LINK: u32 = 0o120_000;
-const TYPE: u32 = 0o170_000;
 
 /// One side of a change.
 #[derive(Debug, Clone)]
@@ -30,6 +24,8 @@ pub(super) struct Side {
     pub(super) mode: u32,
     /// Size of the content, bytes.
     pub(super) size: u64,
+    /// The content is that of a file in the work tree.
+    pub(super) in_work_tree: bool,
 }
 
 /// What happened to the path.
@@ -71,7 +67,7 @@ pub(super) struct Change<'d> {
 /// How the content differs.
 pub(super) enum Content<'d> {
     /// Not at all, or there is none.
-    Same,
+    Same { is_binary: bool },
     /// In bytes that are no text.
     Binary,
     /// In lines.
@@ -87,7 +83,7 @@ impl Change<'_> {
             Content::Text { added, deleted, .. } | Content::Replaced { added, deleted, .. } => {
                 (*added, *deleted)
             }
-            Content::Same | Content::Binary => (0, 0),
+            Content::Same { .. } | Content::Binary => (0, 0),
         }
     }
 
@@ -96,163 +92,158 @@ impl Change<'_> {
         match &self.content {
             Content::Binary => true,
             Content::Replaced { old, new, .. } => !is_text(old) || !is_text(new),
-            Content::Same | Content::Text { .. } => false,
+            Content::Same { is_binary } => *is_binary,
+            Content::Text { .. } => false,
         }
     }
 }
 
-/// Calls `each` for every change of the diff, in the order of their paths and with renames found, one patch in memory at
-/// a time.
+/// Calls `each` for every change, in the order of their paths and with renames found, one content in memory at a time.
 pub(super) fn for_each(
-    repository: &Repository,
-    diff: &Diff<'_>,
+    contents: &Contents<'_>,
+    differences: &[Difference],
     mut each: impl FnMut(Change<'_>) -> Result<(), GitError>,
 ) -> Result<(), GitError> {
-    let with = |status| diff.deltas().enumerate().filter(move |(_, delta)| delta.status() == status);
-    let added: Vec<_> =
-        with(Delta::Added).map(|(index, delta)| (index, candidate(&delta.new_file()))).collect();
-    let deleted: Vec<_> =
-        with(Delta::Deleted).map(|(index, delta)| (index, candidate(&delta.old_file()))).collect();
-    let sources: Vec<_> = deleted.iter().map(|(_, candidate)| candidate).collect();
-    let targets: Vec<_> = added.iter().map(|(_, candidate)| candidate).collect();
-    let pairs = rename::find(repository, &sources, &targets);
-    let renamed: HashMap<usize, &Pair> =
-        added.iter().zip(&pairs).filter_map(|((index, _), pair)| Some((*index, pair.as_ref()?))).collect();
-    let gone: HashSet<usize> =
-        pairs.iter().flatten().filter_map(|pair| Some(deleted.get(pair.source)?.0)).collect();
-    for index in 0..diff.deltas().len() {
-        if gone.contains(&index) {
+    let renames = Renames::find(contents, differences)?;
+    for (index, difference) in differences.iter().enumerate() {
+        if renames.gone.contains(&index) {
             continue;
         }
-        let source = renamed.get(&index).and_then(|pair| Some((*pair, deleted.get(pair.source)?.0)));
-        match source {
-            Some((pair, source)) => each_renamed(repository, diff, *pair, [source, index], &mut each)?,
-            None => {
-                if let Some(change) = change(repository, diff, index)? {
-                    each(change)?;
-                }
+        let change = match (difference.what, renames.sources.get(&index)) {
+            (What::Change(_, new), Some((pair, source))) => {
+                let Some(source) = differences.get(*source) else { continue };
+                let Some((old, _)) = source.versions() else { continue };
+                let kind = Kind::Renamed { similarity: pair.similarity() };
+                change(contents, kind, (&source.path, old), (&difference.path, new))?
             }
-        }
+            (What::Change(old, new), None) => {
+                let kind = match difference.letter() {
+                    'A' => Kind::Added,
+                    'D' => Kind::Deleted,
+                    'T' => Kind::TypeChanged,
+                    _ => Kind::Modified,
+                };
+                change(contents, kind, (&difference.path, old), (&difference.path, new))?
+            }
+            (What::Unmerged(_), _) => unmerged(&difference.path),
+        };
+        each(change)?;
     }
     Ok(())
 }
 
+/// Which additions are deletions under another name, by their places in the list.
+pub(super) struct Renames {
+    /// Of an addition its deletion.
+    pub(super) sources: HashMap<usize, (Pair, usize)>,
+    /// Deletions that are no longer ones.
+    pub(super) gone: HashSet<usize>,
+}
+
+impl Renames {
+    pub(super) fn find(contents: &Contents<'_>, differences: &[Difference]) -> Result<Self, GitError> {
+        let places = |letter: char| -> Vec<usize> {
+            let all = differences.iter().enumerate();
+            all.filter(|(_, each)| each.letter() == letter).map(|(index, _)| index).collect()
+        };
+        let (added, deleted) = (places('A'), places('D'));
+        let mut renames = Self { sources: HashMap::new(), gone: HashSet::new() };
+        if added.is_empty() || deleted.is_empty() {
+            return Ok(renames);
+        }
+        let candidates = |places: &[usize]| -> Result<Vec<Candidate>, GitError> {
+            places.iter().filter_map(|place| candidate(contents, differences.get(*place)?)).collect()
+        };
+        let (targets, sources) = (candidates(&added)?, candidates(&deleted)?);
+        let pairs = rename::find(contents, &sources, &targets);
+        for (index, pair) in added.iter().zip(pairs) {
+            let Some((pair, source)) = pair.and_then(|pair| Some((pair, *deleted.get(pair.source)?))) else {
+                continue;
+            };
+            renames.sources.insert(*index, (pair, source));
+            renames.gone.insert(source);
+        }
+        Ok(renames)
+    }
+}
+
 /// What rename detection looks at.
-pub(super) fn candidate(file: &DiffFile<'_>) -> Candidate {
-    Candidate {
-        path: file.path_bytes().unwrap_or_default().to_vec(),
-        id: file.id(),
-        mode: u32::from(file.mode()),
-    }
+fn candidate(contents: &Contents<'_>, difference: &Difference) -> Option<Result<Candidate, GitError>> {
+    let (old, new) = difference.versions()?;
+    let version = if new.is_none() { old } else { new };
+    let path = difference.path.clone();
+    Some(match version.id {
+        Some(id) => Ok(Candidate { path, id, version }),
+        None => contents.of(&path, version).map(|content| Candidate { path, id: content.id, version }),
+    })
 }
 
-/// One rename, of the deltas `source` and `target`.
-fn each_renamed(
-    repository: &Repository,
-    diff: &Diff<'_>,
-    pair: Pair,
-    [source, target]: [usize; 2],
-    each: &mut impl FnMut(Change<'_>) -> Result<(), GitError>,
-) -> Result<(), GitError> {
-    let (Some(source), Some(target)) = (diff.get_delta(source), diff.get_delta(target)) else {
-        return Ok(());
+fn unmerged(path: &[u8]) -> Change<'static> {
+    let side = || Side { path: path.to_vec(), id: Oid::ZERO_SHA1, mode: 0, size: 0, in_work_tree: false };
+    Change { kind: Kind::Unmerged, old: side(), new: side(), content: Content::Same { is_binary: false } }
+}
+
+fn change<'r>(
+    contents: &Contents<'r>,
+    kind: Kind,
+    (old_path, old): (&[u8], Version),
+    (new_path, new): (&[u8], Version),
+) -> Result<Change<'r>, GitError> {
+    let (before, after) = (contents.of(old_path, old)?, contents.of(new_path, new)?);
+    let content = if is_other_type(old.mode, new.mode) && kind == Kind::TypeChanged {
+        replaced(&before, &after)
+    } else if before.id == after.id {
+        Content::Same { is_binary: is_binary(contents.repository, new_path, &after) }
+    } else {
+        compared(old_path, &before, new_path, &after)?
     };
-    let (old, new) =
-        (side(repository, &source, &source.old_file()), side(repository, &target, &target.new_file()));
-    let kind = Kind::Renamed { similarity: pair.similarity() };
-    if old.id == new.id {
-        return each(Change { kind, old, new, content: Content::Same });
-    }
-    let (before, after) = (repository.find_blob(old.id)?, repository.find_blob(new.id)?);
-    let [old_path, new_path] = [&old.path, &new.path].map(|path| Path::new(OsStr::from_bytes(path)));
-    let mut options = super::diff::options(&[]);
-    let patch = Patch::from_blobs(&before, Some(old_path), &after, Some(new_path), Some(&mut options))?;
-    let content = if patch.delta().flags().is_binary() { Content::Binary } else { text(patch)? };
-    each(Change { kind, old, new, content })
+    let side = |path: &[u8], version: Version, content: &Loaded<'_>| Side {
+        path: path.to_vec(),
+        id: content.id,
+        mode: version.mode,
+        size: content.size,
+        in_work_tree: version.in_work_tree,
+    };
+    let (old, new) = (side(old_path, old, &before), side(new_path, new, &after));
+    Ok(Change { kind, old, new, content })
 }
 
-fn text(patch: Patch<'_>) -> Result<Content<'_>, GitError> {
+fn compared<'r>(
+    old_path: &[u8],
+    before: &Loaded<'r>,
+    new_path: &[u8],
+    after: &Loaded<'r>,
+) -> Result<Content<'r>, GitError> {
+    let (Some(old), Some(new)) = (&before.blob, &after.blob) else { return Ok(Content::Binary) };
+    let [old_path, new_path] = [old_path, new_path].map(|path| Path::new(OsStr::from_bytes(path)));
+    let mut options = super::diff::options();
+    let patch = Patch::from_blobs(old, Some(old_path), new, Some(new_path), Some(&mut options))?;
+    if patch.delta().flags().is_binary() {
+        return Ok(Content::Binary);
+    }
     let (_, added, deleted) = patch.line_stats()?;
-    Ok(if patch.num_hunks() == 0 { Content::Same } else { Content::Text { patch, added, deleted } })
-}
-
-fn change<'d>(
-    repository: &Repository,
-    diff: &'d Diff<'_>,
-    index: usize,
-) -> Result<Option<Change<'d>>, GitError> {
-    // Loading the patch first: it fills in what the delta lacks about files of the work tree.
-    let patch = Patch::from_diff(diff, index)?;
-    let Some(delta) = patch.as_ref().map(Patch::delta).or_else(|| diff.get_delta(index)) else {
-        return Ok(None);
-    };
-    let Some(kind) = kind(delta.status()) else { return Ok(None) };
-    let (old, mut new) =
-        (side(repository, &delta, &delta.old_file()), side(repository, &delta, &delta.new_file()));
-    if kind == Kind::TypeChanged {
-        let content = replaced(repository, &old, &mut new)?;
-        return Ok(Some(Change { kind, old, new, content }));
-    }
-    let binary = delta.flags().is_binary() && old.id != new.id;
-    let content = match patch {
-        _ if binary => Content::Binary,
-        Some(patch) => text(patch)?,
-        None => Content::Same,
-    };
-    // A file that was only touched is no change.
-    let unchanged = kind == Kind::Modified && old.mode == new.mode && old.id == new.id;
-    Ok((!unchanged).then_some(Change { kind, old, new, content }))
-}
-
-/// Both contents, since libgit2 does not compare files of different types. Fills in the new one's id.
-fn replaced<'d>(repository: &Repository, old: &Side, new: &mut Side) -> Result<Content<'d>, GitError> {
-    let blob = |id| repository.find_blob(id).map(|blob| blob.content().to_vec());
-    let before = blob(old.id).unwrap_or_default();
-    let after = blob(new.id).unwrap_or_else(|_| work_tree_content(new));
-    new.id = Oid::hash_object(ObjectType::Blob, &after)?;
-    let (_, added, deleted) = Patch::from_buffers(&before, None, &after, None, None)?.line_stats()?;
-    Ok(Content::Replaced { old: before, new: after, added, deleted })
-}
-
-/// Read within the jail, so a name that turns into a link meanwhile leads to nothing new.
-fn work_tree_content(side: &Side) -> Vec<u8> {
-    let path = Path::new(WORKSPACE).join(OsStr::from_bytes(&side.path));
-    if side.mode & TYPE == LINK {
-        return fs::read_link(path).map(|target| target.into_os_string().into_vec()).unwrap_or_default();
-    }
-    let mut content = Vec::new();
-    let _ = File::open(path).and_then(|file| file.take(LARGEST).read_to_end(&mut content));
-    content
-}
-
-fn kind(status: Delta) -> Option<Kind> {
-    Some(match status {
-        Delta::Added => Kind::Added,
-        Delta::Deleted => Kind::Deleted,
-        Delta::Modified => Kind::Modified,
-        Delta::Typechange => Kind::TypeChanged,
-        Delta::Conflicted => Kind::Unmerged,
-        _ => return None,
+    Ok(if patch.num_hunks() == 0 {
+        Content::Same { is_binary: false }
+    } else {
+        Content::Text { patch, added, deleted }
     })
 }
 
-fn side(repository: &Repository, delta: &DiffDelta<'_>, file: &DiffFile<'_>) -> Side {
-    let fallback = delta.new_file().path_bytes().or(delta.old_file().path_bytes()).unwrap_or_default();
-    let path = file.path_bytes().unwrap_or(fallback).to_vec();
-    let mode = u32::from(file.mode());
-    let id = file.id();
-    let size = match file.mode() {
-        FileMode::Unreadable | FileMode::Commit => 0,
-        _ => size(repository, &path, id).unwrap_or(file.size()),
-    };
-    Side { path, id, mode, size }
+/// Both contents, since libgit2 does not compare files of different types.
+fn replaced(before: &Loaded<'_>, after: &Loaded<'_>) -> Content<'static> {
+    let lines = |content: &[u8]| content.split_inclusive(|byte| *byte == b'\n').count();
+    let (old, new) = (before.bytes().to_vec(), after.bytes().to_vec());
+    let (deleted, added) = (lines(&old), lines(&new));
+    Content::Replaced { old, new, added, deleted }
 }
 
-/// Of the object, or of the file when the content is in the work tree only.
-fn size(repository: &Repository, path: &[u8], id: Oid) -> Option<u64> {
-    let object = repository.odb().ok()?.read_header(id).ok().filter(|(_, kind)| *kind == ObjectType::Blob);
-    object.map(|(size, _)| size as u64).or_else(|| {
-        let path = Path::new(WORKSPACE).join(OsStr::from_bytes(path));
-        fs::symlink_metadata(path).ok().map(|metadata| metadata.len())
-    })
+/// Whether git would show no lines of it: by the attribute, or by its beginning.
+pub(super) fn is_binary(repository: &Repository, path: &[u8], content: &Loaded<'_>) -> bool {
+    let path = Path::new(OsStr::from_bytes(path));
+    let attribute = repository.get_attr_bytes(path, "diff", AttrCheckFlags::FILE_THEN_INDEX);
+    match attribute.map(AttrValue::from_bytes) {
+        Ok(AttrValue::True) => false,
+        Ok(AttrValue::False) => true,
+        _ => content.blob.is_none() || !is_text(content.bytes()),
+    }
 }

@@ -1,15 +1,20 @@
 //! `git diff` and its formats.
 
-use git2::{Diff, DiffOptions, ErrorCode, Repository, Tree};
+use git2::{DiffOptions, ErrorCode, Repository, Tree};
 use jail::SandboxPath;
 use ops::GitDiffFlag;
 
 use super::abbrev::Abbreviations;
-use super::delta::{LARGEST, for_each};
+use super::beneath::Beneath;
+use super::contents::{Contents, LARGEST};
+use super::delta::for_each;
+use super::difference::{Difference, is_wanted};
 use super::error::GitError;
+use super::index::Index;
 use super::output::Output;
 use super::stat::Stat;
-use super::{hunks, names, paths};
+use super::worktree::{self, Wanted};
+use super::{combined, hunks, names, paths, staged};
 
 /// Writes the diff in the formats that the flags ask for, in git's order; without any as patches.
 pub(super) fn write(
@@ -23,29 +28,42 @@ pub(super) fn write(
         return Err(GitError::Flags("--name-only", "--name-status"));
     }
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
-    let diff = if has(GitDiffFlag::Cached) {
-        staged(repository, &limit_to)?
+    let workspace = Beneath::workspace()?;
+    let index = Index::read(&workspace)?;
+    let odb = repository.odb()?;
+    let contents = Contents::new(repository, &odb, &index)?;
+    let mut differences = if has(GitDiffFlag::Cached) {
+        let mut staged = staged::differences(repository, head_tree(repository)?.as_ref(), &index)?;
+        staged.retain(|difference| is_wanted(&difference.path, &limit_to));
+        staged
     } else {
-        repository.diff_index_to_workdir(None, Some(&mut options(&limit_to)))?
+        let wanted = Wanted { paths: &limit_to, untracked: false };
+        worktree::differences(&contents, &workspace, &index, wanted)?.differences
     };
-    write_formats(repository, flags, &diff, output)
+    if !flags.iter().any(|flag| is_format(*flag)) {
+        if !has(GitDiffFlag::Cached) {
+            combined::write(&contents, &mut differences, output)?;
+        }
+        return write_patches(&contents, &differences, output);
+    }
+    write_formats(&contents, flags, &differences, output)
+}
+
+/// Whether the flag asks for another format than patches.
+fn is_format(flag: GitDiffFlag) -> bool {
+    !matches!(flag, GitDiffFlag::Cached | GitDiffFlag::NoColor)
 }
 
 fn write_formats(
-    repository: &Repository,
+    contents: &Contents<'_>,
     flags: &[GitDiffFlag],
-    diff: &Diff<'_>,
+    differences: &[Difference],
     output: &mut Output,
 ) -> Result<(), GitError> {
     let has = |flag| flags.contains(&flag);
-    let formats =
-        flags.iter().filter(|flag| !matches!(flag, GitDiffFlag::Cached | GitDiffFlag::NoColor)).count();
-    if formats == 0 {
-        return write_patches(repository, diff, output);
-    }
     if has(GitDiffFlag::NameOnly) || has(GitDiffFlag::NameStatus) {
         // As in git, these silence all others.
-        return for_each(repository, diff, |change| {
+        return for_each(contents, differences, |change| {
             if has(GitDiffFlag::NameOnly) {
                 names::name_only(&change, output);
             } else {
@@ -55,7 +73,7 @@ fn write_formats(
         });
     }
     let mut stat = Stat::default();
-    for_each(repository, diff, |change| {
+    for_each(contents, differences, |change| {
         if has(GitDiffFlag::NumStat) {
             names::numstat(&change, output);
         }
@@ -73,20 +91,12 @@ fn write_formats(
 
 /// The diff as patches.
 pub(super) fn write_patches(
-    repository: &Repository,
-    diff: &Diff<'_>,
+    contents: &Contents<'_>,
+    differences: &[Difference],
     output: &mut Output,
 ) -> Result<(), GitError> {
-    let names = Abbreviations::of(repository)?;
-    for_each(repository, diff, |change| hunks::write(&names, &change, output))
-}
-
-/// What is staged: HEAD against the index.
-pub(super) fn staged<'r>(repository: &'r Repository, limit_to: &[&str]) -> Result<Diff<'r>, GitError> {
-    let head = head_tree(repository)?;
-    let index = repository.index()?;
-    let mut options = options(limit_to);
-    Ok(repository.diff_tree_to_index(head.as_ref(), Some(&index), Some(&mut options))?)
+    let names = Abbreviations::of(contents.repository)?;
+    for_each(contents, differences, |change| hunks::write(&names, &change, output))
 }
 
 /// The tree of HEAD; `None` before the first commit.
@@ -98,24 +108,14 @@ pub(super) fn head_tree(repository: &Repository) -> Result<Option<Tree<'_>>, Git
     }
 }
 
-/// git's defaults, whatever the repository's configuration says. Paths are taken literally.
-pub(super) fn options(limit_to: &[&str]) -> DiffOptions {
+/// git's defaults, whatever the repository's configuration says.
+pub(super) fn options() -> DiffOptions {
     let mut options = DiffOptions::new();
     options
         .context_lines(3)
         .interhunk_lines(0)
         .indent_heuristic(true)
         .include_typechange(true)
-        .ignore_submodules(true)
-        .disable_pathspec_match(true)
-        .max_size(LARGEST.cast_signed())
-        .old_prefix("a/")
-        .new_prefix("b/");
-    // The work tree itself among the paths means all of it.
-    if !limit_to.contains(&"") {
-        for path in limit_to {
-            options.pathspec(*path);
-        }
-    }
+        .max_size(LARGEST.cast_signed());
     options
 }

@@ -41,6 +41,8 @@ pub(super) enum GitError {
     EmptyMessage,
     #[error("the repository is locked by another git process (or one that crashed): {0}")]
     Locked(String),
+    #[error("the repository's index cannot be read: {0}")]
+    DamagedIndex(&'static str),
     #[error("not enough memory for this repository")]
     Memory,
     #[error("git: {0}")]
@@ -61,6 +63,7 @@ impl GitError {
             | Self::InProgress(_)
             | Self::Conflicts(_)
             | Self::Locked(_)
+            | Self::DamagedIndex(_)
             | Self::Memory
             | Self::Library(_) => Reason::PreconditionFailed,
         }

@@ -17,7 +17,8 @@ pub(super) fn write(
 ) -> Result<(), GitError> {
     match change.kind {
         Kind::Unmerged => {
-            output.push_str(&format!("* Unmerged path {}\n", quoted(&change.new.path, Spaces::Plain)));
+            // The one place where git does not quote.
+            output.push(&[b"* Unmerged path ", &*change.new.path, b"\n"].concat());
             Ok(())
         }
         Kind::TypeChanged => {
@@ -57,7 +58,7 @@ fn header(names: &Abbreviations<'_>, change: &Change<'_>, output: &mut Output) {
 fn content(change: &Change<'_>, output: &mut Output) -> Result<(), GitError> {
     let (old, new) = labels(change);
     match &change.content {
-        Content::Same | Content::Replaced { .. } => {}
+        Content::Same { .. } | Content::Replaced { .. } => {}
         Content::Binary => output.push_str(&format!("Binary files {old} and {new} differ\n")),
         Content::Text { patch, .. } => {
             files(&old, &new, output);

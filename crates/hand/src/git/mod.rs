@@ -10,12 +10,19 @@
 
 mod abbrev;
 mod add;
+mod beneath;
 mod clone;
+mod combined;
 mod commit;
+mod contents;
 mod delta;
 mod diff;
+mod difference;
 mod error;
+mod gitlink;
 mod hunks;
+mod index;
+mod line_endings;
 mod names;
 mod output;
 mod paths;
@@ -23,8 +30,10 @@ mod quote;
 mod rename;
 mod repository;
 mod similarity;
+mod staged;
 mod stat;
 mod status;
+mod worktree;
 
 use jail::Jail;
 use ops::{Bounds, Git, GitResult, OpResult, Outcome};

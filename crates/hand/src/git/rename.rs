@@ -3,11 +3,15 @@
 //! In git's order: equal contents first, then files whose base names are unique on both sides, then each added
 //! file's four best sources, best pairs first.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use git2::{Oid, Repository};
+use git2::Oid;
 
+use super::contents::Contents;
+use super::delta::is_binary;
+use super::difference::Version;
 use super::similarity::{Fingerprint, MAX_SCORE};
 
 const MINIMUM: u64 = MAX_SCORE / 2;
@@ -25,8 +29,9 @@ const TYPE: u32 = 0o170_000;
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) path: Vec<u8>,
+    /// Of its content, wherever that is.
     pub(super) id: Oid,
-    pub(super) mode: u32,
+    pub(super) version: Version,
 }
 
 impl Candidate {
@@ -35,7 +40,7 @@ impl Candidate {
     }
 
     fn is_regular(&self) -> bool {
-        self.mode & TYPE == REGULAR
+        self.version.mode & TYPE == REGULAR
     }
 }
 
@@ -56,17 +61,17 @@ impl Pair {
 
 /// For each target its source, if it has one. No source is used twice. Both lists are in the order of their paths.
 pub(super) fn find(
-    repository: &Repository,
-    sources: &[&Candidate],
-    targets: &[&Candidate],
+    contents: &Contents<'_>,
+    sources: &[Candidate],
+    targets: &[Candidate],
 ) -> Vec<Option<Pair>> {
     let mut search = Search {
-        repository,
+        contents,
         sources,
         targets,
         used: vec![false; sources.len()],
         pairs: vec![None; targets.len()],
-        fingerprints: HashMap::new(),
+        fingerprints: [sources, targets].map(|list| list.iter().map(|_| OnceCell::new()).collect()),
     };
     if !sources.is_empty() && !targets.is_empty() {
         search.equal_contents();
@@ -77,13 +82,13 @@ pub(super) fn find(
 }
 
 struct Search<'s> {
-    repository: &'s Repository,
-    sources: &'s [&'s Candidate],
-    targets: &'s [&'s Candidate],
+    contents: &'s Contents<'s>,
+    sources: &'s [Candidate],
+    targets: &'s [Candidate],
     used: Vec<bool>,
     pairs: Vec<Option<Pair>>,
-    /// `None` for what is no readable blob.
-    fingerprints: HashMap<Oid, Option<Fingerprint>>,
+    /// Of the sources and of the targets, once they were asked for; `None` for what is no readable blob.
+    fingerprints: [Vec<OnceCell<Option<Fingerprint>>>; 2],
 }
 
 impl Search<'_> {
@@ -99,12 +104,12 @@ impl Search<'_> {
         }
         for (index, target) in self.targets.iter().enumerate() {
             let same_kind = |source: &Candidate| {
-                (source.is_regular() && target.is_regular()) || source.mode == target.mode
+                (source.is_regular() && target.is_regular()) || source.version.mode == target.version.mode
             };
             let alternatives = by_id.get(&target.id).into_iter().flatten().take(ALTERNATIVES);
             // The first of those with the best claim.
             let best = alternatives
-                .filter(|source| !self.used[**source] && same_kind(self.sources[**source]))
+                .filter(|source| !self.used[**source] && same_kind(&self.sources[**source]))
                 .min_by_key(|source| self.sources[**source].base_name() != target.base_name());
             if let Some(source) = best.copied() {
                 self.pair(source, index, MAX_SCORE);
@@ -154,21 +159,25 @@ impl Search<'_> {
         }
     }
 
-    fn score(&mut self, source: usize, target: usize, minimum: u64) -> u64 {
-        let (source, target) = (self.sources[source], self.targets[target]);
-        if !source.is_regular() || !target.is_regular() {
+    fn score(&self, source: usize, target: usize, minimum: u64) -> u64 {
+        if !self.sources[source].is_regular() || !self.targets[target].is_regular() {
             return 0;
         }
-        for id in [source.id, target.id] {
-            let repository = self.repository;
-            self.fingerprints
-                .entry(id)
-                .or_insert_with(|| repository.find_blob(id).ok().map(|blob| Fingerprint::of(blob.content())));
-        }
-        match (self.fingerprints.get(&source.id), self.fingerprints.get(&target.id)) {
-            (Some(Some(source)), Some(Some(target))) => source.score(target, minimum),
+        match (self.fingerprint(0, source), self.fingerprint(1, target)) {
+            (Some(source), Some(target)) => source.score(target, minimum),
             _ => 0,
         }
+    }
+
+    fn fingerprint(&self, list: usize, index: usize) -> Option<&Fingerprint> {
+        let candidate = if list == 0 { &self.sources[index] } else { &self.targets[index] };
+        let contents = self.contents;
+        let make = || {
+            let content = contents.of(&candidate.path, candidate.version).ok()?;
+            let is_text = !is_binary(contents.repository, &candidate.path, &content);
+            content.blob.as_ref().map(|blob| Fingerprint::of(blob.content(), is_text))
+        };
+        self.fingerprints[list][index].get_or_init(make).as_ref()
     }
 }
 
@@ -196,10 +205,7 @@ fn keep(kept: &mut Vec<Match>, found: Match) {
 }
 
 /// Each base name with its index, or `None` when several have it.
-fn unique_names<'c>(
-    candidates: &[&'c Candidate],
-    counts: impl Fn(usize) -> bool,
-) -> HashMap<&'c [u8], Option<usize>> {
+fn unique_names(candidates: &[Candidate], counts: impl Fn(usize) -> bool) -> HashMap<&[u8], Option<usize>> {
     let mut names = HashMap::new();
     for (index, candidate) in candidates.iter().enumerate().filter(|(index, _)| counts(*index)) {
         names.entry(candidate.base_name()).and_modify(|each| *each = None).or_insert(Some(index));

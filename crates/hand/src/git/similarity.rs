@@ -16,8 +16,9 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(super) fn of(content: &[u8]) -> Self {
-        Self { size: content.len() as u64, chunks: chunks(content) }
+    /// In text, the two characters that end a line count as one.
+    pub(super) fn of(content: &[u8], is_text: bool) -> Self {
+        Self { size: content.len() as u64, chunks: chunks(content, is_text) }
     }
 
     /// From 0 to [`MAX_SCORE`]; 0 as soon as the sizes alone rule `minimum` out.
@@ -33,12 +34,11 @@ impl Fingerprint {
 }
 
 /// Bytes by hash of their chunk.
-fn chunks(content: &[u8]) -> HashMap<u32, u64> {
-    let text = is_text(content);
+fn chunks(content: &[u8], is_text: bool) -> HashMap<u32, u64> {
     let mut counts = HashMap::new();
     let (mut length, mut first, mut second) = (0_u32, 0_u32, 0_u32);
     for (index, byte) in content.iter().enumerate() {
-        if text && *byte == b'\r' && content.get(index + 1) == Some(&b'\n') {
+        if is_text && *byte == b'\r' && content.get(index + 1) == Some(&b'\n') {
             continue;
         }
         let before = first;
@@ -73,7 +73,9 @@ mod tests {
 
     #[test]
     fn counts_bytes_of_common_lines() {
-        let score = |old: &[u8], new: &[u8]| Fingerprint::of(old).score(&Fingerprint::of(new), MAX_SCORE / 2);
+        let score = |old: &[u8], new: &[u8]| {
+            Fingerprint::of(old, true).score(&Fingerprint::of(new, true), MAX_SCORE / 2)
+        };
         assert_eq!(score(b"a\nb\nc\nd\n", b"a\nb\nc\nd\n"), MAX_SCORE);
         assert_eq!(score(b"a\nb\nc\nd\n", b"a\nb\nc\nx\n"), MAX_SCORE * 3 / 4);
         assert_eq!(score(b"a\n", b"b\n"), 0);

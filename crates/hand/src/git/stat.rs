@@ -28,6 +28,8 @@ impl Stat {
     pub(super) fn add(&mut self, change: &Change<'_>) {
         let amount = if change.kind == Kind::Unmerged {
             Amount::Unmerged
+        } else if change.is_binary() && change.old.id == change.new.id && !change.new.in_work_tree {
+            Amount::Bytes { old: 0, new: 0 }
         } else if change.is_binary() {
             Amount::Bytes {
                 old: if change.kind == Kind::Added { 0 } else { change.old.size },

@@ -2,116 +2,94 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use git2::{Branch, BranchType, ErrorCode, Index, Repository, Status, StatusOptions, StatusShow};
+use git2::{Branch, BranchType, ErrorCode, Repository};
 
-use super::delta::candidate;
+use super::beneath::Beneath;
+use super::contents::Contents;
+use super::delta::Renames;
+use super::diff::head_tree;
+use super::difference::{Difference, Sides, What};
 use super::error::GitError;
+use super::index::Index;
 use super::output::Output;
 use super::quote::{Spaces, quoted};
-use super::rename::{self, Candidate};
+use super::staged;
+use super::worktree::{self, Wanted};
+
+/// What one line says of a path: a letter for the index, one for the work tree, and another path where it came from.
+struct Line {
+    codes: [char; 2],
+    from: Option<Vec<u8>>,
+}
+
+type Lines = BTreeMap<Vec<u8>, Line>;
 
 /// Writes the branch, then tracked paths in order, then untracked ones.
 pub(super) fn write(repository: &Repository, output: &mut Output) -> Result<(), GitError> {
     output.push_str(&format!("## {}\n", branch(repository)?));
-    let mut options = StatusOptions::new();
-    options
-        .show(StatusShow::IndexAndWorkdir)
-        .include_untracked(true)
-        .recurse_untracked_dirs(false)
-        .exclude_submodules(true)
-        .sort_case_sensitively(true);
-    let statuses = repository.statuses(Some(&mut options))?;
-    let conflicts = conflicts(&repository.index()?)?;
-    let mut tracked = BTreeMap::new();
-    let mut untracked = BTreeSet::new();
-    let (mut deleted, mut added) = (Vec::new(), Vec::new());
-    for entry in statuses.iter().filter(|entry| !entry.status().contains(Status::CONFLICTED)) {
-        let status = entry.status();
-        let path = entry.path_bytes().to_vec();
-        let code = [index_code(status), work_tree_code(status)];
-        if code != [' ', ' '] {
-            tracked.insert(path.clone(), (code, None));
-        }
-        if status.contains(Status::WT_NEW) {
-            untracked.insert(path);
-        }
-        match entry.head_to_index() {
-            Some(delta) if code[0] == 'A' => added.push(candidate(&delta.new_file())),
-            Some(delta) if code[0] == 'D' => deleted.push(candidate(&delta.old_file())),
-            _ => {}
-        }
+    let workspace = Beneath::workspace()?;
+    let index = Index::read(&workspace)?;
+    let odb = repository.odb()?;
+    let contents = Contents::new(repository, &odb, &index)?;
+    let staged = staged::differences(repository, head_tree(repository)?.as_ref(), &index)?;
+    let wanted = Wanted { paths: &[], untracked: true };
+    let found = worktree::differences(&contents, &workspace, &index, wanted)?;
+
+    let mut lines = Lines::new();
+    column(0, &contents, &staged, &mut lines)?;
+    column(1, &contents, &found.differences, &mut lines)?;
+    for (path, Line { codes: [index, work_tree], from }) in lines {
+        let from = from.map(|from| format!("{} -> ", quoted(&from, Spaces::Quoted))).unwrap_or_default();
+        output.push_str(&format!("{index}{work_tree} {from}{}\n", quoted(&path, Spaces::Quoted)));
     }
-    join_renames(repository, &deleted, &added, &mut tracked);
-    tracked.extend(conflicts.into_iter().map(|(path, code)| (path, (code, None))));
-    for (path, (code, old)) in tracked {
-        let from = old.map(|old| format!("{} -> ", quoted(&old, Spaces::Quoted))).unwrap_or_default();
-        output.push_str(&format!("{}{} {from}{}\n", code[0], code[1], quoted(&path, Spaces::Quoted)));
-    }
-    for path in untracked {
+    for path in BTreeSet::from_iter(found.untracked) {
         output.push_str(&format!("?? {}\n", quoted(&path, Spaces::Quoted)));
     }
     Ok(())
 }
 
-type Tracked = BTreeMap<Vec<u8>, ([char; 2], Option<Vec<u8>>)>;
-
-/// Makes one line of a deletion and an addition that belong together.
-fn join_renames(repository: &Repository, deleted: &[Candidate], added: &[Candidate], tracked: &mut Tracked) {
-    let sources: Vec<_> = deleted.iter().collect();
-    let targets: Vec<_> = added.iter().collect();
-    let pairs = rename::find(repository, &sources, &targets);
-    for (target, pair) in added.iter().zip(pairs) {
-        let Some(source) = pair.and_then(|pair| deleted.get(pair.source)) else { continue };
-        tracked.remove(&source.path);
-        if let Some((code, old)) = tracked.get_mut(&target.path) {
-            code[0] = 'R';
-            *old = Some(source.path.clone());
+/// Adds what one comparison found.
+fn column(
+    column: usize,
+    contents: &Contents<'_>,
+    differences: &[Difference],
+    lines: &mut Lines,
+) -> Result<(), GitError> {
+    let renames = Renames::find(contents, differences)?;
+    for (index, difference) in differences.iter().enumerate() {
+        if renames.gone.contains(&index) {
+            continue;
+        }
+        let line =
+            lines.entry(difference.path.clone()).or_insert_with(|| Line { codes: [' ', ' '], from: None });
+        if let What::Unmerged(sides) = difference.what {
+            line.codes = conflict(&sides);
+        } else if !is_conflict(line.codes) {
+            let source = renames.sources.get(&index).and_then(|(_, source)| differences.get(*source));
+            line.codes[column] = if source.is_some() { 'R' } else { difference.letter() };
+            line.from = source.map(|source| source.path.clone()).or(line.from.take());
         }
     }
+    Ok(())
 }
 
-fn index_code(status: Status) -> char {
-    match status {
-        s if s.contains(Status::INDEX_NEW) => 'A',
-        s if s.contains(Status::INDEX_DELETED) => 'D',
-        s if s.contains(Status::INDEX_TYPECHANGE) => 'T',
-        s if s.contains(Status::INDEX_MODIFIED) => 'M',
-        _ => ' ',
-    }
-}
-
-fn work_tree_code(status: Status) -> char {
-    match status {
-        s if s.contains(Status::WT_DELETED) => 'D',
-        s if s.contains(Status::WT_TYPECHANGE) => 'T',
-        s if s.contains(Status::WT_MODIFIED) => 'M',
-        _ => ' ',
+/// Two letters for an unmerged path, by the sides that have it.
+fn conflict(sides: &Sides) -> [char; 2] {
+    let [ancestor, ours, theirs] = [sides.ancestor, sides.ours, sides.theirs].map(|side| !side.is_none());
+    match (ancestor, ours, theirs) {
+        (true, false, false) => ['D', 'D'],
+        (false, true, false) => ['A', 'U'],
+        (false, false, true) => ['U', 'A'],
+        (true, true, false) => ['U', 'D'],
+        (true, false, true) => ['D', 'U'],
+        (false, true, true) => ['A', 'A'],
+        _ => ['U', 'U'],
     }
 }
 
-/// Two letters for each unmerged path, by the sides that have it.
-fn conflicts(index: &Index) -> Result<BTreeMap<Vec<u8>, [char; 2]>, GitError> {
-    let mut codes = BTreeMap::new();
-    if !index.has_conflicts() {
-        return Ok(codes);
-    }
-    for conflict in index.conflicts()? {
-        let conflict = conflict?;
-        let sides = (conflict.ancestor.is_some(), conflict.our.is_some(), conflict.their.is_some());
-        let code = match sides {
-            (true, false, false) => ['D', 'D'],
-            (false, true, false) => ['A', 'U'],
-            (false, false, true) => ['U', 'A'],
-            (true, true, false) => ['U', 'D'],
-            (true, false, true) => ['D', 'U'],
-            (false, true, true) => ['A', 'A'],
-            _ => ['U', 'U'],
-        };
-        if let Some(side) = conflict.our.or(conflict.their).or(conflict.ancestor) {
-            codes.insert(side.path, code);
-        }
-    }
-    Ok(codes)
+/// Such a line stays as it is, whatever the work tree has.
+fn is_conflict(codes: [char; 2]) -> bool {
+    codes.contains(&'U') || matches!(codes, ['D', 'D'] | ['A', 'A'])
 }
 
 fn branch(repository: &Repository) -> Result<String, GitError> {

@@ -1,5 +1,7 @@
 //! A hand with a client, around a scratch workspace.
-#![allow(dead_code, unreachable_pub)] // each test binary uses its part
+#![allow(dead_code, unreachable_pub, unused_imports)] // each test binary uses its part
+
+mod dice;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,6 +21,8 @@ use tempfile::TempDir;
 use wire::worker::v1::{Cancel, FromWorker, Hello, Ping, Start, ToWorker, from_worker, to_worker};
 use worker::convert::{bounds_to_wire, operation_to_wire, outcome_from_wire};
 use worker::frame::{FrameBuffer, encode};
+
+pub use dice::Dice;
 
 pub const DEADLINE: Duration = Duration::from_secs(20);
 /// For what must hang until its deadline.
@@ -114,7 +118,7 @@ pub fn git_in(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("git");
     command
         .env_clear()
-        .env("PATH", "/usr/bin:/bin")
+        .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()))
         .env("HOME", "/nonexistent")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_COUNT", "3")

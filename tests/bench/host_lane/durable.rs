@@ -1,0 +1,57 @@
+//! A durable write of 4 KiB, against the bare sequence of system calls that makes one, in the same directory.
+//!
+//! The sequence is the one that the hand makes, and nothing else: no note, no record, no process, nobody who asks.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Instant;
+
+use harness::calls;
+use rustix::fs::{Mode, OFlags, fchmod, fsync, open, openat, renameat};
+
+use crate::args::Args;
+use crate::contest::{self, Act, Contender, Parts, hold};
+use crate::report::{Goal, Report};
+use crate::stage::{FILE_BYTES, Stage};
+
+/// Times in each round.
+const TURNS: usize = 5;
+
+pub(crate) async fn run(args: &Args, report: &mut Report) {
+    let stage = Stage::set_with(|_| {}).await;
+    let content = format!("{:63}\n", "a line of a file that an agent writes").repeat(FILE_BYTES / 64);
+    let parts = Parts::default();
+    let workspace = stage.workspace();
+    let contenders = vec![
+        Contender::new(
+            "through the API",
+            TURNS,
+            contest::call(&stage, calls::write("through-the-api", &content), &parts, |_| {}).await,
+        ),
+        Contender::new("bare system calls", TURNS, bare(&workspace, content.as_bytes())),
+    ];
+    let [api, bare] = report.contest("durable write of 4 KiB", hold(contenders, args.rounds).await, &parts);
+    report.goal(Goal::ratio_at_most("durable write of 4 KiB, against bare system calls", api, bare, 1.5));
+}
+
+fn bare<'a>(directory: &'a Path, content: &'a [u8]) -> Act<'a> {
+    Box::new(move || {
+        Box::pin(async move {
+            let began = Instant::now();
+            write(directory, content).unwrap();
+            began.elapsed()
+        })
+    })
+}
+
+fn write(directory: &Path, content: &[u8]) -> std::io::Result<()> {
+    let directory = open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&directory, "bare.tmp", flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(content)?;
+    fchmod(&file, Mode::from_raw_mode(0o644))?;
+    fsync(&file)?;
+    renameat(&directory, "bare.tmp", &directory, "bare")?;
+    Ok(fsync(&directory)?)
+}

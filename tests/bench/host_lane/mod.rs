@@ -1,0 +1,12 @@
+//! The host lane: what changes the workspace from outside of the container, against the same work by other means.
+
+mod durable;
+mod git;
+
+use crate::args::Args;
+use crate::report::Report;
+
+pub(crate) async fn run(args: &Args, report: &mut Report) {
+    durable::run(args, report).await;
+    git::run(args, report).await;
+}
