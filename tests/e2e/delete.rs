@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use harness::v1::call_request::Operation;
 use harness::v1::call_response::{Result as Answer, Status};
-use harness::{Daemon, RunHandle, calls, reason, record, v1};
+use harness::v1::trash_service_client::TrashServiceClient;
+use harness::{Daemon, RunHandle, binary, calls, reason, record, v1};
 
 fn delete(path: &str) -> Operation {
     Operation::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
@@ -72,12 +73,53 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
     assert_eq!(receipt["outcome"]["facts"]["path"], "@project/empty", "{receipt}");
     assert_eq!(receipt["operation"], "delete");
 
+    shows_its_trash_to_whoever_may_use_it(&daemon, &mut run, entry).await;
     run.stop().await;
     assert_eq!(names(&trash).len(), 4, "it stays while the run's record does");
     run.delete().await;
     assert!(!trash.exists());
     assert!(workspace.join("src/kept.rs").exists());
     assert_eq!(daemon.leftovers(), Vec::<String>::new());
+}
+
+async fn shows_its_trash_to_whoever_may_use_it(daemon: &Daemon, run: &mut RunHandle, entry: &str) {
+    let mut client = TrashServiceClient::new(run.clients.channel.clone());
+    let run_id = run.id().to_owned();
+    let list = |page_size: u32, page_token: &str| v1::ListTrashRequest {
+        run_id: run_id.clone(),
+        page_size,
+        page_token: page_token.to_owned(),
+    };
+    let first = client.list_trash(list(1, "")).await.unwrap().into_inner();
+    let second = client.list_trash(list(1, &first.next_page_token)).await.unwrap().into_inner();
+    let paths: Vec<_> =
+        [first.entries, second.entries].concat().into_iter().map(|entry| entry.path).collect();
+    assert_eq!(paths, ["@project/old.txt", "@project/empty"]);
+    assert_eq!(second.next_page_token, "");
+    let read = |entry: &str, offset| v1::ReadTrashRequest {
+        run_id: run_id.clone(),
+        entry: entry.to_owned(),
+        offset,
+        max_bytes: 4,
+    };
+    let piece = client.read_trash(read(entry, 4)).await.unwrap().into_inner();
+    assert_eq!((piece.data, piece.entry.unwrap().size_bytes), (b"two ".to_vec(), 14));
+    for wrong in ["", "../../../store.db", "1-1-1", &format!("{entry}.json")] {
+        let refused = client.read_trash(read(wrong, 0)).await.unwrap_err();
+        assert_eq!(reason(&refused), "NOT_FOUND", "{wrong}");
+    }
+
+    let run_id = run_id.as_str();
+    let coffer = async |line: &[&str]| {
+        let mut command = tokio::process::Command::new(binary("coffer"));
+        command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display())).args(line);
+        let output = command.output().await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let table = coffer(&["trash", "list", run_id]).await;
+    assert!(table.contains(entry) && table.contains("@project/old.txt"), "{table}");
+    assert_eq!(coffer(&["trash", "show", run_id, entry]).await, "one two three\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use harness::v1::call_request::Operation;
 use harness::v1::{self, call_response};
-use harness::{Daemon, RunHandle, calls};
+use harness::{Daemon, RunHandle, calls, reason};
 use tokio::task::JoinHandle;
 
 use crate::inside::{Gate, Inside, contents, exec};
@@ -207,6 +207,44 @@ async fn p1_nothing_outside_of_the_workspace_is_read() {
 #[tokio::test]
 async fn p1_nothing_in_another_mount_is_read_by_its_wrong_name() {
     nothing_is_read("/state").await;
+}
+
+/// Asks for a deletion, and consents when it comes to that. Whether the file is in the trash now.
+async fn deletes(run: &mut RunHandle, path: &str) -> bool {
+    let asked =
+        run.call(Operation::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })).await;
+    let call = match asked {
+        Ok(asked) => {
+            run.clients.approve(&asked.approval_id).await.unwrap();
+            run.outcome(&asked.call_id).await
+        }
+        // It would fail, so that nobody was asked.
+        Err(refused) => {
+            let error = v1::ToolFailure { reason: reason(&refused), ..Default::default() };
+            v1::CallResponse { error: Some(error), ..Default::default() }
+        }
+    };
+    settled(&call)
+}
+
+#[tokio::test]
+async fn p1_nothing_outside_of_the_workspace_is_deleted() {
+    let mut race = Race::begin("w", "../outside").await;
+    let (mut done, times) = (0, rounds() / 5);
+    for _ in 0..times {
+        settled(&race.inside.run.call(calls::write("dir/file", "from inside\n")).await.unwrap());
+        done += u32::from(deletes(&mut race.inside.run, "dir/file").await);
+    }
+    let (daemon, inside) = race.end().await;
+    assert!((1..times).contains(&done), "{done} of {times} deletions got through: there was no race");
+    let outside = contents(&daemon.roots().join("outside"));
+    assert_eq!(
+        outside.iter().map(|(_, content)| content.as_slice()).collect::<Vec<_>>(),
+        [OUTSIDE.as_bytes()]
+    );
+    let trash = contents(&daemon.state_dir().join("hand").join(inside.run.id()).join("trash"));
+    assert_eq!(trash.len(), 2 * usize::try_from(done).unwrap(), "each has its copy, and nothing else has");
+    assert!(trash.iter().all(|(_, content)| content != OUTSIDE.as_bytes()));
 }
 
 /// The content of everything in the repository's object store.

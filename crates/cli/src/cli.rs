@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
-use crate::{approval, audit, call, completions, doctor, policy, run, workspace};
+use crate::{approval, audit, call, completions, doctor, policy, run, trash, workspace};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -71,6 +71,9 @@ enum Command {
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
+    /// See what was deleted in a run.
+    #[command(subcommand)]
+    Trash(trash::Command),
     /// See what waits for consent, and decide.
     #[command(subcommand)]
     Approval(approval::Command),
@@ -92,6 +95,7 @@ impl Cli {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
+            Command::Trash(command) => command.run(&context).await,
             Command::Approval(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,
             Command::Policy(command) => command.run(&context).await,

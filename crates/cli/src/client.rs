@@ -10,6 +10,7 @@ use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
+use wire::v1::trash_service_client::TrashServiceClient;
 
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
@@ -51,6 +52,10 @@ impl Client {
 
     pub(crate) fn tools(&self) -> ToolServiceClient<Channel> {
         ToolServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+
+    pub(crate) fn trash(&self) -> TrashServiceClient<Channel> {
+        TrashServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
     pub(crate) fn approvals(&self) -> ApprovalServiceClient<Channel> {

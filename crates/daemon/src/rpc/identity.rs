@@ -122,7 +122,7 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         ("cofferdam.v1.RunService", "GetRun" | "ListRuns" | "WatchRuns") => {
             roles.has_any(&[Operator, Orchestrator, Auditor, Approver])
         }
-        ("cofferdam.v1.RunService" | "cofferdam.v1.ToolService", _) => {
+        ("cofferdam.v1.RunService" | "cofferdam.v1.ToolService" | "cofferdam.v1.TrashService", _) => {
             roles.has_any(&[Operator, Orchestrator])
         }
         ("cofferdam.v1.ApprovalService", "DecideApproval") => roles.has(Approver),
@@ -184,6 +184,8 @@ mod tests {
         assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.AuditService/StreamEvents"));
         assert!(may_call(only(Role::Auditor), "/cofferdam.v1.AuditService/StreamEvents"));
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.RunService/CreateRun"));
+        assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.TrashService/ReadTrash"));
+        assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.TrashService/ReadTrash"));
         assert!(may_call(only(Role::Auditor), "/grpc.health.v1.Health/Check"));
         for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
             assert!(!may_call(only(role), "/cofferdam.v1.TerminalService/OpenTerminal"), "{role:?}");

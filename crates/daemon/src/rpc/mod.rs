@@ -10,6 +10,7 @@ mod policy;
 mod run;
 mod terminal;
 mod tool;
+mod trash;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
+use wire::v1::trash_service_server::TrashServiceServer;
 
 use crate::app::App;
 use crate::status::Refusal;
@@ -82,6 +84,7 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
     routes.add_service(capped!(AuditServiceServer, audit::Service(app.clone())));
     routes.add_service(capped!(PolicyServiceServer, policy::Service(app.clone())));
     routes.add_service(capped!(TerminalServiceServer, terminal::Service(app.clone())));
+    routes.add_service(capped!(TrashServiceServer, trash::Service(app.clone())));
     say_health(&reporter, true).await;
 
     // No sink, no call: health says so, too.
@@ -117,6 +120,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         AuditServiceServer::<audit::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,
         TerminalServiceServer::<terminal::Service>::NAME,
+        TrashServiceServer::<trash::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

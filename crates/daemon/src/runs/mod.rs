@@ -13,6 +13,7 @@ mod request;
 mod run;
 mod source;
 mod task;
+mod trash;
 mod workspace;
 
 pub(crate) use kept::Kept;
@@ -23,6 +24,7 @@ pub(crate) use registry::Runs;
 pub(crate) use remove::remove_tree;
 pub(crate) use request::parse as parse_request;
 pub(crate) use run::Run;
+pub(crate) use trash::{Deleted, Trash};
 pub(crate) use workspace::{Directory, Roots};
 
 #[cfg(test)]

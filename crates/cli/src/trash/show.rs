@@ -1,0 +1,56 @@
+//! `coffer trash show`: the content of something that was deleted, byte for byte.
+
+use clap::Args;
+use wire::v1::ReadTrashRequest;
+
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::run::RunRef;
+
+/// Most that one answer has, bytes.
+const PIECE: u32 = 1 << 20;
+
+/// Print the content of something that was deleted, byte for byte.
+///
+/// To bring it back, write it: policy and record see that as they see every write.
+#[derive(Args, Debug)]
+#[command(
+    before_help = "Example: coffer trash show 3f2a9c01 1795320000123-7-0 | coffer call write 3f2a9c01 old.txt -"
+)]
+pub(crate) struct Show {
+    /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+    /// The entry, as `coffer trash list` names it.
+    entry: String,
+}
+
+impl Show {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let client = context.connect().await?;
+        let run_id = self.run.resolve(&client).await?;
+        let [mut outlet, _] = ui.outlets();
+        let mut offset = 0;
+        loop {
+            let request = ReadTrashRequest {
+                run_id: run_id.clone(),
+                entry: self.entry.clone(),
+                offset,
+                max_bytes: PIECE,
+            };
+            let piece = client.trash().read_trash(quick(request)).await?.into_inner();
+            if piece.data.is_empty() {
+                outlet.end()?;
+                return Ok(Exit::Ok);
+            }
+            offset += piece.data.len() as u64;
+            if ui.is_json() {
+                ui.json_line(&piece)?;
+            } else {
+                outlet.write(&piece.data)?;
+            }
+        }
+    }
+}

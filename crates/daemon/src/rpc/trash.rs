@@ -1,0 +1,126 @@
+//! `TrashService`.
+
+use std::sync::Arc;
+
+use ops::{EntryType, Reason, TrashEntry};
+use tonic::{Request, Response, Status};
+use wire::v1;
+use wire::v1::trash_service_server::TrashService;
+
+use super::principal;
+use crate::app::App;
+use crate::ids::RunId;
+use crate::runs::{Deleted, Trash};
+use crate::status::Refusal;
+use crate::time::Timestamp;
+
+const DEFAULT_PAGE: usize = 100;
+/// A page of the longest paths fits into a message.
+const MAX_PAGE: u32 = 500;
+/// Bytes of content in one answer.
+const DEFAULT_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// `TrashService`.
+pub(super) struct Service(pub(super) Arc<App>);
+
+impl Service {
+    /// Does something with the trash of a run that the caller may use, where blocking is allowed. `None`: it is empty.
+    async fn with<R, T: Send + 'static>(
+        &self,
+        request: &Request<R>,
+        run_id: &str,
+        work: impl FnOnce(&Trash) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<Option<T>, Refusal> {
+        let run = self.0.runs.of(RunId::parse(run_id)?, &*principal(request)?)?.id;
+        let private = self.0.runs.launcher.directories.private(&run.to_string());
+        let done = tokio::task::spawn_blocking(move || {
+            let trash =
+                Trash::open(&private).map_err(|error| Refusal::internal("opening the trash", &error))?;
+            trash.as_ref().map(work).transpose()
+        });
+        done.await.map_err(|error| Refusal::internal("reading the trash", &error))?
+    }
+}
+
+#[tonic::async_trait]
+impl TrashService for Service {
+    async fn list_trash(
+        &self,
+        request: Request<v1::ListTrashRequest>,
+    ) -> Result<Response<v1::ListTrashResponse>, Status> {
+        let asked = request.get_ref();
+        let size = match asked.page_size {
+            0 => DEFAULT_PAGE,
+            size => size.min(MAX_PAGE) as usize,
+        };
+        let after = match asked.page_token.as_str() {
+            "" => None,
+            token => Some(
+                TrashEntry::parse(token)
+                    .ok_or_else(|| Refusal::invalid("page_token", "is not one of ours"))?,
+            ),
+        };
+        let listed = self
+            .with(&request, &asked.run_id, move |trash| {
+                trash.list(after, size).map_err(|error| Refusal::internal("reading the trash", &error))
+            })
+            .await?;
+        let (page, more) = listed.unwrap_or_default();
+        let next_page_token = page.last().filter(|_| more).map(|last| last.entry.to_string());
+        Ok(Response::new(v1::ListTrashResponse {
+            entries: page.into_iter().map(to_wire).collect(),
+            next_page_token: next_page_token.unwrap_or_default(),
+        }))
+    }
+
+    async fn read_trash(
+        &self,
+        request: Request<v1::ReadTrashRequest>,
+    ) -> Result<Response<v1::ReadTrashResponse>, Status> {
+        let asked = request.get_ref();
+        let most = match asked.max_bytes as usize {
+            0 => DEFAULT_BYTES,
+            most if most <= MAX_BYTES => most,
+            _ => {
+                return Err(Refusal::invalid(
+                    "max_bytes",
+                    format!("must be at most {MAX_BYTES}; ask again from the next offset for more"),
+                )
+                .into());
+            }
+        };
+        let (entry, offset) = (TrashEntry::parse(&asked.entry).ok_or_else(no_such_entry)?, asked.offset);
+        let found = self
+            .with(&request, &asked.run_id, move |trash| {
+                let deleted = trash.find(entry).ok_or_else(no_such_entry)?;
+                let data = trash.read(entry, offset, most).ok_or_else(no_such_entry)?;
+                let data = data.map_err(|error| Refusal::internal("reading the trash", &error))?;
+                Ok(v1::ReadTrashResponse { entry: Some(to_wire(deleted)), data })
+            })
+            .await?;
+        Ok(Response::new(found.ok_or_else(no_such_entry)?))
+    }
+}
+
+fn no_such_entry() -> Refusal {
+    Refusal::new(Reason::NotFound, "entry: there is none of this name in the run's trash")
+        .with("resource", "entry")
+}
+
+fn to_wire(deleted: Deleted) -> v1::TrashEntry {
+    let Deleted { entry, record } = deleted;
+    let entry_type = match record.entry_type {
+        EntryType::Directory => v1::entry::Type::Directory,
+        EntryType::File | EntryType::Symlink | EntryType::Other => v1::entry::Type::File,
+    };
+    v1::TrashEntry {
+        name: entry.to_string(),
+        path: record.path,
+        r#type: entry_type.into(),
+        size_bytes: record.size_bytes,
+        sha256: record.sha256,
+        mode: record.mode,
+        deleted_at: Some(Timestamp::from_millis(entry.deleted_unix_ms).to_wire()),
+    }
+}
