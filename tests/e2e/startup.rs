@@ -167,3 +167,28 @@ async fn a_hangup_loads_the_policy_again() {
     let policy = clients.policy.get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
     assert!(policy.profiles == ["review"] && policy.yaml.contains("deny"), "{}", policy.yaml);
 }
+
+#[tokio::test]
+async fn without_a_jail_the_daemon_says_so_and_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    let config = written(
+        directory.path(),
+        &format!("listen: {{ unix: {{ path: {root}/cofferd.sock }} }}\nstate_dir: {root}/state\n"),
+    );
+    // As on a host that allows no user namespaces, without any privilege.
+    let none = "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all \
+                --ambient-caps=-all --securebits=+noroot \"$@\"";
+    let mut command = tokio::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", none, "sh"]);
+    command.arg(binary("cofferd")).arg("--config").arg(&config).kill_on_drop(true);
+    let output = tokio::time::timeout(std::time::Duration::from_secs(60), command.output()).await;
+    let output = output.expect("it does not end").unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    let last = said.trim_end().lines().last().unwrap();
+    assert!(last.starts_with("cofferd: the host lane's jail cannot be set up: "), "{said}");
+    for word in ["user namespace", "run the daemon as root", "host_lane: { accept: landlock-only }"] {
+        assert!(last.contains(word), "{word}: {said}");
+    }
+}

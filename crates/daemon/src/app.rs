@@ -49,7 +49,7 @@ pub(crate) struct App {
 /// Runs the daemon until it is told to stop.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let state = startup::state_directory(&config.state_dir)?;
-    startup::kernel().await?;
+    startup::kernel(&config).await?;
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let (engine, host) = startup::engine(&config).await?;
     let agent =

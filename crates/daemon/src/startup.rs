@@ -12,10 +12,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
-use crate::embedded;
 use crate::spool::{Bounds, Spool};
 use crate::status::chain;
 use crate::store::Store;
+use crate::{embedded, executor};
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -131,11 +131,24 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, 
 }
 
 /// Makes sure that the kernel can do what both lanes rest on.
-pub(crate) async fn kernel() -> anyhow::Result<()> {
+pub(crate) async fn kernel(config: &Config) -> anyhow::Result<()> {
     jail::supported().map_err(|error| anyhow::anyhow!("{}", chain(&error)))?;
-    let probe = tokio::task::spawn_blocking(|| hand::Launcher::default().probe()).await?;
-    let report =
-        probe.map_err(|error| anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)))?;
+    executor::accept(config.accepted_jail);
+    let probe = tokio::task::spawn_blocking(|| executor::launcher().probe()).await?;
+    let report = probe.map_err(|error| match config.accepted_jail {
+        Some(_) => anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)),
+        None => anyhow::anyhow!(
+            "the host lane's jail cannot be set up: {}; what is left without it can be accepted with \
+             `host_lane: {{ accept: landlock-only }}`",
+            chain(&error)
+        ),
+    })?;
+    if report.namespaces == hand::Namespaces::None {
+        tracing::warn!(
+            "there is neither root nor a user namespace for the host lane: it runs in the weaker form that the \
+             configuration accepts, without git, clones and overlays"
+        );
+    }
     tracing::info!(%report, "host lane");
     Ok(())
 }

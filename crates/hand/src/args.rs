@@ -78,6 +78,27 @@ pub(crate) struct Since {
     pub(crate) resumed: bool,
 }
 
+/// What an operator may accept where the kernel lets the daemon have no jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeakerForm {
+    /// Landlock confines files, without namespaces and a root of its own; there is no git, no clone and no overlay.
+    LandlockOnly,
+}
+
+impl WeakerForm {
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LandlockOnly => "landlock-only",
+        }
+    }
+
+    /// The form of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        (name == Self::LandlockOnly.name()).then_some(Self::LandlockOnly)
+    }
+}
+
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
@@ -87,6 +108,8 @@ pub(crate) struct Args {
     pub(crate) gid: Gid,
     /// The mounts, in the order in which their handles arrive; each at most once, the workspace always.
     pub(crate) places: Vec<Place>,
+    /// What may do where there can be no jail.
+    pub(crate) accepts: Option<WeakerForm>,
     /// What to do.
     pub(crate) task: Task,
 }
@@ -107,6 +130,8 @@ impl Args {
             self.gid.as_raw().to_string().into(),
             "--mounts".into(),
             places.join(",").into(),
+            "--accept".into(),
+            self.accepts.map_or("", WeakerForm::name).into(),
         ];
         match &self.task {
             Task::Serve => line.push("--serve".into()),
@@ -134,6 +159,10 @@ impl Args {
         let uid = number(&value(&mut line, "--uid")?)?;
         let gid = number(&value(&mut line, "--gid")?)?;
         let places = places(&value(&mut line, "--mounts")?)?;
+        let accepts = match value(&mut line, "--accept")?.to_str() {
+            Some("") => None,
+            name => Some(name.and_then(WeakerForm::parse).ok_or(BadArgs("an unknown form of the jail"))?),
+        };
         let task = match line.next().as_deref().and_then(OsStr::to_str) {
             Some("--serve") => Task::Serve,
             Some("--recover") if places.contains(&Place::Private) => Task::Recover,
@@ -155,7 +184,7 @@ impl Args {
             return Err(BadArgs("no workspace"));
         }
         match line.next() {
-            None => Ok(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, task }),
+            None => Ok(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, accepts, task }),
             Some(_) => Err(BadArgs("more than one task")),
         }
     }
@@ -223,6 +252,7 @@ mod tests {
             let args = Args {
                 uid: Uid::from_raw(1234),
                 gid: Gid::ROOT,
+                accepts: Some(WeakerForm::LandlockOnly),
                 places: vec![Place::State, Place::Workspace, Place::Source, Place::Private],
                 task,
             };
@@ -232,22 +262,31 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused() {
-        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--serve"];
+        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--accept", "", "--serve"];
         assert!(parse(&good).is_ok());
-        for (index, bad) in
-            [(0, "--gid"), (1, "x"), (1, "-1"), (1, "4294967295"), (3, "4294967295"), (4, "--x")]
-        {
+        for (index, bad) in [
+            (0, "--gid"),
+            (1, "x"),
+            (1, "-1"),
+            (1, "4294967295"),
+            (3, "4294967295"),
+            (4, "--x"),
+            (7, "nothing"),
+        ] {
             let mut line = good;
             line[index] = bad;
             assert!(parse(&line).is_err(), "{line:?}");
         }
         for mounts in ["", "state", "workspace,", "workspace,etc", "workspace,workspace", "workspace,../etc"]
         {
-            assert!(parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--serve"]).is_err(), "{mounts}");
+            assert!(
+                parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--accept", "", "--serve"]).is_err(),
+                "{mounts}"
+            );
         }
-        assert!(parse(&good[..6]).is_err());
+        assert!(parse(&good[..8]).is_err());
         assert!(parse(&[&good[..], &["--serve"]].concat()).is_err());
-        assert!(parse(&[&good[..6], &["--clone", "main"]].concat()).is_err(), "a clone needs a source");
-        assert!(parse(&[&good[..6], &["--recover"]].concat()).is_err(), "a recovery needs to know of what");
+        assert!(parse(&[&good[..8], &["--clone", "main"]].concat()).is_err(), "a clone needs a source");
+        assert!(parse(&[&good[..8], &["--recover"]].concat()).is_err(), "a recovery needs to know of what");
     }
 }

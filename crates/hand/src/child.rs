@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::time::Instant;
 
 use jail::{GitReads, Jail, Mount, Private, Protection, Root, Whose};
@@ -18,7 +17,7 @@ use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire};
 use crate::args::Place;
 use crate::job::Work;
 use crate::setup::{Filter, restrict_child};
-use crate::{git, sys};
+use crate::{git, place, sys};
 
 /// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
 pub(crate) fn run(work: Work, number: u64, deadline: Instant, filter: &Filter, result: OwnedFd) -> ! {
@@ -80,6 +79,11 @@ fn execute(start: Start, number: u64) -> Outcome {
         Operation::Patch(patch) => ops::patch(&jail, &patch, &bounds),
         Operation::Delete(delete) if preview => ops::preview_delete(&jail, &delete, &bounds),
         Operation::Delete(delete) => ops::delete(&jail, &delete, &bounds),
+        Operation::Git(_) if place::is_on_the_host() => Err(ToolFailure::new(
+            Reason::PermissionDenied,
+            "git is not available: this daemon has neither root nor user namespaces, and its operator accepts the weaker form \
+             of the jail, which is for files alone",
+        )),
         Operation::Git(command) => git::run(&jail, &command, &bounds, preview),
         other => Err(ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", other.name()))),
     }
@@ -90,7 +94,13 @@ fn execute(start: Start, number: u64) -> Outcome {
 fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
     let mut roots = Vec::new();
     for mount in Mount::ALL {
-        match Root::open(mount, Path::new(mount.container_path())) {
+        let place = match mount {
+            Mount::Project => Place::Workspace,
+            Mount::State => Place::State,
+            Mount::Pkg => Place::Pkg,
+        };
+        let Some(path) = place::path(place) else { continue };
+        match Root::open(mount, &path) {
             Ok(root) => roots.push(root),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -106,7 +116,8 @@ fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
 
 /// The run's private directory, as the job of this number uses it. A clone and a trial have none.
 pub(crate) fn private(number: u64) -> io::Result<Option<Private>> {
-    match Private::open(&Path::new("/").join(Place::Private.name()), number) {
+    let Some(path) = place::path(Place::Private) else { return Ok(None) };
+    match Private::open(&path, number) {
         Ok(private) => Ok(Some(private)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -25,6 +25,7 @@ mod git;
 mod handles;
 mod job;
 mod layer;
+mod place;
 mod recovery;
 mod report;
 mod serve;
@@ -46,6 +47,7 @@ use thiserror::Error;
 use args::{Args, BadArgs, Task};
 use setup::SetupError;
 
+pub use args::WeakerForm;
 pub use report::{Landlock, Namespaces, Report};
 pub use spawn_layer::{LayerError, LayerSpec};
 pub use spawn::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher, ProbeError, RecoverError};

@@ -19,6 +19,7 @@ use wire::worker::v1::{Outcome, outcome};
 use crate::args::Place;
 use crate::child::private;
 use crate::job::{Job, Stop, Work};
+use crate::place;
 use crate::setup::Filter;
 
 /// Longest that one may take; what is left then is found by the next.
@@ -54,7 +55,8 @@ pub(crate) enum Progress {
 /// killed may still be inside of its last system call when its parent is long gone.
 pub(crate) fn claim_private() -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = match open(format!("/{}", Place::Private.name()), flags, Mode::empty()) {
+    let Some(path) = place::path(Place::Private) else { return Ok(()) };
+    let directory = match open(path, flags, Mode::empty()) {
         // A clone and a trial have none.
         Err(Errno::NOENT) => return Ok(()),
         opened => opened?,

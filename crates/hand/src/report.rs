@@ -9,6 +9,8 @@ pub enum Namespaces {
     Privileged,
     /// In a user namespace: the hand stays who the daemon is.
     User,
+    /// Not at all: the weaker form, which the operator accepts.
+    None,
 }
 
 /// What Landlock adds.
@@ -22,7 +24,8 @@ pub enum Landlock {
     Absent,
 }
 
-/// What the jail consists of, beside what is always there: pivoted root, no network, no capabilities, seccomp.
+/// What the jail consists of, beside what is always there: no network, no capabilities, seccomp, and a root of its own
+/// where there are namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// How the namespaces were made.
@@ -32,7 +35,8 @@ pub struct Report {
 }
 
 impl Namespaces {
-    const ALL: [(Self, &'static str); 2] = [(Self::Privileged, "privileged"), (Self::User, "user")];
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Privileged, "privileged"), (Self::User, "user"), (Self::None, "none")];
 }
 
 impl Landlock {
@@ -78,6 +82,6 @@ mod tests {
                 assert_eq!(Report::parse(&format!("{report}\n")), Some(report));
             }
         }
-        assert_eq!(Report::parse("namespaces=none landlock=full"), None);
+        assert_eq!(Report::parse("namespaces=some landlock=full"), None);
     }
 }

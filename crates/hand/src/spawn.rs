@@ -16,7 +16,7 @@ use rustix::fs::{Gid, Mode, OFlags, Uid, open};
 use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 use thiserror::Error;
 
-use crate::args::{Args, Place, Task};
+use crate::args::{Args, Place, Task, WeakerForm};
 use crate::report::Report;
 use crate::{PROGRAM, handles};
 
@@ -146,19 +146,26 @@ pub enum ProbeError {
 #[derive(Debug, Clone)]
 pub struct Launcher {
     program: PathBuf,
+    accepts: Option<WeakerForm>,
 }
 
 impl Default for Launcher {
     /// Of the running program itself, which must call [`crate::main`] when its `argv[0]` is [`PROGRAM`].
     fn default() -> Self {
-        Self { program: PathBuf::from("/proc/self/exe") }
+        Self::of("/proc/self/exe")
     }
 }
 
 impl Launcher {
     /// Of another program.
     pub fn of(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into() }
+        Self { program: program.into(), accepts: None }
+    }
+
+    /// Where the kernel lets the daemon have no jail, this form does; `None`: nothing does.
+    #[must_use]
+    pub fn accepting(self, accepts: Option<WeakerForm>) -> Self {
+        Self { accepts, ..self }
     }
 
     /// Starts a run's hand. It begins by putting right what an earlier one left.
@@ -217,7 +224,8 @@ impl Launcher {
         task: Task,
     ) -> io::Result<(UnixStream, Child)> {
         let places = mounts.iter().map(|(place, _)| *place).collect();
-        let args = Args { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, task };
+        let args =
+            Args { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, accepts: self.accepts, task };
         let (channel, theirs) = UnixStream::pair()?;
         // Sent before there is a reader: a socket keeps one byte and its handles until then.
         handles::send(&channel, &mounts.iter().map(|(_, handle)| *handle).collect::<Vec<_>>())?;

@@ -4,8 +4,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -101,53 +100,6 @@ fn a_hand_sees_only_the_mounts_that_it_was_given() {
 fn a_probe_reports_the_jail() {
     let report = launcher().probe().unwrap();
     assert_eq!(report.namespaces, Namespaces::Privileged);
-}
-
-/// Started again by the test below, as an ordinary user.
-const AS_USER: &str = "HAND_TEST_AS_USER";
-
-#[test]
-fn works_without_root_where_user_namespaces_are_allowed() {
-    if let Ok(dir) = std::env::var(AS_USER) {
-        assert_eq!(launcher().probe().unwrap().namespaces, Namespaces::User);
-        let spec = |uid| HandSpec {
-            workspace: directory(dir.as_ref()),
-            state: None,
-            pkg: None,
-            private: None,
-            owner_uid: uid,
-            owner_gid: uid,
-        };
-        let refused = launcher().serve(&spec(4321)).unwrap().wait(Duration::from_secs(5)).unwrap();
-        assert!(refused.contains("must belong to the daemon's own user"), "{refused}");
-        drop(launcher().serve(&spec(1234)).unwrap());
-        return;
-    }
-    let scratch = Scratch::new();
-    // The build directory may not be reachable for others: hand them copies.
-    for (from, to) in [
-        (std::env::current_exe().unwrap(), "test"),
-        (PathBuf::from(env!("CARGO_BIN_EXE_coffer-hand")), "coffer-hand"),
-    ] {
-        let to = scratch.dir.path().join(to);
-        fs::copy(from, &to).unwrap();
-        fs::set_permissions(to, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    fs::set_permissions(scratch.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let output = Command::new(scratch.dir.path().join("test"))
-        .args(["--exact", "works_without_root_where_user_namespaces_are_allowed"])
-        .env(AS_USER, scratch.workspace())
-        .env(support::PROGRAM, scratch.dir.path().join("coffer-hand"))
-        .uid(1234)
-        .gid(1234)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
 }
 
 #[test]

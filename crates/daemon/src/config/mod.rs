@@ -11,6 +11,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hand::WeakerForm;
 use serde_json::json;
 
 use crate::rpc::Roles;
@@ -35,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) docker_endpoint: String,
     /// Refuse to start on an engine with known escapes.
     pub(crate) strict_engine: bool,
+    /// The form of the host lane's jail that does where the kernel lets this daemon have no whole one.
+    pub(crate) accepted_jail: Option<WeakerForm>,
     /// Until an approval expires; `None`: as the profile says.
     pub(crate) approval_timeout: Option<Duration>,
     /// The principal that made a call may approve it.
@@ -118,7 +121,10 @@ impl fmt::Display for Config {
             },
             "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
         });
-        // Absent, these mean the built-in policy and the profile's own timeout.
+        // Absent, these mean the whole jail, the built-in policy and the profile's own timeout.
+        if let Some(form) = self.accepted_jail {
+            shown["host_lane"] = json!({ "accept": form.name() });
+        }
         if let Some(directory) = &self.policy_dir {
             shown["policy_dir"] = json!(directory);
         }

@@ -17,6 +17,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) docker: Docker,
     #[serde(default)]
+    pub(super) host_lane: HostLane,
+    #[serde(default)]
     pub(super) pool: Pool,
     #[serde(default)]
     pub(super) approvals: Approvals,
@@ -63,6 +65,12 @@ impl Default for Docker {
     fn default() -> Self {
         Self { endpoint: "unix:///var/run/docker.sock".to_owned(), strict_engine: false }
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HostLane {
+    pub(super) accept: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -3,6 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use hand::WeakerForm;
+
 use super::units::{duration, show_size, size};
 use super::{Config, Problem, Problems, raw};
 use crate::rpc::{Role, Roles};
@@ -40,6 +42,16 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     if !raw.docker.endpoint.strip_prefix("unix://").is_some_and(|path| path.starts_with('/')) {
         found.add("docker.endpoint", "must be a Unix socket, such as unix:///var/run/docker.sock");
     }
+    let accepted_jail = raw.host_lane.accept.and_then(|name| {
+        let form = WeakerForm::parse(&name);
+        if form.is_none() {
+            found.add(
+                "host_lane.accept",
+                "must be landlock-only; leave it out to have the whole jail or none",
+            );
+        }
+        form
+    });
     if raw.pool.min > 0 || raw.pool.max > 0 {
         found.add(
             "pool",
@@ -77,6 +89,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         policy_dir,
         docker_endpoint: raw.docker.endpoint,
         strict_engine: raw.docker.strict_engine,
+        accepted_jail,
         approval_timeout,
         allow_self_approval: raw.approvals.allow_self_approval,
         access,
@@ -204,6 +217,7 @@ mod tests {
         assert!(config.workspace_roots.is_empty());
         assert!(config.access.is_empty());
         assert_eq!(config.approval_timeout, None);
+        assert_eq!(config.accepted_jail, None);
         assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
     }
 
@@ -214,6 +228,7 @@ listen: { unix: { path: relative.sock, mode: \"0666\" } }
 state_dir: /var/lib/../x
 workspace_roots: [/, /no/such/directory]
 docker: { endpoint: \"tcp://1.2.3.4:2375\" }
+host_lane: { accept: anything }
 pool: { min: 1, max: 2 }
 approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
@@ -231,6 +246,7 @@ log: { format: xml }
                 "workspace_roots[0]",
                 "workspace_roots[1]",
                 "docker.endpoint",
+                "host_lane.accept",
                 "pool",
                 "approvals.timeout",
                 "access[0].roles",
@@ -268,10 +284,11 @@ log: { format: xml }
 
     #[test]
     fn what_is_printed_is_the_same_configuration() {
-        let text = "{approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let text = "{host_lane: {accept: landlock-only}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("timeout: 90s"), "{printed}");
+        assert!(printed.contains("accept: landlock-only"), "{printed}");
         assert!(printed.contains("max_length: 7200s"), "{printed}");
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use hand::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher};
+use hand::{CloneError, CloneSpec, HandProcess, HandSpec};
 use jail::Private;
 use ops::Reason;
 use tokio::net::UnixStream;
@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError};
 
+use super::launcher::launcher;
 use crate::runs::Directory;
 use crate::status::{Refusal, chain};
 
@@ -113,8 +114,7 @@ impl HandLane {
             return Ok(String::new());
         }
         let spec = self.spec().map_err(|error| chain(&error))?;
-        let recovered =
-            tokio::task::spawn_blocking(move || Launcher::default().recover(&spec, RECOVERY)).await;
+        let recovered = tokio::task::spawn_blocking(move || launcher().recover(&spec, RECOVERY)).await;
         recovered.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
     }
 
@@ -154,7 +154,7 @@ impl HandLane {
     async fn start(&self) -> Result<Serving, String> {
         let text = |error: &dyn std::error::Error| chain(error);
         let spec = self.spec().map_err(|error| text(&error))?;
-        let started = tokio::task::spawn_blocking(move || Launcher::default().serve(&spec)).await;
+        let started = tokio::task::spawn_blocking(move || launcher().serve(&spec)).await;
         let process = started.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
         let channel = process.channel.try_clone().map_err(|error| text(&error))?;
         channel.set_nonblocking(true).map_err(|error| text(&error))?;
@@ -196,8 +196,7 @@ pub(crate) async fn clone_repository(
         owner_uid: workspace.owner.uid,
         owner_gid: workspace.owner.gid,
     };
-    let cloned =
-        tokio::task::spawn_blocking(move || Launcher::default().clone_repository(&spec, CLONE)).await;
+    let cloned = tokio::task::spawn_blocking(move || launcher().clone_repository(&spec, CLONE)).await;
     match cloned.map_err(|error| Refusal::internal("cloning", &error))? {
         Ok(()) => Ok(()),
         Err(CloneError::Refused(why)) => Err(Refusal::invalid("workspace.clone", why.trim())),

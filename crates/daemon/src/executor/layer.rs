@@ -3,10 +3,11 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use hand::{Launcher, LayerError, LayerSpec};
+use hand::{LayerError, LayerSpec};
 use ops::Reason;
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
+use super::launcher::launcher;
 use crate::runs::Directory;
 use crate::status::{Refusal, chain};
 
@@ -19,12 +20,12 @@ const MEASURE: Duration = Duration::from_secs(10);
 
 /// What the changes are.
 pub(crate) async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
-    blocking("looking at the changes", move || Launcher::default().diff(&layer, most, DIFF)).await
+    blocking("looking at the changes", move || launcher().diff(&layer, most, DIFF)).await
 }
 
 /// Applies the changes.
 pub(crate) async fn accept(layer: LayerSpec, force: bool) -> Result<AcceptRunResponse, Refusal> {
-    blocking("applying the changes", move || Launcher::default().accept(&layer, force, ACCEPT)).await
+    blocking("applying the changes", move || launcher().accept(&layer, force, ACCEPT)).await
 }
 
 /// The length of all files in a directory, bytes.
@@ -32,8 +33,7 @@ pub(crate) async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     let owner = (directory.owner.uid, directory.owner.gid);
     let handle: OwnedFd =
         directory.handle.try_clone().map_err(|error| Refusal::internal("measuring a workspace", &error))?;
-    blocking("measuring a workspace", move || Launcher::default().measure(handle.as_fd(), owner, MEASURE))
-        .await
+    blocking("measuring a workspace", move || launcher().measure(handle.as_fd(), owner, MEASURE)).await
 }
 
 async fn blocking<T: Send + 'static>(

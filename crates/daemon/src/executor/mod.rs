@@ -2,6 +2,7 @@
 
 mod agent;
 mod hand;
+mod launcher;
 pub(crate) mod layer;
 mod limits;
 mod placement;
@@ -20,6 +21,7 @@ use crate::spool::Output;
 
 pub(crate) use agent::AgentLane;
 pub(crate) use hand::{HandLane, clone_repository};
+pub(crate) use launcher::{accept, launcher};
 
 use limits::Evidence;
 use placement::LeafPlacement;

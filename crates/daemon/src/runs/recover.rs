@@ -19,6 +19,7 @@ use super::record::{Changes, Record};
 use super::remove::remove_tree;
 use super::source;
 use super::workspace::{Owner, Roots};
+use crate::executor::launcher;
 use crate::ids::RunId;
 use crate::status::chain;
 
@@ -83,7 +84,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
         owner_uid: owner.uid,
         owner_gid: owner.gid,
     };
-    hand::Launcher::default().recover(&spec, LONGEST).map_err(|error| chain(&error))
+    launcher().recover(&spec, LONGEST).map_err(|error| chain(&error))
 }
 
 /// Opens a directory of the daemon's own.

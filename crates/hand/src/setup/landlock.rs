@@ -1,9 +1,11 @@
 //! Landlock, the second wall behind the pivoted root: files only beneath the mounts, no network, no signals and no
 //! abstract sockets outside. What the kernel lacks of it is left out and reported.
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::SetupError;
@@ -11,23 +13,40 @@ use crate::args::Place;
 use crate::report::Landlock;
 
 const ABI_WANTED: ABI = ABI::V6;
+/// Without this it is no wall to stand alone: moves between directories and truncation.
+const ABI_NEEDED: ABI = ABI::V3;
 
 /// Restricts this process to `places`, which are mounted in the root by now.
 pub(super) fn restrict(places: &[Place]) -> Result<Landlock, SetupError> {
-    apply(places).map_err(|error| SetupError::new("Landlock", std::io::Error::other(error)))
+    let open = |place: &Place| Ok((*place, PathFd::new(format!("/{}", place.name()))?));
+    let opened: Result<Vec<_>, Fault> = places.iter().map(open).collect();
+    opened.and_then(|opened| apply(&opened, CompatLevel::BestEffort)).map_err(fault)
 }
 
-fn apply(places: &[Place]) -> Result<Landlock, Box<dyn std::error::Error + Send + Sync>> {
+/// The same as the only wall, which must be there: an error where the kernel has none that is high enough.
+pub(super) fn restrict_alone(places: &[(Place, OwnedFd)]) -> Result<Landlock, SetupError> {
+    apply(places, CompatLevel::HardRequirement).map_err(fault)
+}
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+fn fault(error: Fault) -> SetupError {
+    SetupError::new("Landlock", std::io::Error::other(error))
+}
+
+fn apply(places: &[(Place, impl AsFd)], needed: CompatLevel) -> Result<Landlock, Fault> {
     let everything = AccessFs::from_all(ABI_WANTED);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = everything & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock);
     let mut rules = Ruleset::default()
+        .set_compatibility(needed)
+        .handle_access(AccessFs::from_all(ABI_NEEDED))?
+        .set_compatibility(CompatLevel::BestEffort)
         .handle_access(everything)?
         .handle_access(AccessNet::from_all(ABI_WANTED))?
         .scope(Scope::from_all(ABI_WANTED))?
         .create()?;
-    for place in places {
-        let directory = PathFd::new(format!("/{}", place.name()))?;
+    for (place, directory) in places {
         rules =
             rules.add_rule(PathBeneath::new(directory, if place.is_writable() { write } else { read }))?;
     }

@@ -9,7 +9,7 @@
 //! 4. Landlock where the kernel has it, seccomp last.
 //!
 //! Only then does the caller fork: the child is pid 1 of the new pid namespace and inherits all of it. Any step but
-//! Landlock that fails ends the process: there is no weaker form.
+//! Landlock that fails ends the process, unless the operator accepts the one weaker form, which `weaker` describes.
 
 mod landlock;
 mod limits;
@@ -17,13 +17,14 @@ mod mounts;
 mod namespaces;
 mod privileges;
 mod seccomp;
+mod weaker;
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use thiserror::Error;
 
-use crate::args::Args;
+use crate::args::{Args, WeakerForm};
 use crate::report::Report;
 
 pub(crate) use limits::restrict_child;
@@ -57,6 +58,9 @@ fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> SetupError 
 
 /// Enters the jail. `handles` are the directories of `args.places`, in their order.
 pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupError> {
+    if args.accepts == Some(WeakerForm::LandlockOnly) && weaker::is_needed(args, handles)? {
+        return weaker::enter(args, handles);
+    }
     // Compiled first: a filter that cannot be built should not be found out half-way.
     let filters = seccomp::filters()?;
     let (namespaces, trees) = namespaces::enter(args, handles)?;

@@ -3,9 +3,12 @@
 //! Root clones its mounts *before* it leaves the old mount namespace, where the handles are valid. Without root that
 //! is not allowed; there the handles' paths are opened again inside the new namespaces and compared with the handles.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, fstat, open, readlink};
 use rustix::io::Errno;
@@ -40,14 +43,9 @@ pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<(Namespaces, Vec
 fn enter_as_user(args: &Args, handles: &[OwnedFd]) -> Result<Vec<OwnedFd>, SetupError> {
     let (uid, gid) = (geteuid(), getegid());
     if uid != args.uid || gid != args.gid {
-        return Err(SetupError::new("becoming the workspace's owner", Errno::PERM)
-            .hint(" (without root, the workspace must belong to the daemon's own user and group)"));
+        return Err(not_the_owner());
     }
-    let paths: Vec<_> = handles
-        .iter()
-        .map(|handle| readlink(format!("/proc/self/fd/{}", handle.as_raw_fd()), Vec::new()))
-        .collect::<Result<_, _>>()
-        .map_err(step("reading /proc"))?;
+    let paths = paths(handles)?;
     sys::unshare(UnshareFlags::NEWUSER).map_err(|source| {
         SetupError::new("creating a user namespace", source)
             .hint(" (run the daemon as root, or allow unprivileged user namespaces)")
@@ -57,20 +55,32 @@ fn enter_as_user(args: &Args, handles: &[OwnedFd]) -> Result<Vec<OwnedFd>, Setup
     handles
         .iter()
         .zip(paths)
-        .map(|(handle, path)| {
-            let again = open(
-                path,
-                OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?;
-            let (expected, found) = (fstat(handle)?, fstat(&again)?);
-            if (expected.st_dev, expected.st_ino) != (found.st_dev, found.st_ino) {
-                return Err(Errno::STALE);
-            }
-            clone_tree(&again)
-        })
+        .map(|(handle, path)| clone_tree(&open_again(handle, &path)?))
         .collect::<Result<_, Errno>>()
         .map_err(step("cloning the mounts"))
+}
+
+pub(super) fn not_the_owner() -> SetupError {
+    SetupError::new("becoming the workspace's owner", Errno::PERM)
+        .hint(" (without root, the workspace must belong to the daemon's own user and group)")
+}
+
+/// Where the handles' directories are.
+pub(super) fn paths(handles: &[OwnedFd]) -> Result<Vec<PathBuf>, SetupError> {
+    let path = |handle: &OwnedFd| {
+        let path = readlink(format!("/proc/self/fd/{}", handle.as_raw_fd()), Vec::new())?;
+        Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
+    };
+    handles.iter().map(path).collect::<Result<_, Errno>>().map_err(step("reading /proc"))
+}
+
+/// Opens a handle's directory by its path: the same one, or an error.
+pub(super) fn open_again(handle: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let again = open(path, flags, Mode::empty())?;
+    let (expected, found) = (fstat(handle)?, fstat(&again)?);
+    let same = (expected.st_dev, expected.st_ino) == (found.st_dev, found.st_ino);
+    if same { Ok(again) } else { Err(Errno::STALE) }
 }
 
 fn map_ids(uid: u32, gid: u32) -> io::Result<()> {

@@ -40,6 +40,22 @@ pub(super) fn drop_all(uid: Uid, gid: Gid, namespaces: Namespaces) -> Result<(),
     Ok(())
 }
 
+/// The same without the privilege to do it: of a process that has none to speak of, or a few in a container.
+pub(super) fn drop_what_there_is() -> Result<(), SetupError> {
+    // Nothing is executed any more, so that this bounds nothing that is not bounded already.
+    let _ = empty_bounding_set();
+    let none = CapabilitySet::empty();
+    let dropped = clear_ambient_capability_set()
+        .and_then(|()| {
+            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        })
+        .and_then(|()| set_no_new_privs(true))
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable));
+    dropped.map_err(step("dropping capabilities"))?;
+    umask(Mode::WGRP | Mode::WOTH);
+    Ok(())
+}
+
 fn empty_bounding_set() -> Result<(), Errno> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);

@@ -162,6 +162,8 @@ pub struct Hand {
     inbox: FrameBuffer,
     next: u64,
     answers: HashMap<u64, Outcome>,
+    /// What it takes for its process id.
+    pub pid: u32,
     pub bounds: Bounds,
 }
 
@@ -178,11 +180,20 @@ impl Hand {
                 owner_gid: scratch.uid,
             })
             .unwrap();
+        let hand = Self::of(process);
+        // The first of its own namespace.
+        assert_eq!(hand.pid, 1);
+        hand
+    }
+
+    /// A client of a hand that was started.
+    pub fn of(process: HandProcess) -> Self {
         let mut hand = Self {
             process,
             inbox: FrameBuffer::new(),
             next: 1,
             answers: HashMap::new(),
+            pid: 0,
             bounds: Bounds { max_output_bytes: 1 << 20, ..Bounds::default() },
         };
         hand.process.channel.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -192,7 +203,8 @@ impl Hand {
             let words = hand.process.wait(Duration::from_secs(1)).unwrap();
             panic!("no hello: {words}")
         };
-        assert_eq!((hello.nonce, hello.pid), (vec![7; 32], 1));
+        assert_eq!(hello.nonce, vec![7; 32]);
+        hand.pid = hello.pid;
         hand
     }
 

@@ -1,0 +1,18 @@
+//! How hands are started: everywhere the same, with what the operator accepts where the kernel lets the daemon have no jail.
+
+use std::sync::OnceLock;
+
+use hand::{Launcher, WeakerForm};
+
+static ACCEPTED: OnceLock<Option<WeakerForm>> = OnceLock::new();
+
+/// Says, once and before the first hand, what the configuration accepts.
+pub(crate) fn accept(weaker: Option<WeakerForm>) {
+    // There is one configuration.
+    let _ = ACCEPTED.set(weaker);
+}
+
+/// Starts hands.
+pub(crate) fn launcher() -> Launcher {
+    Launcher::default().accepting(ACCEPTED.get().copied().flatten())
+}
