@@ -11,7 +11,8 @@ use std::fs::File;
 use std::io;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, fchmod, fsync, mkdirat, readlinkat, renameat_with, symlinkat, unlinkat,
+    AtFlags, Mode, OFlags, RenameFlags, fchmod, fsync, mkdirat, readlinkat, renameat_with, symlinkat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -35,7 +36,8 @@ impl EntryName {
 impl Dir {
     /// Where the link `name` leads, as it is written there.
     pub fn read_link(&self, name: &EntryName) -> Result<Vec<u8>, OpenError> {
-        let target = readlinkat(self, name.as_bytes(), Vec::new()).map_err(|errno| self.fault(name, errno))?;
+        let target =
+            readlinkat(self, name.as_bytes(), Vec::new()).map_err(|errno| self.fault(name, errno))?;
         Ok(target.into_bytes())
     }
 

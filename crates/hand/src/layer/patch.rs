@@ -8,7 +8,7 @@ use jail::{Dir, EntryName, FileKind, Metadata};
 use similar::TextDiff;
 
 use super::walk::{Change, Kind};
-use crate::git::{quoted_path, is_text};
+use crate::git::{is_text, quoted_path};
 
 /// Longest file that is shown.
 const MOST: u64 = 1024 * 1024;

@@ -13,6 +13,8 @@ use crate::args::Since;
 const MOST_CHANGES: usize = 10_000;
 /// Bytes of the paths of them.
 const MOST_PATH_BYTES: usize = 1024 * 1024;
+/// Files that did not fit, after which no other is tried.
+const MISFITS: u32 = 100;
 /// After this, files are only named.
 const TIME: Duration = Duration::from_secs(20);
 
@@ -27,6 +29,7 @@ pub(super) fn report(
         response: DiffRunResponse::default(),
         most: usize::try_from(most).unwrap_or(usize::MAX),
         path_bytes: 0,
+        misfits: 0,
         began: Instant::now(),
     };
     walk(changes, beneath, since, &mut report)?;
@@ -37,6 +40,7 @@ struct Report {
     response: DiffRunResponse,
     most: usize,
     path_bytes: usize,
+    misfits: u32,
     began: Instant,
 }
 
@@ -50,7 +54,7 @@ impl Visitor for Report {
             return Ok(true);
         }
         self.response.changes.push(named(change, path));
-        if self.response.unified_diff.len() >= self.most || self.began.elapsed() > TIME {
+        if self.misfits >= MISFITS || self.began.elapsed() > TIME {
             self.response.truncated = true;
             return Ok(true);
         }
@@ -60,6 +64,7 @@ impl Visitor for Report {
             self.response.unified_diff.push_str(&text);
         } else {
             self.response.truncated = true;
+            self.misfits += 1;
         }
         Ok(true)
     }

@@ -113,7 +113,8 @@ impl<V: Visitor> Walk<'_, V> {
                 (Kind::Modified, new)
             }
         };
-        let judged = judge::Judged { path: &self.path, kind, meta: &meta, old: old.as_ref(), changes, beneath };
+        let judged =
+            judge::Judged { path: &self.path, kind, meta: &meta, old: old.as_ref(), changes, beneath };
         let judgement = judge::judge(&judged, self.since);
         let change = Change { path: &self.path, kind, meta, old, changes, beneath, judgement };
         let descend = self.visitor.change(&change)?;

@@ -13,6 +13,7 @@ mod races;
 mod reading;
 #[cfg(test)]
 mod removing;
+mod replacing;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
