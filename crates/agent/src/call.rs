@@ -130,6 +130,11 @@ impl Calls {
         Ok(receiver)
     }
 
+    /// Whether there is one of this id.
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
+    }
+
     /// Passes a signal on. A call that has just ended does not hear it.
     pub(crate) fn signal(&self, id: u64, signal: Signal) {
         if let Some(call) = self.lock().get(&id) {

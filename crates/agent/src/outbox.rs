@@ -15,6 +15,8 @@ use crate::serve::Fault;
 
 /// Frames of output and outcomes that wait: half a megabyte at most, besides large outcomes.
 const DATA: usize = 8;
+/// Bytes that are written at once, when so much waits.
+const WRITE: usize = 64 * 1024;
 /// Frames that overtake them. More than all calls together can have.
 const NEWS: usize = 256;
 
@@ -93,8 +95,19 @@ impl Queues {
                 Some(frame) = self.data.recv() => frame,
                 else => return Ok(()),
             };
-            output.write_all(&encode(&next)?).await?;
+            let mut bytes = encode(&next)?;
+            while bytes.len() < WRITE
+                && let Some(next) = self.waiting()
+            {
+                bytes.extend(encode(&next)?);
+            }
+            output.write_all(&bytes).await?;
         }
+    }
+
+    /// What can be written now, in the order of urgency.
+    fn waiting(&mut self) -> Option<FromWorker> {
+        self.news.try_recv().or_else(|_| self.data.try_recv()).ok()
     }
 }
 

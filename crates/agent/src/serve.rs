@@ -4,10 +4,11 @@
 //! release, so it means that the stream is not what it seems, and the agent ends with its commands.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use jail::{GitReads, Jail, Protection, Root};
-use ops::{Bounds, KillEvidence, Reason, ToolFailure};
+use jail::{GitReads, Jail, Mount, Protection, Root};
+use ops::{Bounds, KillEvidence, Operation, Reason, ToolFailure};
 use rustix::process::{Pid, set_child_subreaper};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,6 +26,7 @@ use crate::channel::Offer;
 use crate::credit::Credit;
 use crate::desk::Desk;
 use crate::exec::{Children, Husks};
+use crate::files;
 use crate::hello;
 use crate::outbox::{Outbox, queues};
 use crate::streams::{self, Input, Output};
@@ -52,7 +54,7 @@ pub(crate) enum Fault {
 
 /// What all calls share.
 pub(crate) struct Lane {
-    mounts: Mounts,
+    pub(crate) mounts: Mounts,
     /// Calls in flight.
     pub(crate) calls: Calls,
     /// Commands in flight.
@@ -66,15 +68,10 @@ pub(crate) struct Lane {
 impl Lane {
     /// The run's mounts as they are now. They are opened for each call, because a workspace may be mounted after the
     /// agent has started. A mount whose directory does not exist is not part of the run.
-    pub(crate) fn jail(mounts: &Mounts, bounds: &Bounds) -> Jail {
+    pub(crate) fn jail<'m>(mounts: impl Iterator<Item = (Mount, &'m PathBuf)>, bounds: &Bounds) -> Jail {
         let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
-        let roots = mounts.iter().filter_map(|(mount, at)| Root::open(mount, at).ok());
+        let roots = mounts.filter_map(|(mount, at)| Root::open(mount, at).ok());
         Jail::new(roots, Protection { git_reads })
-    }
-
-    /// Where the mounts are.
-    pub(crate) fn mounts(&self) -> Mounts {
-        self.mounts.clone()
     }
 }
 
@@ -203,6 +200,15 @@ async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
 }
 
 async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
+    let operation = operation_from_wire(start.operation.unwrap_or_default());
+    let bounds = bounds_from_wire(start.bounds);
+    if let Ok(Operation::Read(read)) = &operation
+        && !lane.calls.has(id)
+        && let Some(outcome) = files::at_once(lane, read, &bounds)
+    {
+        outbox.outcome(id, outcome).await;
+        return Ok(());
+    }
     let credit = Arc::new(Credit::new(start.output_window));
     let desk = start.terminal.map(Desk::open).transpose()?.map(Arc::new);
     let signals = match lane.calls.begin(id, &credit, desk.as_ref()) {
@@ -216,14 +222,13 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
             return Ok(());
         }
     };
-    let operation = operation_from_wire(start.operation.unwrap_or_default());
     let call = Call {
         id,
         deadline: deadline(start.deadline_ms),
         placed: start.placed,
         prepared: start.prepared,
         preview: start.preview,
-        bounds: bounds_from_wire(start.bounds),
+        bounds,
         credit,
         desk,
         signals,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Invariants: one intent and one receipt for each call, refused ones included; the intent of a call with an effect is
-//! durable before the effect, its receipt before the answer; nothing is executed without a permit. The call runs in a
-//! task of its own, so that a client that goes away leaves nothing half done. One that breaks has its receipt as well.
+//! durable before the effect, its receipt before the answer; nothing is executed without a permit. A client that goes away
+//! leaves nothing half done: its call goes on in a task of its own. One that breaks has its receipt as well.
 
 mod begin;
 mod decode;
@@ -50,13 +50,22 @@ pub(crate) async fn call(
     request: CallRequest,
 ) -> Result<CallResponse, Refusal> {
     let manner = Manner::of(&request);
-    let call = match begin::begin(app, principal, request).await? {
+    let (call, story) = match begin::begin(app, principal, request).await? {
         Taken::Stored(found) => return manner.stored(found.response),
-        Taken::Call(call) => call,
+        Taken::Call(call) => (call, None),
+        Taken::New(call, story) => (call, Some(story)),
     };
-    // A client that goes away takes this future with it.
+    // A client that goes away takes this future with it, and leaves the story to a task.
     let leaves = manner.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
-    let Answer { response, refusal, .. } = call.settled(manner.wait_for_approval).await;
+    let settled = call.settled(manner.wait_for_approval);
+    let Answer { response, refusal, .. } = match story {
+        None => settled.await,
+        Some(story) => tokio::select! {
+            biased;
+            () = story => call.answer(),
+            answer = settled => answer,
+        },
+    };
     leaves.map(DropGuard::disarm);
     refusal.map_or(Ok(response), Err)
 }

@@ -1,6 +1,6 @@
 //! The calls that are under way or were made lately, by id and by the client's request id.
 //!
-//! A call is known here from the moment it is taken, and is executed by a task of its own: a client that goes away
+//! A call is known here from the moment it is taken, and comes to its end by itself: a client that goes away
 //! loses nothing and finds the outcome with `GetCall`. Finished calls are kept in memory up to a bound; those with an
 //! effect, an approval or a request id are kept in the store as well, until their run is deleted: those with a request
 //! id before they are answered, because a repetition must find them even after a crash; the others right afterwards.

@@ -93,6 +93,12 @@ impl Readable<'_> {
         self.follow(|rel| self.root.file(rel))
     }
 
+    /// As [`Readable::open_file`], for who may not wait: the file, if there is no link on the way and the kernel knows
+    /// the way already. `None` says nothing about what is there.
+    pub fn open_known_file(&self) -> Option<RegularFile> {
+        self.root.known_file(self.rel)
+    }
+
     /// Opens a directory.
     pub fn open_dir(&self) -> Result<Dir, AccessError> {
         self.follow(|rel| self.root.dir(rel))

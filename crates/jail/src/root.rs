@@ -45,6 +45,10 @@ impl Root {
         resolve::open_regular(&self.fd, bytes(rel))
     }
 
+    pub(crate) fn known_file(&self, rel: &RelPath) -> Option<RegularFile> {
+        resolve::open_known(&self.fd, bytes(rel))
+    }
+
     pub(crate) fn dir(&self, rel: &RelPath) -> Result<Dir, OpenErrorKind> {
         let fd = resolve::open_directory(&self.fd, bytes(rel))?;
         Ok(Dir::new(fd, self.describe(rel)))

@@ -4,6 +4,8 @@
 //! out, many in flight on one stream. Both ends are of one release; whatever a worker sends is hostile all the same.
 
 #[cfg(feature = "client")]
+pub mod attended;
+#[cfg(feature = "client")]
 pub mod client;
 pub mod convert;
 pub mod frame;

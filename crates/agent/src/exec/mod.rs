@@ -266,7 +266,7 @@ fn not_forked(error: &io::Error) -> ToolFailure {
 
 /// Places that have no room left. A disk that does not answer is not known to be full.
 async fn full(lane: &Lane) -> Vec<Limit> {
-    let mounts = lane.mounts();
+    let mounts = lane.mounts.clone();
     let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;
     looked.ok().and_then(Result::ok).unwrap_or_default()
 }

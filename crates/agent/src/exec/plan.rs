@@ -26,10 +26,10 @@ pub(super) async fn make(
     exec: Exec,
     terminal: Option<OwnedFd>,
 ) -> Result<Plan, ToolFailure> {
-    let (mounts, bounds, wait) = (lane.mounts(), call.bounds.clone(), call.placed);
+    let (mounts, bounds, wait) = (lane.mounts.clone(), call.bounds.clone(), call.placed);
     let made = lane
         .threads
-        .run(move || plan(&Lane::jail(&mounts, &bounds), exec, &bounds.denied_programs, wait))
+        .run(move || plan(&Lane::jail(mounts.iter(), &bounds), exec, &bounds.denied_programs, wait))
         .await;
     let plan = made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))?;
     Ok(Plan { terminal, ..plan })

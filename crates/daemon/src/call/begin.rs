@@ -1,10 +1,13 @@
-//! How a call begins, whichever way its client wants to hear of it: it is found, or made in a task of its own.
+//! How a call begins, whichever way its client wants to hear of it: it is found, or made.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::FutureExt as _;
 use ops::Reason;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
+use worker::attended::Attended;
 
 use super::record::{Journal, Times};
 use super::{Close, Story, decode};
@@ -27,6 +30,8 @@ pub(super) struct Manner {
 
 /// A call that a request began, or that it began before.
 pub(super) enum Taken {
+    /// It begins: its story, which comes to its end even if nobody waits for it.
+    New(Arc<Call>, Attended<()>),
     /// It is under way, or has finished lately.
     Call(Arc<Call>),
     /// It has finished.
@@ -72,8 +77,9 @@ pub(super) async fn begin(
         Ok(Begun::Known(call)) => Ok(Taken::Call(call)),
         Ok(Begun::New(call)) => {
             let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
-            app.tasks.spawn(watch(app.clone(), call.clone(), story.tell(request)));
-            Ok(Taken::Call(call))
+            let story = watch(app.clone(), call.clone(), story.tell(request));
+            let story = Attended::new(app.tasks.track_future(story));
+            Ok(Taken::New(call, story))
         }
         Err(refusal) => {
             let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
@@ -89,10 +95,10 @@ async fn enter(app: &App, principal: &Principal, request: &CallRequest) -> Resul
     app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
 }
 
-/// Sees a call to its end. Should its task break, whoever waits for it is told all the same.
-async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send + 'static) {
-    if let Err(broken) = tokio::spawn(story).await {
-        let refusal = Refusal::internal("making the call", &broken);
+/// Sees a call to its end. Should it break, whoever waits for it is told all the same.
+async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send) {
+    if AssertUnwindSafe(story).catch_unwind().await.is_err() {
+        let refusal = Refusal::internal("making the call", &"it panicked");
         let mut response = call.answer().response;
         response.set_status(call_response::Status::Failed);
         response.error = Some(worker::convert::failure_to_wire(refusal.clone().into()));

@@ -75,7 +75,8 @@ impl Teller {
     fn new(spool: Arc<Spool>, taken: Taken, manner: Manner) -> Self {
         let (run, call, news, leaves) = match taken {
             Taken::Stored(found) => (found.run, found.id, News::Stored(Some(found)), None),
-            Taken::Call(call) => {
+            // Output is told while it comes, at a pace that is not the call's: dropping its story gives it a task.
+            Taken::New(call, _) | Taken::Call(call) => {
                 let leaves = manner.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
                 let (answers, kept) = (call.follow(), call.output.follow());
                 (call.run, call.id, News::Call { call, answers, kept }, leaves)

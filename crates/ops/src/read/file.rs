@@ -1,8 +1,10 @@
 //! `read`: one regular file, or a part of it, with what is needed to ask for the rest.
 
-use std::io::Read as _;
+use std::io::{IoSliceMut, Read as _};
 
 use jail::{AccessError, Jail, OpenError, OpenErrorKind, SandboxPath};
+
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::stream::{Scan, ScanError, scan};
 use super::text::{Text, text};
@@ -10,6 +12,25 @@ use crate::{
     Bounds, Cancel, Encoding, OpResult, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure,
     encode_base64,
 };
+
+/// Bytes of a file that is read at once: to hash more takes longer than to ask a thread for it.
+const AT_ONCE: u64 = 16 * 1024;
+
+/// Reads a small file that is in the kernel's memory, way and content, and waits for nothing: for a thread that serves
+/// others as well. `None` says only that [`read`] has to do it.
+pub fn read_at_once(jail: &Jail, read: &Read, bounds: &Bounds) -> Option<Outcome> {
+    let opened = jail.readable(&read.path).ok()?.open_known_file()?;
+    let size = usize::try_from(opened.meta.size).ok().filter(|_| opened.meta.size <= AT_ONCE)?;
+    let mut content = vec![0; size];
+    let mut into = [IoSliceMut::new(&mut content)];
+    let got = preadv2(&opened.file, &mut into, 0, ReadWriteFlags::NOWAIT);
+    if size > 0 && got != Ok(size) {
+        return None;
+    }
+    let cap = cap(read.encoding, bounds);
+    let scan = scan(content.as_slice(), opened.meta.size, read.part, cap, &Cancel::default()).ok()?;
+    Some(Ok(OpResult::Read(render(read, scan))))
+}
 
 /// Reads a file as it was when it was opened: what is appended meanwhile is left out.
 pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outcome {

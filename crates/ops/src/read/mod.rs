@@ -13,7 +13,7 @@ mod stream;
 mod text;
 mod walk;
 
-pub use file::read;
+pub use file::{read, read_at_once};
 pub use glob::glob;
 pub use grep::grep;
 pub use list::list;

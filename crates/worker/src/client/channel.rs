@@ -25,6 +25,22 @@ pub(super) struct Incoming(Arc<UnixStream>);
 /// What is said to it. Dropping it hangs up.
 pub(super) struct Outgoing(Arc<UnixStream>);
 
+/// The same, for who sends what can be sent at once. It hangs up nothing.
+#[derive(Debug)]
+pub(super) struct Now(Arc<UnixStream>);
+
+impl Now {
+    /// Sends as much as is taken without waiting: how many bytes.
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        send_now(&self.0, bytes)
+    }
+}
+
+fn send_now(socket: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    socket.try_io(Interest::WRITABLE, || Ok(send(socket, bytes, flags)?))
+}
+
 impl Channel {
     /// Takes the descriptor, if it is a connected Unix stream socket.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
@@ -42,6 +58,13 @@ impl Channel {
 
     pub(super) fn split(self) -> (Outgoing, Incoming) {
         (Outgoing(Arc::clone(&self.0)), Incoming(self.0))
+    }
+}
+
+impl Outgoing {
+    /// A second way in, for frames that nothing waits before.
+    pub(super) fn now(&self) -> Now {
+        Now(Arc::clone(&self.0))
     }
 }
 
@@ -74,8 +97,7 @@ impl AsyncWrite for Outgoing {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.0.poll_write_ready(context))?;
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match self.0.try_io(Interest::WRITABLE, || Ok(send(&*self.0, bytes, flags)?)) {
+            match send_now(&self.0, bytes) {
                 Err(error) if is_passing(&error) => {}
                 sent => return Poll::Ready(sent),
             }

@@ -43,7 +43,7 @@ where
 
     /// Goes on over the same stream.
     pub fn serve(self) -> Client {
-        let (shared, frames) = Shared::new(self.options);
+        let (shared, frames) = Shared::new(self.options, None);
         tasks::start(&shared, frames, self.output, self.input, self.buffer);
         Client::new(shared)
     }
@@ -61,7 +61,7 @@ where
             hello::exchange(&mut outgoing, &mut incoming).await
         });
         let (_, buffer) = exchanged.await?;
-        let (shared, frames) = Shared::new(self.options);
+        let (shared, frames) = Shared::new(self.options, Some(outgoing.now()));
         tasks::start(&shared, frames, outgoing, incoming, buffer);
         tasks::hold(&shared, self.output, self.input);
         Ok(Client::new(shared))

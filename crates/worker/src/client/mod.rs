@@ -1,17 +1,17 @@
 //! The daemon's end of a worker's stream: many calls in flight, and nothing believed that was not checked.
 //!
 //! ```text
-//! call ──► driver (a task per call) ──► writer ──► worker
-//!              ▲ events                               │
-//!              └──────── table ◄── reader ◄───────────┘        heartbeat: ping, pong
+//! call ──► driver ──► (queue, writer) ──► worker
+//!              ▲ events                     │
+//!              └──────── table ◄── reader ◄─┘        heartbeat: ping, pong
 //! ```
 //!
 //! Trust boundary: a worker shares its uid with hostile code. The first frame that cannot come now closes the stream,
 //! and every call in flight is lost with it; what a worker may say at all, and when, is in [`table`]. The reader does
 //! bounded work a frame and never waits for a call, so one call cannot hold up another.
 //!
-//! A call is driven by a task of its own. Whoever waits for it may go away: the call is then cancelled, its processes
-//! are ended, and only then is it over.
+//! A call is driven by whoever waits for it, who may go away: the call is then cancelled and driven on by a task, its
+//! processes are ended, and only then is it over.
 
 mod backlog;
 mod channel;
@@ -22,6 +22,7 @@ mod feed;
 mod greeted;
 mod hello;
 mod line;
+mod outbound;
 mod output;
 mod placement;
 mod prepared;
@@ -53,6 +54,7 @@ pub use terminal::{Keyboard, SessionOver, Terminal, TerminalSpec};
 
 pub use crate::terminal::{TerminalSignal, TerminalSize};
 
+use crate::attended::Attended;
 use crate::client::drive::{Driver, Request};
 use crate::client::shared::Shared;
 
@@ -222,8 +224,7 @@ impl Client {
         let _dropped = cancel.clone().drop_guard();
         let driver =
             Driver::new(shared, Request { spec, terminal: None, placement, prepared, cancel, slot })?;
-        // A driver does not panic; if its runtime ends, the stream does.
-        shared.drivers.spawn(driver.run()).await.unwrap_or_else(|_| Err(shared.lost()))
+        Attended::new(shared.drivers.track_future(driver.run())).await
     }
 
     /// Waits until the stream is closed: why.

@@ -8,12 +8,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::worker::v1::{ToWorker, to_worker};
 
+use crate::client::channel::Now;
+use crate::client::outbound::{Outbound, Place};
 use crate::client::table::Table;
 use crate::client::{CloseReason, ConnectOptions, LaneError};
 use crate::frame::encode;
-
-/// Frames that wait for the worker.
-const FRAMES: usize = 64;
 
 /// The state of one stream.
 #[derive(Debug)]
@@ -28,14 +27,14 @@ pub(super) struct Shared {
     /// The calls' drivers.
     pub(super) drivers: TaskTracker,
     table: Mutex<Table>,
-    frames: mpsc::Sender<Vec<u8>>,
+    pub(super) outbound: Outbound,
     last_id: AtomicU64,
 }
 
 impl Shared {
-    /// An open stream, and the frames to be written to it.
-    pub(super) fn new(options: ConnectOptions) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
-        let (frames, queue) = mpsc::channel(FRAMES);
+    /// An open stream, and the frames that wait to be written to it.
+    pub(super) fn new(options: ConnectOptions, now: Option<Now>) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
+        let (outbound, frames) = Outbound::new(now);
         let shared = Self {
             options,
             closed: watch::Sender::new(None),
@@ -43,10 +42,10 @@ impl Shared {
             pong: Notify::new(),
             drivers: TaskTracker::new(),
             table: Mutex::default(),
-            frames,
+            outbound,
             last_id: AtomicU64::new(0),
         };
-        (Arc::new(shared), queue)
+        (Arc::new(shared), frames)
     }
 
     /// The number of the next call.
@@ -80,22 +79,22 @@ impl Shared {
         LaneError::Lost(self.closed.borrow().unwrap_or(CloseReason::Shutdown))
     }
 
-    /// Waits for a place in the queue of frames.
-    pub(super) async fn place(&self) -> Result<mpsc::Permit<'_, Vec<u8>>, LaneError> {
+    /// Waits for room for a frame.
+    pub(super) async fn place(&self) -> Result<Place<'_>, LaneError> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(self.lost()),
-            place = self.frames.reserve() => place.map_err(|_| self.lost()),
+            place = self.outbound.place() => place.ok_or_else(|| self.lost()),
         }
     }
 
-    /// Queues an encoded frame.
+    /// Sends an encoded frame.
     pub(super) async fn send(&self, frame: Vec<u8>) -> Result<(), LaneError> {
         self.place().await?.send(frame);
         Ok(())
     }
 
-    /// Queues a short frame.
+    /// Sends a short frame.
     pub(super) async fn say(&self, id: u64, body: to_worker::Body) -> Result<(), LaneError> {
         let frame = encode(&ToWorker { id, body: Some(body) }).map_err(|_| LaneError::TooLarge)?;
         self.send(frame).await

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use wire::worker::v1::{FromWorker, Ping, to_worker::Body};
 
+use crate::client::outbound::Outbound;
 use crate::client::shared::Shared;
 use crate::client::table::{Accepted, Table};
 use crate::client::{CloseReason, Violation};
@@ -30,7 +31,9 @@ pub(super) fn start<W, R>(
         Arc::clone(shared),
         |shared| async move { read(&shared, input, buffer).await },
     ));
-    tokio::spawn(until_closed(Arc::clone(shared), |_| write(frames, output)));
+    tokio::spawn(until_closed(Arc::clone(shared), |shared| async move {
+        write(&shared.outbound, frames, output).await
+    }));
     tokio::spawn(until_closed(Arc::clone(shared), |shared| async move { heartbeat(&shared).await }));
 }
 
@@ -86,7 +89,11 @@ async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: Fr
 }
 
 /// Dropping `output` at the end is what tells the worker to end.
-async fn write(mut frames: mpsc::Receiver<Vec<u8>>, mut output: impl AsyncWrite + Unpin) -> CloseReason {
+async fn write(
+    outbound: &Outbound,
+    mut frames: mpsc::Receiver<Vec<u8>>,
+    mut output: impl AsyncWrite + Unpin,
+) -> CloseReason {
     while let Some(frame) = frames.recv().await {
         let written = async {
             output.write_all(&frame).await?;
@@ -95,6 +102,7 @@ async fn write(mut frames: mpsc::Receiver<Vec<u8>>, mut output: impl AsyncWrite 
         if let Err(error) = written.await {
             return CloseReason::Io(error.kind());
         }
+        outbound.written(1);
     }
     CloseReason::Shutdown
 }

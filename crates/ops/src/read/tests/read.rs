@@ -2,8 +2,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
+use jail::{GitReads, Jail, Mount, Protection, Root};
+
 use crate::read::scene::{Scene, expect_result, path};
-use crate::{Bounds, Cancel, Encoding, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure, read};
+use crate::{
+    Bounds, Cancel, Encoding, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure, read, read_at_once,
+};
 
 fn request(at: &str, part: ReadPart) -> Read {
     Read { path: path(at), part, encoding: Encoding::Utf8 }
@@ -204,4 +208,45 @@ fn one_endless_line_is_cut_and_counted() {
     let result = found(&scene, &request("line", ReadPart::Whole), 50_000);
     assert_eq!((result.content.len(), result.size_bytes, result.total_lines), (50_000, 64 << 20, 1));
     assert!(result.truncated && result.hint.contains("offset=50000 "), "{}", result.hint);
+}
+
+#[test]
+fn what_is_read_at_once_is_what_is_read() {
+    let scene = Scene::new();
+    scene.file("empty", "");
+    scene.file("a/text", "one\r\ntwo\nthree");
+    scene.file("binary", [0xff, 0, 1]);
+    scene.file("largest", "x".repeat(16 * 1024));
+    let parts = [ReadPart::Whole, lines(2, Some(2)), lines(9, None), bytes(1, Some(3)), bytes(99, None)];
+    for at in ["empty", "a/text", "binary", "largest"] {
+        // Whoever has just read it finds it in the kernel's memory.
+        for part in parts {
+            let request = request(at, part);
+            for max_read_bytes in [3, 50_000] {
+                let bounds = Bounds { max_read_bytes, ..Bounds::default() };
+                let expected = attempt(&scene, &request, max_read_bytes);
+                assert_eq!(read_at_once(&scene.jail, &request, &bounds), Some(expected), "{at} {part:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_else_is_read_at_once() {
+    let scene = Scene::new();
+    scene.file("a", "text");
+    scene.file("large", "x".repeat(16 * 1024 + 1));
+    scene.file(".git/config", "[core]");
+    scene.fifo("fifo");
+    symlink("a", scene.inside.join("link")).unwrap();
+    symlink(".", scene.inside.join("here")).unwrap();
+    symlink(scene.outside.join("canary"), scene.inside.join("out")).unwrap();
+    for at in ["large", "fifo", "link", "here/a", "out", ".", "gone", "a/b", "@pkg/a"] {
+        let request = request(at, ReadPart::Whole);
+        let _ = attempt(&scene, &request, 100);
+        assert_eq!(read_at_once(&scene.jail, &request, &Bounds::default()), None, "{at}");
+    }
+    let guarded = Protection { git_reads: GitReads::Guarded };
+    let jail = Jail::new([Root::open(Mount::Project, &scene.inside).unwrap()], guarded);
+    assert_eq!(read_at_once(&jail, &request(".git/config", ReadPart::Whole), &Bounds::default()), None);
 }

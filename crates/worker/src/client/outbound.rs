@@ -1,0 +1,137 @@
+//! Frames to the worker: sent at once where nothing waits before them, in a queue otherwise.
+//!
+//! A frame that the worker's socket takes as it is saves the turn of the task that empties the queue. What is not taken
+//! whole waits, its rest first, and nothing overtakes what waits.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::client::channel::Now;
+
+/// Frames that wait for the worker.
+const FRAMES: usize = 64;
+
+/// The way to the worker, shared by all who send.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    queue: mpsc::Sender<Vec<u8>>,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// Frames in the queue, or in the writer's hands.
+    waiting: usize,
+    /// Where a frame can be sent without waiting. Only a direct channel can.
+    now: Option<Now>,
+}
+
+/// Room for one frame.
+pub(super) struct Place<'o> {
+    outbound: &'o Outbound,
+    room: mpsc::Permit<'o, Vec<u8>>,
+}
+
+impl Outbound {
+    /// The way, and the queue at its end.
+    pub(super) fn new(now: Option<Now>) -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (queue, frames) = mpsc::channel(FRAMES);
+        (Self { queue, line: Mutex::new(Line { waiting: 0, now }) }, frames)
+    }
+
+    /// Waits for room; `None` when the stream is gone.
+    pub(super) async fn place(&self) -> Option<Place<'_>> {
+        self.queue.reserve().await.ok().map(|room| Place { outbound: self, room })
+    }
+
+    /// So many frames of the queue have been written.
+    pub(super) fn written(&self, frames: usize) {
+        self.line().waiting -= frames;
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place<'_> {
+    /// Sends the frame, now or later.
+    pub(super) fn send(self, mut frame: Vec<u8>) {
+        let mut line = self.outbound.line();
+        if line.waiting == 0
+            && let Some(now) = &line.now
+        {
+            // What is wrong with the stream is for the writer to find.
+            let sent = now.send(&frame).unwrap_or(0);
+            if sent == frame.len() {
+                return;
+            }
+            frame.drain(..sent);
+        }
+        line.waiting += 1;
+        self.room.send(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::client::channel::Channel;
+
+    /// Many send, more than the socket takes, to a reader who is slow at first.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn frames_stay_whole_and_in_their_order_whether_they_wait_or_not() {
+        const SENDERS: u8 = 8;
+        const FRAMES: u8 = 200;
+        const LENGTH: usize = 5_000;
+        let (ours, mut theirs) = tokio::net::UnixStream::pair().unwrap();
+        let ours = ours.into_std().unwrap();
+        let (mut outgoing, _incoming) = Channel::new(ours.into()).unwrap().split();
+        let (outbound, mut frames) = Outbound::new(Some(outgoing.now()));
+        let outbound = Arc::new(outbound);
+        let written = Arc::clone(&outbound);
+        tokio::spawn(async move {
+            while let Some(frame) = frames.recv().await {
+                outgoing.write_all(&frame).await.unwrap();
+                written.written(1);
+            }
+        });
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|sender| {
+                let outbound = Arc::clone(&outbound);
+                tokio::spawn(async move {
+                    for number in 0..FRAMES {
+                        let mut frame = vec![sender; LENGTH];
+                        frame[1] = number;
+                        outbound.place().await.unwrap().send(frame);
+                    }
+                })
+            })
+            .collect();
+        // Until the socket is full and frames wait.
+        while outbound.line().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut next = [0; SENDERS as usize];
+        for _ in 0..usize::from(SENDERS) * usize::from(FRAMES) {
+            let mut frame = [0; LENGTH];
+            theirs.read_exact(&mut frame).await.unwrap();
+            let [sender, number, rest @ ..] = frame;
+            assert!(rest.iter().all(|byte| *byte == sender), "a frame was torn");
+            assert_eq!(number, next[usize::from(sender)]);
+            next[usize::from(sender)] += 1;
+        }
+        for sender in senders {
+            sender.await.unwrap();
+        }
+        assert_eq!(outbound.line().waiting, 0);
+        // What can be sent at once does not wait.
+        outbound.place().await.unwrap().send(vec![1; 10]);
+        assert_eq!(outbound.line().waiting, 0);
+    }
+}
