@@ -355,7 +355,7 @@ mod tests {
             front_matter(|update| update.updated_at = Some("a".into())),
             front_matter(|update| drop(update.variables_set.insert("a".into(), "b".into()))),
             front_matter(|update| {
-                update.decision_log_append = vec![[("a".into(), "b".into())].into_iter().collect()]
+                update.decision_log_append = vec![[("a".into(), "b".into())].into_iter().collect()];
             }),
         ]
         .map(|operation| of(&operation, &none));

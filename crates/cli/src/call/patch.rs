@@ -23,9 +23,10 @@ pub(crate) struct Patch {
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
-    update: Update,
-    #[command(flatten)]
     manner: Manner,
+    // Last: its heading would go on.
+    #[command(flatten)]
+    update: Update,
 }
 
 /// How the change is written.
@@ -48,25 +49,25 @@ struct Form {
 #[command(next_help_heading = "Front matter")]
 struct Update {
     /// Append to `stepsCompleted`, if it is not in it.
-    #[arg(long, value_name = "STEP", requires = "front_matter")]
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["unified", "envelope"])]
     add_step: Vec<String>,
     /// Set one of `variables`; the value is JSON, or else text.
-    #[arg(long, value_name = "NAME=VALUE", requires = "front_matter", value_parser = assignment)]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["unified", "envelope"], value_parser = assignment)]
     set: Vec<(String, Value)>,
     /// Append this JSON object to `decisionLog`.
-    #[arg(long, value_name = "JSON", requires = "front_matter")]
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["unified", "envelope"])]
     add_decision: Vec<String>,
     /// Append to `artifacts`, if it is not in it.
-    #[arg(long, value_name = "ARTIFACT", requires = "front_matter")]
+    #[arg(long, value_name = "ARTIFACT", conflicts_with_all = ["unified", "envelope"])]
     add_artifact: Vec<String>,
     /// Set `currentNodeId`.
-    #[arg(long, value_name = "ID", requires = "front_matter")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["unified", "envelope"])]
     current_node_id: Option<String>,
     /// Set `updatedAt`.
-    #[arg(long, value_name = "TIME", requires = "front_matter")]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["unified", "envelope"])]
     updated_at: Option<String>,
     /// Only when the file's SHA-256 is this.
-    #[arg(long, value_name = "SHA256", requires = "front_matter")]
+    #[arg(long, value_name = "SHA256", conflicts_with_all = ["unified", "envelope"])]
     if_match: Option<String>,
 }
 

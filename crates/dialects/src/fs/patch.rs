@@ -53,9 +53,9 @@ const fn of(members: &'static [Parameter]) -> Kind {
 
 fn parse(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let path = super::path(arguments)?;
-    let mut patch = arguments.object("patch");
-    let if_match_sha256 = super::if_match(&mut patch)?;
-    let mut update = patch.object("update");
+    let mut change = arguments.object("patch");
+    let if_match_sha256 = super::if_match(&mut change)?;
+    let mut update = change.object("update");
     let variables = update.object("variables").object("set").into_members();
     let request = raw::FrontMatter {
         path,
