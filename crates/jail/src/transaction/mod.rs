@@ -42,7 +42,7 @@ use crate::write::{Found, Parents, Target};
 pub use error::{CommitError, Left, LeftState};
 pub use recover::{PatchRecovery, Recovery};
 
-use journal::Journal;
+use journal::{Journal, Turn};
 use step::Step;
 
 /// One file of a transaction.
@@ -95,6 +95,7 @@ type Hook<'h> = &'h mut dyn FnMut(Point) -> Result<(), Errno>;
 
 impl Jail {
     /// Makes all of the changes, or none. The jail must have a private directory, and the operation no other transaction.
+    /// Waits while another operation of the run makes changes.
     /// Directories on the way to new files are made, and are gone again if nothing comes of it.
     pub fn commit(&self, changes: Vec<Change<'_>>) -> Result<(), CommitError> {
         self.commit_with(changes, &mut |_| Ok(()))
@@ -106,7 +107,8 @@ impl Jail {
                 "several files cannot be changed at once here: there is no private directory",
             ))
         })?;
-        let journal = Journal::open(private).map_err(|errno| {
+        let opened = Turn::wait(private).and_then(|turn| Ok((turn, Journal::open(private)?)));
+        let (_turn, journal) = opened.map_err(|errno| {
             CommitError::undone(unsupported(&format!("the journal cannot be opened: {errno}")))
         })?;
         let mut transaction = Transaction { jail: self, made: Vec::new(), steps: Vec::new(), journal };

@@ -356,6 +356,7 @@ fn victim() {
             changes.push(change(&gone, Then::Gone));
         }
         jail.commit(changes).unwrap();
+        fs::write(top.join("begun"), "").unwrap();
     }
 }
 
@@ -389,8 +390,12 @@ fn a_killed_process_leaves_all_or_nothing() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
+        while fs::remove_file(top.path().join("begun")).is_err() {
+            assert!(victim.try_wait().unwrap().is_none(), "it ended by itself");
+            std::thread::yield_now();
+        }
         // Any moment will do, and each of them comes up.
-        std::thread::sleep(std::time::Duration::from_micros(20_000 + kill * 7919 % 30_000));
+        std::thread::sleep(std::time::Duration::from_micros(kill * 7919 % 30_000));
         victim.kill().unwrap();
         victim.wait().unwrap();
         let jail = victims_jail(top.path());

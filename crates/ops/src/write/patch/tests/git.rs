@@ -179,8 +179,13 @@ fn only_adds(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("@@ ") && line.contains(",0 +"))
 }
 
+/// Each costs a dozen processes. `PROPTEST_CASES` says how many where there is time for more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn a_diff_applies_to_what_it_was_made_of(old in tree(), changes in edits(), form in 0_usize..5) {
