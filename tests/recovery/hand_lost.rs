@@ -74,20 +74,20 @@ fn check(workspace: &Path, known: &[Known]) {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-fn names(directory: &Path) -> Vec<String> {
+pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
 /// What the hands of all runs have noted and not struck out.
-fn notes(daemon: &Daemon) -> Vec<String> {
+pub(crate) fn notes(daemon: &Daemon) -> Vec<String> {
     let privates = daemon.state_dir().join("hand");
     let temporaries = names(&privates).into_iter().map(|run| privates.join(run).join("temporaries"));
     temporaries.flat_map(|directory: PathBuf| names(&directory)).collect()
 }
 
 /// The hands of a daemon: keepers, what they keep, and operations at work.
-fn hands(daemon: u32) -> Vec<u32> {
+pub(crate) fn hands(daemon: u32) -> Vec<u32> {
     let mut parents = BTreeMap::new();
     for name in names(Path::new("/proc")) {
         let Ok(pid) = name.parse::<u32>() else { continue };
@@ -107,7 +107,7 @@ fn hands(daemon: u32) -> Vec<u32> {
     parents.keys().copied().filter(|pid| is_of(*pid)).collect()
 }
 
-fn kill(pids: &[u32]) {
+pub(crate) fn kill(pids: &[u32]) {
     for pid in pids {
         // It may be gone by now.
         let _ = kill_process(Pid::from_raw((*pid).try_into().unwrap()).unwrap(), Signal::KILL);

@@ -1,7 +1,12 @@
 //! `kill -9` of the daemon while an overlay has changes that nobody has settled.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use harness::v1::run::Changes;
 use harness::{Daemon, RunHandle, calls, requests, v1};
+
+use crate::hand_lost::{hands, kill, names, notes};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_nobody_has_settled_outlive_the_daemon() {
@@ -77,4 +82,50 @@ async fn an_accept_that_was_killed_leaves_whole_files_and_is_made_again() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".cofferdam"));
     assert_eq!(left.count(), 0, "nothing is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_hand_left_in_an_overlay_is_put_right_there_and_not_beneath() {
+    const WRITERS: usize = 8;
+    let mut daemon = Daemon::start().await;
+    let beneath = daemon.workspace("w", &[]);
+    let mut found = 0;
+    // A kill in the middle of a write takes a few tries.
+    for _ in 0..30 {
+        let run = daemon.run_on(requests::overlay("open", &beneath)).await;
+        let written = Arc::new(AtomicU32::new(0));
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (mut run, written) = (run.clone(), written.clone());
+                tokio::spawn(async move {
+                    let (path, content) = (format!("f{writer}"), "x".repeat(50_000));
+                    while run.call(calls::write(&path, &content)).await.is_ok() {
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        while written.load(Ordering::Relaxed) < 30 {
+            tokio::task::yield_now().await;
+        }
+        // Nobody is left who could put anything right but the next daemon.
+        kill(&hands(daemon.pid()));
+        daemon.kill().await;
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        found += notes(&daemon).len();
+        daemon.launch().await;
+        assert_eq!((notes(&daemon), daemon.mounts()), (vec![], vec![]));
+        assert_eq!(names(&beneath), [""; 0], "nothing beneath");
+        let changes = names(&daemon.state_dir().join("overlays").join(run.id()).join("upper"));
+        assert!(changes.iter().all(|name| name.starts_with('f')), "{changes:?}");
+        let mut run = RunHandle { clients: daemon.connect().await, ..run };
+        assert_eq!(run.diff().await.total, changes.len() as u64);
+        run.discard().await.unwrap();
+        if found > 0 {
+            return;
+        }
+    }
+    panic!("no kill hit a write in the middle");
 }
