@@ -117,10 +117,10 @@ fn kill_operations(hand: &Hand) {
 const FILES: usize = 6;
 
 fn step(from: u8, to: u8) -> Operation {
-    let mut text: String =
-        (0..FILES).map(|n| format!("*** Update File: d{n}/f\n-{from}\n+{to}\n")).collect::<Vec<_>>().concat();
-    text += &format!("*** Delete File: only{from}\n*** Add File: only{to}\n+{to}\n");
-    envelope(&text)
+    let updates: Vec<String> =
+        (0..FILES).map(|n| format!("*** Update File: d{n}/f\n-{from}\n+{to}\n")).collect();
+    let others = format!("*** Delete File: only{from}\n*** Add File: only{to}\n+{to}\n");
+    envelope(&(updates.concat() + &others))
 }
 
 /// The version that the whole tree has.
