@@ -125,7 +125,7 @@ async fn the_main_job_by_hand() {
     let short = &run[run.len() - 8..];
     assert_eq!(out(&daemon, &["run", "stop", short]).await, format!("stopped {run}\n"));
     assert_eq!(coffer(&daemon, &["call", "list", run]).await.code, 1);
-    assert_eq!(out(&daemon, &["run", "delete", run]).await, format!("deleted {run}\n"));
+    assert_eq!(out(&daemon, &["run", "delete", run, "--workspace"]).await, format!("deleted {run}\n"));
     assert_eq!(daemon.leftovers(), Vec::<String>::new());
 }
 
