@@ -19,6 +19,7 @@ pub(crate) mod overlay;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -289,6 +290,10 @@ fn exchanged(one: u32, other: u32) -> String {
         // The last id is none.
         (high.saturating_add(1), high.saturating_add(1), u32::MAX.saturating_sub(high).saturating_sub(1)),
     ];
-    let ranges = ranges.into_iter().filter(|(_, _, count)| *count > 0);
-    ranges.map(|(disk, seen, count)| format!("{disk} {seen} {count}\n")).collect()
+    let mut lines = String::new();
+    for (disk, seen, count) in ranges.into_iter().filter(|(_, _, count)| *count > 0) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(lines, "{disk} {seen} {count}");
+    }
+    lines
 }

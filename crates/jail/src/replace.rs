@@ -72,8 +72,8 @@ impl Dir {
         let aside = self.free(name)?;
         let make = || {
             mkdirat(self, aside.as_bytes(), Mode::RWXU)?;
-            let made = resolve::open_directory(self, aside.as_bytes())?;
-            Ok(fchmod(made, Mode::from_raw_mode(mode & 0o777))?)
+            let directory = resolve::open_directory(self, aside.as_bytes())?;
+            Ok(fchmod(directory, Mode::from_raw_mode(mode & 0o777))?)
         };
         self.put(&aside, name, make)
     }

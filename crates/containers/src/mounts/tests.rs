@@ -170,7 +170,8 @@ fn two_ids_change_places_and_all_others_stay() {
     assert_eq!(exchanged(1001, 1000), "0 0 1000\n1000 1001 1\n1001 1000 1\n1002 1002 4294966293\n");
     for (one, other) in [(0, 0), (0, 1001), (4242, 1001), (u32::MAX - 1, 1001)] {
         let counts = exchanged(one, other);
-        let sum: u64 = counts.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        let sum: u64 =
+            counts.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
         assert_eq!(sum, u64::from(u32::MAX), "{one} {other}");
     }
 }
@@ -255,9 +256,8 @@ fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
     if let Ok(content) = fs::read_to_string(at.join("file")) {
         assert_eq!(content, "content");
     }
-    let names = |path: &Path| {
-        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
-    };
+    let names =
+        |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
     assert_eq!(names(&at.join("dir")), ["inner"]);
     assert!(names(&at.join("dir/inner")).is_empty());
 }

@@ -60,7 +60,8 @@ impl Runs {
         }
         let mut layer = pending(&record)?;
         let spec = self.layer_spec(&record, layer)?;
-        self.tell(&record, principal, json!({ "action": "accept", "phase": "begun", "force": force })).await?;
+        self.tell(&record, principal, json!({ "action": "accept", "phase": "begun", "force": force }))
+            .await?;
         if !layer.begun {
             layer.begun = true;
             self.set_layer(&mut record, layer).await?;
@@ -185,7 +186,10 @@ impl Runs {
 }
 
 fn no_overlay() -> Refusal {
-    Refusal::new(Reason::PreconditionFailed, "the run's workspace is no overlay: its changes are in it already")
+    Refusal::new(
+        Reason::PreconditionFailed,
+        "the run's workspace is no overlay: its changes are in it already",
+    )
 }
 
 fn pending(record: &Record) -> Result<Layer, Refusal> {

@@ -96,7 +96,10 @@ impl Runs {
     pub(super) async fn delete_kept(&self, kept: &Kept, principal: &Principal) -> Result<(), Refusal> {
         let id = kept.id;
         if let Some(user) = self.user_of(id) {
-            return Err(Refusal::new(Reason::PreconditionFailed, format!("run {user} uses it: stop it first")));
+            return Err(Refusal::new(
+                Reason::PreconditionFailed,
+                format!("run {user} uses it: stop it first"),
+            ));
         }
         let event = |phase| {
             Event::new(Kind::WorkspaceChange)

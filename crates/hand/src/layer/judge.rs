@@ -93,7 +93,7 @@ fn same_content(changes: &Dir, beneath: &Dir, name: &EntryName) -> Option<bool> 
 pub(super) fn judge(change: &Judged<'_>, since: Since) -> Judgement {
     let Some(name) = change.path.last() else { return Judgement::default() };
     let obstacle = match (change.kind, change.meta.kind) {
-        (Kind::Deleted, _) => None,
+        (Kind::Deleted, _) | (_, FileKind::Symlink) => None,
         (_, FileKind::File) => match change.changes.open_file(name) {
             Ok(_) => None,
             Err(_) => Some("its mode keeps its own owner from reading it"),
@@ -103,7 +103,6 @@ pub(super) fn judge(change: &Judged<'_>, since: Since) -> Judgement {
             Ok(_) => None,
             Err(_) => Some("its mode keeps its own owner from listing it"),
         },
-        (_, FileKind::Symlink) => None,
         (_, FileKind::Fifo) => Some("it is a FIFO, which cannot be applied"),
         (_, FileKind::Socket) => Some("it is a socket, which cannot be applied"),
         (_, FileKind::Device | FileKind::Other) => Some("it is a special file, which cannot be applied"),

@@ -43,7 +43,9 @@ pub(crate) enum LayerFailure {
     Open(#[from] OpenError),
     #[error("nothing was applied: {0}")]
     Refused(String),
-    #[error("after {applied} changes were applied: {error}; the others are kept, accept again when that is settled")]
+    #[error(
+        "after {applied} changes were applied: {error}; the others are kept, accept again when that is settled"
+    )]
     Interrupted { applied: u64, error: OpenError },
 }
 

@@ -13,6 +13,7 @@ mod races;
 mod reading;
 #[cfg(test)]
 mod removing;
+#[cfg(test)]
 mod replacing;
 #[cfg(test)]
 mod support;
