@@ -377,7 +377,8 @@ impl Runs {
 
 fn user_among(living: &BTreeMap<RunId, Arc<Run>>, workspace: RunId) -> Option<RunId> {
     let uses = |id: &RunId, run: &Arc<Run>| {
-        *id == workspace || matches!(run.spec().workspace, Workspace::Kept { workspace: kept } if kept == workspace)
+        *id == workspace
+            || matches!(run.spec().workspace, Workspace::Kept { workspace: kept } if kept == workspace)
     };
     living.iter().find(|(id, run)| uses(id, run)).map(|(id, _)| *id)
 }

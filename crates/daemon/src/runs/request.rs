@@ -87,9 +87,9 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
     use v1::workspace::Source;
     let source = workspace.and_then(|workspace| workspace.source);
     Ok(
-        match source
-            .ok_or_else(|| Refusal::invalid("workspace", "is missing: one of bind, managed, clone, overlay"))?
-        {
+        match source.ok_or_else(|| {
+            Refusal::invalid("workspace", "is missing: one of bind, managed, clone, overlay")
+        })? {
             Source::Bind(bind) => Workspace::Bind { path: PathBuf::from(bind.path) },
             Source::Managed(managed) if managed.workspace_id.is_empty() => Workspace::Managed,
             Source::Managed(managed) => {
