@@ -31,6 +31,11 @@ impl Scene {
         fs::create_dir_all(path.parent().expect("a file beneath the root")).expect("directories");
         fs::write(path, content).expect("a file");
     }
+
+    /// The content of a file.
+    pub fn read(&self, file: &str) -> Vec<u8> {
+        fs::read(self.directory.path().join(file)).expect("a file")
+    }
 }
 
 /// The names of a tree that is small, but has every kind of name: every file name in every directory.

@@ -77,7 +77,7 @@ fn absent(hunk: &Hunk, content: &[u8], expected: &str, details: &mut Vec<(&'stat
         Nearest::Lines(candidates) => {
             let lines: Vec<String> = candidates
                 .iter()
-                .map(|Candidate { line, text }| format!("line {line} `{}`", text.trim()))
+                .map(|Candidate { line, text }| format!("line {line} `{}`", excerpt(text.trim())))
                 .collect();
             details.push((
                 "candidates",
