@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::trash::{TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
@@ -31,24 +31,31 @@ pub(super) fn content(trash: &OwnedFd, entry: TrashEntry) -> io::Result<OwnedFd>
     Ok(openat(trash, entry.to_string(), flags, Mode::empty())?)
 }
 
-/// Says what the entry was, durably. From then on it is one.
+/// Says what the entry was, whole or not at all. From then on it is one.
 pub(super) fn describe(trash: &OwnedFd, entry: TrashEntry, record: &TrashRecord) -> io::Result<()> {
     let mut text = serde_json::to_vec(record)?;
     text.push(b'\n');
-    let mut file = File::from(create(trash, &record_name(entry))?);
+    let draft = draft_name(entry);
+    let mut file = File::from(create(trash, &draft)?);
     file.write_all(&text)?;
-    file.sync_all()
+    file.sync_all()?;
+    Ok(renameat(trash, draft, trash, record_name(entry))?)
 }
 
-/// Removes both files, the one that makes it an entry first. What cannot be removed stays until the run is deleted.
+/// Removes its files, the one that makes it an entry first. What cannot be removed stays until the run is deleted.
 pub(super) fn remove(trash: &OwnedFd, entry: TrashEntry) {
-    for name in [record_name(entry), entry.to_string()] {
+    for name in [record_name(entry), draft_name(entry), entry.to_string()] {
         let _ = unlinkat(trash.as_fd(), name, AtFlags::empty());
     }
 }
 
 pub(super) fn record_name(entry: TrashEntry) -> String {
     format!("{entry}{TRASH_RECORD_SUFFIX}")
+}
+
+/// What will say what it was, while it is written.
+fn draft_name(entry: TrashEntry) -> String {
+    format!("{entry}{TRASH_RECORD_SUFFIX}.new")
 }
 
 fn create(trash: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {

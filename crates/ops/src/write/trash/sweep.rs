@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use jail::{Jail, Keeps, Whose};
-use rustix::fs::{AtFlags, Dir, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, statat};
 use rustix::io::Errno;
 
-use super::store::record_name;
+use super::store::{record_name, remove};
 use crate::trash::TrashEntry;
 
 /// Names that one sweep looks at: more than a trash takes.
@@ -24,7 +24,7 @@ pub(in crate::write) fn sweep(jail: &Jail, whose: Whose) -> io::Result<()> {
         };
         if theirs && statat(&trash, record_name(entry), AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
         {
-            unlinkat(&trash, entry.to_string(), AtFlags::empty())?;
+            remove(&trash, entry);
         }
     }
     Ok(())
