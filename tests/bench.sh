@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The benchmark of the container lane; tests/bench/README.md says what it compares. Builds what it needs first: cofferd
+# The benchmark of both lanes; tests/bench/README.md says what it compares. Builds what it needs first: cofferd
 # and itself in the release profile, and a static ripgrep (once, under target/tools). Takes a few minutes after that.
 #
-#   tests/bench.sh [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+#   tests/bench.sh [--lane container|host] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

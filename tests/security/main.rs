@@ -23,4 +23,5 @@ mod paths;
 mod peers;
 mod programs;
 mod race;
+mod repositories;
 mod secrets;

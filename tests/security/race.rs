@@ -1,14 +1,15 @@
-//! P1, G5: a directory is exchanged with a link that leads out, as fast as the kernel can, while the API writes and
-//! reads beneath its name.
+//! P1, G2, G5: a directory, or git's index, is exchanged with a link that leads out, as fast as the kernel can, while the
+//! API writes and reads beneath its name.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use harness::v1::call_request::Operation;
 use harness::v1::{self, call_response};
 use harness::{Daemon, RunHandle, calls, reason};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio::task::JoinHandle;
 
 use crate::inside::{Gate, Inside, contents, exec};
@@ -35,7 +36,7 @@ fn rounds() -> u32 {
     if is_long() { 20_000 } else { 500 }
 }
 
-/// A run in which `dir` is now a directory and now a link to `target`.
+/// A run in which `dir`, or another thing, is now itself and now a link to `target`.
 struct Race {
     daemon: Daemon,
     inside: Inside,
@@ -47,10 +48,13 @@ struct Race {
 
 impl Race {
     async fn begin(name: &str, target: &str) -> Self {
+        Self::exchange(name, ["dir", "link"], target).await
+    }
+
+    async fn exchange(name: &str, [thing, link]: [&str; 2], target: &str) -> Self {
         let daemon = Daemon::start().await;
         let workspace = daemon.repository(name, &[("tracked", "x\n"), ("dir/file", "from inside\n")]);
-        symlink(target, workspace.join("link")).unwrap();
-        lchown(workspace.join("link"), Some(4321), Some(4321)).unwrap();
+        plant(&workspace.join(link), target);
         let outside = daemon.workspace("outside", &[("file", OUTSIDE)]);
         // As open as a directory can be: only the path is in the way.
         std::fs::set_permissions(&outside, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -62,9 +66,9 @@ impl Race {
 
         let mut ready = inside.gate("ready");
         let mut swapping = inside.again(&daemon).await;
+        let [thing, link] = [thing, link].map(|name| format!("/workspace/{name}"));
         let mut swapper = tokio::spawn(async move {
-            let mut request =
-                exec(&["swap", "/workspace/dir", "/workspace/link", "/workspace/ready", "/workspace/stop"]);
+            let mut request = exec(&["swap", &thing, &link, "/workspace/ready", "/workspace/stop"]);
             request.timeout_ms = Some(120_000);
             // A long race takes longer than a command may.
             for again in 0.. {
@@ -92,6 +96,14 @@ impl Race {
         assert!(again > 0 || exchanges > 1_000, "{exchanges} exchanges are no race");
         (self.daemon, self.inside)
     }
+}
+
+/// A link of the owner's at `place`, whatever is there.
+fn plant(place: &Path, target: &str) {
+    let beside = place.with_extension("new");
+    symlink(target, &beside).unwrap();
+    lchown(&beside, Some(4321), Some(4321)).unwrap();
+    std::fs::rename(&beside, place).unwrap();
 }
 
 /// How a call under the race may end: done inside, refused, or beaten by the swapper; never a fault.
@@ -290,4 +302,53 @@ async fn c3_a_working_directory_is_entered_without_a_race() {
     }
     race.end().await;
     assert!((1..rounds() / 5).contains(&done), "{done} commands got through: there was no race");
+}
+
+/// An index is replaced by renaming, which may take the link away: there is one again, and the index is not lost.
+fn link_again(git: &Path, target: &str) {
+    const LOOKS: u32 = 64;
+    let (beside, link) = (git.join("beside"), git.join("link"));
+    plant(&beside, target);
+    let exchange = || renameat_with(CWD, &beside, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+    exchange();
+    // While the names are exchanged, one look at both of them is none.
+    let has_index = || ["index", "link"].iter().any(|name| !git.join(name).is_symlink());
+    if !beside.is_symlink() && !(0..LOOKS).any(|_| has_index()) {
+        exchange();
+    }
+    std::fs::remove_file(beside).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g2_an_index_that_is_exchanged_with_a_link_changes_nothing_outside() {
+    const TARGET: &str = "../../outside/index";
+    let mut race = Race::exchange("w", [".git/index", ".git/link"], TARGET).await;
+    // What the link leads to is an index, of a repository that has a secret.
+    let other = race.daemon.repository("other", &[("canary", "x\n")]);
+    let outside = race.daemon.roots().join("outside");
+    std::fs::copy(other.join(".git/index"), outside.join("index")).unwrap();
+    chown(outside.join("index"), Some(4321), Some(4321)).unwrap();
+    let before = contents(&outside);
+    let (mut added, mut refused) = (0, 0);
+    for round in 0..rounds() / 5 {
+        link_again(&race.inside.workspace.join(".git"), TARGET);
+        let run = &mut race.inside.run;
+        run.ok(calls::write("tracked", &format!("{round}\n"))).await;
+        for (place, operation) in
+            [calls::git_add(&["tracked"]), calls::git_commit("a race"), calls::git_diff(&["--cached"])]
+                .into_iter()
+                .enumerate()
+        {
+            let response = run.call(operation).await.unwrap();
+            assert!(!format!("{response:?}").contains("canary"), "{response:?}");
+            match settled(&response) {
+                true if place == 0 => added += 1,
+                true => {}
+                false => refused += 1,
+            }
+        }
+    }
+    let (daemon, _inside) = race.end().await;
+    assert!(added > 0 && refused > 0, "{added} added, {refused} refused: there was no race");
+    assert_eq!(contents(&daemon.roots().join("outside")), before);
 }

@@ -168,6 +168,42 @@ fn conflicts_in_status() {
 }
 
 #[test]
+fn submodules_are_at_their_commits_and_linked_work_trees_are_refused() {
+    let scratch = Scratch::new();
+    scratch.init();
+    let place = scratch.workspace().join("sub");
+    fs::create_dir(&place).unwrap();
+    let inside = |args: &[&str]| drop(support::run(&mut support::git_in(&place, args)));
+    inside(&["init", "-q", "-b", "main"]);
+    inside(&["commit", "-q", "--allow-empty", "-m", "one"]);
+    scratch.write(".gitmodules", "[submodule \"sub\"]\npath = sub\nurl = ./sub\n");
+    scratch.git(&["add", "sub", ".gitmodules"]);
+    let mut hand = scratch.hand();
+    compare(&scratch, &mut hand, "added");
+    scratch.commit_all("one");
+    compare(&scratch, &mut hand, "clean");
+    inside(&["commit", "-q", "--allow-empty", "-m", "two"]);
+    compare(&scratch, &mut hand, "at another commit");
+    inside(&["pack-refs", "--all"]);
+    compare(&scratch, &mut hand, "at another commit, packed");
+    let failure = hand.add(&["sub"]).unwrap_err();
+    assert_eq!(failure.reason, Reason::InvalidArgument, "{failure:?}");
+    scratch.git(&["submodule", "--quiet", "absorbgitdirs", "sub"]);
+    compare(&scratch, &mut hand, "its repository in ours");
+    scratch.write("sub/inside", "changed\n");
+    assert_eq!(hand.status(), "## main\n M sub\n", "what is inside is not looked at");
+    fs::remove_dir_all(&place).unwrap();
+    compare(&scratch, &mut hand, "gone");
+
+    scratch.git(&["worktree", "add", "-q", "tree"]);
+    fs::rename(scratch.workspace().join(".git"), scratch.outside().join("git")).unwrap();
+    fs::rename(scratch.workspace().join("tree/.git"), scratch.workspace().join(".git")).unwrap();
+    let failure = hand.git(Git::Status).unwrap_err();
+    assert_eq!(failure.reason, Reason::SandboxViolation);
+    assert!(failure.message.contains("@project/.git is a file instead of a directory"), "{failure:?}");
+}
+
+#[test]
 fn diff_is_limited_to_paths_and_bytes() {
     let scratch = Scratch::new();
     scratch.init();

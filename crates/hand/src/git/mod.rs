@@ -4,9 +4,13 @@
 //! it safe, not the checks here. The checks are for clear answers: a repository that is not plainly in
 //! `@project/.git` is refused by name instead of failing somewhere inside.
 //!
+//! What differs is found by [`staged`] and [`worktree`], and what is said of it by the modules of the formats; libgit2
+//! reads objects, references, ignore rules and attributes, and does all that writes.
+//!
 //! libgit2 runs no hooks, filters, textconv, external diff, fsmonitor, editor or signing program; it knows `crlf` and
 //! `ident` and nothing else. Output is that of the `git` command with default settings, whatever the repository's
-//! configuration says about format. Submodules and repositories within the workspace are never opened.
+//! configuration says about format. Submodules and repositories within the workspace are never opened: a submodule's
+//! commit is read as text ([`gitlink`]), what is changed inside of it is not looked at.
 
 mod abbrev;
 mod add;
