@@ -12,6 +12,8 @@ mod images;
 mod life;
 mod main_job;
 mod overlay;
+mod patch;
+mod patch;
 mod shell;
 mod startup;
 mod strangers;
