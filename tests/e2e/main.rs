@@ -13,7 +13,7 @@ mod life;
 mod main_job;
 mod overlay;
 mod patch;
-mod patch;
+mod patch_forms;
 mod shell;
 mod startup;
 mod strangers;
