@@ -102,7 +102,7 @@ async fn g5_links_are_added_as_links() {
         case("a tracked directory became a link, all", r#"
             mkdir t; echo x >t/secret; git add t; git commit -q -m t; rm -r t; ln -s "$OUT" t"#, Done),
         case("links to files", r#"ln -s "$OUT/secret" absolute; ln -s ../../canaries/secret relative; ln -s /proc/self/environ proc; ln -s /etc/passwd passwd"#, Done),
-        case("a tracked file became a link", r#"ln -sf ../../canaries/secret a"#, Done),
+        case("a tracked file became a link", r"ln -sf ../../canaries/secret a", Done),
     ])
     .await;
 }
@@ -195,10 +195,10 @@ async fn g8_repositories_within_are_not_opened() {
 #[tokio::test]
 async fn g9_what_is_planted_does_not_run() {
     play(&[
-        case("hooks", r#"
+        case("hooks", r"
             mkdir -p .git/hooks; for hook in pre-commit commit-msg prepare-commit-msg post-commit post-index-change reference-transaction fsmonitor-watchman; do
-                sings $hook >.git/hooks/$hook; chmod +x .git/hooks/$hook; done"#, Done),
-        case("hooks elsewhere", r#"mkdir hooks; sings pre-commit >hooks/pre-commit; chmod +x hooks/pre-commit; git config core.hooksPath hooks"#, Done),
+                sings $hook >.git/hooks/$hook; chmod +x .git/hooks/$hook; done", Done),
+        case("hooks elsewhere", r"mkdir hooks; sings pre-commit >hooks/pre-commit; chmod +x hooks/pre-commit; git config core.hooksPath hooks", Done),
         case("a filter", r#"sings clean >f; chmod +x f; git config filter.x.clean "$W/f"; git config filter.x.smudge "$W/f"; echo '* filter=x' >.gitattributes"#, Done),
         case("a filter that is required", r#"
             sings process >f; chmod +x f; git config filter.x.process "$W/f"; git config filter.x.required true; echo '* filter=x' >.gitattributes"#, Done),
@@ -210,7 +210,7 @@ async fn g9_what_is_planted_does_not_run() {
         case("an editor, a pager, a helper", r#"
             sings tool >f; chmod +x f; for key in core.editor core.pager core.askPass core.sshCommand sequence.editor credential.helper trailer.x.command; do
                 git config $key "$W/f"; done"#, Done),
-        case("a maintenance", r#"sings auto >.git/hooks/pre-auto-gc; chmod +x .git/hooks/pre-auto-gc; git config gc.auto 1; git config maintenance.auto true"#, Done),
+        case("a maintenance", r"sings auto >.git/hooks/pre-auto-gc; chmod +x .git/hooks/pre-auto-gc; git config gc.auto 1; git config maintenance.auto true", Done),
     ])
     .await;
 }

@@ -86,7 +86,7 @@ impl Stage {
         let what = format!("{}, {does:?}", case.name);
         let request = CallRequest {
             operation: Some(operation(does)),
-            timeout: Some(DEADLINE.try_into().unwrap()),
+            timeout: Some(DEADLINE.into()),
             ..Default::default()
         };
         let began = Instant::now();
@@ -123,7 +123,12 @@ impl Stage {
         for place in [&self.workspace, &self.canaries] {
             for entry in std::fs::read_dir(place).unwrap() {
                 let name = entry.unwrap().file_name();
-                assert!(!name.to_string_lossy().starts_with("SUNG-"), "{}: {name:?} ran", case.name);
+                assert!(
+                    !name.to_string_lossy().starts_with("SUNG-"),
+                    "{}: {} ran",
+                    case.name,
+                    name.display()
+                );
             }
         }
     }
