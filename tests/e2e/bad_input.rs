@@ -159,7 +159,12 @@ async fn names_that_nothing_has_are_not_found() {
         "NOT_FOUND"
     );
     assert_eq!(
-        reason(&runs.delete_run(v1::DeleteRunRequest { run_id: unknown(), ..Default::default() }).await.unwrap_err()),
+        reason(
+            &runs
+                .delete_run(v1::DeleteRunRequest { run_id: unknown(), ..Default::default() })
+                .await
+                .unwrap_err()
+        ),
         "NOT_FOUND"
     );
     let living = v1::DeleteRunRequest { run_id: run.run.run_id.clone(), ..Default::default() };

@@ -49,8 +49,8 @@ use setup::SetupError;
 
 pub use args::WeakerForm;
 pub use report::{Landlock, Namespaces, Report};
-pub use spawn_layer::{LayerError, LayerSpec};
 pub use spawn::{CloneError, CloneSpec, HandProcess, HandSpec, Launcher, ProbeError, RecoverError};
+pub use spawn_layer::{LayerError, LayerSpec};
 
 /// The name (`argv[0]`) under which `cofferd` starts itself as a hand.
 pub const PROGRAM: &str = "coffer-hand";

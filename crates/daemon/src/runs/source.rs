@@ -65,14 +65,14 @@ impl Launcher {
                 let field = "workspace.overlay.path";
                 block_in_place(|| {
                     let beneath = self.roots.open(field, path, Purpose::Own, principal)?;
-                    self.overlay(&record.id.to_string(), beneath, remains)
+                    self.overlay(&record.id.to_string(), &beneath, remains)
                 })
             }
         }
     }
 
     /// An overlay on `beneath` with a new layer.
-    fn overlay(&self, run: &str, beneath: Directory, remains: &mut Remains) -> Result<Source, Refusal> {
+    fn overlay(&self, run: &str, beneath: &Directory, remains: &mut Remains) -> Result<Source, Refusal> {
         let failed = |what| move |error: rustix::io::Errno| Refusal::internal(what, &error);
         let daemon = Owner { uid: 0, gid: 0 };
         if !rustix::process::geteuid().is_root() {
@@ -98,10 +98,10 @@ impl Launcher {
         rustix::fs::fchmod(&upper, mode).map_err(failed("giving a layer its mode"))?;
         // Taken from a file system's clock, as what it is compared with later will be. What changed in the same tick
         // counts as changed since.
-        let made = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
+        let fresh = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
         let layer = Layer {
             changes: Changes::Pending,
-            since: (made.st_ctime, u32::try_from(made.st_ctime_nsec).unwrap_or(0)),
+            since: (fresh.st_ctime, u32::try_from(fresh.st_ctime_nsec).unwrap_or(0)),
             inode: stat.st_ino,
             owner: beneath.owner,
             begun: false,
@@ -110,7 +110,7 @@ impl Launcher {
         std::fs::create_dir_all(&slots)
             .map_err(|error| Refusal::internal("making the mount points", &error))?;
         remains.slot_directory = Some(slots.clone());
-        let directory = mounted(&beneath, &layers, &slots)?;
+        let directory = mounted(beneath, &layers, &slots)?;
         Ok(Source { directory, layer: Some(layer) })
     }
 }
