@@ -207,6 +207,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
         && let Some(outcome) = files::at_once(lane, read, &bounds)
     {
         outbox.outcome(id, outcome).await;
+        lane.threads.used();
         return Ok(());
     }
     let credit = Arc::new(Credit::new(start.output_window));
