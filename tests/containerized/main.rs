@@ -68,7 +68,7 @@ fn the_main_job_is_done_between_containers() {
 
     // An agent can make deleting harder: in a sticky directory only owners may.
     std::fs::set_permissions(made.join("src"), std::fs::Permissions::from_mode(0o1777)).unwrap();
-    stack.coffer(AGENT, &["run", "delete", &run]).ended(DONE);
+    stack.coffer(AGENT, &["run", "delete", &run, "--workspace"]).ended(DONE);
     assert!(!made.exists());
     stack.down();
 }
