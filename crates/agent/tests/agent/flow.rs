@@ -177,9 +177,10 @@ async fn nobody_has_to_read_for_a_command_to_be_ended() {
         gate.open();
         let done = call.await.unwrap().unwrap();
         assert_eq!((done.kill.left, done.timed_out), (0, false));
-        // What was sent, and what the pipe held.
+        // What was sent, and what the pipe held, of which the reader gets as much as it takes credit for in time.
         let (stdout, _) = gate.counts();
-        assert!(stdout <= WINDOW && done.stdout_bytes >= stdout, "{stdout} of {}", done.stdout_bytes);
+        assert!(done.stdout_bytes <= WINDOW + (1 << 20), "{}", done.stdout_bytes);
+        assert!(stdout <= done.stdout_bytes, "{stdout} of {}", done.stdout_bytes);
     }
 }
 
