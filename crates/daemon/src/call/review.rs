@@ -17,7 +17,7 @@ use ops::{DeleteResult, EntryType, FileChange, Git, OpResult, Operation, PatchRe
 
 use crate::executor::Lanes;
 use crate::status::Refusal;
-use describe::describe;
+use describe::{describe, visible};
 
 /// Files that a call can name and be bound to.
 const FILES: usize = 256;
@@ -159,9 +159,9 @@ fn delete_preview(delete: &DeleteResult) -> String {
     }
 }
 
-/// A name cannot forge a line.
+/// A name can neither forge a line nor turn one round.
 fn shown(path: &str) -> String {
-    if path.contains(char::is_control) { format!("{path:?}") } else { path.to_owned() }
+    path.chars().flat_map(visible).collect()
 }
 
 fn git_preview(operation: &Operation, output: &str) -> String {

@@ -7,6 +7,7 @@ mod guard;
 mod identity;
 mod listen;
 mod policy;
+mod portion;
 mod run;
 mod terminal;
 mod tool;

@@ -12,13 +12,12 @@ use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
 use wire::v1::{self, CreateRunRequest};
 
-use super::{Principal, behind, principal};
+use super::{Principal, behind, portion, principal};
 use crate::app::App;
 use crate::ids::{RunId, check_client_name};
 use crate::runs::{Record, parse_request};
 use crate::status::{Refusal, chain};
 
-const DEFAULT_PAGE: usize = 100;
 const MAX_PAGE: u32 = 1_000;
 /// Bytes of a diff.
 const DEFAULT_DIFF: u32 = 256 * 1024;
@@ -88,15 +87,9 @@ impl Service {
     }
 }
 
-/// How many, and behind which: a page begins behind the id that the last one ended with, and ids sort by time.
+/// Ids sort by time.
 fn page(size: u32, token: &str) -> Result<(usize, Option<RunId>), Refusal> {
-    let size = match size {
-        0 => DEFAULT_PAGE,
-        size => size.min(MAX_PAGE) as usize,
-    };
-    let bad = |_| Refusal::invalid("page_token", "is not one of ours");
-    let after = if token.is_empty() { None } else { Some(RunId::parse(token).map_err(bad)?) };
-    Ok((size, after))
+    portion::page(size, MAX_PAGE, token, |token| RunId::parse(token).ok())
 }
 
 fn digest(request: &CreateRunRequest) -> Vec<u8> {

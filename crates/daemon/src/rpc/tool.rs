@@ -9,17 +9,13 @@ use wire::v1;
 use wire::v1::tool_service_server::ToolService;
 use worker::client::OutputStream;
 
+use super::portion::piece;
 use super::{Principal, principal};
 use crate::app::App;
 use crate::calls::Found;
 use crate::ids::{CallId, RunId};
 use crate::spool::Piece;
 use crate::status::{Refusal, chain};
-
-/// Bytes of each stream that `GetCall` sends.
-const DEFAULT_OUTPUT: usize = 256 * 1024;
-/// Most that may be asked for.
-const MAX_OUTPUT: usize = 1024 * 1024;
 
 /// `ToolService`.
 pub(super) struct Service(pub(super) Arc<App>);
@@ -69,17 +65,6 @@ impl Service {
     }
 }
 
-fn most_output(asked: u32) -> Result<usize, Refusal> {
-    match asked as usize {
-        0 => Ok(DEFAULT_OUTPUT),
-        asked if asked <= MAX_OUTPUT => Ok(asked),
-        _ => Err(Refusal::invalid(
-            "max_output_bytes",
-            format!("must be at most {MAX_OUTPUT}; ask again from the next offset for more"),
-        )),
-    }
-}
-
 #[tonic::async_trait]
 impl ToolService for Service {
     async fn list_tools(
@@ -114,7 +99,7 @@ impl ToolService for Service {
         let principal = principal(&request)?;
         let request = request.into_inner();
         let id = CallId::parse(&request.call_id)?;
-        let most = most_output(request.max_output_bytes)?;
+        let most = piece("max_output_bytes", request.max_output_bytes)?;
         // The call first: when it has finished, so has its output.
         let found = self.0.calls.get(id, &principal).await?;
         let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;

@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::trash_service_server::TrashService;
 
+use super::portion::{page, piece};
 use super::principal;
 use crate::app::App;
 use crate::ids::RunId;
@@ -14,12 +15,8 @@ use crate::runs::{Deleted, Trash};
 use crate::status::Refusal;
 use crate::time::Timestamp;
 
-const DEFAULT_PAGE: usize = 100;
 /// A page of the longest paths fits into a message.
 const MAX_PAGE: u32 = 500;
-/// Bytes of content in one answer.
-const DEFAULT_BYTES: usize = 256 * 1024;
-const MAX_BYTES: usize = 1024 * 1024;
 
 /// `TrashService`.
 pub(super) struct Service(pub(super) Arc<App>);
@@ -50,17 +47,7 @@ impl TrashService for Service {
         request: Request<v1::ListTrashRequest>,
     ) -> Result<Response<v1::ListTrashResponse>, Status> {
         let asked = request.get_ref();
-        let size = match asked.page_size {
-            0 => DEFAULT_PAGE,
-            size => size.min(MAX_PAGE) as usize,
-        };
-        let after = match asked.page_token.as_str() {
-            "" => None,
-            token => Some(
-                TrashEntry::parse(token)
-                    .ok_or_else(|| Refusal::invalid("page_token", "is not one of ours"))?,
-            ),
-        };
+        let (size, after) = page(asked.page_size, MAX_PAGE, &asked.page_token, TrashEntry::parse)?;
         let listed = self
             .with(&request, &asked.run_id, move |trash| {
                 trash.list(after, size).map_err(|error| Refusal::internal("reading the trash", &error))
@@ -79,17 +66,7 @@ impl TrashService for Service {
         request: Request<v1::ReadTrashRequest>,
     ) -> Result<Response<v1::ReadTrashResponse>, Status> {
         let asked = request.get_ref();
-        let most = match asked.max_bytes as usize {
-            0 => DEFAULT_BYTES,
-            most if most <= MAX_BYTES => most,
-            _ => {
-                return Err(Refusal::invalid(
-                    "max_bytes",
-                    format!("must be at most {MAX_BYTES}; ask again from the next offset for more"),
-                )
-                .into());
-            }
-        };
+        let most = piece("max_bytes", asked.max_bytes)?;
         let (entry, offset) = (TrashEntry::parse(&asked.entry).ok_or_else(no_such_entry)?, asked.offset);
         let found = self
             .with(&request, &asked.run_id, move |trash| {

@@ -60,8 +60,7 @@ impl Runs {
         }
         let mut layer = pending(&record)?;
         let spec = self.layer_spec(&record, layer)?;
-        self.tell(&record, principal, json!({ "action": "accept", "phase": "begun", "force": force }))
-            .await?;
+        self.tell(id, principal, json!({ "action": "accept", "phase": "begun", "force": force })).await?;
         if !layer.begun {
             layer.begun = true;
             self.set_layer(&mut record, layer).await?;
@@ -71,7 +70,7 @@ impl Runs {
             Ok(done) => done,
             Err(refusal) => {
                 let details = json!({ "action": "accept", "phase": "failed", "failure": refusal.message });
-                self.tell(&record, principal, details).await?;
+                self.tell(id, principal, details).await?;
                 return Err(refusal);
             }
         };
@@ -80,7 +79,7 @@ impl Runs {
         let details = json!({
             "action": "accept", "phase": "done", "applied": done.applied, "left_out": done.left_out.len(),
         });
-        self.tell(&record, principal, details).await?;
+        self.tell(id, principal, details).await?;
         remove_tree(self.launcher.directories.layer(&id.to_string())).await;
         done.run = Some(record.to_wire());
         Ok(done)
@@ -103,11 +102,11 @@ impl Runs {
             return Ok(());
         }
         let mut layer = pending(record)?;
-        self.tell(record, principal, json!({ "action": "discard", "phase": "begun" })).await?;
+        self.tell(record.id, principal, json!({ "action": "discard", "phase": "begun" })).await?;
         layer.changes = Changes::Discarded;
         self.set_layer(record, layer).await?;
         remove_tree(self.launcher.directories.layer(&record.id.to_string())).await;
-        self.tell(record, principal, json!({ "action": "discard", "phase": "done" })).await
+        self.tell(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
     }
 
     /// Keeps others from settling the same run.
@@ -170,15 +169,15 @@ impl Runs {
         Ok(())
     }
 
-    /// Durably, before what it tells of and after.
+    /// Says on record what happens to the workspace of this run: durably, before it and after.
     pub(super) async fn tell(
         &self,
-        record: &Record,
+        run: RunId,
         principal: &Principal,
         details: serde_json::Value,
     ) -> Result<(), Refusal> {
         let event = Event::new(Kind::WorkspaceChange)
-            .run(record.id.to_string())
+            .run(run.to_string())
             .principal(&principal.name)
             .details(details);
         self.audit.record(event).await.map(drop).map_err(|_| crate::audit::Unavailable.into())

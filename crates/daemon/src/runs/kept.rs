@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
-use audit::{Event, Kind};
 use ops::Reason;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -101,17 +100,10 @@ impl Runs {
                 format!("run {user} uses it: stop it first"),
             ));
         }
-        let event = |phase| {
-            Event::new(Kind::WorkspaceChange)
-                .run(id.to_string())
-                .principal(&principal.name)
-                .details(json!({ "action": "delete", "phase": phase }))
-        };
-        let unavailable = |_| Refusal::from(crate::audit::Unavailable);
-        self.audit.record(event("begun")).await.map_err(unavailable)?;
+        self.tell(id, principal, json!({ "action": "delete", "phase": "begun" })).await?;
         remove_tree(self.launcher.directories.workspace(&id.to_string())).await;
         self.forget_workspace(id).await?;
-        self.audit.record(event("done")).await.map(drop).map_err(unavailable)
+        self.tell(id, principal, json!({ "action": "delete", "phase": "done" })).await
     }
 
     /// Whether a run may begin on a kept workspace.

@@ -8,7 +8,7 @@
 //! changes applied: those are no changes any more, and the next time goes on with the others. What is new comes before
 //! what goes, so that a file that was moved is never in neither place.
 
-use jail::{Dir, EntryName, FileKind, OpenError};
+use jail::{Dir, EntryName, FileKind, OpenError, excerpt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::stdio::stdin;
 use wire::v1::AcceptRunResponse;
@@ -24,8 +24,6 @@ const NAMED: usize = 10;
 const LEFT_OUT: usize = 1_000;
 /// What the owner needs to fill a directory.
 const WRITABLE: u32 = 0o700;
-/// Longest path that is named in full, characters.
-const NAME: usize = 200;
 
 /// Applies everything, or what can be applied with `force`.
 pub(super) fn accept(
@@ -70,7 +68,7 @@ impl Visitor for Look {
         if let Some(why) = judgement.obstacle.or(judgement.objection) {
             self.against += 1;
             if self.named.len() < NAMED {
-                self.named.push(format!("{}: {why}", short(&change.shown())));
+                self.named.push(format!("{}: {why}", excerpt(&change.shown())));
             }
         }
         if judgement.obstacle.is_some() && self.left_out.len() < LEFT_OUT {
@@ -78,11 +76,6 @@ impl Visitor for Look {
         }
         Ok(judgement.obstacle.is_none())
     }
-}
-
-/// A name on one line and of bounded length.
-fn short(path: &str) -> String {
-    path.chars().take(NAME).flat_map(char::escape_debug).collect()
 }
 
 /// One walk each.

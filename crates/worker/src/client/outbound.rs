@@ -45,9 +45,9 @@ impl Outbound {
         self.queue.reserve().await.ok().map(|room| Place { outbound: self, room })
     }
 
-    /// So many frames of the queue have been written.
-    pub(super) fn written(&self, frames: usize) {
-        self.line().waiting -= frames;
+    /// A frame of the queue has been written.
+    pub(super) fn written(&self) {
+        self.line().waiting -= 1;
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -98,7 +98,7 @@ mod tests {
         tokio::spawn(async move {
             while let Some(frame) = frames.recv().await {
                 outgoing.write_all(&frame).await.unwrap();
-                written.written(1);
+                written.written();
             }
         });
         let senders: Vec<_> = (0..SENDERS)

@@ -102,7 +102,7 @@ async fn write(
         if let Err(error) = written.await {
             return CloseReason::Io(error.kind());
         }
-        outbound.written(1);
+        outbound.written();
     }
     CloseReason::Shutdown
 }

@@ -94,7 +94,7 @@ impl Lines<'_> {
 }
 
 /// A character of a text, escaped when it is not one that can be seen.
-fn visible(c: char) -> impl Iterator<Item = char> {
+pub(super) fn visible(c: char) -> impl Iterator<Item = char> {
     let plain = matches!(c, '\t' | '\\' | '"' | '\'');
     let escaped = (!plain).then(|| c.escape_debug());
     plain.then_some(c).into_iter().chain(escaped.into_iter().flatten())
