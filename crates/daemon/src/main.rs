@@ -18,6 +18,7 @@ mod policy;
 mod recovery;
 mod rpc;
 mod runs;
+mod seal;
 mod spool;
 mod startup;
 mod status;

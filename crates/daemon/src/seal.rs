@@ -1,0 +1,121 @@
+//! What lies in the store and may hold a secret, closed to whoever reads the file without the key: XChaCha20-Poly1305
+//! (RFC 8439 with the 192-bit nonce of draft-irtf-cfrg-xchacha) under a key of this daemon's own, `state_dir/seal.key`,
+//! mode 0600. A copy of the database, a backup or a grep has nothing to read; root on this host has both files.
+
+use std::fmt;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use chacha20poly1305::aead::{Aead as _, Generate as _, KeyInit as _, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+
+const KEY_BYTES: usize = 32;
+const NONCE_BYTES: usize = 24;
+
+/// Why something could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("it was sealed under another key, for another place, or it is damaged")]
+pub(crate) struct Broken;
+
+/// Seals and opens. One for the daemon.
+pub(crate) struct Seal(XChaCha20Poly1305);
+
+impl Seal {
+    /// Takes the key from the file at `path`, which is made with a new one when there is none.
+    pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
+        let key = match std::fs::File::open(path) {
+            Ok(file) => read(&file)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(path)?,
+            Err(error) => return Err(error),
+        };
+        Ok(Self(XChaCha20Poly1305::new(&key)))
+    }
+
+    /// Closes `plain`. It opens only under the same `place`, which says what it is and whose, such as `call ID`.
+    pub(crate) fn seal(&self, place: &str, plain: &[u8]) -> Vec<u8> {
+        let nonce = XNonce::generate();
+        let payload = Payload { msg: plain, aad: place.as_bytes() };
+        // Fails for messages of more than 256 GiB alone.
+        let closed = self.0.encrypt(&nonce, payload).unwrap_or_default();
+        [nonce.as_slice(), &closed].concat()
+    }
+
+    /// Opens what was closed for this `place`.
+    pub(crate) fn unseal(&self, place: &str, closed: &[u8]) -> Result<Vec<u8>, Broken> {
+        let (nonce, closed) = closed.split_first_chunk::<NONCE_BYTES>().ok_or(Broken)?;
+        let payload = Payload { msg: closed, aad: place.as_bytes() };
+        self.0.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Broken)
+    }
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seal")
+    }
+}
+
+fn read(file: &std::fs::File) -> std::io::Result<Key> {
+    let mut bytes = Vec::with_capacity(KEY_BYTES + 1);
+    file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    let key: [u8; KEY_BYTES] = bytes
+        .try_into()
+        .map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "a key has 32 bytes"))?;
+    Ok(key.into())
+}
+
+/// Whole or absent, and there for good before it is used.
+fn make(path: &Path) -> std::io::Result<Key> {
+    let key = Key::generate();
+    let aside = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    std::fs::rename(&aside, path)?;
+    if let Some(directory) = path.parent() {
+        std::fs::File::open(directory)?.sync_all()?;
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::Seal;
+
+    #[test]
+    fn what_was_sealed_opens_in_its_place_alone_also_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("seal.key");
+        let seal = Seal::open(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let closed = seal.seal("call 1", b"hunter2");
+        assert!(!closed.windows(7).any(|part| part == b"hunter2"));
+        assert_ne!(closed, seal.seal("call 1", b"hunter2"), "no nonce is used twice");
+
+        let seal = Seal::open(&path).unwrap();
+        assert_eq!(seal.unseal("call 1", &closed).unwrap(), b"hunter2");
+        assert!(seal.unseal("call 2", &closed).is_err());
+        for at in 0..closed.len() {
+            let mut bent = closed.clone();
+            bent[at] ^= 1;
+            assert!(seal.unseal("call 1", &bent).is_err(), "byte {at}");
+            assert!(seal.unseal("call 1", &closed[..at]).is_err(), "cut at {at}");
+        }
+        let other = Seal::open(&directory.path().join("other.key")).unwrap();
+        assert!(other.unseal("call 1", &closed).is_err());
+    }
+
+    #[test]
+    fn a_damaged_key_is_an_error_and_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("seal.key");
+        for damaged in [&b""[..], b"short", &[7; 33]] {
+            std::fs::write(&path, damaged).unwrap();
+            assert!(Seal::open(&path).is_err());
+            assert_eq!(std::fs::read(&path).unwrap(), damaged);
+        }
+    }
+}

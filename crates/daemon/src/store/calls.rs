@@ -1,0 +1,100 @@
+//! Outcomes of finished calls.
+
+use std::collections::HashSet;
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{Store, StoreError};
+use crate::ids::{CallId, RunId};
+
+/// A finished call, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredCall {
+    pub(crate) call_id: CallId,
+    pub(crate) run_id: RunId,
+    pub(crate) principal: String,
+    pub(crate) request_id: Option<String>,
+    /// Digest of the request, to tell a repetition from another request under the same id.
+    pub(crate) request: Vec<u8>,
+    /// The encoded `CallResponse`.
+    pub(crate) response: Vec<u8>,
+}
+
+/// What an outcome is sealed for: it holds what the call read and what its command printed.
+fn place(call: CallId) -> String {
+    format!("outcome {call}")
+}
+
+impl Store {
+    /// Keeps a finished call, unless its run has been deleted meanwhile.
+    pub(crate) fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
+        self.lock().execute(
+            "INSERT OR REPLACE INTO calls (call_id, run_id, principal, request_id, request, response)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?2)",
+            params![
+                call.call_id.to_string(),
+                call.run_id.to_string(),
+                call.principal,
+                call.request_id,
+                call.request,
+                self.0.seal.seal(&place(call.call_id), &call.response)
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// A finished call.
+    pub(crate) fn call(&self, id: CallId) -> Result<Option<StoredCall>, StoreError> {
+        self.find("call_id = ?1 AND ?2 IS NULL", &id.to_string(), None)
+    }
+
+    /// The finished calls that there are.
+    pub(crate) fn call_ids(&self) -> Result<HashSet<CallId>, StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT call_id FROM calls")?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let ids = rows.filter_map(|row| row.map(|id| CallId::parse(&id).ok()).transpose());
+        Ok(ids.collect::<Result<_, _>>()?)
+    }
+
+    /// The finished call that a request made in a run.
+    pub(crate) fn call_by_request(
+        &self,
+        run: RunId,
+        request_id: &str,
+    ) -> Result<Option<StoredCall>, StoreError> {
+        self.find("run_id = ?1 AND request_id = ?2", &run.to_string(), Some(request_id))
+    }
+
+    fn find(
+        &self,
+        condition: &str,
+        first: &str,
+        second: Option<&str>,
+    ) -> Result<Option<StoredCall>, StoreError> {
+        let query = format!(
+            "SELECT call_id, run_id, principal, request_id, request, response FROM calls WHERE {condition}"
+        );
+        let row = self
+            .lock()
+            .query_row(&query, params![first, second], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get(2)?,
+                    row.get(3)?,
+                    row.get(4)?,
+                    row.get(5)?,
+                ))
+            })
+            .optional()?;
+        let Some((call_id, run_id, principal, request_id, request, response)) = row else { return Ok(None) };
+        // Ids are written by us in the form that parses; a database that says otherwise holds no such call.
+        let (Ok(call_id), Ok(run_id)) = (CallId::parse(&call_id), RunId::parse(&run_id)) else {
+            return Ok(None);
+        };
+        let response: Vec<u8> = response;
+        let response = self.0.seal.unseal(&place(call_id), &response)?;
+        Ok(Some(StoredCall { call_id, run_id, principal, request_id, request, response }))
+    }
+}

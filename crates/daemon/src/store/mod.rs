@@ -1,0 +1,139 @@
+//! What has to outlive the daemon beside the audit log: runs, and the outcomes of calls. SQLite in WAL mode.
+//!
+//! Calls into here block on the disk: from async code they go through [`Store::with`]. Each kind of thing has a file of its
+//! own with its table's functions; the tables are made in `schema.rs`.
+
+mod calls;
+mod runs;
+mod schema;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+use crate::seal::{Broken, Seal};
+pub(crate) use calls::StoredCall;
+
+/// Why the store did not do it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error("the store failed")]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("the store holds a record that cannot be read")]
+    Record(#[from] serde_json::Error),
+    #[error("the store is of a later version ({0}) than this daemon")]
+    Newer(u32),
+    #[error("the store holds something that was sealed under another key")]
+    Sealed(#[from] Broken),
+    #[error("the key that the store is sealed with cannot be used")]
+    Key(#[source] std::io::Error),
+    #[error("the store's task ended")]
+    Task,
+}
+
+impl StoreError {
+    /// Somebody else has taken the id meanwhile.
+    pub(crate) fn is_conflict(&self) -> bool {
+        use rusqlite::ErrorCode::ConstraintViolation;
+        matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ConstraintViolation))
+    }
+}
+
+/// A handle on the store; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Store(Arc<Inner>);
+
+struct Inner {
+    connection: Mutex<Connection>,
+    /// Closes what may hold a secret.
+    seal: Seal,
+}
+
+impl Store {
+    /// Opens or makes the database at `path`, and beside it the key that it is sealed with.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let mut connection = Connection::open(path)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // A run or an outcome that was answered survives a crash of the machine, too.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        schema::bring_up_to_date(&mut connection)?;
+        let seal = Seal::open(&path.with_file_name("seal.key")).map_err(StoreError::Key)?;
+        Ok(Self(Arc::new(Inner { connection: Mutex::new(connection), seal })))
+    }
+
+    /// Runs `job` where blocking is allowed.
+    pub(crate) async fn with<T, F>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    {
+        let store = self.clone();
+        tokio::task::spawn_blocking(move || job(&store)).await.map_err(|_| StoreError::Task)?
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
+        self.0.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Store, StoredCall};
+    use crate::ids::{CallId, RunId};
+    use crate::runs::{Limits, Record, Spec, State, Workspace};
+
+    pub(crate) fn record() -> Record {
+        let spec = Spec {
+            profile: "review".into(),
+            image: String::new(),
+            workspace: Workspace::Managed,
+            pkg_path: None,
+            agent_id: "alice".into(),
+            role: "worker".into(),
+            limits: Limits::default(),
+            ttl: None,
+            idle_timeout: None,
+            labels: BTreeMap::new(),
+            principal: "uid:0".into(),
+        };
+        Record::new(RunId::new(), spec)
+    }
+
+    #[test]
+    fn runs_and_calls_survive_reopening() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        let mut run = record();
+        let call = StoredCall {
+            call_id: CallId::new(),
+            run_id: run.id,
+            principal: "uid:0".into(),
+            request_id: Some("r1".into()),
+            request: vec![1, 2],
+            response: vec![3],
+        };
+        {
+            let store = Store::open(&path).unwrap();
+            store.insert_run(&run, Some(("q", b"digest"))).unwrap();
+            run.state = State::Ready;
+            store.update_run(&run).unwrap();
+            store.insert_call(&call).unwrap();
+        }
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.runs().unwrap(), [run.clone()]);
+        assert_eq!(store.run_by_request("q").unwrap(), Some((run.clone(), b"digest".to_vec())));
+        assert_eq!(store.run_by_request("other").unwrap(), None);
+        assert_eq!(store.call(call.call_id).unwrap(), Some(call.clone()));
+        assert_eq!(store.call_ids().unwrap(), [call.call_id].into());
+        assert_eq!(store.call_by_request(run.id, "r1").unwrap(), Some(call.clone()));
+        assert_eq!(store.call_by_request(RunId::new(), "r1").unwrap(), None);
+        store.delete_run(run.id).unwrap();
+        assert_eq!(store.call(call.call_id).unwrap(), None);
+        store.insert_call(&call).unwrap();
+        assert_eq!(store.call(call.call_id).unwrap(), None, "one that comes after its run has gone");
+        assert!(store.runs().unwrap().is_empty());
+    }
+}

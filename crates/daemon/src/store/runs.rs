@@ -1,0 +1,84 @@
+//! Runs, and the workspaces that outlive them.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{Store, StoreError};
+use crate::ids::RunId;
+use crate::runs::{Kept, Record};
+
+impl Store {
+    /// Adds a run. `request` is the id and digest of the request that made it.
+    pub(crate) fn insert_run(
+        &self,
+        record: &Record,
+        request: Option<(&str, &[u8])>,
+    ) -> Result<(), StoreError> {
+        let (request_id, digest) = request.unzip();
+        self.lock().execute(
+            "INSERT INTO runs (run_id, request_id, request, record) VALUES (?1, ?2, ?3, ?4)",
+            params![record.id.to_string(), request_id, digest, serde_json::to_string(record)?],
+        )?;
+        Ok(())
+    }
+
+    /// Writes a run's new state.
+    pub(crate) fn update_run(&self, record: &Record) -> Result<(), StoreError> {
+        self.lock().execute(
+            "UPDATE runs SET record = ?2 WHERE run_id = ?1",
+            params![record.id.to_string(), serde_json::to_string(record)?],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets a run and the outcomes of its calls.
+    pub(crate) fn delete_run(&self, id: RunId) -> Result<(), StoreError> {
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        transaction.execute("DELETE FROM calls WHERE run_id = ?1", [id.to_string()])?;
+        transaction.execute("DELETE FROM runs WHERE run_id = ?1", [id.to_string()])?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// All runs, oldest first.
+    pub(crate) fn runs(&self) -> Result<Vec<Record>, StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT record FROM runs ORDER BY run_id")?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
+    }
+
+    /// The run that a request made, with that request's digest.
+    pub(crate) fn run_by_request(&self, request_id: &str) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
+        let row: Option<(String, Vec<u8>)> = self
+            .lock()
+            .query_row("SELECT record, request FROM runs WHERE request_id = ?1", [request_id], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()?;
+        row.map(|(record, digest)| Ok((serde_json::from_str(&record)?, digest))).transpose()
+    }
+
+    /// Adds a workspace that is kept.
+    pub(crate) fn insert_workspace(&self, workspace: &Kept) -> Result<(), StoreError> {
+        self.lock().execute(
+            "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)",
+            params![workspace.id.to_string(), serde_json::to_string(workspace)?],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets one.
+    pub(crate) fn delete_workspace(&self, id: RunId) -> Result<(), StoreError> {
+        self.lock().execute("DELETE FROM workspaces WHERE workspace_id = ?1", [id.to_string()])?;
+        Ok(())
+    }
+
+    /// All workspaces that are kept.
+    pub(crate) fn workspaces(&self) -> Result<Vec<Kept>, StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT record FROM workspaces")?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
+    }
+}

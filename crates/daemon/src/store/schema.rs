@@ -1,0 +1,95 @@
+//! The tables, step by step: each version of the schema is the one before it and one step more.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::StoreError;
+
+/// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
+/// end.
+const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES];
+
+const RUNS_AND_CALLS: &str = "
+CREATE TABLE runs (
+    run_id     TEXT PRIMARY KEY,
+    request_id TEXT,
+    request    BLOB,
+    record     TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX runs_by_request ON runs (request_id) WHERE request_id IS NOT NULL;
+CREATE TABLE calls (
+    call_id    TEXT PRIMARY KEY,
+    run_id     TEXT NOT NULL,
+    principal  TEXT NOT NULL,
+    request_id TEXT,
+    request    BLOB NOT NULL,
+    response   BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX calls_by_request ON calls (run_id, request_id) WHERE request_id IS NOT NULL;
+";
+
+const WORKSPACES: &str = "
+CREATE TABLE workspaces (
+    workspace_id TEXT PRIMARY KEY,
+    record       TEXT NOT NULL
+) STRICT;
+";
+
+/// Outcomes were once kept as they are.
+const SEALED_OUTCOMES: &str = "DELETE FROM calls;";
+
+/// Takes the steps that the database has not had yet, all or none.
+pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+    let taken: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let missing = STEPS.get(taken as usize..).ok_or(StoreError::Newer(taken))?;
+    for (version, step) in (taken + 1..).zip(missing) {
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", version)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::{STEPS, bring_up_to_date};
+    use crate::store::StoreError;
+
+    fn version(connection: &Connection) -> u32 {
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    }
+
+    fn last() -> u32 {
+        STEPS.len().try_into().unwrap()
+    }
+
+    #[test]
+    fn a_database_of_any_version_comes_to_the_last_one_and_keeps_what_it_has() {
+        for had in 0..=last() {
+            let mut connection = Connection::open_in_memory().unwrap();
+            for step in &STEPS[..had as usize] {
+                connection.execute_batch(step).unwrap();
+            }
+            connection.pragma_update(None, "user_version", had).unwrap();
+            if had > 0 {
+                connection.execute("INSERT INTO runs (run_id, record) VALUES ('r', '{}')", []).unwrap();
+            }
+            for _ in 0..2 {
+                bring_up_to_date(&mut connection).unwrap();
+                assert_eq!(version(&connection), last());
+            }
+            let runs: u32 = connection.query_row("SELECT count(*) FROM runs", [], |row| row.get(0)).unwrap();
+            assert_eq!(runs, u32::from(had > 0));
+        }
+    }
+
+    #[test]
+    fn a_database_of_a_later_version_is_left_alone() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.pragma_update(None, "user_version", last() + 1).unwrap();
+        assert!(matches!(bring_up_to_date(&mut connection), Err(StoreError::Newer(_))));
+        assert_eq!(version(&connection), last() + 1);
+    }
+}
