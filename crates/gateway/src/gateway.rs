@@ -13,6 +13,7 @@ use crate::binding::FileStates;
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
 use crate::decision::{Refusal, Verdict};
+use crate::measures::{Measure, Measures};
 use crate::permission::{self, refusal};
 use crate::permit::{Permit, PermitParts};
 use crate::policy::Policy;
@@ -23,13 +24,19 @@ use crate::validate::validate;
 pub struct Gateway {
     policy: RwLock<Arc<Policy>>,
     approvals: Mutex<Approvals>,
+    measures: Measures,
     clock: Arc<dyn Clock>,
 }
 
 impl Gateway {
     /// A gateway without approvals.
     pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        Self { policy: RwLock::new(Arc::new(policy)), approvals: Mutex::default(), clock }
+        Self {
+            policy: RwLock::new(Arc::new(policy)),
+            approvals: Mutex::default(),
+            measures: Measures::default(),
+            clock,
+        }
     }
 
     /// The policy in force.
@@ -50,7 +57,11 @@ impl Gateway {
     /// one policy, whatever is reloaded meanwhile.
     pub fn admit(&self, run: &RunScope, caller: &Caller, call_id: &str, operation: Operation) -> Admission {
         let policy = self.policy();
-        match consider(&policy, run, caller, call_id, operation) {
+        let mut considered = consider(&policy, run, caller, call_id, operation);
+        if let Ok(ticket) = &mut considered {
+            self.measures.apply(caller, self.now(), &mut ticket.decision);
+        }
+        match considered {
             Err(refusal) => Admission::Refuse(refusal),
             Ok(ticket) if ticket.decision.verdict == Verdict::Allow => {
                 Admission::Permit(permit(ticket, None))
@@ -98,6 +109,16 @@ impl Gateway {
         };
         approvals.issue(approval_id, &again.digest(policy.digest(), files), &policy)?;
         Ok(permit(again, Some(approval_id.to_owned())))
+    }
+
+    /// Puts into force what an alert imposes on calls. It makes decisions stricter and nothing else.
+    pub fn impose(&self, measure: Measure) {
+        self.measures.impose(measure, self.now());
+    }
+
+    /// Ends what an alert imposed on calls. Whether there was anything to end.
+    pub fn lift(&self, alert_id: &str) -> bool {
+        self.measures.lift(alert_id)
     }
 
     /// Approvals whose time is over: now `EXPIRED`. Each is returned once.

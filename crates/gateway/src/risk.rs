@@ -26,7 +26,7 @@ fn of_reading<'p>(paths: impl IntoIterator<Item = &'p SandboxPath>) -> Risk {
 }
 
 /// Whether a path looks like that of a secret: a key, a password file, a token. By name alone, without case.
-pub(crate) fn looks_secret(path: &SandboxPath) -> bool {
+pub fn looks_secret(path: &SandboxPath) -> bool {
     const NAMES: [&str; 21] = [
         ".env",
         ".envrc",

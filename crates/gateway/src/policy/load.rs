@@ -9,19 +9,20 @@ use super::problem::{Problem, Problems};
 use super::role::{self, Role};
 use super::tree::{self, MAX_FILE_BYTES};
 use super::walk::{At, Sink};
-use super::{Content, Policy, Profile, read};
+use super::{Anomalies, Content, Policy, Profile, read, read_anomalies};
 
 /// Files that a policy directory may have.
 const MAX_FILES: usize = 256;
 /// Roles that a policy may have: every role's whole lineage is looked at.
 const MAX_ROLES: usize = 256;
 
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 6] = [
     ("roles.yaml", include_str!("../../policies/roles.yaml")),
     ("review.yaml", include_str!("../../policies/review.yaml")),
     ("build.yaml", include_str!("../../policies/build.yaml")),
     ("open.yaml", include_str!("../../policies/open.yaml")),
     ("strict.yaml", include_str!("../../policies/strict.yaml")),
+    ("anomalies.yaml", include_str!("../../policies/anomalies.yaml")),
 ];
 
 impl Policy {
@@ -76,6 +77,8 @@ impl Policy {
 struct Merged {
     profiles: BTreeMap<String, Profile>,
     roles: BTreeMap<String, Role>,
+    /// With the file that they are in.
+    anomalies: Option<(String, Anomalies)>,
     /// In which file each profile and role is.
     origins: BTreeMap<(&'static str, String), String>,
     texts: BTreeMap<String, String>,
@@ -93,7 +96,7 @@ impl Merged {
         };
         self.texts.insert(file.to_owned(), text.to_owned());
         let sink = Sink::default();
-        let fields = At::top(&tree, &sink).fields(&["profiles", "roles"]);
+        let fields = At::top(&tree, &sink).fields(&["profiles", "roles", "anomalies"]);
         for (name, at) in fields.get("profiles").map(At::entries).unwrap_or_default() {
             let profile = read::profile(&at);
             if self.is_new(file, "profile", name, &at) {
@@ -104,6 +107,15 @@ impl Merged {
             let role = Role::read(&at);
             if self.is_new(file, "role", name, &at) {
                 self.roles.insert(name.to_owned(), role);
+            }
+        }
+        if let Some(at) = fields.get("anomalies") {
+            let anomalies = read_anomalies::anomalies(at);
+            match &self.anomalies {
+                None => self.anomalies = Some((file.to_owned(), anomalies)),
+                Some((before, _)) => {
+                    at.problem_hint(format!("the section is also in {before}"), Some("keep one".to_owned()));
+                }
             }
         }
         self.problems.extend(sink.into_problems(file, text));
@@ -156,7 +168,8 @@ impl Merged {
         if !self.problems.is_empty() {
             return Err(Problems(self.problems));
         }
-        Policy::new(Content { profiles: self.profiles, roles: self.roles })
+        let anomalies = self.anomalies.map(|(_, anomalies)| anomalies).unwrap_or_default();
+        Policy::new(Content { profiles: self.profiles, roles: self.roles, anomalies })
             .map_err(|error| Problems(vec![Problem::in_file("policy", error.to_string())]))
     }
 }

@@ -7,12 +7,14 @@
 //! A policy comes into force whole or not at all: [`Policy`] has no public constructor but the loaders, and those
 //! answer with [`Problems`] as long as anything is wrong. What a profile does not mention has the strict value.
 
+mod anomalies;
 mod lines;
 mod load;
 mod model;
 mod prefix;
 mod problem;
 mod read;
+mod read_anomalies;
 mod read_exec;
 mod role;
 mod suggest;
@@ -27,6 +29,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 pub use model::{
     ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profile, WorkspaceMode,
 };
@@ -45,6 +48,7 @@ pub struct Policy {
 struct Content {
     profiles: BTreeMap<String, Profile>,
     roles: BTreeMap<String, Role>,
+    anomalies: Anomalies,
 }
 
 impl Policy {
@@ -63,6 +67,11 @@ impl Policy {
     /// The role of this name.
     pub fn role(&self, name: &str) -> Option<&Role> {
         self.content.roles.get(name)
+    }
+
+    /// What the anomaly rules are set to.
+    pub fn anomalies(&self) -> &Anomalies {
+        &self.content.anomalies
     }
 
     /// Names of the profiles, sorted.

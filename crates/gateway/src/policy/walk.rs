@@ -197,10 +197,21 @@ impl<'t> At<'t> {
     }
 
     pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        self.number_or_hint(range, |_| None)
+    }
+
+    /// A number; for one that is out of range `hint` says what to write, given what was written if that is known.
+    pub(super) fn number_or_hint(
+        &self,
+        range: RangeInclusive<u64>,
+        hint: impl FnOnce(Option<u64>) -> Option<String>,
+    ) -> Option<u64> {
         match self.node {
             Node::Number(number) if range.contains(number) => Some(*number),
             Node::Number(_) | Node::OtherNumber => {
-                self.problem(format!("must be a whole number from {} to {}", range.start(), range.end()));
+                let given = if let Node::Number(number) = self.node { Some(*number) } else { None };
+                let message = format!("must be a whole number from {} to {}", range.start(), range.end());
+                self.problem_hint(message, hint(given));
                 None
             }
             _ => {

@@ -1,0 +1,214 @@
+//! What alerts impose on calls: for a while, what the policy allows needs consent.
+//!
+//! A measure only ever makes a decision stricter: `allow` becomes `ask`, nothing else changes, and consent that was given
+//! holds as ever. It ends when its time is over or when it is lifted. The daemon keeps measures across restarts; here they
+//! are looked at by every call, so that looking costs next to nothing while there are none.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use crate::caller::Caller;
+use crate::clock::UnixMillis;
+use crate::decision::{Decision, Verdict};
+
+/// Measures at the same time. Beyond them the one that ends first gives way.
+const MAX: usize = 10_000;
+
+/// Whose calls need consent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum MeasureScope {
+    /// Those of this agent, as this principal runs it.
+    Agent {
+        /// Who made its runs.
+        principal: String,
+        /// Its name.
+        agent_id: String,
+    },
+    /// Those in this run.
+    Run(String),
+}
+
+/// One measure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measure {
+    /// The alert that imposed it.
+    pub alert_id: String,
+    /// Whom it is about.
+    pub scope: MeasureScope,
+    /// The anomaly rule that fired.
+    pub rule: String,
+    /// Why, for reviewers.
+    pub justification: String,
+    /// Until then.
+    pub until: UnixMillis,
+}
+
+/// Those in force.
+#[derive(Debug, Default)]
+pub(crate) struct Measures(RwLock<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    by_alert: HashMap<String, Measure>,
+    /// The alerts of each scope, so that a call looks at its own two scopes only.
+    by_scope: HashMap<MeasureScope, Vec<String>>,
+}
+
+impl Book {
+    fn remove(&mut self, alert_id: &str) -> bool {
+        let Some(measure) = self.by_alert.remove(alert_id) else { return false };
+        if let Some(alerts) = self.by_scope.get_mut(&measure.scope) {
+            alerts.retain(|alert| alert != alert_id);
+            if alerts.is_empty() {
+                self.by_scope.remove(&measure.scope);
+            }
+        }
+        true
+    }
+
+    fn of(&self, scope: &MeasureScope, now: UnixMillis) -> Option<&Measure> {
+        let alerts = self.by_scope.get(scope)?;
+        alerts.iter().filter_map(|alert| self.by_alert.get(alert)).find(|measure| measure.until > now)
+    }
+}
+
+impl Measures {
+    /// Puts a measure into force. The same alert's again takes the place of the former.
+    pub(crate) fn impose(&self, measure: Measure, now: UnixMillis) {
+        let mut book = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        book.remove(&measure.alert_id);
+        let over: Vec<String> = book
+            .by_alert
+            .values()
+            .filter(|measure| measure.until <= now)
+            .map(|measure| measure.alert_id.clone())
+            .collect();
+        for alert in over {
+            book.remove(&alert);
+        }
+        let first = book.by_alert.values().min_by_key(|measure| measure.until);
+        if let Some(first) =
+            first.filter(|_| book.by_alert.len() >= MAX).map(|measure| measure.alert_id.clone())
+        {
+            book.remove(&first);
+        }
+        book.by_scope.entry(measure.scope.clone()).or_default().push(measure.alert_id.clone());
+        book.by_alert.insert(measure.alert_id.clone(), measure);
+    }
+
+    /// Ends what an alert imposed. Whether there was anything.
+    pub(crate) fn lift(&self, alert_id: &str) -> bool {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(alert_id)
+    }
+
+    /// Makes `decision` as strict as the measures say.
+    pub(crate) fn apply(&self, caller: &Caller, now: UnixMillis, decision: &mut Decision) {
+        let book = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if book.by_alert.is_empty() || decision.verdict != Verdict::Allow {
+            return;
+        }
+        let agent =
+            MeasureScope::Agent { principal: caller.principal.clone(), agent_id: caller.agent_id.clone() };
+        let measure =
+            book.of(&agent, now).or_else(|| book.of(&MeasureScope::Run(caller.run_id.clone()), now));
+        if let Some(measure) = measure {
+            decision.verdict = Verdict::Ask;
+            decision.rule = format!("anomaly {}", measure.rule);
+            decision.justification.clone_from(&measure.justification);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ops::{Operation, Read, ReadPart};
+
+    use super::{MAX, Measure, MeasureScope, Measures};
+    use crate::admission::Admission;
+    use crate::clock::{Clock as _, UnixMillis};
+    use crate::decision::{Decision, Verdict};
+    use crate::gateway::Gateway;
+    use crate::testing::{TestClock, builtin, caller, path, run};
+
+    fn measure(alert: &str, scope: MeasureScope, until: UnixMillis) -> Measure {
+        Measure {
+            alert_id: alert.to_owned(),
+            scope,
+            rule: "loop".to_owned(),
+            justification: "an alert asks for it".to_owned(),
+            until,
+        }
+    }
+
+    fn agent(name: &str) -> MeasureScope {
+        MeasureScope::Agent { principal: "uid:1000".to_owned(), agent_id: name.to_owned() }
+    }
+
+    fn read() -> Operation {
+        let encoding = ops::Encoding::Utf8;
+        Operation::Read(Read { path: path("README.md"), part: ReadPart::Whole, encoding })
+    }
+
+    fn asks(gateway: &Gateway) -> bool {
+        match gateway.admit(&run("review"), &caller("worker"), "call", read()) {
+            Admission::Ask(ticket) => {
+                assert_eq!(ticket.decision().rule, "anomaly loop");
+                assert_eq!(ticket.decision().justification, "an alert asks for it");
+                true
+            }
+            Admission::Permit(_) => false,
+            Admission::Refuse(refusal) => panic!("{refusal}"),
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_needs_consent_until_it_is_lifted_or_over() {
+        let clock = TestClock::new();
+        let gateway = Gateway::new(builtin(), clock.clone());
+        let until = clock.now().after(Duration::from_secs(60));
+        assert!(!asks(&gateway));
+        gateway.impose(measure("a", agent("alice"), until));
+        assert!(asks(&gateway));
+        assert!(gateway.lift("a") && !gateway.lift("a"));
+        assert!(!asks(&gateway));
+        gateway.impose(measure("b", MeasureScope::Run("run-1".to_owned()), until));
+        assert!(asks(&gateway));
+        clock.advance(Duration::from_secs(59));
+        assert!(asks(&gateway));
+        clock.advance(Duration::from_secs(1));
+        assert!(!asks(&gateway));
+    }
+
+    #[test]
+    fn nobody_else_is_affected() {
+        let clock = TestClock::new();
+        let gateway = Gateway::new(builtin(), clock.clone());
+        let until = clock.now().after(Duration::from_secs(60));
+        gateway.impose(measure("a", agent("bob"), until));
+        let namesake = MeasureScope::Agent { principal: "uid:7".to_owned(), agent_id: "alice".to_owned() };
+        gateway.impose(measure("b", namesake, until));
+        gateway.impose(measure("c", MeasureScope::Run("run-2".to_owned()), until));
+        assert!(!asks(&gateway));
+    }
+
+    #[test]
+    fn no_decision_becomes_milder_and_none_is_kept_beyond_the_bound() {
+        let measures = Measures::default();
+        for count in 0..=MAX as u64 {
+            measures
+                .impose(measure(&count.to_string(), agent("alice"), UnixMillis(100 + count)), UnixMillis(0));
+        }
+        assert!(!measures.lift("0") && measures.lift("1"), "the one that ends first gave way");
+        let mut decision = Decision {
+            verdict: Verdict::Deny,
+            rule: "r".into(),
+            risk: crate::Risk::Low,
+            policy_digest: String::new(),
+            justification: String::new(),
+        };
+        measures.apply(&caller("worker"), UnixMillis(0), &mut decision);
+        assert_eq!((decision.verdict, decision.rule.as_str()), (Verdict::Deny, "r"));
+    }
+}
