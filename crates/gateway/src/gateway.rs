@@ -13,8 +13,9 @@ use crate::binding::FileStates;
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
 use crate::decision::{Refusal, Verdict};
+use crate::grants::Permissions;
 use crate::measures::{Measure, Measures};
-use crate::permission::{self, refusal};
+use crate::permission::{Question, refusal, weigh};
 use crate::permit::{Permit, PermitParts};
 use crate::policy::Policy;
 use crate::validate::validate;
@@ -23,6 +24,7 @@ use crate::validate::validate;
 #[derive(Debug)]
 pub struct Gateway {
     policy: RwLock<Arc<Policy>>,
+    permissions: RwLock<Arc<Permissions>>,
     approvals: Mutex<Approvals>,
     measures: Measures,
     clock: Arc<dyn Clock>,
@@ -33,6 +35,7 @@ impl Gateway {
     pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
         Self {
             policy: RwLock::new(Arc::new(policy)),
+            permissions: RwLock::default(),
             approvals: Mutex::default(),
             measures: Measures::default(),
             clock,
@@ -53,11 +56,21 @@ impl Gateway {
         changed
     }
 
+    /// The permissions that were given and taken at run time.
+    pub fn permissions(&self) -> Arc<Permissions> {
+        Arc::clone(&self.permissions.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other permissions into force, at once and whole, also for calls that wait for an approval.
+    pub fn set_permissions(&self, permissions: Permissions) {
+        *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(permissions);
+    }
+
     /// Decides over one call. The checks, in their order: validation, permission, then consent. Each is pure and sees
     /// one policy, whatever is reloaded meanwhile.
     pub fn admit(&self, run: &RunScope, caller: &Caller, call_id: &str, operation: Operation) -> Admission {
         let policy = self.policy();
-        let mut considered = consider(&policy, run, caller, call_id, operation);
+        let mut considered = consider(&self.stand(&policy), run, caller, call_id, operation);
         if let Ok(ticket) = &mut considered {
             self.measures.apply(caller, self.now(), &mut ticket.decision);
         }
@@ -100,7 +113,7 @@ impl Gateway {
         let mut approvals = self.approvals();
         approvals.redeemable(approval_id, ticket, &policy, self.now())?;
         let Ticket { caller, run, call_id, operation, .. } = ticket;
-        let again = match consider(&policy, run, caller, call_id, operation.clone()) {
+        let again = match consider(&self.stand(&policy), run, caller, call_id, operation.clone()) {
             Ok(again) => again,
             Err(refusal) => {
                 approvals.withdraw(approval_id);
@@ -161,31 +174,46 @@ impl Gateway {
         self.approvals().restore(stored)
     }
 
+    /// What a call is held against now.
+    fn stand<'p>(&self, policy: &'p Policy) -> Stand<'p> {
+        Stand { policy, permissions: self.permissions(), now: self.now() }
+    }
+
     fn approvals(&self) -> MutexGuard<'_, Approvals> {
         self.approvals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> UnixMillis {
+    pub(crate) fn now(&self) -> UnixMillis {
         self.clock.now()
     }
+}
+
+/// What a call is held against: one policy and one set of permissions, whatever comes into force meanwhile.
+struct Stand<'p> {
+    policy: &'p Policy,
+    permissions: Arc<Permissions>,
+    now: UnixMillis,
 }
 
 /// Every check but the last, in order. Those of a later kind (rate limits) belong behind permission: a call that
 /// would be refused anyway must not use up anything.
 fn consider(
-    policy: &Policy,
+    stand: &Stand<'_>,
     run: &RunScope,
     caller: &Caller,
     call_id: &str,
     operation: Operation,
 ) -> Result<Ticket, Refusal> {
+    let Stand { policy, permissions, now } = stand;
     let Some(profile) = policy.profile(&run.profile) else {
         let message = "the profile of this run is not in the policy any more".to_owned();
         return Err(refusal(policy, Reason::PermissionDenied, message, "profile"));
     };
     validate(profile, &operation)
         .map_err(|invalid| refusal(policy, invalid.reason, invalid.message, "validation"))?;
-    let decision = permission::decide(policy, &run.profile, &caller.role, &operation)?;
+    let question =
+        Question { policy, permissions, now: *now, profile: &run.profile, caller, operation: &operation };
+    let decision = weigh(&question)?.decide(policy)?;
     Ok(Ticket {
         caller: caller.clone(),
         run: run.clone(),

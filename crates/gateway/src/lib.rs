@@ -9,8 +9,8 @@
 //!        ┌─────────▼──────────┐   malformed, out of bounds, protected path
 //!        │ validation         ├──────────────────────────────────────────────► Refusal
 //!        └─────────┬──────────┘
-//!        ┌─────────▼──────────┐   profile, role or command rule says deny
-//!        │ permission         ├──────────────────────────────────────────────► Refusal
+//!        ┌─────────▼──────────┐   profile, role, team, command rule or
+//!        │ permission         ├── revocation says deny ──────────────────────► Refusal
 //!        └──┬──────────────┬──┘
 //!     allow │          ask │ Ticket
 //!           │    ┌─────────▼──────────┐
@@ -41,7 +41,9 @@ mod caller;
 mod clock;
 mod decision;
 mod exec;
+mod explain;
 mod gateway;
+mod grants;
 mod measures;
 mod permission;
 mod permit;
@@ -64,10 +66,15 @@ pub use caller::{Caller, RunScope};
 pub use clock::{Clock, SystemClock, UnixMillis};
 pub use decision::{Decision, Refusal, Risk, Verdict};
 pub use exec::named_files;
+pub use explain::{Considered, Explanation, Stage};
 pub use gateway::Gateway;
+pub use grants::{
+    BadPattern, BadPermission, Effect, Ended, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope,
+    Subject, TooMany,
+};
 pub use measures::{Measure, MeasureScope};
 pub use permit::{Permit, PermitParts};
 pub use policy::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
-pub use policy::{Policy, Problem, Problems, Profile, Role};
+pub use policy::{Policy, Problem, Problems, Profile, Role, Team};
 pub use risk::looks_secret;
 pub use session::{SessionCommand, SessionParts, SessionPermit, SessionRequest};

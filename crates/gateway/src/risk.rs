@@ -1,93 +1,52 @@
-//! How much harm a call can do: by operation, and by what its arguments name.
+//! How much harm a call can do: by operation, by what its arguments name, and by what the operator says.
+//!
+//! ```text
+//! risk = max(the profile's word or the operation's own risk, what the arguments name)
+//! ```
+//!
+//! What the arguments name only raises: no profile makes the reading of a key harmless. A guess by names, which finds
+//! what is called like a secret and nothing else.
 
 use jail::SandboxPath;
 use ops::{Git, Operation};
 
 use crate::decision::Risk;
+use crate::policy::{EXEC_READ_ONLY, Profile};
 
-/// The risk of an operation. `reads` are the paths of a command of the read-only rule.
-pub(crate) fn risk_of(operation: &Operation, reads: Option<&[SandboxPath]>) -> Risk {
+mod secret;
+
+pub use secret::looks_secret;
+
+/// The risk of a call under a profile. `reads` are the paths of a command of the read-only rule.
+pub(crate) fn risk_of(profile: &Profile, operation: &Operation, reads: Option<&[SandboxPath]>) -> Risk {
+    let name = if reads.is_some() { EXEC_READ_ONLY } else { operation.name() };
+    let own = profile.risk.get(name).copied().unwrap_or_else(|| default_risk(name));
+    own.max(of_arguments(operation, reads.unwrap_or_default()))
+}
+
+/// The risk of an operation, or of `exec.read_only`, where the profile says nothing. What is unknown is critical.
+pub(crate) fn default_risk(operation: &str) -> Risk {
     match operation {
-        Operation::Read(read) => of_reading([&read.path]),
-        Operation::Grep(grep) => of_reading([&grep.path]),
-        Operation::List(_) | Operation::Glob(_) | Operation::Git(Git::Status | Git::Diff { .. }) => Risk::Low,
-        Operation::Exec(_) => reads.map_or(Risk::High, of_reading),
-        Operation::Shell(_)
-        | Operation::Write(_)
-        | Operation::Edit(_)
-        | Operation::Patch(_)
-        | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => Risk::High,
-        Operation::Delete(_) => Risk::Critical,
+        "read" | "list" | "glob" | "grep" | "git.status" | "git.diff" | EXEC_READ_ONLY => Risk::Low,
+        "exec" | "shell" | "write" | "edit" | "patch" | "git.add" | "git.commit" => Risk::High,
+        _ => Risk::Critical,
     }
 }
 
-fn of_reading<'p>(paths: impl IntoIterator<Item = &'p SandboxPath>) -> Risk {
-    if paths.into_iter().any(looks_secret) { Risk::Medium } else { Risk::Low }
-}
-
-/// Whether a path looks like that of a secret: a key, a password file, a token. By name alone, without case.
-pub fn looks_secret(path: &SandboxPath) -> bool {
-    const NAMES: [&str; 21] = [
-        ".env",
-        ".envrc",
-        ".netrc",
-        "_netrc",
-        ".npmrc",
-        ".pypirc",
-        ".pgpass",
-        ".htpasswd",
-        ".git-credentials",
-        ".dockercfg",
-        ".vault-token",
-        "credentials",
-        "credentials.json",
-        "service-account.json",
-        "id_rsa",
-        "id_dsa",
-        "id_ecdsa",
-        "id_ed25519",
-        "id_xmss",
-        "kubeconfig",
-        "shadow",
-    ];
-    const ENDINGS: [&str; 10] =
-        [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".asc", ".tfstate"];
-    const SAMPLES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
-    const DIRECTORIES: [&str; 6] = [".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure"];
-
-    let secret = |name: &str| {
-        NAMES.contains(&name)
-            || ENDINGS.iter().any(|ending| name.ends_with(ending))
-            || (name.starts_with(".env.") && !SAMPLES.iter().any(|sample| name.ends_with(sample)))
-            || name
-                .split_once('.')
-                .is_some_and(|(stem, _)| matches!(stem, "secret" | "secrets" | "password" | "passwords"))
+/// At least medium when what is read or looked for is called like a secret.
+fn of_arguments(operation: &Operation, reads: &[SandboxPath]) -> Risk {
+    let named = match operation {
+        Operation::Glob(glob) => looks_secret(&glob.path) || secret::is_sought(&glob.pattern),
+        Operation::Grep(grep) => {
+            looks_secret(&grep.path) || grep.glob.as_deref().is_some_and(secret::is_sought)
+        }
+        // Names alone, of one directory or of what has changed.
+        Operation::List(_) | Operation::Git(Git::Status | Git::Commit { .. }) => false,
+        Operation::Exec(_) => reads.iter().any(looks_secret),
+        other => other.paths().into_iter().any(looks_secret),
     };
-    let rel = path.rel().as_str().to_lowercase();
-    let mut names = rel.split('/').rev();
-    names.next().is_some_and(secret) || names.any(|name| DIRECTORIES.contains(&name))
+    if named { Risk::Medium } else { Risk::Low }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_are_known_by_name() {
-        for (path, expected) in [
-            (".env", true),
-            ("deploy/.env.production", true),
-            (".env.example", false),
-            ("@state/.ssh/config", true),
-            ("home/.SSH/ID_RSA", true),
-            ("id_rsa.pub", false),
-            ("certs/server.pem", true),
-            ("secrets.yaml", true),
-            ("src/secrets/mod.rs", false),
-            ("README.md", false),
-            ("@project", false),
-        ] {
-            assert_eq!(looks_secret(&SandboxPath::parse(path).unwrap()), expected, "{path}");
-        }
-    }
-}
+mod tests;

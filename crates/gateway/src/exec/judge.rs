@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, SandboxPath};
-use ops::{Exec, Reason, Shell};
+use ops::{Exec, Operation, Reason, Shell};
 
 use super::denied::is_denied;
 use super::environment::{not_allowed, redirects};
 use super::read_only;
 use super::see_through::{Seen, see_through};
 use crate::decision::Verdict;
-use crate::policy::{ExecRule, Profile};
+use crate::policy::{ExecRule, Prefix, Profile};
 use crate::shown::shown;
 
 /// What `exec` of a profile says to one command.
@@ -25,6 +25,16 @@ pub(crate) struct ExecRuling {
     pub(crate) message: String,
     /// The paths that it reads, if it is a command of the read-only rule.
     pub(crate) reads: Option<Vec<SandboxPath>>,
+    /// Everything that applied, this one included, in the order of the file.
+    pub(crate) applied: Vec<Applied>,
+}
+
+/// A rule that applies to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub(crate) verdict: Verdict,
+    pub(crate) rule: String,
+    pub(crate) justification: String,
 }
 
 impl ExecRuling {
@@ -36,6 +46,7 @@ impl ExecRuling {
             reason,
             message,
             reads: None,
+            applied: Vec::new(),
         }
     }
 
@@ -59,7 +70,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     let plain = !seen.wrapped && !exec.env.keys().any(|name| redirects(name));
     let read_only = (policy.read_only_commands && reads.is_some()).then(|| {
         let why = "it only reads, inside the mounts".to_owned();
-        (Verdict::Allow, "exec.read_only_commands".to_owned(), why)
+        Applied { verdict: Verdict::Allow, rule: "exec.read_only_commands".to_owned(), justification: why }
     });
     let rules = policy.rules.iter().enumerate().filter(|(_, rule)| match rule.decision {
         Verdict::Allow => {
@@ -67,11 +78,16 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         }
         Verdict::Ask | Verdict::Deny => tightens(rule, &seen),
     });
-    let best = read_only.into_iter().chain(rules.map(|(number, rule)| said(number, rule)));
-    let (verdict, rule, justification) = strictest(best).unwrap_or_else(|| {
-        let why = format!("no rule of the profile matches, and its default is `{}`", policy.default);
-        (policy.default, "exec.default".to_owned(), why)
-    });
+    let mut applied: Vec<Applied> =
+        read_only.into_iter().chain(rules.map(|(number, rule)| said(number, rule))).collect();
+    if applied.is_empty() {
+        let verdict = policy.default;
+        let justification = format!("no rule of the profile matches, and its default is `{verdict}`");
+        applied.push(Applied { verdict, rule: "exec.default".to_owned(), justification });
+    }
+    let Some(Applied { verdict, rule, justification }) = strictest(&applied) else {
+        return ExecRuling::deny_command("exec.default", &exec.command);
+    };
     ExecRuling {
         verdict,
         rule,
@@ -79,6 +95,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         reason: Reason::CommandNotAllowed,
         message: format!("Command not allowed: {}", shown(&exec.command)),
         reads,
+        applied,
     }
 }
 
@@ -99,15 +116,16 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
         return Some(ruling);
     }
     let rules = profile.exec.rules.iter().enumerate().filter(|(_, rule)| rule.decision > Verdict::Allow);
-    let applying = rules.filter_map(|(number, rule)| {
-        let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
-        Some((number, rule, argv.first()?))
-    });
-    let (number, rule, program) =
-        applying.reduce(|best, next| if next.1.decision > best.1.decision { next } else { best })?;
-    let (verdict, name, justification) = said(number, rule);
-    let refusal = ExecRuling::deny_command(&name, program);
-    Some(ExecRuling { verdict, justification, ..refusal })
+    let (applied, programs): (Vec<Applied>, Vec<&String>) = rules
+        .filter_map(|(number, rule)| {
+            let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
+            Some((said(number, rule), argv.first()?))
+        })
+        .unzip();
+    let best = strictest(&applied)?;
+    let program = applied.iter().zip(programs).find(|(one, _)| **one == best).map(|(_, program)| program)?;
+    let refusal = ExecRuling::deny_command(&best.rule, program);
+    Some(ExecRuling { verdict: best.verdict, justification: best.justification, applied, ..refusal })
 }
 
 /// What no rule can loosen: programs of the deny list, protected paths, variables without leave.
@@ -135,13 +153,39 @@ fn tightens(rule: &ExecRule, seen: &Seen) -> bool {
     seen.commands().any(|argv| rule.prefix.matches_loosely(argv))
 }
 
-fn said(number: usize, rule: &ExecRule) -> (Verdict, String, String) {
-    (rule.decision, format!("exec rule {}: {}", number + 1, rule.prefix), rule.justification.clone())
+fn said(number: usize, rule: &ExecRule) -> Applied {
+    Applied {
+        verdict: rule.decision,
+        rule: format!("exec rule {}: {}", number + 1, rule.prefix),
+        justification: rule.justification.clone(),
+    }
 }
 
 /// Of equally strict ones the first.
-fn strictest(rulings: impl Iterator<Item = (Verdict, String, String)>) -> Option<(Verdict, String, String)> {
-    rulings.reduce(|best, next| if next.0 > best.0 { next } else { best })
+fn strictest(applied: &[Applied]) -> Option<Applied> {
+    applied.iter().reduce(|best, next| if next.verdict > best.verdict { next } else { best }).cloned()
+}
+
+/// Whether a command begins like `prefix` in the way that an `allow` rule asks for: plainly, with no wrapper and no
+/// variable that makes another program of it.
+pub(crate) fn begins_plainly(exec: &Exec, prefix: &Prefix) -> bool {
+    let argv: Vec<String> = std::iter::once(&exec.command).chain(&exec.args).cloned().collect();
+    prefix.matches_exactly(&argv)
+        && !exec.env.keys().any(|name| redirects(name))
+        && see_through(argv, &exec.stdin).is_ok_and(|seen| !seen.wrapped)
+}
+
+/// Whether any command that can be seen in an operation begins like `prefix`, in any spelling; also when there is too much
+/// to be seen.
+pub(crate) fn contains(operation: &Operation, prefix: &Prefix) -> bool {
+    let (argv, stdin) = match operation {
+        Operation::Exec(exec) => {
+            (std::iter::once(&exec.command).chain(&exec.args).cloned().collect(), &exec.stdin)
+        }
+        Operation::Shell(shell) => (["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin),
+        _ => return false,
+    };
+    see_through(argv, stdin).map_or(true, |seen| seen.commands().any(|argv| prefix.matches_loosely(argv)))
 }
 
 /// Why a program's own path may not be executed. A bare name is looked up in the container, and a path beneath no

@@ -31,7 +31,7 @@ mod wrapper;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use judge::{ExecRuling, judge, judge_script};
+pub(crate) use judge::{Applied, ExecRuling, begins_plainly, contains, judge, judge_script};
 pub use named::named_files;
 use wrapper::Kind;
 

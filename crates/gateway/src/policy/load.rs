@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 
 use super::problem::{Problem, Problems};
 use super::role::{self, Role};
+use super::team::{self, Team};
 use super::tree::{self, MAX_FILE_BYTES};
+use super::walk::Step;
 use super::walk::{At, Sink};
-use super::{Anomalies, Content, Policy, Profile, read, read_anomalies};
+use super::{Anomalies, Content, Policy, Profile, RiskPolicy, holding, lines, read, read_anomalies};
+use crate::risk::default_risk;
 
 /// Files that a policy directory may have.
 const MAX_FILES: usize = 256;
-/// Roles that a policy may have: every role's whole lineage is looked at.
+/// Roles, and teams, that a policy may have: the whole lineage of each is looked at.
 const MAX_ROLES: usize = 256;
 
 const BUILT_IN: [(&str, &str); 6] = [
@@ -79,6 +82,8 @@ struct Merged {
     roles: BTreeMap<String, Role>,
     /// With the file that they are in.
     anomalies: Option<(String, Anomalies)>,
+    teams: BTreeMap<String, Team>,
+    risk: Option<(String, RiskPolicy)>,
     /// In which file each profile and role is.
     origins: BTreeMap<(&'static str, String), String>,
     texts: BTreeMap<String, String>,
@@ -96,7 +101,7 @@ impl Merged {
         };
         self.texts.insert(file.to_owned(), text.to_owned());
         let sink = Sink::default();
-        let fields = At::top(&tree, &sink).fields(&["profiles", "roles", "anomalies"]);
+        let fields = At::top(&tree, &sink).fields(&["profiles", "roles", "teams", "risk", "anomalies"]);
         for (name, at) in fields.get("profiles").map(At::entries).unwrap_or_default() {
             let profile = read::profile(&at);
             if self.is_new(file, "profile", name, &at) {
@@ -118,6 +123,22 @@ impl Merged {
                 }
             }
         }
+        for (name, at) in fields.get("teams").map(At::entries).unwrap_or_default() {
+            let team = Team::read(&at);
+            if self.is_new(file, "team", name, &at) {
+                self.teams.insert(name.to_owned(), team);
+            }
+        }
+        if let Some(at) = fields.get("risk") {
+            let risk = at.fields(&["lowerable"]);
+            let lowerable = risk.required("lowerable").map_or_else(Vec::new, holding::operations);
+            match &self.risk {
+                Some((before, _)) => {
+                    at.problem_hint(format!("`risk` is also in {before}"), Some("keep one".to_owned()));
+                }
+                None => self.risk = Some((file.to_owned(), RiskPolicy { lowerable })),
+            }
+        }
         self.problems.extend(sink.into_problems(file, text));
     }
 
@@ -136,27 +157,50 @@ impl Merged {
         true
     }
 
+    /// Something is wrong at `section.name.key`, which is seen only when all files are read.
+    fn report(&mut self, path: &[String; 3], message: String, suggestion: Option<String>) {
+        let [section, name, _] = path;
+        let kind = match section.as_str() {
+            "profiles" => "profile",
+            "roles" => "role",
+            _ => "team",
+        };
+        let file = self.origins.get(&(kind, name.clone())).cloned().unwrap_or_default();
+        let steps = path.clone().map(Step::Key);
+        let text = self.texts.get(&file).map_or("", String::as_str);
+        let line = lines::line_of(text, &steps, 0);
+        self.problems.push(Problem { file, line, key: path.join("."), message, suggestion });
+    }
+
     fn finish(mut self) -> Result<Policy, Problems> {
-        if self.roles.len() > MAX_ROLES {
-            self.problems.push(Problem::in_file("policy", format!("more than {MAX_ROLES} roles")));
-            return Err(Problems(self.problems));
+        for (what, count) in [("roles", self.roles.len()), ("teams", self.teams.len())] {
+            if count > MAX_ROLES {
+                self.problems.push(Problem::in_file("policy", format!("more than {MAX_ROLES} {what}")));
+                return Err(Problems(self.problems));
+            }
         }
-        // Roles may inherit across files, so their lineage is looked at last.
-        let mut lineage = Vec::new();
+        // Roles and teams may inherit across files, so their lineage is looked at last.
+        let mut found = Vec::new();
         role::resolve(&mut self.roles, |name, message, suggestion| {
-            lineage.push((name.to_owned(), message, suggestion));
+            found.push((["roles".to_owned(), name.to_owned(), "inherits".to_owned()], message, suggestion));
         });
-        for (name, message, suggestion) in lineage {
-            let file = self.origins.get(&("role", name.clone())).cloned().unwrap_or_default();
-            let path = ["roles".to_owned(), name.clone()].map(super::walk::Step::Key);
-            let line = self.texts.get(&file).and_then(|text| super::lines::line_of(text, &path, 0));
-            self.problems.push(Problem {
-                file,
-                line,
-                key: format!("roles.{name}.inherits"),
-                message,
-                suggestion,
-            });
+        team::resolve(&mut self.teams, &self.roles, |name, key, message, suggestion| {
+            found.push((["teams".to_owned(), name.to_owned(), key.to_owned()], message, suggestion));
+        });
+        let risk = self.risk.take().map(|(_, risk)| risk).unwrap_or_default();
+        for (name, profile) in &self.profiles {
+            let lowered = profile.risk.iter().filter(|(operation, risk)| **risk < default_risk(operation));
+            for (operation, lower) in lowered.filter(|(operation, _)| !risk.lowerable.contains(*operation)) {
+                let own = default_risk(operation);
+                let message = format!("{operation}: `{lower}` is lower than its own risk, `{own}`");
+                let way = format!(
+                    "raise it, or mark it at the top of a file: `risk: {{lowerable: [{operation}]}}`"
+                );
+                found.push((["profiles".to_owned(), name.clone(), "risk".to_owned()], message, Some(way)));
+            }
+        }
+        for (path, message, suggestion) in found {
+            self.report(&path, message, suggestion);
         }
         for (what, none) in [("profile", self.profiles.is_empty()), ("role", self.roles.is_empty())] {
             if none && self.problems.is_empty() {
@@ -169,7 +213,8 @@ impl Merged {
             return Err(Problems(self.problems));
         }
         let anomalies = self.anomalies.map(|(_, anomalies)| anomalies).unwrap_or_default();
-        Policy::new(Content { profiles: self.profiles, roles: self.roles, anomalies })
+        let Self { profiles, roles, teams, .. } = self;
+        Policy::new(Content { profiles, roles, teams, risk, anomalies })
             .map_err(|error| Problems(vec![Problem::in_file("policy", error.to_string())]))
     }
 }

@@ -1,4 +1,4 @@
-//! The policy: profiles and roles, from YAML files or from the ones that are built in.
+//! The policy: profiles, roles and teams, from YAML files or from the ones that are built in.
 //!
 //! ```text
 //! bytes ─ tree (bounded, duplicates kept) ─ walk (every problem collected) ─ Policy ─ digest
@@ -8,6 +8,8 @@
 //! answer with [`Problems`] as long as anything is wrong. What a profile does not mention has the strict value.
 
 mod anomalies;
+mod holding;
+mod lineage;
 mod lines;
 mod load;
 mod model;
@@ -18,6 +20,7 @@ mod read_anomalies;
 mod read_exec;
 mod role;
 mod suggest;
+mod team;
 mod tree;
 mod walk;
 
@@ -30,17 +33,23 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+pub use holding::{EXEC_READ_ONLY, Grant};
 pub use model::{
     ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profile, WorkspaceMode,
 };
 pub use prefix::Prefix;
 pub use problem::{Problem, Problems};
-pub use role::{EXEC_READ_ONLY, Grant, Role};
+pub use role::Role;
+pub(crate) use suggest::nearest;
+pub use team::Team;
+
+use team::Members;
 
 /// Profiles and roles that passed every check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     content: Content,
+    members: Members,
     digest: String,
 }
 
@@ -48,7 +57,24 @@ pub struct Policy {
 struct Content {
     profiles: BTreeMap<String, Profile>,
     roles: BTreeMap<String, Role>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    teams: BTreeMap<String, Team>,
+    #[serde(skip_serializing_if = "RiskPolicy::is_empty")]
+    risk: RiskPolicy,
     anomalies: Anomalies,
+}
+
+/// What the operator says about risk for all profiles.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct RiskPolicy {
+    /// Operations whose risk a profile may lower.
+    lowerable: Vec<&'static str>,
+}
+
+impl RiskPolicy {
+    fn is_empty(&self) -> bool {
+        self.lowerable.is_empty()
+    }
 }
 
 impl Policy {
@@ -56,7 +82,8 @@ impl Policy {
         // Maps are sorted and fields have a fixed order, so that equal policies have equal bytes.
         let canonical = serde_json::to_vec(&content)?;
         let digest = Sha256::new().chain_update(b"cofferdam policy 1\0").chain_update(&canonical).finalize();
-        Ok(Self { content, digest: hex::encode(digest) })
+        let members = Members::of(&content.teams);
+        Ok(Self { content, members, digest: hex::encode(digest) })
     }
 
     /// The profile of this name.
@@ -82,6 +109,21 @@ impl Policy {
     /// Names of the roles, sorted.
     pub fn role_names(&self) -> impl Iterator<Item = &str> {
         self.content.roles.keys().map(String::as_str)
+    }
+
+    /// The team of this name.
+    pub fn team(&self, name: &str) -> Option<&Team> {
+        self.content.teams.get(name)
+    }
+
+    /// Names of the teams, sorted.
+    pub fn team_names(&self) -> impl Iterator<Item = &str> {
+        self.content.teams.keys().map(String::as_str)
+    }
+
+    /// The teams that an agent is in, by name; one may come twice.
+    pub fn teams_of<'p>(&'p self, agent_id: &'p str) -> impl Iterator<Item = (&'p str, &'p Team)> {
+        self.members.teams_of(agent_id).filter_map(|name| Some((name, self.content.teams.get(name)?)))
     }
 
     /// SHA-256 over the canonical form, lower-case hex. Comments, order and layout of the files do not matter.

@@ -8,7 +8,7 @@ use ops::Bounds;
 use serde::Serialize;
 
 use super::prefix::Prefix;
-use crate::decision::Verdict;
+use crate::decision::{Risk, Verdict};
 
 /// What a run of this profile is, and what may be done in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,6 +32,9 @@ pub struct Profile {
     pub limits: ContainerLimits,
     /// What happens to each operation. An operation that is not here is denied.
     pub operations: BTreeMap<&'static str, Verdict>,
+    /// What risk operations have here, and `exec.read_only`, where that is not their own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub risk: BTreeMap<&'static str, Risk>,
     /// Which commands may run.
     pub exec: ExecPolicy,
     /// Bounds of one call.

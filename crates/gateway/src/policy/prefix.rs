@@ -16,8 +16,25 @@ impl Prefix {
         (!positions.is_empty() && positions.iter().all(|words| !words.is_empty())).then_some(Self(positions))
     }
 
+    /// One word at each position. `None` when there is none.
+    pub(crate) fn of_words(words: &[String]) -> Option<Self> {
+        Self::new(words.iter().map(|word| vec![word.clone()]).collect())
+    }
+
+    /// Whether every command line that begins like `other` begins like this, too, in any spelling of the program.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.0.len() <= other.0.len()
+            && self.0.iter().zip(&other.0).enumerate().all(|(position, (these, those))| {
+                those.iter().all(|that| {
+                    these.iter().any(|this| {
+                        if position == 0 { base_name(this) == base_name(that) } else { this == that }
+                    })
+                })
+            })
+    }
+
     /// The programs that it begins with.
-    pub(super) fn programs(&self) -> &[String] {
+    pub(crate) fn programs(&self) -> &[String] {
         self.0.first().map_or(&[], Vec::as_slice)
     }
 

@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 
 use ops::Operation;
 
+use super::holding::EXEC_READ_ONLY;
 use super::model::{ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
 use super::read_exec::rules;
 use super::suggest::nearest;
 use super::walk::{At, Fields};
-use crate::decision::Verdict;
+use crate::decision::{Risk, Verdict};
+use crate::risk::default_risk;
 
 pub(super) const VERDICTS: [(&str, Verdict); 3] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)];
+
+pub(super) const RISKS: [(&str, Risk); 4] =
+    [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];
 
 /// Images and runtimes go to the engine as they are.
 fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
@@ -35,12 +40,15 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "unattended",
         "limits",
         "operations",
+        "risk",
         "exec",
         "bounds",
         "approvals",
         "commit",
     ]);
     let modes = [("read-only", WorkspaceMode::ReadOnly), ("read-write", WorkspaceMode::ReadWrite)];
+    let risk = fields.get("risk").map_or_else(BTreeMap::new, risks);
+    let operations = fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, &risk));
     Profile {
         description: fields.text_or("description", ""),
         image: fields.get("image").and_then(|at| reference(at, false)),
@@ -54,7 +62,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
             .unwrap_or(WorkspaceMode::ReadOnly),
         unattended: fields.flag_or("unattended", false),
         limits: limits(&section(&fields, "limits", &LIMITS)),
-        operations: fields.required("operations").map_or_else(BTreeMap::new, operations),
+        operations,
+        risk,
         exec: exec(&section(&fields, "exec", &EXEC), fields.get("exec")),
         bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
         approvals: ApprovalPolicy {
@@ -107,15 +116,38 @@ fn limits(section: &Section<'_>) -> ContainerLimits {
     }
 }
 
-fn operations(at: &At<'_>) -> BTreeMap<&'static str, Verdict> {
+fn operations(at: &At<'_>, risk: &BTreeMap<&'static str, Risk>) -> BTreeMap<&'static str, Verdict> {
     let mut operations = BTreeMap::new();
     for (name, value) in at.entries() {
         match Operation::NAMES.into_iter().find(|known| *known == name) {
-            Some(known) => drop(value.one_of(&VERDICTS).map(|verdict| operations.insert(known, verdict))),
+            Some(known) => {
+                let Some(verdict) = value.one_of(&VERDICTS) else { continue };
+                let critical = !risk.contains_key(known) && default_risk(known) == Risk::Critical;
+                if verdict == Verdict::Allow && critical {
+                    value.problem_hint(
+                        format!("`{known}` is critical, and nothing critical runs without consent"),
+                        Some("write `ask`".to_owned()),
+                    );
+                }
+                operations.insert(known, verdict);
+            }
             None => value.problem_hint("unknown operation", Some(nearest(name, &Operation::NAMES))),
         }
     }
     operations
+}
+
+/// Whether a risk may be lower than the operation's own is looked at last, for what may be is said elsewhere.
+fn risks(at: &At<'_>) -> BTreeMap<&'static str, Risk> {
+    let known: Vec<&'static str> = Operation::NAMES.into_iter().chain([EXEC_READ_ONLY]).collect();
+    let mut risks = BTreeMap::new();
+    for (name, value) in at.entries() {
+        match known.iter().find(|known| **known == name) {
+            Some(known) => drop(value.one_of(&RISKS).map(|risk| risks.insert(*known, risk))),
+            None => value.problem_hint("unknown operation", Some(nearest(name, &known))),
+        }
+    }
+    risks
 }
 
 fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {

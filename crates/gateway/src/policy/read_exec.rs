@@ -11,6 +11,7 @@ use crate::exec::is_wrapper;
 
 pub(super) fn rules(at: &At<'_>, deny: &[String]) -> Vec<ExecRule> {
     let mut rules: Vec<ExecRule> = Vec::new();
+    let mut items = Vec::new();
     for item in at.items() {
         let Some(rule) = rule(&item, deny) else { continue };
         if let Some(same) = rules.iter().position(|other| other.prefix == rule.prefix) {
@@ -18,6 +19,19 @@ pub(super) fn rules(at: &At<'_>, deny: &[String]) -> Vec<ExecRule> {
             item.problem_hint(format!("{what} rules[{same}]"), Some("keep one".to_owned()));
         }
         rules.push(rule);
+        items.push(item);
+    }
+    for (rule, item) in rules.iter().zip(&items) {
+        let stricter = rules.iter().position(|other| {
+            other.decision > rule.decision && other.prefix != rule.prefix && other.prefix.covers(&rule.prefix)
+        });
+        if let Some(stricter) = stricter {
+            let decision = rules[stricter].decision;
+            item.problem_hint(
+                format!("never decides: rules[{stricter}] is for all of its commands, and its `{decision}` is stricter"),
+                Some("remove one, or narrow the other".to_owned()),
+            );
+        }
     }
     rules
 }

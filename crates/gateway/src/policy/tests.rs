@@ -143,7 +143,7 @@ limit: 3
             "p.yaml:31: profiles.p.exec.rules[3].not_match[0]: `make all` is matched by the prefix `make|RM`",
             "p.yaml:32: profiles.p.exec.rules[3].colour: unknown key (known: prefix, decision, justification, match, not_match)",
             "p.yaml:33: profiles.Q: the name of a profile must be 1 to 64 characters of `a-z`, `0-9`, `-` and `_`",
-            "p.yaml:34: limit: unknown key (known: profiles, roles, anomalies)",
+            "p.yaml:34: limit: unknown key (known: profiles, roles, teams, risk, anomalies)",
         ]
     );
 }
@@ -264,4 +264,153 @@ fn a_web_of_roles_is_refused_quickly() {
         }
         assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     }
+}
+
+#[test]
+fn a_rule_that_never_decides_is_named() {
+    let rule = |prefix: &str, decision: &str| {
+        format!("        - {{prefix: {prefix}, decision: {decision}, justification: x}}\n")
+    };
+    let with = |rules: &[String]| {
+        problems(&format!(
+            "{ROLES}profiles:\n  p:\n    operations: {{}}\n    exec:\n      rules:\n{}",
+            rules.concat()
+        ))
+    };
+    assert_eq!(
+        with(&[rule("[/usr/bin/cargo]", "deny"), rule("[cargo, test]", "allow")]),
+        [
+            "p.yaml:8: profiles.p.exec.rules[1]: never decides: rules[0] is for all of its commands, and its `deny` is stricter (remove one, or narrow the other)"
+        ]
+    );
+    assert_eq!(with(&[rule("[[make, cmake]]", "allow"), rule("[[make, cmake, ninja]]", "ask")]).len(), 1);
+    // The narrower one is the stricter one: that is what rules are for.
+    assert_eq!(with(&[rule("[cargo]", "allow"), rule("[cargo, publish]", "deny")]), [""; 0]);
+    assert_eq!(with(&[rule("[[make, cmake]]", "allow"), rule("[make]", "ask")]), [""; 0]);
+}
+
+#[test]
+fn teams_inherit_and_give_their_members_what_roles_do() {
+    let policy = builtin_and(
+        "teams:
+  everyone: {agents: ['*'], deny: [delete]}
+  core: {agents: [alice, 'ci-*'], roles: manager}
+  lead: {inherits: core, agents: bob, allow: [git.commit], ask: [shell]}
+",
+    );
+    let teams = |agent: &str| policy.teams_of(agent).map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+    assert_eq!(teams("alice"), ["core", "everyone"]);
+    assert_eq!(teams("ci-7"), ["core", "everyone"]);
+    assert_eq!(teams("bob"), ["lead", "everyone"]);
+    assert_eq!(teams("mallory"), ["everyone"]);
+    let lead = policy.team("lead").unwrap();
+    assert_eq!(
+        lead.grant("write", false),
+        Some(Grant::AsProfile),
+        "of the manager, by the team that it inherits from"
+    );
+    assert_eq!(lead.grant("git.commit", false), Some(Grant::AsProfile));
+    assert_eq!(lead.grant("shell", false), Some(Grant::Ask));
+    assert_eq!(policy.team("core").unwrap().grant("git.commit", false), Some(Grant::Ask));
+    assert!(policy.team("everyone").unwrap().denies("delete", false));
+    let shown = policy.to_yaml().unwrap();
+    assert_eq!(Policy::from_files([("shown.yaml", shown)]), Ok(policy));
+
+    let base = format!("{ROLES}profiles: {{p: {{operations: {{}}}}}}\n");
+    assert_eq!(
+        problems(&format!(
+            "{base}teams:\n  a: {{inherits: b, allow: [read]}}\n  b: {{inherits: a}}\n  c: {{agents: ['a b', 'x*y']}}\n  d: {{roles: rr, deny: [raed], allow: [read], colour: red}}\n  e: {{allow: [read], deny: [read]}}\n  f: {{inherits: z}}\n"
+        )),
+        [
+            "p.yaml:6: teams.c: the team changes nothing for its members (list roles or operations, or inherit a team)",
+            "p.yaml:6: teams.c.agents[0]: must be the name of an agent, at most 128 characters of [A-Za-z0-9._:@/-], or the beginning of some, such as `ci-*`",
+            "p.yaml:6: teams.c.agents[1]: must be the name of an agent, at most 128 characters of [A-Za-z0-9._:@/-], or the beginning of some, such as `ci-*`",
+            "p.yaml:7: teams.d.colour: unknown key (known: description, inherits, agents, roles, allow, ask, deny)",
+            "p.yaml:7: teams.d.deny[0]: unknown value `raed` (did you mean `read`?)",
+            "p.yaml:8: teams.e: `read` is under both `allow` and `deny`; keep one",
+            "p.yaml:4: teams.a.inherits: inherits itself: a → b → a",
+            "p.yaml:5: teams.b.inherits: inherits itself: b → a → b",
+            "p.yaml:7: teams.d.roles: there is no role `rr` (did you mean `r`?)",
+            "p.yaml:9: teams.f.inherits: inherits the unknown team `z` (did you mean `a`?)",
+        ]
+    );
+}
+
+#[test]
+fn what_a_role_denies_is_denied_to_its_heirs() {
+    let policy = builtin_and(
+        "roles:\n  careful: {inherits: director, deny: [delete, exec.read_only]}\n  heir: {inherits: careful, allow: [delete]}\n",
+    );
+    for name in ["careful", "heir"] {
+        let role = policy.role(name).unwrap();
+        assert!(role.denies("delete", false) && role.grant("delete", false).is_none(), "{name}");
+        assert!(role.grant("exec", true).is_none() && role.grant("exec", false).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn risk_is_lowered_only_where_the_operator_says_so() {
+    let base = "profiles:\n  p:\n    operations: {read: allow, delete: ask}\n    risk:\n";
+    let with = |risk: &str, top: &str| problems(&format!("{ROLES}{base}      {risk}\n{top}"));
+    assert_eq!(with("write: critical", ""), [""; 0]);
+    assert_eq!(
+        with("write: low", "risk: {lowerable: [delete]}"),
+        [
+            "p.yaml:5: profiles.p.risk: write: `low` is lower than its own risk, `high` (raise it, or mark it at the top of a file: `risk: {lowerable: [write]}`)"
+        ]
+    );
+    assert_eq!(with("write: low", "risk: {lowerable: [write]}"), [""; 0]);
+    assert_eq!(
+        with("wirte: none", "risk: {lowerable: [wirte], colour: red}"),
+        [
+            "p.yaml:6: profiles.p.risk.wirte: unknown operation (did you mean `write`?)",
+            "p.yaml:7: risk.colour: unknown key (known: lowerable)",
+            "p.yaml:7: risk.lowerable[0]: unknown value `wirte` (did you mean `write`?)",
+        ]
+    );
+    assert_eq!(
+        problems(&format!("{ROLES}profiles:\n  p:\n    operations:\n      delete: allow\n")),
+        [
+            "p.yaml:5: profiles.p.operations.delete: `delete` is critical, and nothing critical runs without consent (write `ask`)"
+        ]
+    );
+}
+
+#[test]
+fn a_role_may_ask_for_more_than_its_profile_where_somebody_watches() {
+    use crate::testing::{TestClock, caller, exec, run, write};
+    use crate::{Admission, Gateway};
+
+    let policy = builtin_and(
+        "roles: {careful: {inherits: director, consent_from: high}}
+profiles: {p: {operations: {exec: allow, write: allow}, exec: {read_only_commands: true, default: allow}}}
+",
+    );
+    let gateway = Gateway::new(policy, TestClock::new());
+    let rule = |profile: &str, role: &str, operation| match gateway.admit(
+        &run(profile),
+        &caller(role),
+        "c",
+        operation,
+    ) {
+        Admission::Ask(ticket) => ticket.decision().rule.clone(),
+        Admission::Permit(_) => String::new(),
+        Admission::Refuse(refusal) => panic!("{refusal}"),
+    };
+    for operation in [ops::Operation::Write(write("a")), ops::Operation::Exec(exec(&["make"]))] {
+        assert_eq!(rule("p", "careful", operation.clone()), "role careful: consent_from");
+        assert_eq!(rule("p", "director", operation.clone()), "");
+        assert_eq!(rule("open", "careful", operation), "", "nobody watches");
+    }
+    assert_eq!(rule("p", "careful", ops::Operation::Exec(exec(&["cat", "a"]))), "");
+}
+
+#[test]
+fn thresholds_of_zero_are_refused() {
+    let zeros = format!(
+        "{ROLES}profiles:\n  p:\n    operations: {{}}\n    limits: {{memory_mib: 0, cpu_millis: 0, pids: 0, file_size_mib: 0, open_files: 0, tmp_mib: 0}}\n    exec: {{default_timeout_s: 0, max_timeout_s: 0}}\n    bounds: {{max_read_bytes: 0, max_write_bytes: 0, max_output_bytes: 0, max_spool_bytes: 0}}\n    approvals: {{timeout_s: 0}}\n"
+    );
+    let found = problems(&zeros);
+    assert_eq!(found.len(), 13, "{found:#?}");
+    assert!(found.iter().all(|problem| problem.contains("must be a whole number from")), "{found:#?}");
 }

@@ -137,12 +137,19 @@ impl<'t> At<'t> {
         let mut fields = BTreeMap::new();
         for (key, value) in self.entries() {
             if !known.contains(&key) {
-                value.problem_hint("unknown key", Some(nearest(key, known)));
+                // Nobody is told about the thousandth, and to look for near words takes its time.
+                let has_room = self.sink.0.borrow().len() < MAX_PROBLEMS;
+                value.problem_hint("unknown key", has_room.then(|| nearest(key, known)));
             } else if *value.node != Node::Null {
                 fields.insert(key, value);
             }
         }
         Fields { at: self.clone(), fields }
+    }
+
+    /// The items of a list, or the one text.
+    pub(super) fn one_or_more(&self) -> Vec<At<'t>> {
+        if self.is_text() { vec![self.clone()] } else { self.items() }
     }
 
     /// The items of a list.

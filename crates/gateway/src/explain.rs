@@ -1,0 +1,118 @@
+//! What would be decided over a call, and everything that was considered on the way. Nothing is made, asked or counted.
+
+use ops::Operation;
+
+use crate::caller::{Caller, RunScope};
+use crate::decision::{Decision, Refusal, Verdict};
+use crate::gateway::Gateway;
+use crate::permission::{Question, Ruling, refusal, weigh};
+use crate::policy::Policy;
+use crate::validate::validate;
+
+/// Which check something was considered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Whether the call is well-formed and within the profile's bounds.
+    Validation,
+    /// Profile, role, teams, permissions and command rules.
+    Permission,
+}
+
+impl Stage {
+    /// As in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Validation => "validation",
+            Self::Permission => "permission",
+        }
+    }
+}
+
+/// One rule that had something to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Considered {
+    /// Which check it belongs to.
+    pub stage: Stage,
+    /// Its name, as in decisions.
+    pub rule: String,
+    /// What it says.
+    pub verdict: Verdict,
+    /// In which words.
+    pub justification: String,
+    /// It is the one that decides.
+    pub decides: bool,
+}
+
+/// What would be decided, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The decision, or the refusal that the agent would get.
+    pub outcome: Result<Decision, Refusal>,
+    /// Everything that had a say, in the order in which it is asked.
+    pub considered: Vec<Considered>,
+}
+
+impl Explanation {
+    /// What would be decided.
+    pub fn verdict(&self) -> Verdict {
+        self.outcome.as_ref().map_or(Verdict::Deny, |decision| decision.verdict)
+    }
+
+    /// The rule that decides.
+    pub fn rule(&self) -> &str {
+        self.outcome.as_ref().map_or_else(|refusal| &refusal.rule, |decision| &decision.rule)
+    }
+}
+
+impl Gateway {
+    /// What [`Gateway::admit`] would say to this call under `policy` and the permissions in force now. Rate limits and
+    /// what alerts impose are not asked: they depend on what else happens.
+    pub fn explain(
+        &self,
+        policy: &Policy,
+        run: &RunScope,
+        caller: &Caller,
+        operation: &Operation,
+    ) -> Explanation {
+        let refused = |refused: Refusal| {
+            let considered = Considered {
+                stage: Stage::Validation,
+                rule: refused.rule.clone(),
+                verdict: Verdict::Deny,
+                justification: refused.message.clone(),
+                decides: true,
+            };
+            Explanation { outcome: Err(refused), considered: vec![considered] }
+        };
+        if let Some(profile) = policy.profile(&run.profile)
+            && let Err(invalid) = validate(profile, operation)
+        {
+            return refused(refusal(policy, invalid.reason, invalid.message, "validation"));
+        }
+        let permissions = self.permissions();
+        let now = self.now();
+        let question =
+            Question { policy, permissions: &permissions, now, profile: &run.profile, caller, operation };
+        let weighed = match weigh(&question) {
+            Ok(weighed) => weighed,
+            Err(unknown) => return refused(unknown),
+        };
+        let decisive = weighed.decisive();
+        let shown = |(index, ruling): (usize, &Ruling)| Considered {
+            stage: Stage::Permission,
+            rule: ruling.rule.clone(),
+            verdict: ruling.verdict,
+            justification: ruling.justification.clone(),
+            decides: Some(index) == decisive,
+        };
+        let mut considered: Vec<Considered> = weighed.rulings.iter().enumerate().map(shown).collect();
+        considered.extend(weighed.beside.iter().map(|applied| Considered {
+            stage: Stage::Permission,
+            rule: format!("profile {}: {}", run.profile, applied.rule),
+            verdict: applied.verdict,
+            justification: applied.justification.clone(),
+            decides: false,
+        }));
+        Explanation { outcome: weighed.decide(policy), considered }
+    }
+}

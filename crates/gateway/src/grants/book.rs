@@ -1,0 +1,133 @@
+//! The permissions that are in force, found without looking at all of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ops::Operation;
+
+use super::permission::{Effect, Permission, Subject};
+use crate::clock::UnixMillis;
+
+/// Permissions that may be in force at the same time.
+pub const MAX_IN_FORCE: usize = 4_096;
+
+/// There are too many already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{MAX_IN_FORCE} permissions are in force already: end some first")]
+pub struct TooMany;
+
+/// A set of permissions. One that has ended or expired does not count; it is forgotten when the next one is added.
+#[derive(Debug, Clone, Default)]
+pub struct Permissions {
+    by_id: BTreeMap<String, Arc<Permission>>,
+    by_subject: HashMap<Subject, Vec<Arc<Permission>>>,
+}
+
+/// What permissions say to a call.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// The revocation that takes it.
+    pub(crate) taken: Option<Arc<Permission>>,
+    /// A grant that gives it, a preapproved one if there is any.
+    pub(crate) given: Option<Arc<Permission>>,
+    /// Others that give it.
+    pub(crate) also: Vec<Arc<Permission>>,
+}
+
+impl Permissions {
+    /// These. For those that were kept: they were checked when they were given.
+    pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Self {
+        let mut all = Self::default();
+        permissions.into_iter().for_each(|permission| all.add(permission));
+        all
+    }
+
+    fn add(&mut self, permission: Permission) {
+        let permission = Arc::new(permission);
+        self.by_subject.entry(permission.subject.clone()).or_default().push(permission.clone());
+        self.by_id.insert(permission.id.clone(), permission);
+    }
+
+    /// This set with one more. The permission has passed [`Permission::check`].
+    pub fn with(&self, permission: Permission, now: UnixMillis) -> Result<Self, TooMany> {
+        let mut kept = self.clone();
+        let over: Vec<String> =
+            kept.by_id.values().filter(|old| !old.is_in_force(now)).map(|old| old.id.clone()).collect();
+        for id in &over {
+            kept.remove(id);
+        }
+        if kept.by_id.len() >= MAX_IN_FORCE {
+            return Err(TooMany);
+        }
+        kept.add(permission);
+        Ok(kept)
+    }
+
+    /// This set without one.
+    #[must_use]
+    pub fn without(&self, id: &str) -> Self {
+        let mut kept = self.clone();
+        kept.remove(id);
+        kept
+    }
+
+    fn remove(&mut self, id: &str) {
+        let Some(old) = self.by_id.remove(id) else { return };
+        if let Some(of_subject) = self.by_subject.get_mut(&old.subject) {
+            of_subject.retain(|permission| permission.id != id);
+            if of_subject.is_empty() {
+                self.by_subject.remove(&old.subject);
+            }
+        }
+    }
+
+    /// The one with this id, if it is in force.
+    pub fn get(&self, id: &str, now: UnixMillis) -> Option<&Permission> {
+        self.by_id.get(id).map(Arc::as_ref).filter(|permission| permission.is_in_force(now))
+    }
+
+    /// Those in force, by id.
+    pub fn in_force(&self, now: UnixMillis) -> impl Iterator<Item = &Permission> {
+        self.by_id.values().map(Arc::as_ref).filter(move |permission| permission.is_in_force(now))
+    }
+
+    /// What they say to a call of somebody who is all of these subjects.
+    pub(crate) fn standing(
+        &self,
+        subjects: impl Iterator<Item = Subject>,
+        operation: &Operation,
+        read_only: bool,
+        now: UnixMillis,
+    ) -> Standing {
+        let mut standing = Standing::default();
+        if self.by_id.is_empty() {
+            return standing;
+        }
+        for subject in subjects {
+            let of_subject = self.by_subject.get(&subject).into_iter().flatten();
+            for permission in of_subject.filter(|permission| permission.is_in_force(now)) {
+                match permission.effect {
+                    Effect::Revocation if standing.taken.is_none() => {
+                        if permission.takes(operation, read_only) {
+                            standing.taken = Some(permission.clone());
+                        }
+                    }
+                    Effect::Grant if permission.gives(operation, read_only) => {
+                        let better = standing
+                            .given
+                            .as_ref()
+                            .is_none_or(|given| permission.preapproved && !given.preapproved);
+                        let other = if better {
+                            standing.given.replace(permission.clone())
+                        } else {
+                            Some(permission.clone())
+                        };
+                        standing.also.extend(other);
+                    }
+                    Effect::Grant | Effect::Revocation => {}
+                }
+            }
+        }
+        standing
+    }
+}

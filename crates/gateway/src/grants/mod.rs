@@ -1,0 +1,30 @@
+//! Permissions that operators give and take at run time, beside the policy.
+//!
+//! ```text
+//!   grant       the subject holds the operation as if its role had it: what then happens is the profile's
+//!   … preapproved   and where the profile would ask, consent is given beforehand
+//!   revocation  the subject does not have it, whatever role, team or grant gives it
+//! ```
+//!
+//! What a grant never does: it allows nothing that the profile, a command rule or the deny list denies, nothing that a
+//! role or team denies, and nothing that is critical; no script, no wrapper and no git write is ever preapproved. A
+//! revocation beats every grant. Both are looked up each time a call is decided on, also again after a wait for approval,
+//! so that they are in force at once.
+//!
+//! A grant is matched exactly and a revocation loosely, as `allow` and `deny` rules are: a grant for a path speaks for a
+//! call only when every path of the call matches, a revocation for a path when any does, or may lie beneath one that is
+//! searched. Paths are compared as names. A link in a workspace can have another name than what it leads to, so that a
+//! revocation by path is no wall; the run's mounts are.
+
+mod book;
+mod pattern;
+mod permission;
+
+#[cfg(test)]
+mod tests;
+
+pub use book::{MAX_IN_FORCE, Permissions, TooMany};
+pub use pattern::{BadPattern, PathPattern};
+pub use permission::{BadPermission, Effect, Ended, Permission, Scope, Subject};
+
+pub(crate) use book::Standing;

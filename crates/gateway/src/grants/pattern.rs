@@ -1,0 +1,110 @@
+//! Patterns of paths: `src/**`, `@state/*.md`.
+
+use std::fmt;
+
+use globset::{Glob, GlobBuilder, GlobMatcher};
+use jail::SandboxPath;
+use serde::{Deserialize, Serialize};
+
+/// Longest pattern, bytes.
+const MAX_BYTES: usize = 1_024;
+
+/// A pattern of paths in a run, in alias form. One that names no mount is beneath `@project`. `*` and `?` stop at `/`,
+/// `**` does not; `[…]` and `{…,…}` are as in most shells.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PathPattern {
+    text: String,
+    matcher: GlobMatcher,
+    /// The directory above all that it can match.
+    base: String,
+}
+
+/// Text that is no pattern of paths.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPattern(String);
+
+impl PathPattern {
+    /// Parses a pattern.
+    pub fn parse(text: &str) -> Result<Self, BadPattern> {
+        let bad = |message: &str| Err(BadPattern(message.to_owned()));
+        if text.is_empty() || text.len() > MAX_BYTES {
+            return bad("must have 1 to 1024 bytes");
+        }
+        if text.chars().any(char::is_control) || text.starts_with('/') || text.contains('\\') {
+            return bad(
+                "must be relative or begin with @project, @pkg or @state, without `\\` and control characters",
+            );
+        }
+        if text.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return bad("must not have empty parts, `.` or `..`");
+        }
+        let text = match text.strip_prefix('@') {
+            None => format!("@project/{text}"),
+            Some(rest) if matches!(rest.split('/').next(), Some("project" | "pkg" | "state")) => {
+                text.to_owned()
+            }
+            Some(_) => return bad("begins with an unknown mount; there are @project, @pkg and @state"),
+        };
+        let glob = compile(&text)?;
+        let parts = text.split('/');
+        let literal = parts.take_while(|part| !part.contains(['*', '?', '[', '{']));
+        let base = literal.collect::<Vec<_>>().join("/");
+        Ok(Self { matcher: glob.compile_matcher(), base, text })
+    }
+
+    /// As it is kept and shown.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it matches this path.
+    pub(super) fn matches(&self, path: &SandboxPath) -> bool {
+        self.matcher.is_match(path.to_string())
+    }
+
+    /// Whether something that it matches may lie beneath this directory, or the directory beneath that.
+    pub(super) fn may_be_beneath(&self, directory: &SandboxPath) -> bool {
+        let directory = directory.to_string();
+        within(&self.base, &directory) || within(&directory, &self.base)
+    }
+}
+
+/// Whether `inner` is `outer` or beneath it.
+fn within(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn compile(text: &str) -> Result<Glob, BadPattern> {
+    let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
+    built.map_err(|error| BadPattern(format!("is no pattern: {}", error.kind())))
+}
+
+impl TryFrom<String> for PathPattern {
+    type Error = BadPattern;
+
+    fn try_from(text: String) -> Result<Self, BadPattern> {
+        Self::parse(&text)
+    }
+}
+
+impl From<PathPattern> for String {
+    fn from(pattern: PathPattern) -> Self {
+        pattern.text
+    }
+}
+
+impl PartialEq for PathPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for PathPattern {}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

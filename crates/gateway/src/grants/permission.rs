@@ -1,0 +1,289 @@
+//! One permission that was given or taken.
+
+use std::fmt;
+
+use jail::SandboxPath;
+use ops::deny::is_denied;
+use ops::{Git, Operation};
+use serde::{Deserialize, Serialize};
+
+use super::pattern::PathPattern;
+use crate::clock::UnixMillis;
+use crate::exec::{begins_plainly, contains, is_wrapper, named_files};
+use crate::policy::{EXEC_READ_ONLY, Policy, Prefix, nearest};
+
+/// Words of a command prefix, and bytes of all of them.
+const MAX_WORDS: usize = 64;
+const MAX_WORD_BYTES: usize = 4_096;
+/// Characters of a reason.
+const MAX_REASON: usize = 1_000;
+/// Longest name of an agent.
+const MAX_NAME: usize = 128;
+
+/// What a permission does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It gives.
+    Grant,
+    /// It takes, and beats every grant.
+    Revocation,
+}
+
+/// Whom it is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// One agent, in all of its runs.
+    Agent(String),
+    /// Every agent whose run has this role.
+    Role(String),
+    /// Every agent of this team.
+    Team(String),
+}
+
+/// For which calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    /// The operation, or `exec.read_only`; `None` is every operation, which only a revocation may say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// Only calls that name such paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathPattern>,
+    /// Only commands that begin like this; empty is any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+}
+
+/// How and by whom it was ended before its time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The principal.
+    pub by: String,
+    /// When.
+    pub at: UnixMillis,
+    /// Why.
+    pub reason: String,
+}
+
+/// A grant or a revocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permission {
+    /// Its id.
+    pub id: String,
+    /// Whether it gives or takes.
+    pub effect: Effect,
+    /// Whom it is for.
+    pub subject: Subject,
+    /// For which calls.
+    pub scope: Scope,
+    /// Of a grant: consent is given beforehand.
+    pub preapproved: bool,
+    /// Why; in the record.
+    pub reason: String,
+    /// Which principal gave it.
+    pub by: String,
+    /// When.
+    pub at: UnixMillis,
+    /// From when on it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<UnixMillis>,
+    /// Set when it was ended before its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+/// A permission that cannot be given. Nothing of it comes into force.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BadPermission {
+    /// Which field is wrong.
+    pub field: &'static str,
+    /// What is wrong with it, and what to write instead.
+    pub message: String,
+}
+
+impl BadPermission {
+    fn new(field: &'static str, message: impl Into<String>) -> Self {
+        Self { field, message: message.into() }
+    }
+}
+
+impl Permission {
+    /// Whether it may be given under this policy at this moment.
+    pub fn check(&self, policy: &Policy, now: UnixMillis) -> Result<(), BadPermission> {
+        self.check_subject(policy)?;
+        self.check_scope()?;
+        if self.reason.trim().is_empty() || self.reason.chars().count() > MAX_REASON {
+            let message = format!("must say why, in at most {MAX_REASON} characters");
+            return Err(BadPermission::new("reason", message));
+        }
+        if self.expires_at.is_some_and(|end| end <= now) {
+            return Err(BadPermission::new("expires_at", "is not in the future"));
+        }
+        if self.preapproved { self.check_preapproved() } else { Ok(()) }
+    }
+
+    fn check_subject(&self, policy: &Policy) -> Result<(), BadPermission> {
+        let unknown = |field, name: &str, known: Vec<&str>| {
+            let message = format!("the policy has no such {field} ({})", nearest(name, &known));
+            Err(BadPermission::new(field, message))
+        };
+        match &self.subject {
+            Subject::Role(name) if policy.role(name).is_none() => {
+                unknown("role", name, policy.role_names().collect())
+            }
+            Subject::Team(name) if policy.team(name).is_none() => {
+                unknown("team", name, policy.team_names().collect())
+            }
+            Subject::Role(_) | Subject::Team(_) => Ok(()),
+            Subject::Agent(name) => {
+                let plain = |c: char| c.is_ascii_alphanumeric() || "._:@/-".contains(c);
+                if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) {
+                    return Ok(());
+                }
+                let message = format!("must be 1 to {MAX_NAME} characters of [A-Za-z0-9._:@/-]");
+                Err(BadPermission::new("agent", message))
+            }
+        }
+    }
+
+    fn check_scope(&self) -> Result<(), BadPermission> {
+        let Scope { operation, path, command } = &self.scope;
+        let known: Vec<&str> = Operation::NAMES.into_iter().chain([EXEC_READ_ONLY]).collect();
+        let operation = operation.as_deref();
+        if let Some(name) = operation.filter(|name| !known.contains(name)) {
+            let message = format!("there is no such operation ({})", nearest(name, &known));
+            return Err(BadPermission::new("operation", message));
+        }
+        let grants = self.effect == Effect::Grant;
+        if grants && operation.is_none() {
+            return Err(BadPermission::new("operation", "is missing: a grant names its operation"));
+        }
+        let runs = operation.is_none_or(|name| matches!(name, "exec" | "shell" | EXEC_READ_ONLY));
+        if !command.is_empty() {
+            let bytes: usize = command.iter().map(String::len).sum();
+            let plain = |word: &String| !word.is_empty() && !word.chars().any(char::is_control);
+            if command.len() > MAX_WORDS || bytes > MAX_WORD_BYTES || !command.iter().all(plain) {
+                let message = format!(
+                    "must be at most {MAX_WORDS} words and {MAX_WORD_BYTES} bytes, none of them empty"
+                );
+                return Err(BadPermission::new("command", message));
+            }
+            if !runs || grants && operation != Some("exec") {
+                return Err(BadPermission::new("command", "is for the operation `exec`"));
+            }
+            if path.is_some() {
+                return Err(BadPermission::new("path", "cannot be given together with a command"));
+            }
+        }
+        let pathless = matches!(operation, Some("git.status" | "git.commit"));
+        if path.is_some() && (pathless || grants && runs) {
+            let message =
+                "the paths that this operation touches are not known beforehand; name a command instead";
+            return Err(BadPermission::new("path", message));
+        }
+        Ok(())
+    }
+
+    /// What is never consented to beforehand: a revocation has nothing to consent to, and a reviewer has to see the rest.
+    fn check_preapproved(&self) -> Result<(), BadPermission> {
+        let refuse = |message: String| Err(BadPermission::new("preapproved", message));
+        let operation = self.scope.operation.as_deref().unwrap_or_default();
+        if self.effect == Effect::Revocation {
+            return refuse("is for grants".to_owned());
+        }
+        if matches!(operation, "delete" | "shell" | "git.add" | "git.commit") {
+            return refuse(format!("a reviewer has to see each `{operation}`"));
+        }
+        if operation != "exec" {
+            return Ok(());
+        }
+        match self.scope.command.first() {
+            None => refuse("for `exec` a command prefix has to be named".to_owned()),
+            Some(program) if is_wrapper(program) || self.prefix().is_some_and(|prefix| may_wrap(&prefix)) => {
+                refuse(format!("`{program}` runs other programs, so a reviewer has to see each"))
+            }
+            Some(program) if is_denied(program) => {
+                refuse(format!("`{program}` is on the deny list, so it never runs"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether it counts at this moment.
+    pub fn is_in_force(&self, now: UnixMillis) -> bool {
+        self.ended.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// Of a grant: whether it gives this call. `read_only` says that it is a command of the read-only rule.
+    pub(super) fn gives(&self, operation: &Operation, read_only: bool) -> bool {
+        let Scope { operation: wanted, path, command } = &self.scope;
+        let name = operation.name();
+        let named =
+            wanted.as_deref().is_some_and(|wanted| wanted == name || read_only && wanted == EXEC_READ_ONLY);
+        let paths = path.as_ref().is_none_or(|pattern| {
+            let paths = operation.paths();
+            !paths.is_empty() && paths.into_iter().all(|path| pattern.matches(path))
+        });
+        let begins = self.prefix().is_none_or(|prefix| match operation {
+            Operation::Exec(exec) => begins_plainly(exec, &prefix),
+            _ => false,
+        });
+        named && paths && (command.is_empty() || begins)
+    }
+
+    /// Of a revocation: whether it takes this call.
+    pub(super) fn takes(&self, operation: &Operation, read_only: bool) -> bool {
+        let Scope { operation: wanted, path, .. } = &self.scope;
+        let name = operation.name();
+        let named =
+            wanted.as_deref().is_none_or(|wanted| wanted == name || read_only && wanted == EXEC_READ_ONLY);
+        named
+            && path.as_ref().is_none_or(|pattern| touches(operation, pattern))
+            && self.prefix().is_none_or(|prefix| contains(operation, &prefix))
+    }
+
+    fn prefix(&self) -> Option<Prefix> {
+        Prefix::of_words(&self.scope.command)
+    }
+}
+
+/// A shell or `find -exec` in the prefix itself.
+fn may_wrap(prefix: &Prefix) -> bool {
+    prefix.programs().iter().any(|program| {
+        let name = ops::deny::base_name(program);
+        matches!(
+            name.as_str(),
+            "find" | "gfind" | "fd" | "fdfind" | "tar" | "rsync" | "awk" | "gawk" | "perl"
+        ) || name.ends_with("sh")
+    })
+}
+
+/// Whether a call may touch what a pattern matches: a path that it names, or one beneath a directory that it searches.
+fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
+    let root = || SandboxPath::parse("@project").ok();
+    match operation {
+        Operation::Exec(_) | Operation::Shell(_) => {
+            named_files(operation).iter().any(|path| pattern.matches(path))
+        }
+        Operation::Grep(grep) => pattern.matches(&grep.path) || pattern.may_be_beneath(&grep.path),
+        Operation::Git(Git::Diff { paths, .. } | Git::Add { paths }) => {
+            let whole = if paths.is_empty() { root() } else { None };
+            paths.iter().chain(&whole).any(|path| pattern.matches(path) || pattern.may_be_beneath(path))
+        }
+        Operation::Git(Git::Status | Git::Commit { .. }) => false,
+        other => other.paths().into_iter().any(|path| pattern.matches(path)),
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(name) => write!(f, "agent {name}"),
+            Self::Role(name) => write!(f, "role {name}"),
+            Self::Team(name) => write!(f, "team {name}"),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which operations somebody holds, and how: what roles and teams have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ops::Operation;
+
+use super::walk::{At, Fields};
+
+/// The part of `exec` that the read-only rule lets through. A role may be given this without `exec`.
+pub const EXEC_READ_ONLY: &str = "exec.read_only";
+
+/// Roles or teams that one may inherit from directly.
+const MAX_PARENTS: usize = 16;
+
+/// How an operation is held. Ordered: the greater one wins when it is held twice, by inheritance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grant {
+    /// As the profile says, but never without consent, unless the profile is `unattended`.
+    Ask,
+    /// As the profile says.
+    AsProfile,
+}
+
+/// What is held, with what is inherited.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Holding {
+    grants: BTreeMap<&'static str, Grant>,
+    denied: BTreeSet<&'static str>,
+}
+
+impl Holding {
+    pub(super) fn add(&mut self, lists: &Lists) {
+        for (operations, grant) in [(&lists.allow, Grant::AsProfile), (&lists.ask, Grant::Ask)] {
+            for operation in operations {
+                let best = self.grants.entry(operation).or_insert(grant);
+                *best = grant.max(*best);
+            }
+        }
+        self.denied.extend(&lists.deny);
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (operation, grant) in &other.grants {
+            let best = self.grants.entry(operation).or_insert(*grant);
+            *best = (*grant).max(*best);
+        }
+        self.denied.extend(&other.denied);
+    }
+
+    /// How `operation` is held; `read_only` says that it is a command of the read-only rule.
+    pub(super) fn grant(&self, operation: &str, read_only: bool) -> Option<Grant> {
+        let own = self.grants.get(operation).copied();
+        let part = read_only.then(|| self.grants.get(EXEC_READ_ONLY).copied()).flatten();
+        own.max(part).filter(|_| !self.denies(operation, read_only))
+    }
+
+    /// Whether it is denied, whoever else grants it.
+    pub(super) fn denies(&self, operation: &str, read_only: bool) -> bool {
+        self.denied.contains(operation) || read_only && self.denied.contains(EXEC_READ_ONLY)
+    }
+}
+
+/// The lists of operations as they are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Lists {
+    pub(super) allow: Vec<&'static str>,
+    pub(super) ask: Vec<&'static str>,
+    pub(super) deny: Vec<&'static str>,
+}
+
+impl Lists {
+    pub(super) fn read(at: &At<'_>, fields: &Fields<'_>) -> Self {
+        let list = |key| fields.get(key).map_or_else(Vec::new, operations);
+        let lists = Self { allow: list("allow"), ask: list("ask"), deny: list("deny") };
+        for (one, other, names) in [
+            (&lists.allow, &lists.ask, "`allow` and `ask`"),
+            (&lists.allow, &lists.deny, "`allow` and `deny`"),
+            (&lists.ask, &lists.deny, "`ask` and `deny`"),
+        ] {
+            if let Some(twice) = one.iter().find(|operation| other.contains(operation)) {
+                at.problem(format!("`{twice}` is under both {names}; keep one"));
+            }
+        }
+        lists
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.allow.is_empty() && self.ask.is_empty() && self.deny.is_empty()
+    }
+}
+
+/// A list of operation names, or `"*"` for all.
+pub(super) fn operations(at: &At<'_>) -> Vec<&'static str> {
+    if at.is_text() {
+        if at.text() == Some("*") {
+            return Operation::NAMES.to_vec();
+        }
+        at.problem("must be a list of operations, or \"*\" for all");
+        return Vec::new();
+    }
+    let known: Vec<&'static str> = Operation::NAMES.into_iter().chain([EXEC_READ_ONLY]).collect();
+    let words: Vec<(&str, &'static str)> = known.iter().map(|name| (*name, *name)).collect();
+    at.items().iter().filter_map(|item| item.one_of(&words)).collect()
+}
+
+/// One name, or a list of names, of others of the same kind.
+pub(super) fn parents(fields: &Fields<'_>, kind: &str) -> Vec<String> {
+    fields.get("inherits").map_or_else(Vec::new, |at| {
+        let names = at.one_or_more();
+        if names.len() > MAX_PARENTS {
+            at.problem(format!("a {kind} may inherit at most {MAX_PARENTS} others"));
+        }
+        names.iter().take(MAX_PARENTS).filter_map(At::text).map(str::to_owned).collect()
+    })
+}

@@ -1,0 +1,171 @@
+//! Teams: what agents have because of who they are, beside the role of their run.
+//!
+//! A team says which agents are in it, by name or by how their names begin. Its members hold what its `roles` and its own
+//! lists give, as if their own role gave it, and what the teams that it inherits from give. What it denies no member
+//! has, whatever the role says. Like a role, a team says only which operations exist; what happens to them is the
+//! profile's.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::holding::{Grant, Holding, Lists, parents};
+use super::lineage::{Heir, lineage};
+use super::role::Role;
+use super::suggest::nearest;
+use super::walk::At;
+
+/// Names of agents, and beginnings of names, that one team may list.
+const MAX_AGENTS: usize = 20_000;
+/// Longest name of an agent.
+const MAX_AGENT: usize = 128;
+
+/// A team, with what it inherits resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Team {
+    /// For people; may be missing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Teams whose grants and denials this one has, too. Their members are their own.
+    pub inherits: Vec<String>,
+    /// Who is in it: names of agents; one that ends in `*` stands for all that begin like it.
+    pub agents: Vec<String>,
+    /// Roles that every member has beside its own.
+    pub roles: Vec<String>,
+    /// Held as [`Grant::AsProfile`].
+    pub allow: Vec<&'static str>,
+    /// Held as [`Grant::Ask`].
+    pub ask: Vec<&'static str>,
+    /// Held by no member, whatever else gives it.
+    pub deny: Vec<&'static str>,
+    #[serde(skip)]
+    holding: Holding,
+}
+
+impl Heir for Team {
+    const KIND: &'static str = "team";
+
+    fn parents(&self) -> &[String] {
+        &self.inherits
+    }
+}
+
+impl Team {
+    /// How its members hold `operation`; `None` is not at all.
+    pub fn grant(&self, operation: &str, read_only: bool) -> Option<Grant> {
+        self.holding.grant(operation, read_only)
+    }
+
+    /// Whether no member has it.
+    pub fn denies(&self, operation: &str, read_only: bool) -> bool {
+        self.holding.denies(operation, read_only)
+    }
+
+    pub(super) fn read(at: &At<'_>) -> Self {
+        let fields = at.fields(&["description", "inherits", "agents", "roles", "allow", "ask", "deny"]);
+        let lists = Lists::read(at, &fields);
+        if lists.is_empty() && fields.get("inherits").is_none() && fields.get("roles").is_none() {
+            at.problem_hint(
+                "the team changes nothing for its members",
+                Some("list roles or operations, or inherit a team".to_owned()),
+            );
+        }
+        let roles = fields.get("roles").map_or_else(Vec::new, At::one_or_more);
+        Self {
+            description: fields.text_or("description", ""),
+            inherits: parents(&fields, "team"),
+            agents: fields.get("agents").map_or_else(Vec::new, agents),
+            roles: roles.iter().filter_map(At::text).map(str::to_owned).collect(),
+            allow: lists.allow,
+            ask: lists.ask,
+            deny: lists.deny,
+            holding: Holding::default(),
+        }
+    }
+}
+
+fn agents(at: &At<'_>) -> Vec<String> {
+    let names = at.one_or_more();
+    if names.len() > MAX_AGENTS {
+        at.problem(format!("a team may list at most {MAX_AGENTS} agents; use a beginning such as `ci-*`"));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._:@/-".contains(c);
+    names
+        .iter()
+        .take(MAX_AGENTS)
+        .filter_map(|item| {
+            let name = item.text()?;
+            if name.len() > MAX_AGENT || !name.strip_suffix('*').unwrap_or(name).chars().all(plain) {
+                item.problem(format!(
+                    "must be the name of an agent, at most {MAX_AGENT} characters of [A-Za-z0-9._:@/-], or the beginning of some, such as `ci-*`"
+                ));
+            }
+            Some(name.to_owned())
+        })
+        .collect()
+}
+
+/// Fills in what every team holds. `report` is called with a team's name, a key, a message and a suggestion.
+pub(super) fn resolve(
+    teams: &mut BTreeMap<String, Team>,
+    roles: &BTreeMap<String, Role>,
+    mut report: impl FnMut(&str, &str, String, Option<String>),
+) {
+    let known: Vec<&str> = roles.keys().map(String::as_str).collect();
+    let mut resolved = Vec::with_capacity(teams.len());
+    for (name, team) in &*teams {
+        for role in team.roles.iter().filter(|role| !roles.contains_key(*role)) {
+            report(name, "roles", format!("there is no role `{role}`"), Some(nearest(role, &known)));
+        }
+        let mut holding = Holding::default();
+        match lineage(teams, name) {
+            Ok(line) => {
+                for team in line {
+                    holding.add(&Lists {
+                        allow: team.allow.clone(),
+                        ask: team.ask.clone(),
+                        deny: team.deny.clone(),
+                    });
+                    for role in team.roles.iter().filter_map(|role| roles.get(role)) {
+                        holding.merge(role.holding());
+                    }
+                }
+            }
+            Err(broken) => report(name, "inherits", broken.message, broken.suggestion),
+        }
+        resolved.push(holding);
+    }
+    for (team, holding) in teams.values_mut().zip(resolved) {
+        team.holding = holding;
+    }
+}
+
+/// Which teams an agent is in, found without looking at every team.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Members {
+    by_name: BTreeMap<String, Vec<String>>,
+    /// Beginnings of names, and the team of each.
+    by_prefix: Vec<(String, String)>,
+}
+
+impl Members {
+    pub(super) fn of(teams: &BTreeMap<String, Team>) -> Self {
+        let mut members = Self::default();
+        for (name, team) in teams {
+            for agent in &team.agents {
+                match agent.strip_suffix('*') {
+                    Some(prefix) => members.by_prefix.push((prefix.to_owned(), name.clone())),
+                    None => members.by_name.entry(agent.clone()).or_default().push(name.clone()),
+                }
+            }
+        }
+        members
+    }
+
+    /// Names of the teams; one may come twice.
+    pub(super) fn teams_of<'m>(&'m self, agent: &'m str) -> impl Iterator<Item = &'m str> {
+        let named = self.by_name.get(agent).into_iter().flatten();
+        let begun = self.by_prefix.iter().filter(move |(prefix, _)| agent.starts_with(prefix.as_str()));
+        named.chain(begun.map(|(_, team)| team)).map(String::as_str)
+    }
+}

@@ -1,0 +1,145 @@
+//! What is called like a secret: a key, a password file, a token. By name alone, without case.
+
+use globset::GlobBuilder;
+use jail::SandboxPath;
+
+const NAMES: [&str; 23] = [
+    ".env",
+    ".envrc",
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".htpasswd",
+    ".git-credentials",
+    ".dockercfg",
+    ".vault-token",
+    "credentials",
+    "credentials.json",
+    "service-account.json",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+    "id_xmss",
+    "kubeconfig",
+    "shadow",
+];
+const ENDINGS: [&str; 11] =
+    [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".asc", ".tfstate", ".env"];
+const SAMPLES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
+const DIRECTORIES: [&str; 6] = [".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure"];
+const STEMS: [&str; 4] = ["secret", "secrets", "password", "passwords"];
+
+/// Whether a path looks like that of a secret, or of a directory of secrets.
+pub fn looks_secret(path: &SandboxPath) -> bool {
+    let rel = path.rel().as_str().to_lowercase();
+    let mut names = rel.rsplit('/');
+    names.next().is_some_and(|name| is_secret(name) || DIRECTORIES.contains(&name))
+        || names.any(|name| DIRECTORIES.contains(&name))
+}
+
+/// Of a file's lower-case name.
+fn is_secret(name: &str) -> bool {
+    NAMES.contains(&name)
+        || ENDINGS.iter().any(|ending| name.ends_with(ending))
+        || (name.starts_with(".env.") && !SAMPLES.iter().any(|sample| name.ends_with(sample)))
+        || name.split_once('.').is_some_and(|(stem, _)| STEMS.contains(&stem))
+}
+
+/// Whether a pattern of file names looks for secrets: it matches what one is called, and not what anything else of that
+/// kind could be called as well. `*.pem` and `.env*` do, `*` and `*.json` do not.
+pub(super) fn is_sought(pattern: &str) -> bool {
+    let pattern = pattern.to_lowercase();
+    if pattern.split(['/', '{', '}', ',']).any(|part| is_secret(part) || DIRECTORIES.contains(&part)) {
+        return true;
+    }
+    let last = pattern.rsplit('/').next().unwrap_or_default();
+    // Most are of these forms, and to compile a pattern takes longer than everything else that is decided.
+    if matches!(last, "" | "*" | "**") || is_plain_ending(last) {
+        return false;
+    }
+    let Ok(glob) = GlobBuilder::new(last).literal_separator(true).build() else { return false };
+    let matcher = glob.compile_matcher();
+    let of_name = NAMES.iter().map(|name| ((*name).to_owned(), decoy(name)));
+    let of_ending = ENDINGS.iter().map(|ending| (format!("server{ending}"), "server.txt".to_owned()));
+    let of_stem = STEMS.iter().map(|stem| (format!("{stem}.yaml"), "server.yaml".to_owned()));
+    of_name
+        .chain(of_ending)
+        .chain(of_stem)
+        .any(|(name, decoy)| matcher.is_match(&name) && !matcher.is_match(&decoy))
+}
+
+/// `*.rs`: an ending that is not a secret's, which has been asked before.
+fn is_plain_ending(pattern: &str) -> bool {
+    pattern.strip_prefix("*.").is_some_and(|ending| {
+        // Not so short that it is the beginning of one: `*.p*` has a star of its own.
+        !ending.is_empty() && ending.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    })
+}
+
+/// A name of the same kind that nothing secret has.
+fn decoy(name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some(("", _)) => ".decoy".to_owned(),
+        Some((_, ending)) => format!("decoy.{ending}"),
+        None => "decoy".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_name() {
+        for (path, expected) in [
+            (".env", true),
+            ("deploy/.env.production", true),
+            ("deploy/production.env", true),
+            (".env.example", false),
+            ("@state/.ssh/config", true),
+            (".ssh", true),
+            ("home/.aws", true),
+            ("home/.SSH/ID_RSA", true),
+            ("id_rsa.pub", false),
+            ("certs/server.pem", true),
+            ("secrets.yaml", true),
+            ("src/secrets/mod.rs", false),
+            ("README.md", false),
+            ("@project", false),
+        ] {
+            assert_eq!(looks_secret(&SandboxPath::parse(path).unwrap()), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_look_for_secrets_are_known() {
+        for pattern in [
+            ".env",
+            "**/.env",
+            ".env*",
+            "*.pem",
+            "*.PEM",
+            "*.{pem,key}",
+            "**/*.{rs,pem}",
+            "id_*",
+            "id_[re]*",
+            "?env",
+            "cred*.json",
+            "**/.ssh/**",
+            "secrets.*",
+            "*.p*m",
+        ] {
+            assert!(is_sought(pattern), "{pattern}");
+        }
+        for pattern in
+            ["*", "**", "**/*", "*.rs", "*.json", "src/**/*.toml", "*.{c,h}", "Cargo.*", "[", "", "README*"]
+        {
+            assert!(!is_sought(pattern), "{pattern}");
+        }
+    }
+}
