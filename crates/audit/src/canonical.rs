@@ -101,6 +101,30 @@ pub(crate) fn sequence_of(line: &[u8]) -> Option<u64> {
     number(&mut rest)
 }
 
+/// The kind of a line that was opened.
+pub(crate) fn kind_of(line: &[u8]) -> Option<&str> {
+    let mut rest = line;
+    skip(&mut rest, HEAD_OPEN)?;
+    take(&mut rest, 32)?;
+    skip(&mut rest, b"\",\"sequence\":")?;
+    number(&mut rest)?;
+    take(&mut rest, b",\"time\":\"".len() + Time::WIDTH + b"\",\"previous\":\"".len() + 64)?;
+    skip(&mut rest, b"\",\"kind\":\"")?;
+    let end = rest.iter().position(|b| *b == b'"')?;
+    take(&mut rest, end)
+}
+
+/// The time of a line, or of its beginning, without proof.
+pub(crate) fn time_of(line: &[u8]) -> Option<Time> {
+    let mut rest = line;
+    skip(&mut rest, HEAD_OPEN)?;
+    take(&mut rest, 32)?;
+    skip(&mut rest, b"\",\"sequence\":")?;
+    number(&mut rest)?;
+    skip(&mut rest, b",\"time\":\"")?;
+    take(&mut rest, Time::WIDTH)?.parse().ok()
+}
+
 fn parse(line: &[u8]) -> Option<Envelope> {
     let (body, mut tail) = line.split_at_checked(line.len().checked_sub(TAIL)?)?;
     skip(&mut tail, TAIL_OPEN)?;
@@ -165,6 +189,8 @@ mod tests {
         assert_eq!(envelope.log, log_id());
         assert_eq!(value["hash"], envelope.hash.to_string());
         assert_eq!(sequence_of(&line), Some(7));
+        assert_eq!(kind_of(&line), Some("daemon_started"));
+        assert_eq!(time_of(&line), Some(envelope.time));
     }
 
     #[test]
@@ -199,7 +225,7 @@ mod tests {
     fn kinds_and_fields_of_later_versions_are_read() {
         let mut body = line(&Event::new(Kind::Alert));
         body.truncate(body.len() - TAIL);
-        let text = String::from_utf8(body).unwrap().replace("\"alert\"", "\"checkpoint\",\"key\":\"k1\"");
+        let text = String::from_utf8(body).unwrap().replace("\"alert\"", "\"of_tomorrow\",\"key\":\"k1\"");
         let hash = Hash::of(format!("{text}}}").as_bytes());
         let line = format!("{text},\"hash\":\"{hash}\"}}");
         let record = record(&open(line.as_bytes()).unwrap(), line.as_bytes()).unwrap();

@@ -28,6 +28,14 @@ pub enum Damage {
     TornTail,
     /// The log ends before the head that it is compared with, or holds another record in its place.
     RolledBack,
+    /// A compressed segment cannot be unpacked whole; which of its records are bad, its bytes do not say.
+    Packed,
+    /// What says that older segments were removed is no record, or not one of this log.
+    Removal,
+    /// The log does not have the root that was signed: some record from here to the checkpoint was written anew.
+    Rewritten,
+    /// A checkpoint that is none, or that no trusted key has signed.
+    Unsigned,
 }
 
 impl fmt::Display for Damage {
@@ -42,6 +50,10 @@ impl fmt::Display for Damage {
             Self::ForeignLog => "belongs to another log",
             Self::TornTail => "is torn: the log ends in the middle of it",
             Self::RolledBack => "is not the one that was known: the log was rolled back or rewritten",
+            Self::Packed => "is in a compressed segment that cannot be unpacked whole",
+            Self::Removal => "should follow what was removed, but the record of the removal does not hold",
+            Self::Rewritten => "or one behind it was written anew: the signed checkpoint has another root",
+            Self::Unsigned => "has a checkpoint that no trusted key has signed",
         })
     }
 }
@@ -95,6 +107,11 @@ impl Chain {
             next: envelope.sequence.saturating_add(1),
             previous: Some(envelope.hash),
         }
+    }
+
+    /// Behind the record `head` of `log`.
+    pub(crate) fn behind(log: LogId, head: Head) -> Self {
+        Self { log: Some(log), next: head.sequence.saturating_add(1), previous: Some(head.hash) }
     }
 
     /// The sequence number that must come next.

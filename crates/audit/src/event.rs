@@ -46,12 +46,23 @@ pub enum Kind {
     WorkspaceChange,
     /// Something looks wrong.
     Alert,
+    /// A signed checkpoint over all records before this one. Written by the log itself.
+    Checkpoint,
+    /// A key that signs checkpoints from here on. Written by the log itself.
+    AuditKey,
+    /// The oldest segments are removed; on disk before that begins. Written by the log itself.
+    SegmentsRemoved,
     /// A kind of a later version: met when reading, never to be written.
     #[serde(other)]
     Unknown,
 }
 
 impl Kind {
+    /// Whether the log writes such records by itself, between those of its users.
+    pub fn is_own(self) -> bool {
+        matches!(self, Self::LogRepaired | Self::Checkpoint | Self::AuditKey | Self::SegmentsRemoved)
+    }
+
     /// The name on disk.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,6 +82,9 @@ impl Kind {
             Self::SessionClosed => "session_closed",
             Self::WorkspaceChange => "workspace_change",
             Self::Alert => "alert",
+            Self::Checkpoint => "checkpoint",
+            Self::AuditKey => "audit_key",
+            Self::SegmentsRemoved => "segments_removed",
             Self::Unknown => "unknown",
         }
     }

@@ -4,15 +4,16 @@
 //! handed out. A reader sees what the operating system sees, which may be a moment ahead of what is durable: whoever
 //! must not be ahead stops at the writer's head (see [`Reader::next_sequence`]).
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::canonical::{self, Envelope};
 use crate::chain::{Break, Chain, Damage};
 use crate::record::Record;
-use crate::segment::{self, Lines, Next, SegmentName};
+use crate::removal::{self, Removed};
+use crate::segment::{self, Lines, Next, Segment, SegmentName, Source};
+use crate::storage;
 
 /// Why reading stopped.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +42,7 @@ pub struct Reader {
 #[derive(Debug)]
 struct Current {
     name: SegmentName,
-    lines: Lines<File>,
+    lines: Lines<Source>,
 }
 
 /// A record's line, found and proved: where it is in the buffer.
@@ -53,7 +54,8 @@ struct Found {
 
 impl Reader {
     /// Reads the records behind `after_sequence` of the log in `dir`; 0 reads all. Nothing is opened yet: a directory
-    /// that is not there is an error of the first read, an empty one is a log to wait for.
+    /// that is not there is an error of the first read, an empty one is a log to wait for. Of a log whose beginning was
+    /// removed, on record, it reads what is left: the first record's sequence number tells.
     pub fn from(dir: impl Into<PathBuf>, after_sequence: u64) -> Self {
         let chain = Chain::starting_at(after_sequence.saturating_add(1));
         Self { dir: dir.into(), after: after_sequence, chain, current: None, broken: None }
@@ -98,7 +100,14 @@ impl Reader {
                 }
                 return Ok(None);
             };
-            match current.lines.next()? {
+            let next = match current.lines.next() {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    let offset = current.lines.offset();
+                    return Err(self.fail(self.chain.next(), offset, Damage::Packed));
+                }
+                next => next?,
+            };
+            match next {
                 Next::Line { offset, at } => match self.chain.accept(current.lines.bytes(&at)) {
                     Ok(envelope) if envelope.sequence <= self.after => {}
                     Ok(envelope) => return Ok(Some(Found { envelope, offset, at })),
@@ -113,11 +122,18 @@ impl Reader {
                     if name == current.name {
                         return Ok(None);
                     }
-                    let Some(file) = open_if_there(&self.dir, name)? else { return Ok(None) };
+                    let Some(source) = segment::open(&self.dir, name)? else {
+                        if self.was_removed(name.0)? {
+                            // So slow that the log went away under it: on with what is left.
+                            (self.current, self.after) = (None, name.0 - 1);
+                            continue;
+                        }
+                        return Ok(None);
+                    };
                     if !whole {
                         return Err(self.fail(name.0, offset, Damage::Malformed));
                     }
-                    self.current = Some(Current { name, lines: Lines::new(file, 0) });
+                    self.current = Some(Current { name, lines: Lines::new(source, 0) });
                 }
             }
         }
@@ -126,19 +142,44 @@ impl Reader {
     /// Enters the segment that holds, or will hold, the first record that is wanted. False: there is none yet.
     fn enter(&mut self) -> Result<bool, ReadError> {
         let wanted = self.after.saturating_add(1);
-        let names = segment::list(&self.dir)?;
-        let Some(first) = names.first() else { return Ok(false) };
-        let name = *names.iter().rfind(|name| name.0 <= wanted).unwrap_or(first);
-        let mut file = File::open(name.path(&self.dir))?;
-        let length = file.metadata()?.len();
-        let offset = segment::seek(&mut file, length, wanted)?;
-        let start = if offset == 0 { name.0 } else { first_sequence(&mut file, offset)?.unwrap_or(name.0) };
+        let segments = segment::list(&self.dir)?;
+        let Some(first) = segments.first() else { return Ok(false) };
+        let segment = *segments.iter().rfind(|segment| segment.name.0 <= wanted).unwrap_or(first);
+        let Segment { name, .. } = segment;
+        let mut source = match segment.open(&self.dir) {
+            // It went between two looks: what is left begins behind it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name == first.name => {
+                return self.enter_rest(name);
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(self.fail(name.0, 0, Damage::Packed));
+            }
+            source => source?,
+        };
+        let offset = match &mut source {
+            Source::Plain(file) => segment::seek(file, file.metadata()?.len(), wanted)?,
+            Source::Packed(_) => 0,
+        };
+        let start = if offset == 0 { name.0 } else { first_sequence(&mut source, offset)?.unwrap_or(name.0) };
         self.chain = Chain::starting_at(start);
-        self.current = Some(Current { name, lines: Lines::new(file, offset) });
-        if start > wanted {
+        self.current = Some(Current { name, lines: Lines::new(source, offset) });
+        if start > wanted && !self.was_removed(start - 1)? {
             return Err(self.fail(wanted, 0, Damage::Missing));
         }
         Ok(true)
+    }
+
+    fn enter_rest(&mut self, gone: SegmentName) -> Result<bool, ReadError> {
+        if segment::list(&self.dir)?.first().is_some_and(|first| first.name > gone) {
+            return self.enter();
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound).into())
+    }
+
+    /// Whether everything up to `last` is gone by a removal that is on record.
+    fn was_removed(&self, last: u64) -> io::Result<bool> {
+        let file = storage::load(&self.dir, removal::FILE)?;
+        Ok(file.as_deref().and_then(Removed::parse).is_some_and(|removed| removed.last_sequence >= last))
     }
 
     fn fail(&mut self, sequence: u64, offset: u64, damage: Damage) -> ReadError {
@@ -157,17 +198,9 @@ impl Iterator for Reader {
     }
 }
 
-fn open_if_there(dir: &Path, name: SegmentName) -> io::Result<Option<File>> {
-    match File::open(name.path(dir)) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn first_sequence(file: &mut File, offset: u64) -> io::Result<Option<u64>> {
+fn first_sequence(source: &mut Source, offset: u64) -> io::Result<Option<u64>> {
     let mut start = [0; 128];
-    let count = segment::retry(|| segment::ReadAt::read_at(file, &mut start, offset))?;
+    let count = segment::retry(|| segment::ReadAt::read_at(source, &mut start, offset))?;
     Ok(canonical::sequence_of(&start[..count]))
 }
 

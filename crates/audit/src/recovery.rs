@@ -1,10 +1,13 @@
 //! Opening a log: what is there is proved before anything is added.
 //!
 //! ```text
-//!  lock ─► predecessor's last line ─► last segment, every line ─► torn tail? cut ─► last batch written again ─► sync
-//!                │ not a record              │ not the next record
-//!                └────────► Damaged ◄────────┘   (never repaired, never skipped: a human decides)
+//!  lock ─► frontier ─► predecessor's last line ─► last segment, every line ─► torn tail? cut ─► last batch written again ─► sync
+//!                            │ not a record              │ not the next record
+//!                            └────────► Damaged ◄────────┘   (never repaired, never skipped: a human decides)
 //! ```
+//!
+//! The *frontier* is what the log was when its last segment began: with it, only that segment is read. It is no evidence:
+//! when it is missing or does not fit, the log is read from where it begins.
 //!
 //! The last batch is written again because of what a failed fsync leaves behind: pages that read well from memory, are
 //! on no disk, and are not tried again by a later fsync. Writing the same bytes in the same place cannot harm them.
@@ -15,11 +18,13 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::canonical::{self, Envelope, MAX_LINE};
-use crate::chain::{Break, Chain, Damage};
+use crate::chain::{Break, Damage};
 use crate::event::{Event, Kind};
 use crate::hash::{Hash, LogId};
+use crate::ledger::{Frontier, Ledger};
 use crate::record::{Head, Record};
-use crate::segment::{Lines, Next, SegmentName, retry};
+use crate::removal::{self, Removed};
+use crate::segment::{Lines, Next, Segment, SegmentName, retry};
 use crate::storage::{ClaimError, Disk, SegmentFile, Storage};
 use crate::writer::{AppendError, Limits, MAX_BATCH, Tail, Writer, write_all};
 
@@ -89,29 +94,121 @@ pub(crate) fn open_dir(dir: &Path, limits: Limits) -> Result<(Writer, Opened), O
 }
 
 pub(crate) fn open(mut storage: Box<dyn Storage>, limits: Limits) -> Result<(Writer, Opened), OpenError> {
-    let names = storage.segments()?;
-    let (chain, tail, torn) = match names[..] {
-        [] => (Chain::genesis(), None, None),
-        [.., last] => {
-            let chain = match names[..] {
-                [.., before, _] => {
-                    Chain::after(&last_record(storage.as_mut(), before, last.0.saturating_sub(1))?)
-                }
-                _ => Chain::genesis(),
-            };
-            open_last(storage.as_mut(), last, chain)?
-        }
+    let (start, mut segments) = beginning(storage.as_mut())?;
+    let last = segments.pop_if(|last| !last.packed);
+    let (mut ledger, read_from) = frontier(storage.as_mut(), start, &segments, last)?;
+    for segment in segments.iter().filter(|segment| segment.name.0 >= read_from) {
+        fold(storage.as_mut(), *segment, &mut ledger)?;
+    }
+    let (tail, torn) = match last {
+        Some(last) => open_last(storage.as_mut(), last.name, &mut ledger)?,
+        None => (None, None),
     };
     storage.sync_names()?;
 
-    let log = match chain.log() {
+    let log = match ledger.chain.log() {
         Some(log) => log,
         None => LogId::random()?,
     };
-    let head = chain.head();
-    let mut writer = Writer::resume(storage, limits, log, head, tail);
+    let head = ledger.chain.head();
+    let mut writer = Writer::resume(storage, limits, log, ledger, tail);
     let repaired = torn.map(|torn| record_repair(&mut writer, &torn)).transpose()?;
     Ok((writer, Opened { head, repaired }))
+}
+
+/// Where the log begins, and its segments from there on.
+fn beginning(storage: &mut dyn Storage) -> Result<(Ledger, Vec<Segment>), OpenError> {
+    let mut segments = storage.segments()?;
+    let Some(file) = storage.load(removal::FILE)? else { return Ok((Ledger::genesis(), segments)) };
+    let removed = Removed::parse(&file).ok_or_else(|| {
+        let segment = removal::FILE.to_owned();
+        OpenError::Damaged(Break { sequence: 1, segment, offset: 0, damage: Damage::Removal })
+    })?;
+    segments.retain(|segment| segment.name.0 > removed.last_sequence);
+    Ok((removed.ledger, segments))
+}
+
+/// The file that a frontier is kept in: its JSON, a newline, and the SHA-256 of that JSON.
+pub(crate) const FRONTIER: &str = "frontier";
+
+pub(crate) fn encode_frontier(frontier: &Frontier) -> Vec<u8> {
+    // A struct of texts and numbers: this cannot fail, and an empty file is no frontier.
+    let mut bytes = serde_json::to_vec(frontier).unwrap_or_default();
+    let hash = Hash::of(&bytes);
+    bytes.extend_from_slice(format!("\n{hash}\n").as_bytes());
+    bytes
+}
+
+fn decode_frontier(bytes: &[u8]) -> Option<Ledger> {
+    let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    let (json, hash) = text.rsplit_once('\n')?;
+    if hash.parse() != Ok(Hash::of(json.as_bytes())) {
+        return None;
+    }
+    Ledger::behind(&serde_json::from_str(json).ok()?)
+}
+
+/// A ledger as late as can be had, and the name of the first segment that must be read from there.
+fn frontier(
+    storage: &mut dyn Storage,
+    start: Ledger,
+    sealed: &[Segment],
+    last: Option<Segment>,
+) -> Result<(Ledger, u64), OpenError> {
+    let kept = storage.load(FRONTIER)?.as_deref().and_then(decode_frontier).filter(|kept| {
+        let next = kept.chain.next();
+        let fits = sealed.iter().chain(last.as_ref()).any(|segment| segment.name.0 == next);
+        fits && next > start.chain.next()
+    });
+    let Some(kept) = kept else {
+        let next = start.chain.next();
+        return Ok((start, next));
+    };
+    let next = kept.chain.next();
+    // What is not read must at least end where it should.
+    if let Some(before) = sealed.iter().rfind(|segment| segment.name.0 < next)
+        && !before.packed
+    {
+        let found = last_record(storage, before.name, next - 1)?;
+        if kept.chain.head() != Some(Head { sequence: found.sequence, hash: found.hash }) {
+            let next = start.chain.next();
+            return Ok((start, next));
+        }
+    } else if sealed.iter().all(|segment| segment.name.0 >= next) {
+        let (sequence, segment) = (next - 1, SegmentName(next - 1).to_string());
+        return Err(OpenError::Damaged(Break { sequence, segment, offset: 0, damage: Damage::Missing }));
+    }
+    Ok((kept, next))
+}
+
+/// Proves a segment that is no longer written.
+fn fold(storage: &mut dyn Storage, segment: Segment, ledger: &mut Ledger) -> Result<(), OpenError> {
+    let damaged = |sequence, offset, damage| {
+        Err(OpenError::Damaged(Break { sequence, segment: segment.to_string(), offset, damage }))
+    };
+    let next = ledger.chain.next();
+    if segment.name.0 != next {
+        let damage = if segment.name.0 > next { Damage::Missing } else { Damage::Duplicated };
+        return damaged(next, 0, damage);
+    }
+    let mut lines = Lines::new(storage.read(segment)?, 0);
+    loop {
+        match lines.next() {
+            Ok(Next::Line { offset, at }) => {
+                if let Err(damage) = ledger.accept(lines.bytes(&at)) {
+                    return damaged(ledger.chain.next(), offset, damage);
+                }
+            }
+            Ok(Next::TooLong { offset } | Next::Unfinished { offset, .. }) => {
+                return damaged(ledger.chain.next(), offset, Damage::Malformed);
+            }
+            Ok(Next::End) => return Ok(()),
+            Err(error) if segment.packed && error.kind() == io::ErrorKind::InvalidData => {
+                return damaged(segment.name.0, 0, Damage::Packed);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn record_repair(writer: &mut Writer, torn: &Torn) -> Result<Repair, OpenError> {
@@ -142,26 +239,27 @@ fn last_record(storage: &mut dyn Storage, name: SegmentName, sequence: u64) -> R
     canonical::open(line).map_err(|flaw| damaged(flaw.into()))
 }
 
-type Last = (Chain, Option<Tail>, Option<Torn>);
+type Last = (Option<Tail>, Option<Torn>);
 
 /// Proves the last segment line by line, cuts what has no end, and makes the rest durable.
-fn open_last(storage: &mut dyn Storage, name: SegmentName, mut chain: Chain) -> Result<Last, OpenError> {
+fn open_last(storage: &mut dyn Storage, name: SegmentName, ledger: &mut Ledger) -> Result<Last, OpenError> {
     let damaged = |sequence, offset, damage| {
         Err(OpenError::Damaged(Break { sequence, segment: name.to_string(), offset, damage }))
     };
-    if name.0 != chain.next() {
-        let damage = if name.0 > chain.next() { Damage::Missing } else { Damage::Duplicated };
-        return damaged(chain.next(), 0, damage);
+    let next = ledger.chain.next();
+    if name.0 != next {
+        let damage = if name.0 > next { Damage::Missing } else { Damage::Duplicated };
+        return damaged(next, 0, damage);
     }
+    let mut began = None;
     let mut lines = Lines::new(storage.open(name)?, 0);
     let unfinished = loop {
         match lines.next()? {
-            Next::Line { offset, at } => {
-                if let Err(damage) = chain.accept(lines.bytes(&at)) {
-                    return damaged(chain.next(), offset, damage);
-                }
-            }
-            Next::TooLong { offset } => return damaged(chain.next(), offset, Damage::Malformed),
+            Next::Line { offset, at } => match ledger.accept(lines.bytes(&at)) {
+                Ok((envelope, _)) => began = began.or(Some(envelope.time)),
+                Err(damage) => return damaged(ledger.chain.next(), offset, damage),
+            },
+            Next::TooLong { offset } => return damaged(ledger.chain.next(), offset, Damage::Malformed),
             Next::Unfinished { bytes, .. } => break bytes,
             Next::End => break 0,
         }
@@ -178,7 +276,7 @@ fn open_last(storage: &mut dyn Storage, name: SegmentName, mut chain: Chain) -> 
         }
     };
     write_again(file.as_mut(), length)?;
-    Ok((chain, Some(Tail { file, length }), torn))
+    Ok((Some(Tail { file, length, began }), torn))
 }
 
 fn write_again(file: &mut dyn SegmentFile, length: u64) -> io::Result<()> {

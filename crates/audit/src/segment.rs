@@ -1,7 +1,8 @@
 //! Segments: files named by the first sequence number that they hold, and the lines in them.
 //!
 //! Reading goes by position, never by a shared cursor, and never keeps an unfinished line: a tail that is repaired
-//! under a reader's eyes is read again from the line's beginning.
+//! under a reader's eyes is read again from the line's beginning. A segment that is no longer written may be compressed
+//! (`packed.rs`); while both forms are there, the plain one counts.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,8 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::canonical::{MAX_LINE, sequence_of};
+use crate::packed::Unpacked;
 
 const SUFFIX: &str = ".jsonl";
+const PACKED_SUFFIX: &str = ".gz";
 const DIGITS: usize = 20;
 
 /// The name of a segment.
@@ -30,6 +33,39 @@ impl SegmentName {
     pub(crate) fn path(self, dir: &Path) -> PathBuf {
         dir.join(self.to_string())
     }
+
+    pub(crate) fn packed_path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{self}{PACKED_SUFFIX}"))
+    }
+}
+
+/// A segment as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Segment {
+    pub(crate) name: SegmentName,
+    /// Compressed.
+    pub(crate) packed: bool,
+}
+
+impl Segment {
+    pub(crate) fn plain(name: SegmentName) -> Self {
+        Self { name, packed: false }
+    }
+
+    pub(crate) fn path(self, dir: &Path) -> PathBuf {
+        if self.packed { self.name.packed_path(dir) } else { self.name.path(dir) }
+    }
+
+    /// The segment's records, in whichever form they are there by now.
+    pub(crate) fn open(self, dir: &Path) -> io::Result<Source> {
+        open(dir, self.name)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.name, if self.packed { PACKED_SUFFIX } else { "" })
+    }
 }
 
 impl fmt::Display for SegmentName {
@@ -39,13 +75,49 @@ impl fmt::Display for SegmentName {
 }
 
 /// The segments of a directory in the order of the log.
-pub(crate) fn list(dir: &Path) -> io::Result<Vec<SegmentName>> {
-    let mut names = Vec::new();
+pub(crate) fn list(dir: &Path) -> io::Result<Vec<Segment>> {
+    let mut segments = Vec::new();
     for entry in fs::read_dir(dir)? {
-        names.extend(entry?.file_name().to_str().and_then(SegmentName::parse));
+        let entry = entry?.file_name();
+        let Some(text) = entry.to_str() else { continue };
+        let (text, packed) = text.strip_suffix(PACKED_SUFFIX).map_or((text, false), |text| (text, true));
+        segments.extend(SegmentName::parse(text).map(|name| Segment { name, packed }));
     }
-    names.sort_unstable();
-    Ok(names)
+    segments.sort_unstable();
+    segments.dedup_by_key(|segment| segment.name); // the plain one is the first of two
+    Ok(segments)
+}
+
+/// Opens a segment in the form in which it is there. It may be compressed between two looks.
+pub(crate) fn open(dir: &Path, name: SegmentName) -> io::Result<Option<Source>> {
+    let there = |path: PathBuf| match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    if let Some(file) = there(name.path(dir))? {
+        return Ok(Some(Source::Plain(file)));
+    }
+    match there(name.packed_path(dir))? {
+        Some(file) => Ok(Some(Source::Packed(Box::new(Unpacked::new(file)?)))),
+        None => Ok(None),
+    }
+}
+
+/// A segment's bytes, however they are kept.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Plain(File),
+    Packed(Box<Unpacked>),
+}
+
+impl ReadAt for Source {
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => ReadAt::read_at(file, buffer, offset),
+            Self::Packed(unpacked) => unpacked.read_at(buffer, offset),
+        }
+    }
 }
 
 /// Bytes that can be read by position.

@@ -2,22 +2,57 @@
 //! loses power, and lies after a failed fsync as real ones do.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::segment::{self, ReadAt, SegmentName};
+use crate::segment::{self, ReadAt, Segment, SegmentName};
 
 /// A directory of segments, held by one writer.
 pub(crate) trait Storage: Send {
     /// The segments in the order of the log.
-    fn segments(&mut self) -> io::Result<Vec<SegmentName>>;
+    fn segments(&mut self) -> io::Result<Vec<Segment>>;
     /// Makes a segment that is not there yet.
     fn create(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>>;
     /// Opens a segment for reading and writing.
     fn open(&mut self, name: SegmentName) -> io::Result<Box<dyn SegmentFile>>;
+    /// Opens a segment for reading, in whichever form it is kept.
+    fn read(&mut self, segment: Segment) -> io::Result<Box<dyn ReadAt + Send>>;
     /// Makes the names of the segments durable.
     fn sync_names(&mut self) -> io::Result<()>;
+    /// Puts a small file beside the segments, whole and durable, in place of one of this name.
+    fn store(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Such a file; what is longer than [`LONGEST_FILE`] is cut.
+    fn load(&mut self, name: &str) -> io::Result<Option<Vec<u8>>>;
+}
+
+/// No file beside the segments that the log itself reads is longer, in bytes.
+pub(crate) const LONGEST_FILE: u64 = 256 * 1024;
+
+/// As [`Storage::store`], in a directory of the file system.
+pub(crate) fn store(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = dir.join(name);
+    let parent = path.parent().unwrap_or(dir);
+    if !parent.is_dir() {
+        DirBuilder::new().mode(0o700).create(parent)?;
+        File::open(dir)?.sync_all()?;
+    }
+    let temporary = dir.join("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, &path)?;
+    File::open(parent)?.sync_all()
+}
+
+/// As [`Storage::load`], from a directory of the file system.
+pub(crate) fn load(dir: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    match File::open(dir.join(name)) {
+        Ok(file) => file.take(LONGEST_FILE).read_to_end(&mut bytes).map(|_| Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// One segment, open for writing.
@@ -28,6 +63,12 @@ pub(crate) trait SegmentFile: ReadAt + Send {
     fn truncate(&mut self, length: u64) -> io::Result<()>;
     /// Makes what was written durable, the length included.
     fn sync(&mut self) -> io::Result<()>;
+}
+
+impl ReadAt for Box<dyn ReadAt + Send> {
+    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(buffer, offset)
+    }
 }
 
 impl ReadAt for Box<dyn SegmentFile> {
@@ -84,7 +125,7 @@ impl Disk {
 }
 
 impl Storage for Disk {
-    fn segments(&mut self) -> io::Result<Vec<SegmentName>> {
+    fn segments(&mut self) -> io::Result<Vec<Segment>> {
         segment::list(&self.dir)
     }
 
@@ -96,8 +137,20 @@ impl Storage for Disk {
         Ok(Box::new(Self::options().open(name.path(&self.dir))?))
     }
 
+    fn read(&mut self, segment: Segment) -> io::Result<Box<dyn ReadAt + Send>> {
+        Ok(Box::new(segment.open(&self.dir)?))
+    }
+
     fn sync_names(&mut self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
+    }
+
+    fn store(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        store(&self.dir, name, bytes)
+    }
+
+    fn load(&mut self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        load(&self.dir, name)
     }
 }
 

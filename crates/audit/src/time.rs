@@ -30,6 +30,12 @@ impl Time {
         self.0.as_nanosecond().div_euclid(1_000_000_000).try_into().unwrap_or(i64::MAX)
     }
 
+    /// How long before `later` this was. None at all if it was not before.
+    pub(crate) fn until(self, later: Self) -> std::time::Duration {
+        let nanos = later.0.as_nanosecond().saturating_sub(self.0.as_nanosecond()).max(0);
+        std::time::Duration::from_nanos(nanos.try_into().unwrap_or(u64::MAX))
+    }
+
     /// Nanoseconds within that second: 0 to 999,999,999.
     pub fn subsecond_nanos(self) -> u32 {
         self.0.as_nanosecond().rem_euclid(1_000_000_000).try_into().unwrap_or(0)

@@ -9,11 +9,13 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::bound::encode_bounded;
 use crate::canonical::{MAX_LINE, Place};
 use crate::event::Event;
 use crate::hash::LogId;
+use crate::ledger::Ledger;
 use crate::record::{Head, Record};
 use crate::recovery::{self, OpenError, Opened};
 use crate::segment::{SegmentName, retry};
@@ -28,11 +30,13 @@ pub(crate) const MAX_BATCH: usize = 64 * MAX_LINE;
 pub struct Limits {
     /// A segment that has reached this many bytes gets no further batch.
     pub segment_bytes: u64,
+    /// A segment whose first record is older than this gets no further batch. `None`: however old it is.
+    pub segment_age: Option<Duration>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { segment_bytes: 64 * 1024 * 1024 }
+        Self { segment_bytes: 64 * 1024 * 1024, segment_age: None }
     }
 }
 
@@ -70,6 +74,15 @@ pub struct Unrecorded {
 pub(crate) struct Tail {
     pub(crate) file: Box<dyn SegmentFile>,
     pub(crate) length: u64,
+    /// The time of its first record.
+    pub(crate) began: Option<Time>,
+}
+
+impl Tail {
+    fn is_full(&self, limits: &Limits, now: Time) -> bool {
+        let old = |(began, age): (Time, Duration)| began.until(now) >= age;
+        self.length >= limits.segment_bytes.max(1) || self.began.zip(limits.segment_age).is_some_and(old)
+    }
 }
 
 /// The only one who appends to a log. It holds the directory's lock while it lives.
@@ -77,10 +90,11 @@ pub struct Writer {
     storage: Box<dyn Storage>,
     limits: Limits,
     log: LogId,
-    head: Option<Head>,
+    /// Everything up to the last acknowledged record.
+    ledger: Ledger,
     tail: Option<Tail>,
     poison: Option<String>,
-    /// Kept between batches for its memory.
+    /// The last batch; kept for its memory.
     lines: Vec<u8>,
 }
 
@@ -99,15 +113,15 @@ impl Writer {
         storage: Box<dyn Storage>,
         limits: Limits,
         log: LogId,
-        head: Option<Head>,
+        ledger: Ledger,
         tail: Option<Tail>,
     ) -> Self {
-        Self { storage, limits, log, head, tail, poison: None, lines: Vec::new() }
+        Self { storage, limits, log, ledger, tail, poison: None, lines: Vec::new() }
     }
 
     /// The last acknowledged record. `None`: the log is empty.
     pub fn head(&self) -> Option<Head> {
-        self.head
+        self.ledger.chain.head()
     }
 
     /// The log's identity.
@@ -143,15 +157,17 @@ impl Writer {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         let records = self.encode(&mut lines, events)?;
-        if let (Some(first), Some(last)) = (records.first(), records.last()) {
-            if let Err(error) = self.write(&lines, first.sequence) {
+        if let Some(first) = records.first() {
+            if let Err(error) = self.write(&lines, first) {
                 self.poison = Some(reason(&error));
                 return Err(Unrecorded {
                     error,
                     events: records.into_iter().map(|record| record.event).collect(),
                 });
             }
-            self.head = Some(last.head());
+            for record in &records {
+                self.ledger.wrote(self.log, record.head(), &record.event);
+            }
         }
         self.lines = lines;
         Ok(records)
@@ -159,7 +175,7 @@ impl Writer {
 
     fn encode(&self, lines: &mut Vec<u8>, events: Vec<Event>) -> Result<Vec<Record>, Unrecorded> {
         let mut records: Vec<Record> = Vec::with_capacity(events.len());
-        let mut head = self.head;
+        let mut head = self.head();
         let mut events = events.into_iter();
         while let Some(mut event) = events.next() {
             let (sequence, previous) = match head {
@@ -182,14 +198,13 @@ impl Writer {
         Ok(records)
     }
 
-    fn write(&mut self, lines: &[u8], first: u64) -> Result<(), AppendError> {
+    fn write(&mut self, lines: &[u8], first: &Record) -> Result<(), AppendError> {
         let failed = |doing| move |source| AppendError::Io { doing, source };
-        if self.tail.as_ref().is_none_or(|tail| tail.length >= self.limits.segment_bytes.max(1)) {
-            let file = self.storage.create(SegmentName(first)).map_err(failed("beginning a segment"))?;
-            self.storage.sync_names().map_err(failed("beginning a segment"))?;
-            self.tail = Some(Tail { file, length: 0 });
+        if self.tail.as_ref().is_none_or(|tail| tail.is_full(&self.limits, first.time)) {
+            self.begin(first.sequence).map_err(failed("beginning a segment"))?;
         }
         let Some(tail) = &mut self.tail else { return Ok(()) };
+        tail.began.get_or_insert(first.time);
         for chunk in lines.chunks(MAX_BATCH) {
             write_all(tail.file.as_mut(), chunk, tail.length).map_err(failed("writing"))?;
             tail.file.sync().map_err(failed("making records durable"))?;
@@ -199,12 +214,25 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// The next segment, whose first record will be `first`; what is behind it is kept for the next opening.
+    fn begin(&mut self, first: u64) -> io::Result<()> {
+        let file = self.storage.create(SegmentName(first))?;
+        self.storage.sync_names()?;
+        if let Some(frontier) = self.ledger.frontier() {
+            self.storage.store(recovery::FRONTIER, &recovery::encode_frontier(&frontier))?;
+        }
+        self.tail = Some(Tail { file, length: 0, began: None });
+        Ok(())
+    }
+}
+
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { log, head, poison, .. } = self;
+        let Self { log, ledger, poison, .. } = self;
         f.debug_struct("Writer")
             .field("log", log)
-            .field("head", head)
+            .field("head", &ledger.chain.head())
             .field("poison", poison)
             .finish_non_exhaustive()
     }
@@ -229,6 +257,10 @@ pub(crate) fn write_all(file: &mut dyn SegmentFile, mut bytes: &[u8], mut offset
     }
     Ok(())
 }
+
+mod own;
+
+pub use own::RotateError;
 
 #[cfg(test)]
 mod faults;

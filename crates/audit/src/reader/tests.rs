@@ -17,7 +17,8 @@ fn follows_a_log_that_grows_from_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut reader = Reader::from(dir.path(), 0);
     assert!(reader.next().is_none());
-    let (mut writer, _) = Writer::open_with(dir.path(), Limits { segment_bytes: 1500 }).unwrap();
+    let (mut writer, _) =
+        Writer::open_with(dir.path(), Limits { segment_bytes: 1500, segment_age: None }).unwrap();
     let mut expected = 1;
     for n in 0..40 {
         let batch: Vec<Event> = (0..n % 4).map(call).collect();
@@ -55,7 +56,8 @@ fn waits_for_the_rest_of_a_line_and_survives_its_repair() {
 #[test]
 fn starts_anywhere_without_reading_all() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut writer, _) = Writer::open_with(dir.path(), Limits { segment_bytes: 1_000_000 }).unwrap();
+    let (mut writer, _) =
+        Writer::open_with(dir.path(), Limits { segment_bytes: 1_000_000, segment_age: None }).unwrap();
     let events: Vec<_> = (0..100).map(call).collect();
     for _ in 0..40 {
         writer.append_batch(&events).unwrap();
@@ -125,7 +127,7 @@ proptest! {
         after in 0_u64..30,
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let (mut writer, _) = Writer::open_with(dir.path(), Limits { segment_bytes }).unwrap();
+        let (mut writer, _) = Writer::open_with(dir.path(), Limits { segment_bytes, segment_age: None }).unwrap();
         let mut written = Vec::new();
         for batch in &batches {
             written.extend(writer.append_batch(batch).unwrap());

@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::*;
+use crate::chain::Damage;
+use crate::segment::{self, SegmentName};
 use crate::testing::call;
 use crate::writer::{Limits, Writer};
 
 fn log(records: usize) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let (mut writer, _) = Writer::open_with(dir.path(), Limits { segment_bytes: 60_000 }).unwrap();
+    let (mut writer, _) =
+        Writer::open_with(dir.path(), Limits { segment_bytes: 60_000, segment_age: None }).unwrap();
     for first in (0..records).step_by(5) {
         let batch: Vec<_> = (first..records.min(first + 5)).map(call).collect();
         writer.append_batch(&batch).unwrap();

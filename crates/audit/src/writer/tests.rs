@@ -12,7 +12,7 @@ use crate::testing::call;
 use crate::verify::verify;
 
 fn small() -> Limits {
-    Limits { segment_bytes: 2000 }
+    Limits { segment_bytes: 2000, segment_age: None }
 }
 
 fn last_segment(dir: &Path) -> std::path::PathBuf {

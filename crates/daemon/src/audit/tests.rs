@@ -77,7 +77,7 @@ async fn a_follower_sees_everything_once_and_in_order() {
 #[tokio::test]
 async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
-    let limit = audit::Limits { segment_bytes: 1 };
+    let limit = audit::Limits { segment_bytes: 1, ..Default::default() };
     let log = AuditLog::open_with(&directory.path().join("log"), limit).unwrap().0;
     log.record(event(0)).await.unwrap();
 

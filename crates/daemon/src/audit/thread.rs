@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use audit::{Event, Head, Kind, ReadError, Reader, Unrecorded, Writer};
+use audit::{Event, Head, ReadError, Reader, Unrecorded, Writer};
 use tokio::sync::{mpsc, watch};
 
 use super::{Entry, Unavailable};
@@ -164,7 +164,7 @@ fn survived(directory: &Path, acknowledged: u64, head: Option<Head>) -> Result<u
     let mut count = 0;
     while reader.next_sequence() <= head {
         let Some((record, _)) = reader.next_with_line()? else { break };
-        count += usize::from(record.event.kind != Kind::LogRepaired);
+        count += usize::from(!record.event.kind.is_own());
     }
     Ok(count)
 }

@@ -1,0 +1,120 @@
+//! Checkpoints: a signed statement of what the log was at some size (C2SP `tlog-checkpoint`).
+//!
+//! Whoever kept one later proves with it that no record up to that size was cut off or written anew, and needs nothing but
+//! the files and the public key. The tree is that of RFC 6962 over the records' hashes, so that witnesses and other tools
+//! for transparency logs can use it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::hash::{Hash, LogId};
+use crate::note::{Note, SecretKey, VerifierKey};
+use crate::tree::Tree;
+
+/// The origin line of a log's checkpoints, and the name of its keys.
+pub(crate) fn origin(log: LogId) -> String {
+    format!("cofferdam-audit/{log}")
+}
+
+/// A checkpoint, signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The log.
+    pub log: LogId,
+    /// How many records it speaks of: the first so many.
+    pub size: u64,
+    /// Root of the Merkle tree over them.
+    pub root: Hash,
+    /// The signed note, to be kept as it is.
+    pub note: String,
+}
+
+impl Checkpoint {
+    pub(crate) fn sign(log: LogId, tree: &Tree, key: &SecretKey) -> Self {
+        let (size, root) = (tree.size(), tree.root());
+        let text = format!("{}\n{size}\n{}\n", origin(log), STANDARD.encode(root.as_bytes()));
+        Self { log, size, root, note: key.sign(&text) }
+    }
+
+    /// Takes a note apart. Says nothing yet about who signed it. `None`: it is no checkpoint of such a log.
+    pub fn parse(note: &str) -> Option<Self> {
+        let mut lines = Note::parse(note)?.text.split('\n');
+        let log = lines.next()?.strip_prefix("cofferdam-audit/")?.parse().ok()?;
+        let digits = lines.next()?;
+        let size: u64 = digits.parse().ok()?;
+        let root: [u8; 32] = STANDARD.decode(lines.next()?).ok()?.try_into().ok()?;
+        // Extension lines are for others, but never empty.
+        let extensions: Vec<_> = lines.collect();
+        let (last, extensions) = extensions.split_last()?;
+        let whole = last.is_empty() && extensions.iter().all(|line| !line.is_empty());
+        (whole && size.to_string() == digits).then(|| Self {
+            log,
+            size,
+            root: Hash::from_bytes(root),
+            note: note.to_owned(),
+        })
+    }
+
+    /// Whether `key` signed it.
+    pub fn is_signed_by(&self, key: &VerifierKey) -> bool {
+        key.name() == origin(self.log) && Note::parse(&self.note).is_some_and(|note| note.is_signed_by(key))
+    }
+
+    /// The file that it is kept in, in the log's directory.
+    pub(crate) fn file_name(size: u64) -> String {
+        format!("{DIRECTORY}/{size:020}{SUFFIX}")
+    }
+}
+
+/// Where a log keeps its checkpoints.
+pub(crate) const DIRECTORY: &str = "checkpoints";
+const SUFFIX: &str = ".txt";
+
+/// The size in a checkpoint's file name.
+pub(crate) fn size_of(file_name: &str) -> Option<u64> {
+    let digits = file_name.strip_suffix(SUFFIX)?;
+    let valid = digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit());
+    valid.then(|| digits.parse().ok()).flatten()
+}
+
+/// What the key in force signs to hand over to the next one.
+pub(crate) fn handover(log: LogId, next: &VerifierKey) -> String {
+    format!("{}\nnext key\n{next}\n", origin(log))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::log_id;
+
+    fn checkpoint() -> (Checkpoint, SecretKey) {
+        let key = SecretKey::new(&origin(log_id()), &[3; 32]);
+        let mut tree = Tree::default();
+        tree.push(Hash::of(b"a record"));
+        (Checkpoint::sign(log_id(), &tree, &key), key)
+    }
+
+    #[test]
+    fn what_is_signed_is_read() {
+        let (checkpoint, key) = checkpoint();
+        let parsed = Checkpoint::parse(&checkpoint.note).unwrap();
+        assert_eq!(parsed, checkpoint);
+        assert!(parsed.is_signed_by(key.public()));
+        let other = SecretKey::new(&origin(log_id()), &[4; 32]);
+        assert!(!parsed.is_signed_by(other.public()));
+        assert_eq!(size_of("00000000000000000042.txt"), Some(42));
+        assert_eq!(Checkpoint::file_name(42), "checkpoints/00000000000000000042.txt");
+    }
+
+    #[test]
+    fn a_handover_is_no_checkpoint_and_nonsense_is_none() {
+        let (checkpoint, key) = checkpoint();
+        let next = SecretKey::new(&origin(log_id()), &[4; 32]);
+        assert_eq!(Checkpoint::parse(&key.sign(&handover(log_id(), next.public()))), None);
+        for (from, to) in
+            [("\n1\n", "\n01\n"), ("\n1\n", "\n+1\n"), ("cofferdam-audit/0", "x/0"), ("\n\n", "\n")]
+        {
+            assert_eq!(Checkpoint::parse(&checkpoint.note.replacen(from, to, 1)), None, "{from:?}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a walk over a log keeps besides the chain: the tree over its records, its keys, and its last checkpoint.
+//!
+//! Writer, recovery, retention and verifier all fold records into it, so that all of them agree on what is signed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::canonical::{self, Envelope};
+use crate::chain::{Chain, Damage};
+use crate::event::{Event, Kind};
+use crate::hash::{Hash, LogId};
+use crate::note::VerifierKey;
+use crate::record::Head;
+use crate::tree::Tree;
+
+/// Key changes that are remembered: a record has room for so many.
+const MOST_KEYS: usize = 64;
+
+/// A signing key, as the log introduces it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyEntry {
+    /// The verifier key.
+    pub(crate) key: String,
+    /// The note by which the key before it hands over. Absent: nobody vouches for this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// A log up to some record: all that is needed to go on from there without what is before.
+///
+/// Serialised it is the file `frontier`, and most of the record of a removal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Frontier {
+    /// The log's identity.
+    pub(crate) log: String,
+    /// The last record's sequence number.
+    pub(crate) last_sequence: u64,
+    /// The last record's hash.
+    pub(crate) last_hash: String,
+    /// The tree's peaks.
+    pub(crate) peaks: Vec<String>,
+    /// Every key so far, the one in force last.
+    #[serde(default)]
+    pub(crate) keys: Vec<KeyEntry>,
+    /// Where the last checkpoint was put on record. 0: nowhere.
+    #[serde(default)]
+    pub(crate) anchored: u64,
+}
+
+/// A record that means something to the ledger.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Mark {
+    /// A checkpoint of all records before this one: its note.
+    Checkpoint(String),
+    /// A key.
+    Key(KeyEntry),
+}
+
+/// See the module's documentation.
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger {
+    pub(crate) chain: Chain,
+    tree: Tree,
+    keys: Vec<KeyEntry>,
+    anchored: u64,
+}
+
+impl Ledger {
+    /// A log from its first record on.
+    pub(crate) fn genesis() -> Self {
+        Self { chain: Chain::genesis(), tree: Tree::default(), keys: Vec::new(), anchored: 0 }
+    }
+
+    /// Behind a frontier. `None`: it is none.
+    pub(crate) fn behind(frontier: &Frontier) -> Option<Self> {
+        let head = Head { sequence: frontier.last_sequence, hash: frontier.last_hash.parse().ok()? };
+        let log = frontier.log.parse().ok()?;
+        let peaks = frontier.peaks.iter().map(|peak| peak.parse().ok()).collect::<Option<Vec<Hash>>>()?;
+        let tree = Tree::of(head.sequence, peaks)?;
+        (head.sequence > 0).then(|| Self {
+            chain: Chain::behind(log, head),
+            tree,
+            keys: frontier.keys.clone(),
+            anchored: frontier.anchored,
+        })
+    }
+
+    /// Here. `None`: there is no record yet.
+    pub(crate) fn frontier(&self) -> Option<Frontier> {
+        let (head, log) = (self.chain.head()?, self.chain.log()?);
+        Some(Frontier {
+            log: log.to_string(),
+            last_sequence: head.sequence,
+            last_hash: head.hash.to_string(),
+            peaks: self.tree.peaks().iter().map(Hash::to_string).collect(),
+            keys: self.keys.clone(),
+            anchored: self.anchored,
+        })
+    }
+
+    /// Accepts a line as the next record, or says what is wrong and stays where it is.
+    pub(crate) fn accept(&mut self, line: &[u8]) -> Result<(Envelope, Option<Mark>), Damage> {
+        let mut chain = self.chain;
+        let envelope = chain.accept(line)?;
+        let mark = match canonical::kind_of(line) {
+            Some("checkpoint" | "audit_key") => {
+                let event: Event = serde_json::from_slice(line).map_err(|_| Damage::Malformed)?;
+                Some(mark(&event).ok_or(Damage::Malformed)?)
+            }
+            _ => None,
+        };
+        self.chain = chain;
+        self.note(envelope.sequence, envelope.hash, mark.as_ref());
+        Ok((envelope, mark))
+    }
+
+    /// A record that this process has just made durable.
+    pub(crate) fn wrote(&mut self, log: LogId, head: Head, event: &Event) {
+        self.chain = Chain::behind(log, head);
+        self.note(head.sequence, head.hash, mark(event).as_ref());
+    }
+
+    fn note(&mut self, sequence: u64, hash: Hash, mark: Option<&Mark>) {
+        self.tree.push(hash);
+        match mark {
+            Some(Mark::Checkpoint(_)) => self.anchored = sequence,
+            Some(Mark::Key(entry)) => {
+                self.keys.push(entry.clone());
+                if self.keys.len() > MOST_KEYS {
+                    self.keys.remove(0);
+                }
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Every key so far, the one in force last.
+    pub(crate) fn keys(&self) -> &[KeyEntry] {
+        &self.keys
+    }
+
+    /// The key in force.
+    pub(crate) fn key(&self) -> Option<VerifierKey> {
+        self.keys.last()?.key.parse().ok()
+    }
+
+    /// The record that holds the last checkpoint.
+    pub(crate) fn anchored(&self) -> u64 {
+        self.anchored
+    }
+}
+
+fn mark(event: &Event) -> Option<Mark> {
+    let details = event.details.as_ref()?;
+    match event.kind {
+        Kind::Checkpoint => {
+            details.get("note").and_then(Value::as_str).map(|note| Mark::Checkpoint(note.to_owned()))
+        }
+        Kind::AuditKey => KeyEntry::deserialize(details).ok().map(Mark::Key),
+        _ => None,
+    }
+}

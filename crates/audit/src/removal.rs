@@ -1,0 +1,71 @@
+//! That the oldest segments are gone, on record: who has the rest proves it from here.
+//!
+//! The record `segments_removed` says how far the log was removed and what is needed to go on: the last hash, the tree, the
+//! keys. The file `removed` is a copy of its line, so that a verifier need not search for it; the record itself must be in
+//! the log, with the same hash, behind what was removed.
+
+use serde_json::{Value, json};
+
+use crate::canonical::{self, Envelope};
+use crate::event::{Event, Kind};
+use crate::ledger::{Frontier, Ledger};
+use crate::record::Head;
+
+/// The file, in the log's directory.
+pub(crate) const FILE: &str = "removed";
+
+/// What is to be removed, proved to the last record.
+#[derive(Debug, Clone)]
+pub struct Removal {
+    pub(crate) frontier: Frontier,
+    pub(crate) first_sequence: u64,
+    pub(crate) segments: usize,
+}
+
+impl Removal {
+    /// The last record that goes.
+    pub fn last_sequence(&self) -> u64 {
+        self.frontier.last_sequence
+    }
+
+    pub(crate) fn details(&self) -> Value {
+        let mut details = json!({ "first_sequence": self.first_sequence, "segments": self.segments });
+        // A struct of texts and numbers: this cannot fail.
+        if let (Value::Object(details), Ok(Value::Object(frontier))) =
+            (&mut details, serde_json::to_value(&self.frontier))
+        {
+            details.extend(frontier);
+        }
+        details
+    }
+}
+
+/// A removal that is on record.
+#[derive(Debug, Clone)]
+pub(crate) struct Removed {
+    /// Where the log goes on.
+    pub(crate) ledger: Ledger,
+    /// The last record that is gone.
+    pub(crate) last_sequence: u64,
+    /// The record that says so.
+    pub(crate) record: Head,
+}
+
+impl Removed {
+    /// Reads the file `removed`. `None`: it is no record of a removal.
+    pub(crate) fn parse(file: &[u8]) -> Option<Self> {
+        let line = file.strip_suffix(b"\n")?;
+        let Envelope { log, sequence, hash, .. } = canonical::open(line).ok()?;
+        let event: Event = serde_json::from_slice(line).ok()?;
+        let frontier: Frontier = serde_json::from_value(event.details?).ok()?;
+        let ledger = Ledger::behind(&frontier)?;
+        let valid = event.kind == Kind::SegmentsRemoved
+            && ledger.chain.log() == Some(log)
+            && frontier.last_sequence < sequence;
+        valid.then_some(Self {
+            ledger,
+            last_sequence: frontier.last_sequence,
+            record: Head { sequence, hash },
+        })
+    }
+}

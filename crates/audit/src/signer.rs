@@ -1,0 +1,199 @@
+//! The key that signs checkpoints: a file of its own, outside of the log, so that whoever copies the log does not copy it.
+//!
+//! ```text
+//!  rotate:  KEY.next (new) ──► record `audit_key`, signed by the old key ──► rename to KEY
+//!                 crash before the record: forgotten ┘            └ crash behind it: renamed at the next start
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::checkpoint::{Checkpoint, handover, origin};
+use crate::hash::LogId;
+use crate::note::{SecretKey, VerifierKey};
+use crate::tree::Tree;
+
+/// No key file is longer, in bytes.
+const LONGEST: u64 = 4096;
+
+/// Why there is no key to sign with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignerError {
+    /// The file is there and holds no key of this log.
+    #[error(
+        "{0} holds no key of this audit log; move it away to have a new one made, which nobody vouches for"
+    )]
+    NoKey(PathBuf),
+    /// Others may read the file.
+    #[error("{0} must be for its owner alone (mode 0600)")]
+    Exposed(PathBuf),
+    /// The disk failed.
+    #[error("cannot read or write the audit log's key")]
+    Io(#[from] io::Error),
+}
+
+/// Signs checkpoints of one log.
+#[derive(Debug)]
+pub struct Signer {
+    path: PathBuf,
+    log: LogId,
+    secret: SecretKey,
+}
+
+impl Signer {
+    /// The key in `path`; made when it is not there. `in_force` is the key that the log names last: it tells whether a
+    /// rotation that was cut short counts.
+    pub(crate) fn open(path: &Path, log: LogId, in_force: Option<&VerifierKey>) -> Result<Self, SignerError> {
+        let next_path = next_path(path);
+        if let Some(next) = read(&next_path, log)? {
+            if in_force == Some(next.public()) {
+                fs::rename(&next_path, path)?;
+            } else {
+                fs::remove_file(&next_path)?;
+            }
+            sync_parent(path)?;
+        }
+        let secret = match read(path, log)? {
+            Some(secret) => secret,
+            None => create(path, log)?,
+        };
+        Ok(Self { path: path.to_owned(), log, secret })
+    }
+
+    /// A key that is always the same, on no disk.
+    #[cfg(test)]
+    pub(crate) fn fixed(log: LogId, seed: u8) -> Self {
+        Self { path: PathBuf::new(), log, secret: SecretKey::new(&origin(log), &[seed; 32]) }
+    }
+
+    /// The public key.
+    pub fn verifier_key(&self) -> &VerifierKey {
+        self.secret.public()
+    }
+
+    pub(crate) fn checkpoint(&self, tree: &Tree) -> Checkpoint {
+        Checkpoint::sign(self.log, tree, &self.secret)
+    }
+
+    /// Makes the next key, and the note by which this one vouches for it.
+    pub(crate) fn prepare(&self) -> Result<(VerifierKey, String), SignerError> {
+        let path = next_path(&self.path);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let next = create(&path, self.log)?;
+        let note = self.secret.sign(&handover(self.log, next.public()));
+        Ok((next.public().clone(), note))
+    }
+
+    /// Goes over to the key that was prepared, once the log names it.
+    pub(crate) fn switch(&mut self) -> Result<(), SignerError> {
+        let next_path = next_path(&self.path);
+        self.secret = read(&next_path, self.log)?.ok_or(SignerError::NoKey(next_path.clone()))?;
+        fs::rename(&next_path, &self.path)?;
+        sync_parent(&self.path)?;
+        Ok(())
+    }
+}
+
+fn next_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".next");
+    name.into()
+}
+
+fn read(path: &Path, log: LogId) -> Result<Option<SecretKey>, SignerError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if file.metadata()?.mode() & 0o077 != 0 {
+        return Err(SignerError::Exposed(path.to_owned()));
+    }
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text)?;
+    let key = SecretKey::decode(text.trim_end()).filter(|key| key.public().name() == origin(log));
+    key.map(Some).ok_or_else(|| SignerError::NoKey(path.to_owned()))
+}
+
+/// Makes a key on disk, whole or not at all.
+fn create(path: &Path, log: LogId) -> Result<SecretKey, SignerError> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        sync_parent(parent)?;
+    }
+    let mut seed = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let key = SecretKey::new(&origin(log), &seed);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(format!("{}\n", key.encode()).as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    sync_parent(path)?;
+    Ok(key)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::testing::log_id;
+
+    fn open(path: &Path, in_force: Option<&VerifierKey>) -> Result<Signer, SignerError> {
+        Signer::open(path, log_id(), in_force)
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys/audit.key");
+        let first = open(&path, None).unwrap().verifier_key().clone();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(open(&path, Some(&first)).unwrap().verifier_key(), &first);
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(open(&path, None), Err(SignerError::Exposed(_))));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let other: LogId = "ffffffffffffffffffffffffffffffff".parse().unwrap();
+        assert!(matches!(Signer::open(&path, other, None), Err(SignerError::NoKey(_))));
+        fs::write(&path, "nonsense").unwrap();
+        assert!(matches!(open(&path, None), Err(SignerError::NoKey(_))));
+    }
+
+    #[test]
+    fn a_rotation_that_was_cut_short_counts_when_the_log_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.key");
+        let signer = open(&path, None).unwrap();
+        let first = signer.verifier_key().clone();
+        signer.prepare().unwrap();
+        // Crash before the record: as if nothing had been.
+        assert_eq!(open(&path, Some(&first)).unwrap().verifier_key(), &first);
+        assert!(!next_path(&path).exists());
+        // Crash behind it.
+        let (second, _) = signer.prepare().unwrap();
+        assert_eq!(open(&path, Some(&second)).unwrap().verifier_key(), &second);
+        assert_eq!(open(&path, Some(&second)).unwrap().verifier_key(), &second);
+        assert!(!next_path(&path).exists());
+    }
+}
