@@ -203,7 +203,7 @@ fn killed_at_every_step_of_a_compression_the_log_is_whole() {
         assert!(compress_all(&scratch, u64::MAX) > 0);
         let report = intact(&scratch);
         assert_eq!(report.records, records.len() as u64);
-        assert_eq!(fs::read_dir(&scratch).unwrap().filter(|e| is_segment(e)).count(), report.segments);
+        assert_eq!(fs::read_dir(&scratch).unwrap().filter(is_segment).count(), report.segments);
         fs::remove_dir_all(&scratch).unwrap();
         if !died {
             break;
@@ -243,7 +243,7 @@ fn killed_at_every_step_of_a_removal_the_log_is_whole() {
         assert_eq!(report.records + report.removed, writer.head().unwrap().sequence);
         sweep(&scratch).unwrap();
         let report = intact(&scratch);
-        assert_eq!(fs::read_dir(&scratch).unwrap().filter(|e| is_segment(e)).count(), report.segments);
+        assert_eq!(fs::read_dir(&scratch).unwrap().filter(is_segment).count(), report.segments);
         fs::remove_dir_all(&scratch).unwrap();
         if n > 0 && !died {
             break;
