@@ -1,7 +1,7 @@
-//! One operation or one recovery, inside its own process: limits on, do it, write what came of it, exit.
+//! One operation or one recovery, inside its own process: restrictions on, do it, write what came of it, exit.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
@@ -16,12 +16,38 @@ use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire};
 
 use crate::args::Place;
 use crate::job::Work;
-use crate::setup::{Filter, restrict_child};
+use crate::ready::{self, Order};
+use crate::setup::{Filter, limit_time, restrict_child};
 use crate::{git, place, sys};
 
 /// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
 pub(crate) fn run(work: Work, number: u64, deadline: Instant, filter: &Filter, result: OwnedFd) -> ! {
-    let done = isolate(deadline, filter, result).and_then(|()| match work {
+    let done = restrict(filter, &result).and_then(|()| answer_to(&result)).and_then(|()| {
+        limit_time(deadline)?;
+        perform(work, number)
+    });
+    sys::exit_now(i32::from(done.is_err()))
+}
+
+/// Waits for an operation, does it and ends the process.
+pub(crate) fn wait(filter: &Filter, orders: OwnedFd, result: OwnedFd) -> ! {
+    let done = take_order(filter, orders, result);
+    sys::exit_now(i32::from(done.is_err()))
+}
+
+fn take_order(filter: &Filter, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
+    fcntl_setfl(&orders, OFlags::empty())?;
+    dup2_stdin(&orders)?;
+    std::mem::forget(orders);
+    restrict(filter, &result)?;
+    let Some(Order { number, deadline, start }) = ready::receive(stdin())? else { return Ok(()) };
+    answer_to(&result)?;
+    limit_time(deadline)?;
+    perform(Work::Call(Box::new(start)), number)
+}
+
+fn perform(work: Work, number: u64) -> io::Result<()> {
+    match work {
         Work::Call(start) => {
             let outcome = catch_unwind(AssertUnwindSafe(|| execute(*start, number))).unwrap_or_else(|_| {
                 Err(ToolFailure::new(Reason::Internal, "the operation failed by a fault of ours"))
@@ -32,8 +58,7 @@ pub(crate) fn run(work: Work, number: u64, deadline: Instant, filter: &Filter, r
             let recovered = ops::recover(&jail(&Bounds::default(), number)?, whose)?;
             answer(recovered.remarks.join("; ").as_bytes())
         }
-    });
-    sys::exit_now(i32::from(done.is_err()))
+    }
 }
 
 /// Puts right what any operation left, as the one task of this process. What there is to say of it; nothing when there
@@ -47,15 +72,19 @@ pub(crate) fn recover_everything() -> io::Result<Option<String>> {
     Ok(Some([vec![counts], found.remarks].concat().join("; ")))
 }
 
-/// Lets go of all that belongs to the hand: its channel, the other operations' pipes and pidfds.
-fn isolate(deadline: Instant, filter: &Filter, result: OwnedFd) -> io::Result<()> {
-    fcntl_setfl(&result, OFlags::empty())?;
-    dup2_stdin(&result)?;
-    std::mem::forget(result);
-    sys::close_from(3)?;
+/// Lets go of all that belongs to the hand (its channel, the other operations' pipes and pidfds) but the way out, and gives
+/// up what no operation needs.
+fn restrict(filter: &Filter, result: &OwnedFd) -> io::Result<()> {
+    sys::close_others(result.as_fd())?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    restrict_child(deadline.saturating_duration_since(Instant::now()))?;
+    restrict_child()?;
     filter.install()
+}
+
+/// From here on standard input is the way out.
+fn answer_to(result: &OwnedFd) -> io::Result<()> {
+    fcntl_setfl(result, OFlags::empty())?;
+    Ok(dup2_stdin(result)?)
 }
 
 fn execute(start: Start, number: u64) -> Outcome {

@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use wire::worker::v1::Start;
 
-use crate::job::{Job, Stop, Work, leaves_traces, writes_repository};
+use crate::job::{Job, Stop, leaves_traces, writes_repository};
+use crate::ready::Ready;
 use crate::recovery::{self, Answer, Progress, Recovery};
 use crate::setup::Filter;
 
@@ -29,6 +30,8 @@ struct Current {
 pub(crate) struct Crew {
     current: Vec<Current>,
     recoveries: Vec<Recovery>,
+    /// Waits for the next operation.
+    ready: Option<Ready>,
     /// Of the last job.
     number: u64,
     filter: Filter,
@@ -37,7 +40,7 @@ pub(crate) struct Crew {
 impl Crew {
     /// Nobody. `filter` is what each process is put under.
     pub(crate) fn new(filter: Filter) -> Self {
-        Self { current: Vec::new(), recoveries: Vec::new(), number: 0, filter }
+        Self { current: Vec::new(), recoveries: Vec::new(), ready: None, number: 0, filter }
     }
 
     /// Begins a recovery of everything, where the private directory asks for one. Until it is over, nothing else begins.
@@ -67,9 +70,17 @@ impl Crew {
     pub(crate) fn begin(&mut self, id: u64, start: Start, deadline: Instant) -> io::Result<()> {
         let (writes_repository, leaves_traces) = (writes_repository(&start), leaves_traces(&start));
         let number = self.next_number();
-        let job = Job::begin(number, Work::Call(Box::new(start)), deadline, &self.filter)?;
+        let job = Job::begin_call(number, start, deadline, &self.filter, self.ready.take())?;
         self.current.push(Current { id, writes_repository, leaves_traces, job });
         Ok(())
+    }
+
+    /// Makes the process that waits for the next operation, when there is nothing else to do.
+    pub(crate) fn prepare(&mut self) {
+        if self.ready.is_none() && self.is_idle() {
+            // Where it cannot be made, the next operation tries for itself and says so.
+            self.ready = Ready::fork(&self.filter).ok();
+        }
     }
 
     /// Ends the operation of a call, if it is at work. What it left is put right all the same.
@@ -79,9 +90,12 @@ impl Crew {
         }
     }
 
-    /// Ends all operations.
+    /// Ends all operations, and the process that waits for one.
     pub(crate) fn cancel_all(&mut self) {
         self.current.iter_mut().for_each(|call| call.job.stop(Stop::Cancelled));
+        if let Some(ready) = self.ready.take() {
+            ready.dismiss();
+        }
     }
 
     /// Ends what is over its time.

@@ -24,6 +24,7 @@ use wire::v1::{git_request, operation};
 use wire::worker::v1::{Outcome, Start};
 use worker::convert::outcome_to_wire;
 
+use crate::ready::Ready;
 use crate::setup::Filter;
 use crate::{child, sys};
 
@@ -89,6 +90,20 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Has the process do it that waits, or begins another.
+    pub(crate) fn begin_call(
+        number: u64,
+        start: Start,
+        deadline: Instant,
+        filter: &Filter,
+        ready: Option<Ready>,
+    ) -> io::Result<Self> {
+        match ready.and_then(|ready| ready.order(number, &start, deadline)) {
+            Some((process, result)) => Ok(Self::of(number, deadline, process, result)),
+            None => Self::begin(number, Work::Call(Box::new(start)), deadline, filter),
+        }
+    }
+
     /// Forks. In the new process this does not return.
     pub(crate) fn begin(number: u64, work: Work, deadline: Instant, filter: &Filter) -> io::Result<Self> {
         let (pipe, result) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -98,9 +113,13 @@ impl Job {
                 drop(result);
                 // Not reaped yet, so the id cannot belong to anybody else.
                 let process = pidfd_open(pid, PidfdFlags::empty())?;
-                Ok(Self { number, deadline, process, pipe: Some(pipe), result: Vec::new(), stopped: None })
+                Ok(Self::of(number, deadline, process, pipe))
             }
         }
+    }
+
+    fn of(number: u64, deadline: Instant, process: OwnedFd, pipe: OwnedFd) -> Self {
+        Self { number, deadline, process, pipe: Some(pipe), result: Vec::new(), stopped: None }
     }
 
     /// Whose its leftovers are.

@@ -26,6 +26,7 @@ mod handles;
 mod job;
 mod layer;
 mod place;
+mod ready;
 mod recovery;
 mod report;
 mod serve;

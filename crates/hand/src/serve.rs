@@ -104,6 +104,9 @@ impl Server<'_> {
         self.collect()?;
         self.begin()?;
         self.flush()?;
+        if self.greeted {
+            self.crew.prepare();
+        }
         Ok(true)
     }
 

@@ -52,6 +52,19 @@ pub(crate) fn close_from(first: u32) -> io::Result<()> {
     }
 }
 
+/// Closes every descriptor from 3 on but this one.
+pub(crate) fn close_others(kept: BorrowedFd<'_>) -> io::Result<()> {
+    let kept = kept.as_raw_fd().unsigned_abs();
+    if kept > 3 {
+        // SAFETY: as above.
+        match unsafe { libc::syscall(libc::SYS_close_range, 3, kept - 1, 0) } {
+            0 => {}
+            _ => return Err(io::Error::last_os_error()),
+        }
+    }
+    close_from((kept + 1).max(3))
+}
+
 /// Sets attributes (`MOUNT_ATTR_*`) on a mount, and takes it out of any propagation.
 pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
     let request =

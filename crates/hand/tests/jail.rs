@@ -14,11 +14,26 @@ use ops::{Edit, EditChange, Git, OpResult, Operation, Reason};
 use support::{DEADLINE, Hand, SHORT, Scratch, directory, fifo, launcher, paths, run, write};
 use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
 
-/// The keeper and the hand, by their ids on the host.
-fn processes(hand: &Hand) -> [u32; 2] {
+/// The keeper, the hand and the process that waits for an operation, by their ids on the host.
+fn processes(hand: &Hand) -> [u32; 3] {
     let keeper = hand.process.pid();
-    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
-    [keeper, children.trim().parse().unwrap()]
+    let hand = child(keeper, 2);
+    [keeper, hand, child(hand, 3)]
+}
+
+/// The child that has so many filters. The one that waits is made after the hello, and gets its filter last.
+fn child(pid: u32, filters: u32) -> u32 {
+    let began = Instant::now();
+    loop {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        if let Ok(child) = children.trim().parse()
+            && status(child, "Seccomp_filters") == filters.to_string()
+        {
+            return child;
+        }
+        assert!(began.elapsed() < DEADLINE, "{pid} has no child with {filters} filters: {children}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn status(pid: u32, field: &str) -> String {
@@ -52,7 +67,14 @@ fn nothing_of_the_host_is_left() {
             assert_eq!(status(pid, "Umask"), "0022");
             assert_eq!(names(format!("/proc/{pid}/root")), ["pkg", "private", "state", "workspace"]);
             assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), PathBuf::from("/"));
-            assert_eq!(names(format!("/proc/{pid}/fd")), ["0", "1", "2"]);
+            let fds = names(format!("/proc/{pid}/fd"));
+            assert_eq!(fds[..3], ["0", "1", "2"]);
+            for fd in &fds[3..] {
+                // Between the hand and the process that waits.
+                let what = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap();
+                let what = what.to_str().unwrap();
+                assert!(what.starts_with("pipe:") || what == "anon_inode:[pidfd]", "{fd}: {what}");
+            }
             assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap(), b"");
             let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
             assert_eq!(mounts.lines().count(), 5, "{mounts}");
@@ -77,7 +99,8 @@ fn nothing_of_the_host_is_left() {
                 assert_ne!(fs::read_link(format!("/proc/{pid}/ns/{namespace}")).unwrap(), own, "{namespace}");
             }
         }
-        let [_, hand_pid] = processes(&hand);
+        let [_, hand_pid, waiting] = processes(&hand);
+        assert_eq!(names(format!("/proc/{waiting}/fd")).len(), 4, "three, and the way out");
         assert_eq!(status(hand_pid, "NSpid").split(' ').next_back(), Some("1"));
     }
 }
@@ -91,7 +114,7 @@ fn a_hand_sees_only_the_mounts_that_it_was_given() {
     run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&inner));
     fs::write(inner.join("secret"), "x").unwrap();
     let hand = scratch.hand();
-    let [_, pid] = processes(&hand);
+    let [_, pid, _] = processes(&hand);
     assert_eq!(names(format!("/proc/{pid}/root/workspace/inner")), [] as [&str; 0]);
     run(Command::new("umount").arg(&inner));
 }
@@ -155,7 +178,7 @@ fn answers_a_ping_while_something_hangs_and_ends_with_its_channel() {
     assert_eq!(hand.outcome(timed).unwrap_err().reason, Reason::TimedOut);
 
     hand.begin(&Operation::Git(Git::Status), DEADLINE, false);
-    let [_, pid] = processes(&hand);
+    let [_, pid, _] = processes(&hand);
     let began = Instant::now();
     assert_eq!(hand.process.wait(Duration::from_secs(5)).unwrap(), "");
     assert!(began.elapsed() < Duration::from_secs(5), "it did not end by itself");

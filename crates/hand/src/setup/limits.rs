@@ -1,7 +1,7 @@
 //! Resource limits: generous for the hand, tight for each operation's own process.
 
 use std::io;
-use std::time::Duration;
+use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -37,12 +37,15 @@ pub(super) fn restrict_hand(task: &Task) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Limits of the process of one operation; it cannot start others. It ends itself a little after `time`, should nobody
-/// else do it.
-pub(crate) fn restrict_child(time: Duration) -> io::Result<()> {
-    let seconds = time.as_secs().saturating_add(2);
+/// Limits of the process of one operation; it cannot start others.
+pub(crate) fn restrict_child() -> io::Result<()> {
     limit(Resource::As, 512 * MIB)?;
-    limit(Resource::Nproc, 0)?;
+    limit(Resource::Nproc, 0)
+}
+
+/// The process ends itself a little after `deadline`, should nobody else do it.
+pub(crate) fn limit_time(deadline: Instant) -> io::Result<()> {
+    let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().saturating_add(2);
     limit(Resource::Cpu, seconds)?;
     sys::alarm(u32::try_from(seconds).unwrap_or(u32::MAX));
     Ok(())

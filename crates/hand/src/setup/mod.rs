@@ -27,7 +27,7 @@ use thiserror::Error;
 use crate::args::{Args, WeakerForm};
 use crate::report::Report;
 
-pub(crate) use limits::restrict_child;
+pub(crate) use limits::{limit_time, restrict_child};
 pub(crate) use seccomp::{Filter, child_filter};
 
 /// A step of the set-up that this host does not allow.
