@@ -3,6 +3,8 @@
 use std::{io, path::PathBuf};
 
 fn main() -> io::Result<()> {
+    stay_in_place();
+
     println!("cargo::rerun-if-changed=dash");
     let mut dash = cc::Build::new();
     dash.files(c_files("dash")?)
@@ -22,6 +24,19 @@ fn main() -> io::Result<()> {
         }
     }
     dash.try_compile("dash").map_err(io::Error::other)
+}
+
+/// As a static program it is linked for a fixed address: otherwise 13,000 relocations come before each `main`, which was
+/// the larger part of what `true` cost. Nothing here is worth the randomisation: these are the commands of the run, and
+/// whoever takes one over gets what the next argument vector would have given.
+fn stay_in_place() {
+    let is = |name: &str, wanted: &str| {
+        std::env::var(name).is_ok_and(|values| values.split(',').any(|value| value == wanted))
+    };
+    if is("CARGO_CFG_TARGET_FEATURE", "crt-static") && is("CARGO_CFG_TARGET_ENV", "gnu") {
+        println!("cargo::rustc-link-arg-bins=-static");
+        println!("cargo::rustc-link-arg-bins=-no-pie");
+    }
 }
 
 fn c_files(directory: &str) -> io::Result<Vec<PathBuf>> {

@@ -87,6 +87,8 @@ impl Placement for LeafPlacement {
             let evidence = end(&leaf, forced);
             let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
             *events = cgroup.limit_events().since(*events);
+            // Removing an empty cgroup waits for whatever else the kernel does with cgroups; the call need not.
+            tokio::task::spawn_blocking(move || drop(leaf));
             Some(evidence)
         });
         // Without a leaf the command never ran.
