@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use containers::EngineError;
 use ops::{Reason, ToolFailure};
@@ -16,6 +17,9 @@ use worker::convert::Malformed;
 
 /// The `domain` of every `ErrorInfo`.
 pub(crate) const DOMAIN: &str = "cofferdam";
+
+/// The fact that says when to try again, milliseconds; it becomes `RetryInfo` as well.
+const RETRY_AFTER: &str = "retry_after_ms";
 
 /// A request that was refused or could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +48,13 @@ impl Refusal {
         Self::new(Reason::Internal, format!("{what}: an internal error; the daemon's log says more"))
     }
 
+    /// It goes through after this time, if nothing else comes before. Rounded up to milliseconds.
+    #[must_use]
+    pub(crate) fn retry_after(self, time: Duration) -> Self {
+        let millis = time.as_nanos().div_ceil(1_000_000);
+        self.with(RETRY_AFTER, millis.to_string())
+    }
+
     #[must_use]
     pub(crate) fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.metadata.push((name.into(), value.into()));
@@ -68,7 +79,11 @@ impl From<v1::ToolFailure> for Refusal {
 
 impl From<gateway::Refusal> for Refusal {
     fn from(refused: gateway::Refusal) -> Self {
-        Self::new(refused.reason, refused.message).with("rule", refused.rule)
+        let refusal = Self::new(refused.reason, refused.message).with("rule", refused.rule);
+        match refused.retry_after {
+            Some(after) => refusal.retry_after(after),
+            None => refusal,
+        }
     }
 }
 
@@ -83,7 +98,12 @@ impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let metadata: HashMap<String, String> =
             refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
-        let details = ErrorDetails::with_error_info(refusal.reason.as_str(), DOMAIN, metadata);
+        let retry =
+            metadata.get(RETRY_AFTER).and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
+        let mut details = ErrorDetails::with_error_info(refusal.reason.as_str(), DOMAIN, metadata);
+        if let Some(retry) = retry {
+            details.set_retry_info(Some(retry));
+        }
         Self::with_error_details(code(refusal.reason), refusal.message, details)
     }
 }
@@ -161,6 +181,18 @@ mod tests {
         let info = status.get_details_error_info().unwrap();
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("COMMAND_NOT_ALLOWED", DOMAIN));
         assert_eq!(info.metadata.get("command").map(String::as_str), Some("rm"));
+    }
+
+    #[test]
+    fn what_time_mends_says_when() {
+        let refusal = Refusal::new(Reason::RateLimited, "later")
+            .retry_after(std::time::Duration::from_micros(12_000_001));
+        let status = Status::from(refusal);
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        let delay = status.get_details_retry_info().unwrap().retry_delay;
+        assert_eq!(delay, Some(std::time::Duration::from_millis(12_001)));
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!(info.metadata.get("retry_after_ms").map(String::as_str), Some("12001"));
     }
 
     #[test]

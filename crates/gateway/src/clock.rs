@@ -1,7 +1,8 @@
 //! Time, injected: the gateway never asks the system itself.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,10 +33,14 @@ impl fmt::Display for UnixMillis {
 /// Says what time it is.
 ///
 /// The clock may jump. Forward, it lets approvals expire early; backward, it lets them live longer. Neither lets
-/// anything run that nobody consented to.
+/// anything run that nobody consented to. Rate limits count in [`Clock::uptime`], which does not jump.
 pub trait Clock: fmt::Debug + Send + Sync {
     /// The present moment.
     fn now(&self) -> UnixMillis;
+
+    /// Time since some moment in the past: never goes back and never jumps, whatever is done to the wall clock. It may
+    /// stand still while the host sleeps.
+    fn uptime(&self) -> Duration;
 }
 
 /// The system's wall clock.
@@ -46,5 +51,10 @@ impl Clock for SystemClock {
     fn now(&self) -> UnixMillis {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         UnixMillis(0).after(since)
+    }
+
+    fn uptime(&self) -> Duration {
+        static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        BEGAN.elapsed()
     }
 }

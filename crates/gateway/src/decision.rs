@@ -1,6 +1,7 @@
 //! What the gateway decides, in the words that the record uses.
 
 use std::fmt;
+use std::time::Duration;
 
 use ops::Reason;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,8 @@ pub struct Refusal {
     pub message: String,
     /// The rule that refused, such as `validation` or `profile review: exec deny list`.
     pub rule: String,
+    /// The same call is let through after this time, if no other comes before it: where time alone mends it.
+    pub retry_after: Option<Duration>,
     /// Digest of the policy that was in force.
     pub policy_digest: String,
 }

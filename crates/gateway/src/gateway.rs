@@ -14,6 +14,7 @@ use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
 use crate::decision::{Refusal, Verdict};
 use crate::grants::Permissions;
+use crate::limits::{Limits, NotAdmitted, Scope};
 use crate::measures::{Measure, Measures};
 use crate::permission::{Question, refusal, weigh};
 use crate::permit::{Permit, PermitParts};
@@ -27,6 +28,7 @@ pub struct Gateway {
     permissions: RwLock<Arc<Permissions>>,
     approvals: Mutex<Approvals>,
     measures: Measures,
+    limits: Limits,
     clock: Arc<dyn Clock>,
 }
 
@@ -38,8 +40,14 @@ impl Gateway {
             permissions: RwLock::default(),
             approvals: Mutex::default(),
             measures: Measures::default(),
+            limits: Limits::new(clock.clone()),
             clock,
         }
+    }
+
+    /// What was used of the rate limits, and who is throttled.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The policy in force.
@@ -66,14 +74,16 @@ impl Gateway {
         *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(permissions);
     }
 
-    /// Decides over one call. The checks, in their order: validation, permission, then consent. Each is pure and sees
-    /// one policy, whatever is reloaded meanwhile.
+    /// Decides over one call. The checks, in their order: validation, permission, rate limits, then consent. Each sees
+    /// one policy, whatever is reloaded meanwhile. What an earlier one refuses uses up nothing of a later one.
     pub fn admit(&self, run: &RunScope, caller: &Caller, call_id: &str, operation: Operation) -> Admission {
         let policy = self.policy();
-        let mut considered = consider(&self.stand(&policy), run, caller, call_id, operation);
-        if let Ok(ticket) = &mut considered {
-            self.measures.apply(caller, self.now(), &mut ticket.decision);
-        }
+        let considered =
+            consider(&self.stand(&policy), run, caller, call_id, operation).and_then(|mut ticket| {
+                self.measures.apply(caller, self.now(), &mut ticket.decision);
+                self.count(&policy, &ticket)?;
+                Ok(ticket)
+            });
         match considered {
             Err(refusal) => Admission::Refuse(refusal),
             Ok(ticket) if ticket.decision.verdict == Verdict::Allow => {
@@ -179,6 +189,32 @@ impl Gateway {
         Stand { policy, permissions: self.permissions(), now: self.now() }
     }
 
+    /// Counts the call, once in its life, or refuses it.
+    fn count(&self, policy: &Policy, ticket: &Ticket) -> Result<(), Refusal> {
+        let Some(profile) = policy.profile(&ticket.run.profile) else { return Ok(()) };
+        let counted = self.limits.admit(&profile.rate_limits, &ticket.caller, ticket.operation.name());
+        counted.map_err(|not| match not {
+            NotAdmitted::Exceeded(exceeded) => {
+                let rule = match exceeded.scope {
+                    Scope::Throttled(_) => "throttle".to_owned(),
+                    _ => format!(
+                        "profile {}: rate_limits.{}.{}",
+                        ticket.run.profile,
+                        exceeded.key,
+                        exceeded.span.as_str()
+                    ),
+                };
+                let limited = refusal(policy, Reason::RateLimited, exceeded.to_string(), &rule);
+                Refusal { retry_after: Some(exceeded.retry_after), ..limited }
+            }
+            NotAdmitted::Crowded => {
+                let message =
+                    "more agents and runs are active than the daemon can keep count of; try again later";
+                refusal(policy, Reason::Overloaded, message.to_owned(), "rate_limits")
+            }
+        })
+    }
+
     fn approvals(&self) -> MutexGuard<'_, Approvals> {
         self.approvals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,8 +231,7 @@ struct Stand<'p> {
     now: UnixMillis,
 }
 
-/// Every check but the last, in order. Those of a later kind (rate limits) belong behind permission: a call that
-/// would be refused anyway must not use up anything.
+/// The checks that use up nothing, in order.
 fn consider(
     stand: &Stand<'_>,
     run: &RunScope,

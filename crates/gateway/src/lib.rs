@@ -1,4 +1,5 @@
-//! Who may do what: policy, permission, risk, approvals, and the [`Permit`] that only this crate can mint.
+//! Who may do what, and how often: policy, permission, risk, rate limits, approvals, and the [`Permit`] that only this
+//! crate can mint.
 //!
 //! This is the second audited core, after the path jail. It is small and synchronous on purpose: no engine, no RPC,
 //! no runtime, no clock of its own. It decides; others record, wait and execute.
@@ -11,6 +12,9 @@
 //!        └─────────┬──────────┘
 //!        ┌─────────▼──────────┐   profile, role, team, command rule or
 //!        │ permission         ├── revocation says deny ──────────────────────► Refusal
+//!        └─────────┬──────────┘
+//!        ┌─────────▼──────────┐   too many calls of the agent, the run or the principal
+//!        │ rate limits        ├──────────────────────────────────────────────► Refusal
 //!        └──┬──────────────┬──┘
 //!     allow │          ask │ Ticket
 //!           │    ┌─────────▼──────────┐
@@ -44,6 +48,7 @@ mod exec;
 mod explain;
 mod gateway;
 mod grants;
+pub mod limits;
 mod measures;
 mod permission;
 mod permit;

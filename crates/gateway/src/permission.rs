@@ -122,7 +122,13 @@ pub(crate) fn weigh(question: &Question<'_>) -> Result<Weighed, Refusal> {
 }
 
 pub(crate) fn refusal(policy: &Policy, reason: Reason, message: String, rule: &str) -> Refusal {
-    Refusal { reason, message, rule: rule.to_owned(), policy_digest: policy.digest().to_owned() }
+    Refusal {
+        reason,
+        message,
+        rule: rule.to_owned(),
+        retry_after: None,
+        policy_digest: policy.digest().to_owned(),
+    }
 }
 
 fn standing(question: &Question<'_>, read_only: bool) -> Standing {

@@ -11,16 +11,21 @@ use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
 use crate::policy::Policy;
 
+/// The built-in policy, for tests that make more calls than it lets anybody make.
 pub(crate) fn builtin() -> Policy {
-    static POLICY: LazyLock<Policy> =
-        LazyLock::new(|| Policy::builtin().unwrap_or_else(|problems| panic!("{problems}")));
+    static POLICY: LazyLock<Policy> = LazyLock::new(|| limited("").without_rate_limits());
     POLICY.clone()
 }
 
-/// The built-in policy and more.
+/// The same and more.
 pub(crate) fn builtin_and(yaml: &str) -> Policy {
+    limited(yaml).without_rate_limits()
+}
+
+/// The built-in policy as it is, and more.
+pub(crate) fn limited(yaml: &str) -> Policy {
     let mut files: Vec<(&str, &str)> = Policy::builtin_files().collect();
-    files.push(("more.yaml", yaml));
+    files.extend((!yaml.is_empty()).then_some(("more.yaml", yaml)));
     Policy::from_files(files).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -88,20 +93,34 @@ pub(crate) fn front_matter(with: impl FnOnce(&mut FrontMatter)) -> Operation {
 
 /// A clock that goes when it is told to.
 #[derive(Debug, Default)]
-pub(crate) struct TestClock(AtomicU64);
+pub(crate) struct TestClock {
+    wall: AtomicU64,
+    uptime: AtomicU64,
+}
 
 impl TestClock {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicU64::new(1_000_000)))
+        Arc::new(Self { wall: AtomicU64::new(1_000_000_000), uptime: AtomicU64::new(0) })
     }
 
     pub(crate) fn advance(&self, by: Duration) {
-        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+        let by = u64::try_from(by.as_millis()).unwrap();
+        self.wall.fetch_add(by, Ordering::SeqCst);
+        self.uptime.fetch_add(by, Ordering::SeqCst);
+    }
+
+    /// Somebody sets the wall clock.
+    pub(crate) fn set(&self, to: UnixMillis) {
+        self.wall.store(to.0, Ordering::SeqCst);
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> UnixMillis {
-        UnixMillis(self.0.load(Ordering::SeqCst))
+        UnixMillis(self.wall.load(Ordering::SeqCst))
+    }
+
+    fn uptime(&self) -> Duration {
+        Duration::from_millis(self.uptime.load(Ordering::SeqCst))
     }
 }

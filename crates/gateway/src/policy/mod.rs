@@ -18,6 +18,7 @@ mod problem;
 mod read;
 mod read_anomalies;
 mod read_exec;
+mod read_limits;
 mod role;
 mod suggest;
 mod team;
@@ -134,6 +135,20 @@ impl Policy {
     /// The whole policy as one file, every default written out. Loaded again, it has the same digest.
     pub fn to_yaml(&self) -> Result<String, PolicyNotShown> {
         serde_yaml::to_string(&self.content).map_err(|error| PolicyNotShown(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+impl Policy {
+    /// The same for tests that make more calls than anybody may.
+    pub(crate) fn without_rate_limits(mut self) -> Self {
+        use crate::limits::{Limit, Quota, RateLimits};
+        let quota = Quota { minute: Limit::Unlimited, hour: Limit::Unlimited, day: Limit::Unlimited };
+        for profile in self.content.profiles.values_mut() {
+            let operations = [(RateLimits::DEFAULT, quota)].into();
+            profile.rate_limits = RateLimits { operations, run: quota, principal: quota };
+        }
+        Self::new(self.content).unwrap()
     }
 }
 

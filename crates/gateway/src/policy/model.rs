@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::prefix::Prefix;
 use crate::decision::{Risk, Verdict};
+use crate::limits::RateLimits;
 
 /// What a run of this profile is, and what may be done in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -39,6 +40,8 @@ pub struct Profile {
     pub exec: ExecPolicy,
     /// Bounds of one call.
     pub bounds: CallBounds,
+    /// How often.
+    pub rate_limits: RateLimits,
     /// How long a reviewer has.
     pub approvals: ApprovalPolicy,
     /// Who commits.

@@ -7,6 +7,7 @@ use ops::Operation;
 use super::holding::EXEC_READ_ONLY;
 use super::model::{ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
 use super::read_exec::rules;
+use super::read_limits::rate_limits;
 use super::suggest::nearest;
 use super::walk::{At, Fields};
 use crate::decision::{Risk, Verdict};
@@ -43,6 +44,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "risk",
         "exec",
         "bounds",
+        "rate_limits",
         "approvals",
         "commit",
     ]);
@@ -66,6 +68,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         risk,
         exec: exec(&section(&fields, "exec", &EXEC), fields.get("exec")),
         bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
+        rate_limits: rate_limits(fields.get("rate_limits")),
         approvals: ApprovalPolicy {
             timeout_s: section(&fields, "approvals", &["timeout_s"]).number_or(
                 "timeout_s",

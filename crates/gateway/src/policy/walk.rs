@@ -165,6 +165,10 @@ impl<'t> At<'t> {
         matches!(self.node, Node::Text(_))
     }
 
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self.node, Node::Number(_) | Node::OtherNumber)
+    }
+
     pub(super) fn is_list(&self) -> bool {
         matches!(self.node, Node::List(_))
     }

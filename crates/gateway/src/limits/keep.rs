@@ -1,0 +1,138 @@
+//! What survives the daemon: the counters as they were at some record of the audit log, and the calls on record since.
+//!
+//! The audit log has an intent for each call that was counted, so that it alone is the truth; a copy of the counters,
+//! taken now and then, only saves reading a day of it. The copy says of each counter which record of the log it was
+//! taken behind: the head of the log *before* the counter was copied. A call is counted before its intent is written, so
+//! that everything up to there is in the copy, and [`Replay::intent`] adds what comes after. A call that was counted, but
+//! whose intent was not written yet when the copy was taken, is then counted twice: never too few after a crash, and at
+//! most those too many that were under way at that moment.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::counter::Counter;
+use super::series::Series;
+use super::{BEFORE, Limits, Moment, Scope, Span};
+use crate::clock::UnixMillis;
+
+/// The copy of one counter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Whose.
+    pub scope: Scope,
+    /// All intents up to this record of the audit log are in it.
+    pub sequence: u64,
+    /// Minute, hour and day: first and last moment and number of calls that count together.
+    pub windows: [Vec<(UnixMillis, UnixMillis, u32)>; 3],
+}
+
+/// The copy of all counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptCounters {
+    /// All intents up to this record of the audit log are in it; those behind it may be, as each counter says.
+    pub sequence: u64,
+    /// Every counter in which something counts.
+    pub counters: Vec<Kept>,
+}
+
+/// A call that was counted, as its intent says.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted<'a> {
+    /// Number of the intent's record.
+    pub sequence: u64,
+    /// When it was written.
+    pub at: UnixMillis,
+    /// Who made it.
+    pub principal: &'a str,
+    /// For which agent.
+    pub agent_id: &'a str,
+    /// In which run.
+    pub run_id: &'a str,
+    /// What.
+    pub operation: &'a str,
+}
+
+/// Adds to counters that were taken up what has happened since they were copied.
+#[derive(Debug)]
+pub struct Replay<'l> {
+    limits: &'l Limits,
+    behind: HashMap<Scope, u64>,
+}
+
+impl Limits {
+    /// Copies all counters in which something counts. `head` gives the number of the audit log's last durable record.
+    pub fn keep(&self, mut head: impl FnMut() -> u64) -> KeptCounters {
+        let sequence = head();
+        let (now, wall) = (self.moment(), self.clock.now());
+        let at = |moment: Moment| UnixMillis(wall.0.saturating_sub(now.saturating_sub(moment)));
+        let mut kept = Vec::new();
+        self.table.each(now, head, |sequence, scope, counter| {
+            // A throttle's own count begins anew: the throttle itself is kept elsewhere.
+            if matches!(scope, Scope::Throttled(_)) {
+                return;
+            }
+            let of = |series: &Series| {
+                series.grains().map(|(first, last, count)| (at(first), at(last), count)).collect()
+            };
+            let windows = counter.windows().each_ref().map(of);
+            kept.push(Kept { scope: scope.clone(), sequence: *sequence, windows });
+        });
+        KeptCounters { sequence, counters: kept }
+    }
+
+    /// Takes up the copy of an earlier daemon. The intents after its `sequence` are to be replayed.
+    pub fn restore(&self, kept: KeptCounters) -> Replay<'_> {
+        let now = self.moment();
+        let mut behind = HashMap::with_capacity(kept.counters.len());
+        for Kept { scope, sequence, windows } in kept.counters {
+            let mut restored = [const { Vec::new() }; 3];
+            for (restored, grains) in restored.iter_mut().zip(windows) {
+                *restored = grains
+                    .into_iter()
+                    .map(|(first, last, count)| (self.past(first, now), self.past(last, now), count))
+                    .collect();
+            }
+            let [minute, hour, day] = restored;
+            let counter = Counter::restored([
+                Series::restore(Span::Minute, minute),
+                Series::restore(Span::Hour, hour),
+                Series::restore(Span::Day, day),
+            ]);
+            self.table.put(scope.clone(), counter);
+            behind.insert(scope, sequence);
+        }
+        Replay { limits: self, behind }
+    }
+
+    /// A moment by the wall clock. One in the future is now.
+    fn past(&self, at: UnixMillis, now: Moment) -> Moment {
+        now.saturating_sub(self.clock.now().since(at).as_millis().try_into().unwrap_or(u64::MAX))
+            .max(now.saturating_sub(BEFORE))
+    }
+}
+
+impl Replay<'_> {
+    /// Counts a call, wherever it was not counted yet.
+    pub fn intent(&self, call: Counted<'_>) {
+        let now = self.limits.moment();
+        let at = self.limits.past(call.at, now);
+        if at + Span::Day.millis() + Span::Day.millis() / 16 <= now
+            || !ops::Operation::NAMES.contains(&call.operation)
+        {
+            return;
+        }
+        let operation = Scope::Operation {
+            principal: call.principal.to_owned(),
+            agent_id: call.agent_id.to_owned(),
+            operation: call.operation.to_owned(),
+        };
+        for scope in
+            [operation, Scope::Run(call.run_id.to_owned()), Scope::Principal(call.principal.to_owned())]
+        {
+            if self.behind.get(&scope).is_none_or(|behind| call.sequence > *behind) {
+                self.limits.table.add(scope, at, now);
+            }
+        }
+    }
+}

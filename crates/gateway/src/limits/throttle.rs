@@ -1,0 +1,91 @@
+//! Agents that may do less for a while, because something looked wrong.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::quota::{Limit, Quota};
+use super::{Limits, Moment, Scope};
+use crate::clock::UnixMillis;
+
+/// What is imposed on an agent, beside the policy and never in its favour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttle {
+    /// Most calls in any minute, of all operations together, counted from when the throttle begins; 0 is none.
+    pub per_minute: u32,
+    /// Until when.
+    pub until: UnixMillis,
+}
+
+/// A throttle in the time that limits count in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Imposed {
+    pub(super) per_minute: u32,
+    pub(super) until: Moment,
+}
+
+impl Imposed {
+    pub(super) fn quota(&self) -> Quota {
+        // None at all is not the counter's business.
+        let minute = if self.per_minute == 0 { Limit::Unlimited } else { Limit::Calls(self.per_minute) };
+        Quota { minute, hour: Limit::Unlimited, day: Limit::Unlimited }
+    }
+}
+
+/// The throttles by agent.
+#[derive(Debug, Default)]
+pub(super) struct Throttles(RwLock<HashMap<String, Imposed>>);
+
+impl Throttles {
+    pub(super) fn of(&self, agent_id: &str, now: Moment) -> Option<Imposed> {
+        let throttles = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        throttles.get(agent_id).filter(|throttle| throttle.until > now).copied()
+    }
+}
+
+impl Limits {
+    /// Throttles an agent, whoever it works for. Of two throttles the stricter number and the later end hold, so that
+    /// nothing that happens during a throttle makes it milder. One that has ended already changes nothing.
+    pub fn throttle(&self, agent_id: &str, throttle: Throttle) -> Throttle {
+        let (now, wall) = (self.moment(), self.clock.now());
+        let mut throttles = self.throttles.0.write().unwrap_or_else(PoisonError::into_inner);
+        throttles.retain(|_, throttle| throttle.until > now);
+        let mut imposed = Imposed {
+            per_minute: throttle.per_minute,
+            until: now.saturating_add(throttle.until.0.saturating_sub(wall.0)),
+        };
+        if let Some(before) = throttles.get(agent_id) {
+            imposed.per_minute = imposed.per_minute.min(before.per_minute);
+            imposed.until = imposed.until.max(before.until);
+        } else {
+            self.table.remove(&Scope::Throttled(agent_id.to_owned()));
+        }
+        if imposed.until > now {
+            throttles.insert(agent_id.to_owned(), imposed);
+        }
+        Throttle { per_minute: imposed.per_minute, until: UnixMillis(wall.0 + (imposed.until - now)) }
+    }
+
+    /// Lifts an agent's throttle: whether there was one.
+    pub fn lift_throttle(&self, agent_id: &str) -> bool {
+        let now = self.moment();
+        let mut throttles = self.throttles.0.write().unwrap_or_else(PoisonError::into_inner);
+        throttles.remove(agent_id).is_some_and(|throttle| throttle.until > now)
+    }
+
+    /// The throttles in force, by agent.
+    pub fn throttles(&self) -> Vec<(String, Throttle)> {
+        let (now, wall) = (self.moment(), self.clock.now());
+        let throttles = self.throttles.0.read().unwrap_or_else(PoisonError::into_inner);
+        let in_force = throttles.iter().filter(|(_, throttle)| throttle.until > now);
+        let mut list: Vec<_> = in_force
+            .map(|(agent, imposed)| {
+                let until = UnixMillis(wall.0.saturating_add(imposed.until - now));
+                (agent.clone(), Throttle { per_minute: imposed.per_minute, until })
+            })
+            .collect();
+        list.sort_by(|(one, _), (other, _)| one.cmp(other));
+        list
+    }
+}

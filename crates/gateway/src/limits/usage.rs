@@ -1,0 +1,85 @@
+//! What was used, for people.
+
+use super::quota::{Limit, Quota, RateLimits, Span};
+use super::{Limits, Scope};
+use crate::clock::UnixMillis;
+
+/// One window of one scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Which.
+    pub span: Span,
+    /// Most calls in it.
+    pub limit: Limit,
+    /// Calls that count.
+    pub used: u32,
+    /// When there is room for one more call; `None`: there is.
+    pub room_at: Option<UnixMillis>,
+    /// When nothing counts any more, if no other call comes; `None`: nothing does.
+    pub empty_at: Option<UnixMillis>,
+}
+
+/// The windows of one scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Which.
+    pub scope: Scope,
+    /// Shortest first.
+    pub windows: [Window; 3],
+}
+
+impl Limits {
+    /// What was used of a scope, held against `quota`.
+    pub fn usage(&self, scope: Scope, quota: &Quota) -> Usage {
+        let (now, wall) = (self.moment(), self.clock.now());
+        let used = self.table.look(&scope, now, |counter| counter.used(|span| quota.of(span)));
+        let at = |moment: u64| UnixMillis(wall.0.saturating_add(moment.saturating_sub(now)));
+        let mut windows = Span::ALL.map(|span| Window {
+            span,
+            limit: quota.of(span),
+            used: 0,
+            room_at: None,
+            empty_at: None,
+        });
+        for (window, (count, room, empty)) in windows.iter_mut().zip(used) {
+            window.used = count;
+            window.room_at = room.map(at);
+            window.empty_at = empty.map(at);
+        }
+        Usage { scope, windows }
+    }
+
+    /// What was used by calls such as those of one agent in one run: by operation, as far as they were used at all or
+    /// have a limit of their own, then of the run, of the principal and of a throttle.
+    pub fn usages(
+        &self,
+        limits: &RateLimits,
+        principal: &str,
+        agent_id: &str,
+        run_id: Option<&str>,
+    ) -> Vec<Usage> {
+        let operation = |name: &str| Scope::Operation {
+            principal: principal.to_owned(),
+            agent_id: agent_id.to_owned(),
+            operation: name.to_owned(),
+        };
+        let mut usages: Vec<Usage> = ops::Operation::NAMES
+            .into_iter()
+            .map(|name| self.usage(operation(name), &limits.operation(name).1))
+            .filter(|usage| {
+                let Scope::Operation { operation, .. } = &usage.scope else { return true };
+                usage.windows.iter().any(|window| window.used > 0)
+                    || limits.operations.contains_key(operation.as_str())
+            })
+            .collect();
+        usages.extend(run_id.map(|run| self.usage(Scope::Run(run.to_owned()), &limits.run)));
+        usages.push(self.usage(Scope::Principal(principal.to_owned()), &limits.principal));
+        let throttle = self.throttles.of(agent_id, self.moment());
+        usages.extend(throttle.map(|throttle| {
+            let minute = Limit::Calls(throttle.per_minute);
+            let quota = Quota { minute, ..throttle.quota() };
+            self.usage(Scope::Throttled(agent_id.to_owned()), &quota)
+        }));
+        usages
+    }
+}

@@ -1,0 +1,150 @@
+//! `rate_limits`: how often. What is not there has the seed's limits.
+
+use std::collections::BTreeMap;
+
+use ops::Operation;
+
+use super::suggest::nearest;
+use super::walk::{At, Fields};
+use crate::limits::{Limit, Quota, RateLimits, STRICT_PRINCIPAL, STRICT_RUN, Span, strict};
+
+/// More calls in a window are not meant: whoever wants no limit says `unlimited`.
+const MOST: u64 = 100_000_000;
+
+pub(super) fn rate_limits(at: Option<&At<'_>>) -> RateLimits {
+    let fields = at.map(|at| at.fields(&["operations", "run", "principal"]));
+    let quota_or = |key: &str, otherwise: Quota| {
+        fields.as_ref().and_then(|fields| fields.get(key)).and_then(quota).unwrap_or(otherwise)
+    };
+    RateLimits {
+        operations: fields
+            .as_ref()
+            .and_then(|fields| fields.get("operations"))
+            .map_or_else(strict, operations),
+        run: quota_or("run", STRICT_RUN),
+        principal: quota_or("principal", STRICT_PRINCIPAL),
+    }
+}
+
+/// A `default` stands for all that are not named; without one the seed's limits do.
+fn operations(at: &At<'_>) -> BTreeMap<&'static str, Quota> {
+    let known: Vec<&'static str> = [RateLimits::DEFAULT].into_iter().chain(Operation::NAMES).collect();
+    let entries = at.entries();
+    let has_default = entries.iter().any(|(name, _)| *name == RateLimits::DEFAULT);
+    let mut quotas = if has_default { BTreeMap::new() } else { strict() };
+    for (name, value) in entries {
+        match known.iter().find(|known| **known == name) {
+            Some(known) => drop(quota(&value).map(|quota| quotas.insert(known, quota))),
+            None => value.problem_hint("unknown operation", Some(nearest(name, &known))),
+        }
+    }
+    quotas
+}
+
+fn quota(at: &At<'_>) -> Option<Quota> {
+    let fields = at.fields(&Span::ALL.map(Span::as_str));
+    let [minute, hour, day] = Span::ALL.map(|span| limit(&fields, span));
+    let quota = Quota { minute: minute?, hour: hour?, day: day? };
+    for [shorter, longer] in [[Span::Minute, Span::Hour], [Span::Hour, Span::Day]] {
+        if let (Some(few), Some(many)) = (quota.of(longer).calls(), quota.of(shorter).calls())
+            && few < many
+        {
+            let (shorter, longer) = (shorter.as_str(), longer.as_str());
+            fields.get(longer).unwrap_or(at).problem_hint(
+                format!("{few} calls per {longer} are less than {many} per {shorter}, which would never be reached"),
+                Some(format!("set `{longer}` to at least {many}, or lower `{shorter}`")),
+            );
+        }
+    }
+    Some(quota)
+}
+
+fn limit(fields: &Fields<'_>, span: Span) -> Option<Limit> {
+    let at = fields.required(span.as_str())?;
+    if !at.is_number() {
+        return at.one_of(&[("unlimited", Limit::Unlimited)]);
+    }
+    let calls = at.number(0..=MOST)?;
+    if calls == 0 {
+        at.problem_hint(
+            "a limit of 0 would refuse every call",
+            Some("set the operation to `deny`, or write `unlimited` for no limit".to_owned()),
+        );
+        return None;
+    }
+    u32::try_from(calls).ok().map(Limit::Calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::limits::Span;
+    use crate::policy::{Policy, Problems};
+
+    const ROLES: &str = "roles: {r: {allow: [read]}}\n";
+
+    fn problems(yaml: &str) -> Vec<String> {
+        match Policy::from_files([("p.yaml", yaml)]) {
+            Ok(_) => Vec::new(),
+            Err(Problems(problems)) => problems.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn rate_limits_are_read_and_bad_ones_are_named() {
+        let with = |limits: &str| {
+            format!("{ROLES}profiles:\n  p:\n    operations: {{read: allow}}\n    rate_limits:\n{limits}")
+        };
+        let sound = with(
+            "      operations:\n        read: {minute: 3, hour: 3, day: unlimited}\n      run: {minute: 1, hour: 2, day: 3}\n",
+        );
+        let policy = Policy::from_files([("p.yaml", &sound)]).unwrap();
+        let limits = &policy.profile("p").unwrap().rate_limits;
+        let calls = |name| {
+            [Span::Minute, Span::Hour, Span::Day].map(|span| limits.operation(name).1.of(span).calls())
+        };
+        assert_eq!(calls("read"), [Some(3), Some(3), None]);
+        assert_eq!(
+            calls("write"),
+            [Some(10), Some(100), Some(500)],
+            "those of the seed, where there is no default"
+        );
+        let shown = policy.to_yaml().unwrap();
+        assert_eq!(Policy::from_files([("p.yaml", shown)]).unwrap().digest(), policy.digest());
+
+        let all = "{minute: 20, hour: 30, day: 40}";
+        for (limits, expected) in [
+            (
+                "      run: {minute: 0, hour: 5, day: 5}\n".to_owned(),
+                "p.yaml:6: profiles.p.rate_limits.run.minute: a limit of 0 would refuse every call \
+                 (set the operation to `deny`, or write `unlimited` for no limit)",
+            ),
+            (
+                "      run: {minute: 20, hour: 30, day: 10}\n".to_owned(),
+                "p.yaml:6: profiles.p.rate_limits.run.day: 10 calls per day are less than 30 per hour, which would never \
+                 be reached (set `day` to at least 30, or lower `hour`)",
+            ),
+            (
+                "      run: {minute: unlimited, hour: 30, day: 400000000}\n".to_owned(),
+                "p.yaml:6: profiles.p.rate_limits.run.day: must be a whole number from 0 to 100000000",
+            ),
+            (
+                "      run: {minute: 1, hour: 30}\n".to_owned(),
+                "p.yaml:6: profiles.p.rate_limits.run: `day` is missing",
+            ),
+            (
+                format!("      operations: {{raed: {all}}}\n"),
+                "p.yaml:6: profiles.p.rate_limits.operations.raed: unknown operation (did you mean `read`?)",
+            ),
+            (
+                "      run: {minute: umlimited, hour: 30, day: 40}\n".to_owned(),
+                "p.yaml:6: profiles.p.rate_limits.run.minute: unknown value `umlimited` (did you mean `unlimited`?)",
+            ),
+            (
+                format!("      runs: {all}\n"),
+                "p.yaml:6: profiles.p.rate_limits.runs: unknown key (did you mean `run`?)",
+            ),
+        ] {
+            assert_eq!(problems(&with(&limits)), [expected]);
+        }
+    }
+}
