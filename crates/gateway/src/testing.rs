@@ -100,7 +100,7 @@ pub(crate) struct TestClock {
 
 impl TestClock {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { wall: AtomicU64::new(1_000_000_000), uptime: AtomicU64::new(0) })
+        Arc::new(Self { wall: AtomicU64::new(1_000_000), uptime: AtomicU64::new(0) })
     }
 
     pub(crate) fn advance(&self, by: Duration) {
