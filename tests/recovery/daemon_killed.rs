@@ -2,7 +2,9 @@
 
 use harness::v1::call_response::Status;
 use harness::v1::{self, run::State};
-use harness::{Daemon, RunHandle, calls, reason, record};
+use harness::{Daemon, RunHandle, calls, processes, record};
+
+use crate::adopted::IDLE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_runs_on_and_what_was_acknowledged_is_kept() {
@@ -29,16 +31,13 @@ async fn nothing_runs_on_and_what_was_acknowledged_is_kept() {
     assert_eq!(daemon.containers().len(), 2, "the engine knows nothing of it");
     daemon.launch().await;
 
-    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
     assert!(!workspace.join("ended").exists());
     let mut clients = daemon.connect().await;
-    for id in [run.id(), waiting.id()] {
-        let request = v1::GetRunRequest { run_id: id.to_owned() };
-        let ended = clients.runs.get_run(request).await.unwrap().into_inner().run.unwrap();
-        assert_eq!(ended.state(), State::Failed);
-        assert!(ended.failure.contains("daemon"), "{}", ended.failure);
-        let states = clients.events(id, "run_state").await;
-        assert_eq!(record(states.last().unwrap())["details"]["state"], "FAILED", "its end is on record");
+    for handle in [&run, &waiting] {
+        assert_eq!(processes(&handle.run.container_id), IDLE);
+        let request = v1::GetRunRequest { run_id: handle.id().to_owned() };
+        let lives = clients.runs.get_run(request).await.unwrap().into_inner().run.unwrap();
+        assert_eq!((lives.state(), lives.restarts), (State::Ready, 1));
     }
 
     // The log is whole, goes on where it was, and says of each open call that it was interrupted.
@@ -64,13 +63,13 @@ async fn nothing_runs_on_and_what_was_acknowledged_is_kept() {
     let mut run = RunHandle { clients: clients.clone(), ..run };
     assert_eq!(run.get(&written.call_id).await, written);
     assert_eq!(run.call_with(write).await.unwrap(), written);
-    let late = run.call(calls::read("a.txt")).await.unwrap_err();
-    assert_eq!(reason(&late), "RUN_NOT_READY");
     let decided = clients.approve(&approval.approval_id).await;
     assert!(decided.is_err(), "its call is gone");
     assert!(!workspace.join("c.txt").exists());
 
     // And the daemon works as before.
+    run.ok(calls::read("a.txt")).await;
+    run.stop().await;
     run.delete().await;
     let mut next = daemon.run("open", &workspace).await;
     assert_eq!(next.exec(&["cat", "b.txt"]).await.stdout, "two\n");
@@ -99,6 +98,8 @@ async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
             );
         }
         daemon.launch().await;
+        assert_eq!(daemon.containers(), [run.run.container_id.clone()]);
+        RunHandle { clients: daemon.connect().await, ..run }.stop().await;
         assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
     }
     let mut clients = daemon.connect().await;

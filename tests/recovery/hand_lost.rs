@@ -198,8 +198,9 @@ async fn a_daemon_killed_at_any_moment_leaves_files_old_or_new_and_nothing_else(
     let workspace = daemon.workspace("w", &[]);
     let (mut known, mut dice, total) = ([Known::default(); WRITERS], Dice(11), Arc::new(AtomicU32::new(0)));
     let (mut rounds, mut found) = (0, 0);
+    // One run outlives them all.
+    let mut run = daemon.run("open", &workspace).await;
     while total.load(Ordering::Relaxed) < 1_000 {
-        let run = daemon.run("open", &workspace).await;
         let before = total.load(Ordering::Relaxed);
         let never = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> = (0..WRITERS)
@@ -220,6 +221,7 @@ async fn a_daemon_killed_at_any_moment_leaves_files_old_or_new_and_nothing_else(
         daemon.launch().await;
         check(&workspace, &known);
         assert_eq!(notes(&daemon), [""; 0], "in round {rounds}");
+        run = RunHandle { clients: daemon.connect().await, ..run };
         rounds += 1;
     }
     assert!(found > 0, "none of {rounds} kills hit a write in the middle");

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
+mod adopted;
 mod agent_lost;
 mod daemon_killed;
 mod engine_lost;

@@ -19,6 +19,11 @@ async fn changes_that_nobody_has_settled_outlive_the_daemon() {
     }
     let idle = daemon.run_on(requests::overlay("open", &beneath)).await;
     daemon.kill().await;
+    // Their containers are gone, so that no run can be taken over.
+    for container in daemon.containers() {
+        let removed = std::process::Command::new("docker").args(["rm", "--force", &container]).output();
+        assert!(removed.unwrap().status.success());
+    }
     daemon.launch().await;
     assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
 
@@ -116,11 +121,15 @@ async fn what_a_killed_hand_left_in_an_overlay_is_put_right_there_and_not_beneat
         }
         found += notes(&daemon).len();
         daemon.launch().await;
-        assert_eq!((notes(&daemon), daemon.mounts()), (vec![], vec![]));
+        assert_eq!(notes(&daemon), [""; 0]);
         assert_eq!(names(&beneath), [""; 0], "nothing beneath");
         let changes = names(&daemon.state_dir().join("overlays").join(run.id()).join("upper"));
         assert!(changes.iter().all(|name| name.starts_with('f')), "{changes:?}");
         let mut run = RunHandle { clients: daemon.connect().await, ..run };
+        // The run goes on in it.
+        run.ok(calls::read("f0")).await;
+        run.stop().await;
+        assert_eq!(daemon.mounts(), [""; 0]);
         assert_eq!(run.diff().await.total, changes.len() as u64);
         run.discard().await.unwrap();
         if found > 0 {

@@ -13,6 +13,7 @@
 //! Everything here is blocking file input and output in `/proc` and `/sys`, microseconds each; [`Leaf::kill_all`] may
 //! wait until its deadline and belongs on a blocking thread.
 
+mod former;
 mod hierarchy;
 mod leaf;
 mod limits;
@@ -28,9 +29,13 @@ use crate::ids::ContainerId;
 use hierarchy::Hierarchy;
 use limits::Counters;
 
+pub use former::{FormerEnded, FormerLeaf};
 pub use leaf::{KillEvidence, KillMethod, Leaf};
 pub use limits::LimitEvents;
 pub use process::HostProcess;
+
+/// What the names of leaves begin with.
+const LEAF: &str = "cofferdam-";
 
 /// What went wrong with a cgroup.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +101,7 @@ impl ContainerCgroup {
         if !well_formed {
             return Err(CgroupError::BadName);
         }
-        Leaf::make(self.hierarchy, self.dir.join(format!("cofferdam-{name}")))
+        Leaf::make(self.hierarchy, self.dir.join(format!("{LEAF}{name}")))
     }
 
     /// Finds a process of the container by the pid that it has there.

@@ -195,6 +195,8 @@ pub struct Inspection {
     pub state: ContainerState,
     /// Host pid of its first process, while it runs.
     pub host_pid: Option<u32>,
+    /// When its first process started, in the engine's own words: another value means that it was started again.
+    pub started_at: String,
     /// True when the kernel ended it for want of memory.
     pub oom_killed: bool,
     /// The settings in force, read back into the form in which they were asked for.

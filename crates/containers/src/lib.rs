@@ -26,7 +26,10 @@ mod sys;
 mod verify;
 
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
-pub use cgroups::{CgroupError, ContainerCgroup, HostProcess, KillEvidence, KillMethod, Leaf, LimitEvents};
+pub use cgroups::{
+    CgroupError, ContainerCgroup, FormerEnded, FormerLeaf, HostProcess, KillEvidence, KillMethod, Leaf,
+    LimitEvents,
+};
 pub use docker::DockerEngine;
 pub use engine::{
     ContainerListing, ContainerState, Engine, EngineError, EngineFacts, ImageFacts, ImageRefused,

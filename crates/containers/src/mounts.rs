@@ -125,6 +125,26 @@ impl MountSlot {
         Ok(this)
     }
 
+    /// The one at `slot` that an earlier life of this program has prepared; `None` when nothing is mounted there, or more
+    /// than one thing: then it is not what was left.
+    pub fn former(slot: &Path) -> Result<Option<Self>, MountError> {
+        let parent = slot.parent().unwrap_or(slot);
+        if !parent.is_dir() {
+            return Ok(None);
+        }
+        // As the kernel has it, without links.
+        let real = fs::canonicalize(parent).map_err(failed("find the slots' directory"))?;
+        let point = slot.file_name().map(|name| real.join(name));
+        let mounted = leftover_slots(parent)?.into_iter().filter(|found| Some(found) == point.as_ref());
+        Ok((mounted.count() == 1).then(|| Self { path: slot.to_owned(), mounted: true }))
+    }
+
+    /// Leaves the mount where it is, for [`Self::former`] to find.
+    pub fn leave(mut self) {
+        self.mounted = false;
+        self.path.clear();
+    }
+
     /// What the engine binds.
     pub fn path(&self) -> &Path {
         &self.path

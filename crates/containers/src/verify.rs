@@ -139,7 +139,14 @@ mod tests {
 
     fn inspected(in_force: ContainerSpec) -> Inspection {
         let id = ContainerId::parse(&"ab".repeat(32)).unwrap();
-        Inspection { id, state: ContainerState::Running, host_pid: Some(1), oom_killed: false, in_force }
+        Inspection {
+            id,
+            state: ContainerState::Running,
+            host_pid: Some(1),
+            started_at: String::new(),
+            oom_killed: false,
+            in_force,
+        }
     }
 
     /// Another value of the same JSON type.

@@ -1,5 +1,6 @@
 //! The daemon, put together: start in order, serve, stop in order.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,12 @@ use crate::audit::AuditLog;
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::rpc::{self, Access, Socket};
-use crate::runs::{Directories, Launcher, Roots, Runs};
+use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
 use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
 use crate::terminal::{self, Sessions};
-use crate::{embedded, policy, recovery, runs, startup};
+use crate::{embedded, policy, recovery, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -42,6 +43,8 @@ pub(crate) struct App {
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
     pub(crate) tasks: TaskTracker,
     pub(crate) policy_dir: Option<PathBuf>,
+    /// What becomes of runs at an orderly stop.
+    pub(crate) on_stop: OnStop,
     /// Cancelled when the daemon stops.
     pub(crate) stop: CancellationToken,
 }
@@ -56,7 +59,6 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         embedded::place_agent(&config.state_dir.join("bin")).context("cannot place the agent's binary")?;
     let image = startup::default_image(engine.as_ref()).await?;
     let directories = Directories { state: config.state_dir.clone() };
-    recovery::remove_leftovers(engine.as_ref(), &state.instance, &directories).await?;
 
     let (log, opened, writer) = AuditLog::open(&config.state_dir.join("audit"))
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
@@ -68,7 +70,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         );
     }
     let audit = Arc::new(log);
-    recovery::close_open_calls(&audit, &directories).await?;
+    let open = recovery::look(&audit).await?;
     let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "instance": state.instance,
@@ -85,23 +87,26 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let store = Store::open(&config.state_dir.join("store.db"))
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     let roots = Roots::new(config.workspace_roots.clone());
-    let former = store.runs().map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
-    runs::recover(former, &directories, &roots).await;
     let launcher = Launcher {
         engine,
         host,
         instance: state.instance.clone(),
         agent,
         default_image: image.image,
-        directories,
+        directories: directories.clone(),
         roots,
     };
     let bounds = spool::Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
     let spool = startup::spool(&store, config.state_dir.join("spool"), bounds).await?;
     let (limit, calls) = (config.max_runs, config.calls_per_run);
-    let runs = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), limit, calls)
+    let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), limit, calls)
         .await
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let runs = Arc::new(runs);
+    // Nobody is let in before this is over: whoever asks for a run finds it as it is.
+    let taken = runs.take_over(former, &policy, &open.used).await?;
+    // Calls that wait for a human would be named here, if they outlived their daemon: their intents stay open.
+    open.close(&audit, &store, &directories, &taken, &BTreeSet::new()).await?;
     let is_known = |run| runs.get(run).is_ok();
     terminal::remove_leftovers(&config.state_dir.join("sessions"), is_known).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
@@ -110,14 +115,16 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         audit,
         gateway,
         desk,
-        runs: Arc::new(runs),
+        runs,
         calls: Calls::new(store, spool.clone()),
         spool,
         sessions: Sessions::new(config.sessions),
         tasks: TaskTracker::new(),
         policy_dir: config.policy_dir.clone(),
+        on_stop: config.on_stop,
         stop: CancellationToken::new(),
     });
+    // What goes on by itself goes on from here: the runs' lanes work, and no client has come in between.
 
     let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
@@ -130,7 +137,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
     wait_for_signal(&app).await?;
-    tracing::info!("stopping: no new calls, ending the runs");
+    tracing::info!(runs = app.on_stop.name(), "stopping: no new calls");
     let stopped = tokio::time::timeout(STOP, stop(&app)).await;
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
@@ -151,7 +158,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
 /// Refuse, end, flush.
 async fn stop(app: &Arc<App>) {
     app.stop.cancel();
-    app.runs.shutdown().await;
+    app.runs.shutdown(app.on_stop).await;
     app.tasks.close();
     app.tasks.wait().await;
     if app.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {

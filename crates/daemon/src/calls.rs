@@ -282,8 +282,10 @@ fn no_such_call() -> Refusal {
         .with("resource", "call")
 }
 
+/// Whether a call that was made with `digest` is the one that is asked for again.
 fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refusal> {
-    if one == other && digest == again {
+    // The audit log does not have the content of a request that was interrupted.
+    if one == other && (digest == again || digest.is_empty()) {
         return Ok(());
     }
     Err(Refusal::new(

@@ -19,6 +19,18 @@ impl Timestamp {
         Self(i64::try_from(millis).unwrap_or(i64::MAX).saturating_mul(1_000_000))
     }
 
+    /// When a record of the audit log was written.
+    pub(crate) fn of_record(time: audit::Time) -> Self {
+        let seconds = time.unix_seconds().saturating_mul(1_000_000_000);
+        Self(seconds.saturating_add(time.subsecond_nanos().into()))
+    }
+
+    /// How long ago that was; nothing when the clock was set back meanwhile.
+    pub(crate) fn elapsed(self) -> Duration {
+        let nanos = Self::now().0.saturating_sub(self.0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    }
+
     pub(crate) fn to_wire(self) -> pbjson_types::Timestamp {
         let nanos = i32::try_from(self.0.rem_euclid(1_000_000_000)).unwrap_or(0);
         pbjson_types::Timestamp { seconds: self.0.div_euclid(1_000_000_000), nanos }

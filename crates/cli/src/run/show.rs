@@ -65,6 +65,7 @@ fn render(run: &Run, page: &mut Page) {
         ("limits", run.limits.as_ref().map(limits).unwrap_or_default()),
         ("created", optional(run.created_at.as_ref())),
         ("ready", optional(run.ready_at.as_ref())),
+        ("adopted", adopted(run)),
         ("ended", optional(run.ended_at.as_ref())),
         ("ttl", duration(run.ttl.as_ref())),
         ("idle", duration(run.idle_timeout.as_ref())),
@@ -75,6 +76,17 @@ fn render(run: &Run, page: &mut Page) {
         let width = run.hardening.iter().map(|fact| fact.name.len()).max().unwrap_or_default().min(32);
         for fact in &run.hardening {
             page.own("  ").column(&fact.name, width).own(" ").word(&fact.value).end_line();
+        }
+    }
+}
+
+/// When the daemon that answers found the run, and how many daemons the run has outlived.
+fn adopted(run: &Run) -> String {
+    match (&run.adopted_at, run.restarts) {
+        (None, _) => String::new(),
+        (at, 1) => time::moment(at.as_ref()),
+        (at, restarts) => {
+            format!("{}, and {} times before", time::moment(at.as_ref()), restarts.saturating_sub(1))
         }
     }
 }

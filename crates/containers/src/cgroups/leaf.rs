@@ -49,6 +49,11 @@ impl Leaf {
         Ok(Self { hierarchy, dir })
     }
 
+    /// One that is there already, from an earlier life of this program.
+    pub(super) fn former(hierarchy: Hierarchy, dir: PathBuf) -> Self {
+        Self { hierarchy, dir }
+    }
+
     /// Moves a process in, and with it all that it starts from now on.
     ///
     /// Move it before it runs: what it started earlier stays outside. [`CgroupError::NoSuchProcess`] when it ended in

@@ -59,7 +59,7 @@ impl HostProcess {
         file.write_all(b"1000").map_err(failed(said))
     }
 
-    fn open(pid: Pid) -> Option<Self> {
+    pub(super) fn open(pid: Pid) -> Option<Self> {
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Self { pid, handle })
     }

@@ -68,6 +68,7 @@ pub(super) fn inspection(answer: ContainerInspectResponse) -> Result<Inspection,
         id,
         state: container_state(&state),
         host_pid: state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| pid > 1),
+        started_at: state.started_at.unwrap_or_default(),
         oom_killed: state.oom_killed.unwrap_or(false),
         in_force: in_force(answer),
     })
@@ -87,6 +88,9 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
     let host = answer.host_config.unwrap_or_default();
     let config = answer.config.unwrap_or_default();
     let mut surplus = surplus(&host, &config);
+    // The mode stays what it was when a network is connected later.
+    let networks = answer.network_settings.and_then(|settings| settings.networks).unwrap_or_default();
+    surplus.extend(networks.into_keys().filter(|name| name != "none").map(|name| format!("network {name}")));
     let mounts = mounts(answer.mounts.unwrap_or_default(), &mut surplus);
     let security = Security::read(host.security_opt.unwrap_or_default(), &mut surplus);
     ContainerSpec {

@@ -15,6 +15,7 @@ use hand::WeakerForm;
 use serde_json::json;
 
 use crate::rpc::Roles;
+use crate::runs::OnStop;
 use crate::terminal::Limits;
 
 pub(crate) use parse::load;
@@ -50,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) calls_per_run: usize,
     /// Connections at the same time.
     pub(crate) max_connections: usize,
+    /// What becomes of runs when the daemon stops in good order.
+    pub(crate) on_stop: OnStop,
     /// What commands wrote is kept up to so many bytes in all.
     pub(crate) spool_max_total: u64,
     /// Bytes that this leaves free of its file system.
@@ -109,6 +112,7 @@ impl fmt::Display for Config {
                 "calls_per_run": self.calls_per_run,
                 "connections": self.max_connections,
             },
+            "runs": { "on_stop": self.on_stop.name() },
             "spool": {
                 "max_total": units::show_size(self.spool_max_total),
                 "min_free": units::show_size(self.spool_min_free),

@@ -27,6 +27,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) limits: Limits,
     #[serde(default)]
+    pub(super) runs: Runs,
+    #[serde(default)]
     pub(super) spool: Spool,
     #[serde(default)]
     pub(super) sessions: Sessions,
@@ -105,6 +107,18 @@ pub(super) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { runs: 256, calls_per_run: 32, connections: 256 }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Runs {
+    pub(super) on_stop: String,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self { on_stop: "end".to_owned() }
     }
 }
 

@@ -8,6 +8,7 @@ use hand::WeakerForm;
 use super::units::{duration, show_size, size};
 use super::{Config, Problem, Problems, raw};
 use crate::rpc::{Role, Roles};
+use crate::runs::OnStop;
 use crate::terminal::Limits;
 
 /// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
@@ -70,6 +71,10 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     let max_runs = within(&mut found, "limits.runs", raw.limits.runs, 1, 10_000);
     let calls_per_run = within(&mut found, "limits.calls_per_run", raw.limits.calls_per_run, 1, 64);
     let max_connections = within(&mut found, "limits.connections", raw.limits.connections, 1, 65_536);
+    let on_stop = OnStop::parse(&raw.runs.on_stop).unwrap_or_else(|| {
+        found.add("runs.on_stop", "must be end or leave");
+        OnStop::End
+    });
     let spool_max_total = bytes(&mut found, "spool.max_total", &raw.spool.max_total, 1 << 20);
     let spool_min_free = bytes(&mut found, "spool.min_free", &raw.spool.min_free, 0);
     let sessions = sessions(&mut found, &raw.sessions);
@@ -96,6 +101,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         max_runs,
         calls_per_run,
         max_connections,
+        on_stop,
         spool_max_total,
         spool_min_free,
         sessions,
@@ -204,6 +210,7 @@ fn bytes(found: &mut Found, key: &str, written: &raw::Size, least: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::parse::parse;
+    use crate::runs::OnStop;
 
     fn keys(text: &str) -> Vec<String> {
         parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect()
@@ -218,6 +225,7 @@ mod tests {
         assert!(config.access.is_empty());
         assert_eq!(config.approval_timeout, None);
         assert_eq!(config.accepted_jail, None);
+        assert_eq!(config.on_stop, OnStop::End);
         assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
     }
 
@@ -233,6 +241,7 @@ pool: { min: 1, max: 2 }
 approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
 limits: { runs: 0 }
+runs: { on_stop: pause }
 spool: { max_total: 4, min_free: 1XB }
 sessions: { max_length: 2d, idle_timeout: 0s, max_recording: 1KiB, per_run: 9 }
 log: { format: xml }
@@ -252,6 +261,7 @@ log: { format: xml }
                 "access[0].roles",
                 "access[1].uid",
                 "limits.runs",
+                "runs.on_stop",
                 "spool.max_total",
                 "spool.min_free",
                 "sessions.max_length",
@@ -284,11 +294,12 @@ log: { format: xml }
 
     #[test]
     fn what_is_printed_is_the_same_configuration() {
-        let text = "{host_lane: {accept: landlock-only}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let text = "{host_lane: {accept: landlock-only}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, runs: {on_stop: leave}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("timeout: 90s"), "{printed}");
         assert!(printed.contains("accept: landlock-only"), "{printed}");
         assert!(printed.contains("max_length: 7200s"), "{printed}");
+        assert!(printed.contains("on_stop: leave"), "{printed}");
     }
 }

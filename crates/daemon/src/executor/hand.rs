@@ -108,7 +108,7 @@ impl HandLane {
     }
 
     /// What a hand left that could not see to it itself. No hand may live.
-    async fn recover(&self) -> Result<String, String> {
+    pub(crate) async fn recover(&self) -> Result<String, String> {
         let private = self.directories.private.try_clone().map_err(|error| chain(&error))?;
         if Private::of(private, 0).is_clean().map_err(|error| chain(&error))? {
             return Ok(String::new());

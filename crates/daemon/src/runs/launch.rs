@@ -8,18 +8,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use containers::{
-    Access, ContainerName, Engine, EngineFacts, Hardening, ImageReference, RunFacts, UsableImage,
+    Access, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference, Inspection,
+    MountSpec, RunFacts, RunUser, UsableImage,
 };
 use jail::Mount;
 use ops::Reason;
 use tokio::task::block_in_place;
 
+use super::marks::{Marks, Place};
 use super::mounting::{arrived, mount};
 use super::record::{Record, Started};
 use super::remains::Remains;
 use super::remove::remove_tree;
 use super::source::Source;
-use super::workspace::{self, Purpose, Roots};
+use super::workspace::{self, Directory, Purpose, Roots};
 use crate::executor::{AgentLane, HandLane, Lanes};
 use crate::ids::RunId;
 use crate::rpc::Principal;
@@ -164,18 +166,7 @@ impl Launcher {
         let (mounts, user, ownership) =
             block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, remains))?;
 
-        let facts = RunFacts {
-            run_id: run.clone(),
-            instance_id: self.instance.clone(),
-            image: image.clone(),
-            user,
-            mounts,
-            agent: self.agent.clone(),
-            labels: std::collections::BTreeMap::new(),
-        };
-        let hardening = wanted.hardening.clone().fitted(self.host.cpus);
-        let spec = containers::container_spec(&hardening, &facts)
-            .map_err(|error| Refusal::internal("describing the container", &error))?;
+        let spec = self.describe(record, wanted, image.clone(), user, mounts, self.agent.clone())?;
         let name = ContainerName::parse(&format!("cofferdam-{run}"))
             .map_err(|error| Refusal::internal("naming the container", &error))?;
         let container = self.engine.create(&spec, &name).await.map_err(engine_refusal)?;
@@ -183,16 +174,11 @@ impl Launcher {
         self.engine.start(&container).await.map_err(engine_refusal)?;
 
         let inspection = self.engine.inspect(&container).await.map_err(engine_refusal)?;
-        let mismatches = containers::verify(&spec, &inspection);
-        if !mismatches.is_empty() {
-            let list: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
-            tracing::error!(run, mismatches = ?list, "the engine did not apply the hardening that was asked for");
-            let fields: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.field).collect();
+        if let Some(fields) = differs(&run, &spec, &inspection) {
             return Err(Refusal::new(
                 Reason::EngineUnavailable,
                 format!(
-                    "the engine did not apply the asked hardening ({}); no run is started like this",
-                    fields.join(", ")
+                    "the engine did not apply the asked hardening ({fields}); no run is started like this"
                 ),
             ));
         }
@@ -202,6 +188,20 @@ impl Launcher {
         if let Some(pid) = agent.host_pid() {
             block_in_place(|| arrived(pid, &directories))?;
         }
+        let place = |directory: &Directory| {
+            Place::of(&directory.handle)
+                .map_err(|error| Refusal::internal("looking at the run's directories", &error))
+        };
+        let marks = Marks {
+            container_started: inspection.started_at,
+            agent: self.agent.clone(),
+            owner: workspace.owner,
+            is_mapped: workspace.is_mapped,
+            workspace: place(&workspace)?,
+            state: place(&state)?,
+            private: place(&private)?,
+            pkg: pkg.as_ref().map(place).transpose()?,
+        };
         let hand = HandLane::new(&workspace, &state, pkg.as_ref(), &private)
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
         let started = Started {
@@ -211,8 +211,33 @@ impl Launcher {
             ownership,
             workspace_path: workspace.path.clone(),
             layer,
+            marks: Some(marks),
         };
         Ok((started, Arc::new(Lanes::new(agent, hand))))
+    }
+
+    /// The run's container: a function of profile and facts, at its launch and whenever it is looked at again.
+    pub(super) fn describe(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        image: UsableImage,
+        user: RunUser,
+        mounts: Vec<MountSpec>,
+        agent: PathBuf,
+    ) -> Result<ContainerSpec, Refusal> {
+        let facts = RunFacts {
+            run_id: record.id.to_string(),
+            instance_id: self.instance.clone(),
+            image,
+            user,
+            mounts,
+            agent,
+            labels: std::collections::BTreeMap::new(),
+        };
+        let hardening = wanted.hardening.clone().fitted(self.host.cpus);
+        containers::container_spec(&hardening, &facts)
+            .map_err(|error| Refusal::internal("describing the container", &error))
     }
 
     async fn image(&self, reference: Option<&ImageReference>) -> Result<UsableImage, Refusal> {
@@ -227,4 +252,16 @@ impl Launcher {
             )),
         }
     }
+}
+
+/// The fields in which the container is not as described; `None` when it is. Values are for the operator's log alone.
+pub(super) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) -> Option<String> {
+    let mismatches = containers::verify(spec, inspection);
+    if mismatches.is_empty() {
+        return None;
+    }
+    let list: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
+    tracing::error!(run, mismatches = ?list, "the hardening in force is not what was asked for");
+    let fields: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.field).collect();
+    Some(fields.join(", "))
 }

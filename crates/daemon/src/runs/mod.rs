@@ -1,8 +1,11 @@
 //! Runs: one owning task each, the only one that changes its run's state.
 
+mod adopt;
 mod changes;
+mod former;
 mod kept;
 mod launch;
+mod marks;
 mod mounting;
 mod record;
 mod recover;
@@ -16,11 +19,11 @@ mod task;
 mod trash;
 mod workspace;
 
+pub(crate) use former::TakenOver;
 pub(crate) use kept::Kept;
 pub(crate) use launch::{Directories, Launcher};
 pub(crate) use record::Record;
-pub(crate) use recover::recover;
-pub(crate) use registry::Runs;
+pub(crate) use registry::{OnStop, Runs};
 pub(crate) use remove::remove_tree;
 pub(crate) use request::parse as parse_request;
 pub(crate) use run::Run;

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use audit::{Event, Kind};
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
+use super::marks::Marks;
 use super::workspace::Owner;
 use crate::ids::RunId;
 use crate::time::{Timestamp, duration_to_wire};
@@ -157,6 +159,12 @@ pub(crate) struct Record {
     pub(crate) ready_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) started: Option<Started>,
+    /// Daemons that the run has outlived.
+    #[serde(default)]
+    pub(crate) restarts: u32,
+    /// When this daemon took it over from the one before; `None`: it made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) adopted_at: Option<Timestamp>,
 }
 
 /// What was launched.
@@ -173,6 +181,9 @@ pub(crate) struct Started {
     /// Of an overlay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) layer: Option<Layer>,
+    /// Absent in records of daemons whose runs ended with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) marks: Option<Marks>,
 }
 
 /// How the files of the workspace's owner look to the container.
@@ -197,6 +208,28 @@ impl Record {
             ready_at: None,
             ended_at: None,
             started: None,
+            restarts: 0,
+            adopted_at: None,
+        }
+    }
+
+    /// The state changes.
+    pub(super) fn enter(&mut self, state: State, failure: Option<String>) {
+        self.state = state;
+        self.failure = failure;
+        match state {
+            State::Ready => self.ready_at = Some(Timestamp::now()),
+            State::Stopped | State::Failed => self.ended_at = Some(Timestamp::now()),
+            State::Creating | State::Stopping => {}
+        }
+    }
+
+    /// What the audit log says of the run's state.
+    pub(super) fn event(&self, details: serde_json::Value) -> Event {
+        let event = Event::new(Kind::RunState).run(self.id.to_string()).details(details);
+        match &self.started {
+            Some(started) => event.image(&started.image_id),
+            None => event,
         }
     }
 
@@ -251,6 +284,8 @@ impl Record {
             workspace_path: started.map(|started| path(&started.workspace_path)).unwrap_or_default(),
             principal: spec.principal.clone(),
             ended_at: self.ended_at.map(Timestamp::to_wire),
+            restarts: self.restarts,
+            adopted_at: self.adopted_at.map(Timestamp::to_wire),
             changes: self
                 .layer()
                 .map_or(v1::run::Changes::Unspecified, |layer| layer.changes.to_wire())

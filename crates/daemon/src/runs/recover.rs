@@ -26,11 +26,20 @@ use crate::status::chain;
 /// Longest that the recovery of one run may take.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Recovers what is left of these runs, none of which lives, and removes what is left of others.
-pub(crate) async fn recover(records: Vec<Record>, directories: &Directories, roots: &Roots) {
+/// Recovers what is left of these runs, none of which lives, and removes what is left of others. Those that live see to
+/// it themselves.
+pub(super) async fn recover(
+    records: Vec<Record>,
+    directories: &Directories,
+    roots: &Roots,
+    lives: impl Fn(RunId) -> bool,
+) {
     let records: BTreeMap<RunId, Record> = records.into_iter().map(|record| (record.id, record)).collect();
     for entry in std::fs::read_dir(directories.privates()).into_iter().flatten().flatten() {
         let run = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok());
+        if run.is_some_and(&lives) {
+            continue;
+        }
         let Some(record) = run.and_then(|run| records.get(&run)) else {
             tracing::warn!(path = %entry.path().display(), "removing the private directory of a run that is gone");
             remove_tree(entry.path()).await;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use audit::{Event, Kind};
 use containers::Access;
@@ -30,6 +31,30 @@ const CHANGES: usize = 1_024;
 /// Looks at changes and workspaces at the same time.
 const LOOKS: usize = 4;
 
+/// What becomes of runs when the daemon stops in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnStop {
+    /// They end.
+    End,
+    /// They stay, without lanes, and the next daemon takes them over.
+    Leave,
+}
+
+impl OnStop {
+    /// As the configuration names it.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        [Self::End, Self::Leave].into_iter().find(|on_stop| on_stop.name() == name)
+    }
+
+    /// As the configuration names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Leave => "leave",
+        }
+    }
+}
+
 /// All runs of this daemon.
 pub(crate) struct Runs {
     pub(crate) store: Store,
@@ -45,11 +70,11 @@ pub(crate) struct Runs {
     ended: Mutex<BTreeMap<RunId, Record>>,
     changes: broadcast::Sender<Record>,
     limit: usize,
-    calls_per_run: usize,
+    pub(super) calls_per_run: usize,
 }
 
 impl Runs {
-    /// With the runs that the store has; those that had not ended are taken to have failed with the last daemon.
+    /// With the runs that the store has. Those that had not ended come back: somebody has to see what became of them.
     pub(crate) async fn open(
         store: Store,
         audit: Arc<AuditLog>,
@@ -57,28 +82,17 @@ impl Runs {
         spool: Arc<Spool>,
         limit: usize,
         calls_per_run: usize,
-    ) -> Result<Self, crate::store::StoreError> {
+    ) -> Result<(Self, Vec<Record>), crate::store::StoreError> {
+        let mut former = Vec::new();
         let mut ended = BTreeMap::new();
         let mut kept: BTreeMap<_, _> =
             store.workspaces()?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
-        for mut record in store.runs()? {
-            if !record.state.has_ended() {
-                if record.started.is_none() {
-                    // Half made, and never used.
-                    launcher.directories.remove_workspace(record.id).await;
-                    store.delete_workspace(record.id)?;
-                    kept.remove(&record.id);
-                }
-                record.state = State::Failed;
-                record.failure = Some("the daemon ended while the run lived".to_owned());
-                record.ended_at = Some(crate::time::Timestamp::now());
-                store.update_run(&record)?;
-                let event = Event::new(Kind::RunState).run(record.id.to_string()).details(
-                    serde_json::json!({ "state": record.state.as_str(), "failure": record.failure }),
-                );
-                if audit.enqueue(event).await.is_err() {
-                    tracing::error!(run = %record.id, "a run's end is not in the audit log");
-                }
+        for record in store.runs()? {
+            if !record.state.has_ended() && record.started.is_none() {
+                // Half made, and never used.
+                launcher.directories.remove_workspace(record.id).await;
+                store.delete_workspace(record.id)?;
+                kept.remove(&record.id);
             }
             if record.layer().is_some() && !record.has_pending_changes() {
                 // Accepted or discarded; its removal may have been interrupted.
@@ -92,9 +106,13 @@ impl Runs {
                 store.insert_workspace(&workspace)?;
                 kept.insert(record.id, workspace);
             }
-            ended.insert(record.id, record);
+            if record.state.has_ended() {
+                ended.insert(record.id, record);
+            } else {
+                former.push(record);
+            }
         }
-        Ok(Self {
+        let runs = Self {
             store,
             looks: Semaphore::new(LOOKS),
             kept: Mutex::new(kept),
@@ -108,7 +126,8 @@ impl Runs {
             changes: broadcast::Sender::new(CHANGES),
             limit,
             calls_per_run,
-        })
+        };
+        Ok((runs, former))
     }
 
     /// Makes a run and waits until it is READY. The launch goes on when the caller goes away.
@@ -124,7 +143,7 @@ impl Runs {
         let wanted = wanted(profile, &record.spec)?;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
-        let run = Arc::new(Run::new(record_receiver, commands, self.calls_per_run));
+        let run = Arc::new(Run::new(record_receiver, commands, self.calls_per_run, Duration::ZERO));
         if let Workspace::Kept { workspace } = record.spec.workspace {
             // Nobody deletes it in between.
             let _settling = self.settle(workspace)?;
@@ -337,11 +356,21 @@ impl Runs {
         Ok(())
     }
 
-    /// Ends all runs and takes no more.
-    pub(crate) async fn shutdown(&self) {
+    /// Takes no more runs, and ends those that there are or leaves them for the next daemon.
+    pub(crate) async fn shutdown(&self, on_stop: OnStop) {
         self.tasks.close();
-        let runs: Vec<_> = self.living().keys().copied().collect();
-        futures_util::future::join_all(runs.into_iter().map(|id| self.stop(id))).await;
+        let runs: Vec<_> = self.living().values().cloned().collect();
+        futures_util::future::join_all(runs.iter().map(|run| async {
+            let (done, answer) = oneshot::channel();
+            let command = match on_stop {
+                OnStop::End => Command::Stop(done),
+                OnStop::Leave => Command::Leave(done),
+            };
+            if run.commands.send(command).await.is_ok() {
+                let _ = answer.await;
+            }
+        }))
+        .await;
         self.tasks.wait().await;
     }
 
@@ -357,7 +386,7 @@ impl Runs {
         let _ = self.changes.send(record);
     }
 
-    fn living(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
+    pub(super) fn living(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
         self.living.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -388,7 +417,7 @@ fn no_such_run() -> Refusal {
 }
 
 /// The profile's container, with what the client lowered.
-fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
+pub(super) fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
     let image = match spec.image.as_str() {
         "" => None,
         image => {

@@ -36,6 +36,11 @@ impl Remains {
         }
     }
 
+    /// Leaves everything as it is, for the next daemon.
+    pub(super) fn leave(mut self) {
+        self.slots.drain(..).for_each(MountSlot::leave);
+    }
+
     /// After a launch that failed: everything goes.
     pub(super) async fn made_too(mut self, engine: &dyn Engine) {
         self.take_away(engine).await;

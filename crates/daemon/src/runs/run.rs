@@ -30,6 +30,8 @@ pub(crate) struct Run {
 struct Activity {
     under_way: usize,
     last: Instant,
+    /// Idle already at `last`, under a former daemon.
+    before: Duration,
 }
 
 /// A call is under way, or waits for its reviewer: the run is not idle.
@@ -40,15 +42,18 @@ impl Drop for Busy {
         let mut activity = self.0.activity();
         activity.under_way -= 1;
         activity.last = Instant::now();
+        activity.before = Duration::ZERO;
     }
 }
 
 impl Run {
-    /// A run whose lanes its task will fill in. What was asked for never changes, so that it is copied here and once.
+    /// A run whose lanes its task will fill in, and which has been `idle` for a while if it is not new. What was asked
+    /// for never changes, so that it is copied here and once.
     pub(super) fn new(
         record: watch::Receiver<Record>,
         commands: mpsc::Sender<Command>,
         calls: usize,
+        idle: Duration,
     ) -> Self {
         let spec = Arc::new(record.borrow().spec.clone());
         Self {
@@ -56,7 +61,7 @@ impl Run {
             spec,
             lanes: Arc::default(),
             commands,
-            activity: Mutex::new(Activity { under_way: 0, last: Instant::now() }),
+            activity: Mutex::new(Activity { under_way: 0, last: Instant::now(), before: idle }),
             slots: Arc::new(Semaphore::new(calls)),
             ended: CancellationToken::new(),
         }
@@ -93,7 +98,7 @@ impl Run {
 
     pub(super) fn idle(&self) -> Duration {
         let activity = self.activity();
-        if activity.under_way > 0 { Duration::ZERO } else { activity.last.elapsed() }
+        if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
     }
 
     fn activity(&self) -> MutexGuard<'_, Activity> {

@@ -123,11 +123,7 @@ pub(super) fn overlay_again(
     directories: &Directories,
     roots: &Roots,
 ) -> Result<OwnedFd, String> {
-    let handle = roots.reopen(path).ok_or("the directory beneath its overlay is not there any more")?;
-    let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
-    if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
-        return Err("the directory beneath its overlay is another one by now".to_owned());
-    }
+    let handle = beneath_again(path, layer, roots)?;
     let beneath = Directory { handle, path: path.to_owned(), owner: layer.owner, is_mapped: false };
     let layers = workspace::open_own(&directories.layer(run)).map_err(|error| chain(&error))?;
     let slots = directories.slots(run);
@@ -136,6 +132,16 @@ pub(super) fn overlay_again(
     // Empty again.
     let _ = std::fs::remove_dir(&slots);
     mounted.map(|overlay| overlay.handle).map_err(|refusal| refusal.message)
+}
+
+/// The directory beneath an overlay, which must be the one that it was.
+pub(super) fn beneath_again(path: &Path, layer: Layer, roots: &Roots) -> Result<OwnedFd, String> {
+    let handle = roots.reopen(path).ok_or("the directory beneath its overlay is not there any more")?;
+    let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
+    if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
+        return Err("the directory beneath its overlay is another one by now".to_owned());
+    }
+    Ok(handle)
 }
 
 /// With idmapped layers where the file systems can; then the owner is the run's user in it.

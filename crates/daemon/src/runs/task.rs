@@ -4,8 +4,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
+use containers::FormerEnded;
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::former;
 use super::launch::{Launched, Wanted};
 use super::record::{Record, State};
 use super::registry::Runs;
@@ -28,6 +31,8 @@ pub(super) enum Command {
     Stop(oneshot::Sender<()>),
     /// End as failed.
     Fail(String),
+    /// Give the run up without ending it, for the next daemon; answered when nobody works in it any more.
+    Leave(oneshot::Sender<()>),
 }
 
 /// What a run's task works with.
@@ -45,6 +50,8 @@ enum End {
     Stopped(Option<oneshot::Sender<()>>),
     /// By itself.
     Failed(String),
+    /// It does not end, but its daemon does.
+    Left(oneshot::Sender<()>),
 }
 
 /// Owns the run from its launch to its end.
@@ -75,13 +82,21 @@ pub(super) async fn own(
     // Whoever asked may be gone; the run is there all the same.
     let _ = ready.send(Ok(shared.record.borrow().clone()));
 
-    let end = shared.live(&record, &lanes).await;
+    let end = shared.live(&record, &lanes, Duration::ZERO).await;
+    shared.finish(end, &lanes, remains).await;
+}
+
+/// Owns a run that a former daemon has launched, which takes calls already.
+pub(super) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, remains: Remains) {
+    let record = shared.record.borrow().clone();
+    let age = record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
+    let end = shared.live(&record, &lanes, age).await;
     shared.finish(end, &lanes, remains).await;
 }
 
 impl Shared {
-    /// Until something ends the run.
-    async fn live(&mut self, record: &Record, lanes: &Lanes) -> End {
+    /// Until something ends the run, which is `age` old.
+    async fn live(&mut self, record: &Record, lanes: &Lanes, age: Duration) -> End {
         let began = Instant::now();
         let mut restarts: Vec<Instant> = Vec::new();
         // Why the last restart failed.
@@ -92,6 +107,7 @@ impl Shared {
                 command = self.commands.recv() => return match command {
                     Some(Command::Stop(done)) => End::Stopped(Some(done)),
                     Some(Command::Fail(why)) => End::Failed(why),
+                    Some(Command::Leave(done)) => End::Left(done),
                     None => End::Stopped(None),
                 },
                 why = lanes.agent().lost() => {
@@ -110,7 +126,7 @@ impl Shared {
                 // The next call that needs it starts another.
                 why = lanes.hand().lost() => self.worker_event(record, "coffer-hand", &why.to_string()).await,
                 _ = tick.tick() => {
-                    if record.spec.ttl.is_some_and(|ttl| began.elapsed() >= ttl) {
+                    if record.spec.ttl.is_some_and(|ttl| age + began.elapsed() >= ttl) {
                         return End::Stopped(None);
                     }
                     if record.spec.idle_timeout.is_some_and(|idle| self.run.idle() >= idle) {
@@ -121,27 +137,27 @@ impl Shared {
         }
     }
 
-    async fn finish(mut self, end: End, lanes: &Lanes, mut remains: Remains) {
-        self.enter(State::Stopping, None).await;
-        self.run.ended.cancel();
-        *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = None;
-        lanes.shutdown().await;
-        remains.take_away(self.runs.launcher.engine.as_ref()).await;
+    /// Ends the run, or leaves it, and tells whoever waits.
+    async fn finish(mut self, end: End, lanes: &Lanes, remains: Remains) {
         let waiting = match end {
             End::Stopped(waiting) => {
-                self.enter(State::Stopped, None).await;
+                self.end(None, lanes, remains).await;
                 waiting
             }
             End::Failed(why) => {
-                self.enter(State::Failed, Some(why)).await;
+                self.end(Some(why), lanes, remains).await;
                 None
+            }
+            End::Left(done) => {
+                self.leave(lanes, remains).await;
+                Some(done)
             }
         };
         // Others who asked meanwhile learn the same.
         self.commands.close();
         let others =
             std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
-                Command::Stop(done) => Some(done),
+                Command::Stop(done) | Command::Leave(done) => Some(done),
                 Command::Fail(_) => None,
             });
         for done in waiting.into_iter().chain(others) {
@@ -149,49 +165,88 @@ impl Shared {
         }
     }
 
-    async fn enter(&self, state: State, failure: Option<String>) {
-        self.record.send_modify(|record| {
-            record.state = state;
-            record.failure = failure;
-            match state {
-                State::Ready => record.ready_at = Some(Timestamp::now()),
-                State::Stopped | State::Failed => record.ended_at = Some(Timestamp::now()),
-                State::Creating | State::Stopping => {}
-            }
-        });
+    async fn end(&self, failure: Option<String>, lanes: &Lanes, mut remains: Remains) {
+        self.enter(State::Stopping, None).await;
+        self.close(lanes).await;
+        remains.take_away(self.runs.launcher.engine.as_ref()).await;
+        let state = if failure.is_some() { State::Failed } else { State::Stopped };
+        self.enter(state, failure).await;
+    }
+
+    /// The container and its mounts stay, and so does the record: the next daemon takes them over.
+    async fn leave(&self, lanes: &Lanes, remains: Remains) {
+        self.close(lanes).await;
+        remains.leave();
         let record = self.record.borrow().clone();
+        tracing::info!(run = %record.id, "run left for the next daemon");
+        self.tell(&record, json!({ "state": record.state.as_str(), "left": true })).await;
+    }
+
+    /// Nothing is executed any more.
+    async fn close(&self, lanes: &Lanes) {
+        self.run.ended.cancel();
+        *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = None;
+        lanes.shutdown().await;
+    }
+
+    async fn enter(&self, state: State, failure: Option<String>) {
+        self.record.send_modify(|record| record.enter(state, failure));
+        let record = self.record.borrow().clone();
+        let mut details = json!({ "state": state.as_str() });
         if let Some(failure) = &record.failure {
             tracing::warn!(run = %record.id, state = state.as_str(), failure, "run");
+            details["failure"] = failure.as_str().into();
         } else {
             tracing::info!(run = %record.id, state = state.as_str(), "run");
         }
-        let kept = record.clone();
-        if let Err(error) = self.runs.store.with(move |store| store.update_run(&kept)).await {
-            tracing::error!(run = %record.id, error = %chain(&error), "a run's state was not kept");
-        }
-        let mut details = serde_json::json!({ "state": state.as_str() });
-        if let Some(failure) = &record.failure {
-            details["failure"] = failure.as_str().into();
-        }
-        let mut event = Event::new(Kind::RunState).run(record.id.to_string()).details(details);
-        if let Some(started) = &record.started {
-            event = event.image(&started.image_id);
-        }
-        // Not durable before the state is known: the state itself is what happened.
-        if self.runs.audit.enqueue(event).await.is_err() {
-            tracing::error!(run = %record.id, "a run's state is not in the audit log");
-        }
+        self.keep(&record, details).await;
         if state.has_ended() {
             self.runs.has_ended(&record);
         }
         self.runs.changed(record);
     }
 
+    /// The run takes calls again, after what the former daemon's had left running was `ended`.
+    pub(super) async fn adopted(&self, ended: &FormerEnded) {
+        self.record.send_modify(|record| {
+            record.restarts = record.restarts.saturating_add(1);
+            record.adopted_at = Some(Timestamp::now());
+        });
+        let record = self.record.borrow().clone();
+        tracing::info!(run = %record.id, restarts = record.restarts, "run taken over from a former daemon");
+        self.keep(
+            &record,
+            json!({
+                "state": record.state.as_str(),
+                "adopted": true,
+                "restarts": record.restarts,
+                "ended": former::evidence(ended),
+            }),
+        )
+        .await;
+        self.runs.changed(record);
+    }
+
+    async fn keep(&self, record: &Record, details: serde_json::Value) {
+        let kept = record.clone();
+        if let Err(error) = self.runs.store.with(move |store| store.update_run(&kept)).await {
+            tracing::error!(run = %record.id, error = %chain(&error), "a run's state was not kept");
+        }
+        self.tell(record, details).await;
+    }
+
+    async fn tell(&self, record: &Record, details: serde_json::Value) {
+        // Not durable before the state is known: the state itself is what happened.
+        if self.runs.audit.enqueue(record.event(details)).await.is_err() {
+            tracing::error!(run = %record.id, "a run's state is not in the audit log");
+        }
+    }
+
     async fn worker_event(&self, record: &Record, worker: &str, why: &str) {
         tracing::warn!(run = %record.id, worker, why, "a worker of a run was lost");
         let event = Event::new(Kind::WorkerEvent)
             .run(record.id.to_string())
-            .details(serde_json::json!({ "worker": worker, "event": "lost", "why": why }));
+            .details(json!({ "worker": worker, "event": "lost", "why": why }));
         let _ = self.runs.audit.enqueue(event).await;
     }
 }
