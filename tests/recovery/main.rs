@@ -10,4 +10,5 @@ mod hand_lost;
 mod orderly_stop;
 mod overlay;
 mod reads;
+mod tampered;
 mod torn_log;
