@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "cofferdam/v1/operation.proto",
     "cofferdam/v1/run.proto",
     "cofferdam/v1/tool.proto",
@@ -13,6 +13,7 @@ const FILES: [&str; 9] = [
     "cofferdam/v1/policy.proto",
     "cofferdam/v1/terminal.proto",
     "cofferdam/v1/trash.proto",
+    "cofferdam/v1/transcript.proto",
     "cofferdam/worker/v1/worker.proto",
 ];
 

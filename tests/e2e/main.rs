@@ -20,4 +20,5 @@ mod strangers;
 mod streaming;
 mod streams;
 mod terminal;
+mod transcript;
 mod workspaces;

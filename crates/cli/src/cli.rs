@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
-use crate::{approval, audit, call, completions, doctor, policy, run, trash, workspace};
+use crate::{approval, audit, call, completions, doctor, policy, run, transcript, trash, workspace};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -71,6 +71,9 @@ enum Command {
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
+    /// Go through a model's text turn by turn, where it calls tools by fenced blocks.
+    #[command(subcommand)]
+    Transcript(transcript::Command),
     /// See what was deleted in a run.
     #[command(subcommand)]
     Trash(trash::Command),
@@ -95,6 +98,7 @@ impl Cli {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
+            Command::Transcript(command) => command.run(&context).await,
             Command::Trash(command) => command.run(&context).await,
             Command::Approval(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,

@@ -23,6 +23,7 @@ mod policy;
 mod quantity;
 mod run;
 mod time;
+mod transcript;
 mod trash;
 mod ui;
 mod workspace;

@@ -38,6 +38,8 @@ pub(crate) struct App {
     pub(crate) runs: Arc<Runs>,
     pub(crate) calls: Calls,
     pub(crate) spool: Arc<Spool>,
+    /// What outlives the daemon.
+    pub(crate) store: Store,
     /// Operators at terminals.
     pub(crate) sessions: Sessions,
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
@@ -116,8 +118,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         gateway,
         desk,
         runs,
-        calls: Calls::new(store, spool.clone()),
+        calls: Calls::new(store.clone(), spool.clone()),
         spool,
+        store,
         sessions: Sessions::new(config.sessions),
         tasks: TaskTracker::new(),
         policy_dir: config.policy_dir.clone(),

@@ -14,14 +14,16 @@
 
 mod begin;
 mod decode;
+mod facts;
 mod record;
 mod review;
 mod stream;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use dialects::Facts;
 use futures_util::FutureExt as _;
 use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
@@ -113,7 +115,8 @@ impl Story {
         journal.kept(self.call.output.kept());
         // A refusal of a call that had no intent yet has both written now.
         let recorded = journal.close(&self.app.audit, &close, &mut times).await;
-        let mut response = form.respond(&self.call, close);
+        let facts = self.facts(&form, times.execution);
+        let mut response = form.respond(&self.call, close, facts);
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
             policy_us: micros(times.policy),
@@ -202,7 +205,8 @@ impl Story {
         let review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
         let (approval, settled) = self.app.desk.ask(ticket, review).await?;
         journal.approval(&approval.approval_id);
-        self.call.pend(&approval.approval_id, form.pending(&approval.approval_id));
+        let facts = self.facts(form, Duration::ZERO);
+        self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
 
         let approval = tokio::select! {
             settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
@@ -239,6 +243,11 @@ impl Story {
         let permit = self.app.gateway.redeem(&approval.approval_id, ticket, &files)?;
         self.call.resume();
         Ok(permit)
+    }
+
+    /// Only dialects tell them.
+    fn facts(&self, form: &Form, execution: Duration) -> Facts {
+        if form.is_dialect() { facts::of(&self.app, &self.call, execution) } else { Facts::default() }
     }
 
     /// Spends the permit in its lane.

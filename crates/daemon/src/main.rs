@@ -25,6 +25,7 @@ mod status;
 mod store;
 mod terminal;
 mod time;
+mod transcript;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;

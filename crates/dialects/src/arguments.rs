@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::ParseFailure;
 use crate::shown::shown;
-use crate::tool::Tool;
+use crate::tool::{Others, Tool};
 
 /// Bytes of JSON that are looked at.
 const MAX_JSON: usize = 4 * 1024 * 1024;
@@ -20,21 +20,35 @@ const MAX_JSON: usize = 4 * 1024 * 1024;
 pub(crate) struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// Blank text stands for no arguments: some models send that.
+    /// What fits `tool` in this JSON.
     pub(crate) fn parse(tool: &Tool, json: &str) -> Result<Self, ParseFailure> {
+        Self::of(tool, Self::object_of(json)?)
+    }
+
+    /// One JSON object. Blank text stands for no arguments: some models send that.
+    pub(crate) fn object_of(json: &str) -> Result<Map<String, Value>, ParseFailure> {
         if json.len() > MAX_JSON {
             let message = format!("the arguments are longer than {MAX_JSON} bytes");
             return Err(ParseFailure::new(Reason::InvalidArgument, message));
         }
         let json = if json.trim().is_empty() { "{}" } else { json };
-        let Object(mut values) = serde_json::from_str(json).map_err(|error| {
+        let Object(values) = serde_json::from_str(json).map_err(|error| {
             let message = format!("the arguments are not one JSON object: {}", shown(&error.to_string()));
             ParseFailure::new(Reason::InvalidArgument, message)
         })?;
-        if let Some(unknown) =
-            values.keys().find(|key| tool.parameters.iter().all(|known| known.name != **key))
-        {
-            return Err(unknown_argument(tool, unknown));
+        Ok(values)
+    }
+
+    /// The same of an object.
+    pub(crate) fn of(tool: &Tool, mut values: Map<String, Value>) -> Result<Self, ParseFailure> {
+        let is_known = |key: &str| tool.parameters.iter().any(|known| known.name == key);
+        match tool.others {
+            Others::Ignored => values.retain(|key, _| is_known(key)),
+            Others::Refused => {
+                if let Some(unknown) = values.keys().find(|key| !is_known(key)) {
+                    return Err(unknown_argument(tool, unknown));
+                }
+            }
         }
         for parameter in tool.parameters {
             match values.get(parameter.name) {
@@ -73,6 +87,12 @@ impl Arguments {
     /// An `Integer` with an upper bound far below `u32::MAX`, where greater ones therefore may end.
     pub(crate) fn small_integer(&self, name: &str) -> Option<u32> {
         self.integer(name).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+    }
+
+    /// A `LineRange`.
+    pub(crate) fn range(&self, name: &str) -> Option<(i64, i64)> {
+        let ends = self.0.get(name)?.as_array()?;
+        Some((ends.first()?.as_i64()?, ends.get(1)?.as_i64()?))
     }
 
     /// A `Flag`; false when it is not there.

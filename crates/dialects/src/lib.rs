@@ -9,9 +9,15 @@
 mod arguments;
 mod canonical;
 mod dialect;
+mod editor;
+mod exec;
 mod failure;
+pub mod forge;
 mod fs;
+mod gateway;
+mod limits;
 mod list;
+mod made;
 mod native;
 mod reading;
 mod shown;
@@ -20,11 +26,14 @@ mod tool;
 pub use canonical::{render_canonical, render_canonical_pending};
 pub use dialect::Dialect;
 pub use failure::ParseFailure;
-pub use list::{Format, list};
-pub use tool::{Effect, Kind, Parameter, Tool};
+pub use limits::Limits;
+pub use list::{Format, Offer};
+pub use made::{Facts, Made};
+pub use tool::{Effect, Kind, Others, Parameter, Tool};
 
 /// Every dialect.
-static DIALECTS: [&dyn Dialect; 2] = [&native::Native, &fs::Fs];
+static DIALECTS: [&dyn Dialect; 6] =
+    [&native::Native, &fs::Fs, &exec::Exec, &gateway::Gateway, &forge::Forge, &editor::Editor];
 
 /// The dialect with exactly this name.
 pub fn find(name: &str) -> Option<&'static dyn Dialect> {
@@ -38,5 +47,7 @@ pub fn names() -> Vec<&'static str> {
 
 #[cfg(test)]
 mod property;
+#[cfg(test)]
+mod results;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::Dialect;
+use crate::limits::Limits;
 use crate::tool::{Effect, Tool};
 
 /// Vendor formats.
@@ -16,38 +17,74 @@ pub enum Format {
     Mcp,
 }
 
-/// A JSON array of the tools that can lead to a permitted operation. `permitted` is asked for canonical names, such
-/// as `git.commit`.
-pub fn list(dialect: &dyn Dialect, format: Format, permitted: &dyn Fn(&str) -> bool) -> Value {
-    let of_use = |tool: &&Tool| tool.operations.iter().any(|operation| permitted(operation));
-    dialect.tools().iter().filter(of_use).map(|tool| entry(tool, format)).collect()
+/// Which tools of a dialect are of use in a run, and the limits that hold there.
+pub struct Offer<'a> {
+    /// Whose tools.
+    pub dialect: &'static dyn Dialect,
+    /// Asked for canonical names, such as `git.commit`: may it be called at all, with or without consent? A tool is
+    /// offered that can lead to one such operation.
+    pub permitted: &'a dyn Fn(&str) -> bool,
+    /// What descriptions say.
+    pub limits: Limits,
 }
 
-/// Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
-fn entry(tool: &Tool, format: Format) -> Value {
-    match format {
-        Format::OpenAi => json!({
-            "type": "function",
-            "function": {
+impl Offer<'_> {
+    /// The tools, in the order of the dialect.
+    fn tools(&self) -> impl Iterator<Item = &'static Tool> {
+        let of_use = |tool: &&Tool| tool.operations.iter().any(|operation| (self.permitted)(operation));
+        self.dialect.tools().iter().filter(of_use)
+    }
+
+    /// A JSON array in a vendor's format.
+    pub fn list(&self, format: Format) -> Value {
+        self.tools().map(|tool| self.entry(tool, format)).collect()
+    }
+
+    /// For models that are told of their tools in their prompt; `None` where the dialect has no such form.
+    pub fn prompt(&self) -> Option<String> {
+        let tools: Vec<_> = self.tools().collect();
+        self.dialect.prompt(&tools, &self.limits)
+    }
+
+    /// Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
+    fn entry(&self, tool: &Tool, format: Format) -> Value {
+        let (description, schema) = (tool.described(&self.limits), tool.schema(&self.limits));
+        match format {
+            Format::OpenAi => {
+                let mut function = json!({
+                    "name": tool.undotted_name(),
+                    "description": description,
+                    "parameters": schema,
+                });
+                // Elsewhere `strict` would need every optional argument to be required.
+                if tool.is_strict() {
+                    function["strict"] = true.into();
+                }
+                json!({"type": "function", "function": function})
+            }
+            Format::Anthropic => json!({
                 "name": tool.undotted_name(),
-                "description": tool.description,
-                "parameters": tool.schema(),
-            },
-        }),
-        Format::Anthropic => json!({
-            "name": tool.undotted_name(),
-            "description": tool.description,
-            "input_schema": tool.schema(),
-        }),
-        Format::Mcp => json!({
-            "name": tool.name,
-            "description": tool.description,
-            "inputSchema": tool.schema(),
-            "annotations": {
-                "readOnlyHint": tool.effect == Effect::Reads,
-                "destructiveHint": tool.effect == Effect::Changes,
-                "openWorldHint": false,
-            },
-        }),
+                "description": description,
+                "input_schema": schema,
+            }),
+            Format::Mcp => {
+                let mut entry = json!({
+                    "name": tool.name,
+                    "description": description,
+                    "inputSchema": schema,
+                    "annotations": {
+                        "readOnlyHint": tool.effect == Effect::Reads,
+                        "destructiveHint": tool.effect == Effect::Changes,
+                        "idempotentHint": tool.repeatable,
+                        // Nothing in a container reaches a network.
+                        "openWorldHint": false,
+                    },
+                });
+                if let Some(output) = self.dialect.output_schema(tool) {
+                    entry["outputSchema"] = output;
+                }
+                entry
+            }
+        }
     }
 }

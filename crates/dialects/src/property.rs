@@ -32,6 +32,7 @@ fn value(kind: Kind) -> BoxedStrategy<Value> {
             prop::sample::select(words.to_vec()).prop_map(Value::from).boxed()
         }
         Kind::Integer { .. } => prop_oneof![0..30_u64, any::<u64>()].prop_map(Value::from).boxed(),
+        Kind::LineRange => (-2..30_i64, -2..30_i64).prop_map(|(first, last)| json!([first, last])).boxed(),
         Kind::Flag => any::<bool>().prop_map(Value::from).boxed(),
         Kind::TextList => prop::collection::vec(text(), 0..5).prop_map(Value::from).boxed(),
         Kind::ObjectList => prop::collection::vec(any_object(), 0..5).prop_map(Value::from).boxed(),

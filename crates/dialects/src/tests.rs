@@ -1,7 +1,10 @@
 use ops::{Operation, Reason, ToolFailure};
 use serde_json::{Value, json};
 
-use super::{Dialect, Effect, Format, Tool, find, list, names, render_canonical, render_canonical_pending};
+use super::{
+    Dialect, Effect, Format, Limits, Offer, Others, Tool, find, names, render_canonical,
+    render_canonical_pending,
+};
 
 fn dialects() -> impl Iterator<Item = &'static dyn Dialect> {
     names().into_iter().map(|name| find(name).unwrap())
@@ -14,11 +17,11 @@ fn example(tool: &Tool) -> &str {
 
 #[test]
 fn dialects_are_found_by_their_exact_name() {
-    assert_eq!(names(), ["native", "fs"]);
+    assert_eq!(names(), ["native", "fs", "exec", "gateway", "forge", "editor"]);
     for name in names() {
         assert_eq!(find(name).unwrap().name(), name);
     }
-    for unknown in ["", "FS", "native ", "forge"] {
+    for unknown in ["", "FS", "native ", "mcp"] {
         assert!(find(unknown).is_none(), "{unknown}");
     }
 }
@@ -123,6 +126,10 @@ fn a_missing_or_an_unknown_argument_is_named() {
             }
             let mut wrong = good;
             wrong["force"] = true.into();
+            if tool.others == Others::Ignored {
+                assert!(dialect.parse(tool.name, &wrong.to_string()).is_ok(), "{}", tool.name);
+                continue;
+            }
             let failure = dialect.parse(tool.name, &wrong.to_string()).unwrap_err();
             assert_eq!(failure.field.as_deref(), Some("force"), "{}", tool.name);
             assert!(failure.message.contains("it takes "), "{}", failure.message);
@@ -147,14 +154,21 @@ fn null_stands_for_an_optional_argument_that_is_not_there() {
     }
 }
 
+fn offer<'a>(dialect: &'static dyn Dialect, permitted: &'a dyn Fn(&str) -> bool) -> Offer<'a> {
+    Offer { dialect, permitted, limits: Limits::default() }
+}
+
 #[test]
 fn tools_are_listed_in_every_format() {
     for dialect in dialects() {
         for (format, name) in
             [(Format::OpenAi, "openai"), (Format::Anthropic, "anthropic"), (Format::Mcp, "mcp")]
         {
-            let tools = list(dialect, format, &|_| true);
+            let tools = offer(dialect, &|_| true).list(format);
             insta::assert_json_snapshot!(format!("{}_{name}", dialect.name()), tools);
+        }
+        if let Some(prompt) = offer(dialect, &|_| true).prompt() {
+            insta::assert_snapshot!(format!("{}_prompt", dialect.name()), prompt);
         }
     }
 }
@@ -163,7 +177,7 @@ fn tools_are_listed_in_every_format() {
 fn names_fit_the_vendors() {
     for dialect in dialects() {
         for (format, pointer) in [(Format::OpenAi, "/function/name"), (Format::Anthropic, "/name")] {
-            for tool in list(dialect, format, &|_| true).as_array().unwrap() {
+            for tool in offer(dialect, &|_| true).list(format).as_array().unwrap() {
                 let name = tool.pointer(pointer).unwrap().as_str().unwrap();
                 let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
                 assert!((1..=64).contains(&name.len()) && name.bytes().all(fits), "{name}");
@@ -173,9 +187,77 @@ fn names_fit_the_vendors() {
 }
 
 #[test]
+fn descriptions_say_the_limits_of_the_run() {
+    let limits = Limits {
+        max_read_bytes: 7_001,
+        max_write_bytes: 7_002,
+        max_output_bytes: 7_003,
+        default_timeout_s: 17,
+        max_timeout_s: 18,
+    };
+    let mut all = String::new();
+    for dialect in dialects() {
+        let offer = Offer { dialect, permitted: &|_| true, limits };
+        let said = offer.list(Format::Mcp).to_string() + &offer.prompt().unwrap_or_default();
+        for name in ["{max_", "{default_", "50,000", "100,000"] {
+            assert!(!said.contains(name), "{}: {name}", dialect.name());
+        }
+        all += &said;
+    }
+    for value in ["7,001 bytes", "7,002 bytes", "7,003 bytes", "17 seconds", "18 seconds"] {
+        assert!(all.contains(value), "{value}");
+    }
+}
+
+#[test]
+fn strict_is_said_where_nothing_is_optional_or_open() {
+    let strict: Vec<String> = dialects()
+        .flat_map(|dialect| offer(dialect, &|_| true).list(Format::OpenAi).as_array().unwrap().clone())
+        .filter(|tool| tool["function"]["strict"] == true)
+        .map(|tool| {
+            let parameters = &tool["function"]["parameters"];
+            let properties: Vec<&String> = parameters["properties"].as_object().unwrap().keys().collect();
+            assert_eq!(parameters["additionalProperties"], false);
+            assert_eq!(parameters["required"].as_array().unwrap().len(), properties.len());
+            tool["function"]["name"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(strict, ["fs_list", "write_file", "delete_file", "create"]);
+}
+
+#[test]
+fn annotations_tell_readers_from_writers() {
+    for dialect in dialects() {
+        for tool in offer(dialect, &|_| true).list(Format::Mcp).as_array().unwrap() {
+            let hints = &tool["annotations"];
+            for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+                assert!(hints[hint].is_boolean(), "{tool}");
+            }
+            let reads = dialect.tool(tool["name"].as_str().unwrap()).unwrap().effect == Effect::Reads;
+            assert_eq!(hints["readOnlyHint"], reads, "{tool}");
+            assert!(
+                !reads || (hints["destructiveHint"] == false && hints["idempotentHint"] == true),
+                "{tool}"
+            );
+            assert_eq!(hints["openWorldHint"], false);
+        }
+    }
+}
+
+#[test]
+fn dialects_of_json_say_what_their_results_are() {
+    let with: Vec<&str> = dialects()
+        .filter(|dialect| dialect.tools().iter().all(|tool| dialect.output_schema(tool).is_some()))
+        .map(Dialect::name)
+        .collect();
+    assert_eq!(with, ["fs", "exec", "gateway"]);
+}
+
+#[test]
 fn only_what_can_be_of_use_is_listed() {
     let offered = |dialect: &str, permitted: &[&str]| {
-        let tools = list(find(dialect).unwrap(), Format::Mcp, &|operation| permitted.contains(&operation));
+        let permitted = |operation: &str| permitted.contains(&operation);
+        let tools = offer(find(dialect).unwrap(), &permitted).list(Format::Mcp);
         let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
         tools.as_array().unwrap().iter().map(name).collect::<Vec<_>>()
     };

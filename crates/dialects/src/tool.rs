@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::Arguments;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::shown::shown;
 
 /// A tool of a dialect.
@@ -13,15 +14,20 @@ use crate::shown::shown;
 pub struct Tool {
     /// Its name, perhaps with dots.
     pub name: &'static str,
-    /// For the model: what it does, its limits, an example of its arguments.
+    /// For the model: what it does, its limits, an example of its arguments. Limits that a profile sets stand as their
+    /// names in braces: see [`Tool::described`].
     pub description: &'static str,
-    /// Its arguments. Others are refused.
+    /// Its arguments.
     pub parameters: &'static [Parameter],
+    /// What becomes of arguments that are not among them.
+    pub others: Others,
     /// The canonical operations that it can lead to; it is of use where any of them is permitted. `exec.read_only` is
     /// the part of `exec` that a policy's read-only rule lets through.
     pub operations: &'static [&'static str],
     /// What it does to the workspace.
     pub effect: Effect,
+    /// Making the same call again leaves the workspace as the first one did.
+    pub repeatable: bool,
     /// Arguments that fit `parameters` → operation.
     pub(crate) operation: fn(&mut Arguments) -> Result<Operation, ParseFailure>,
 }
@@ -35,6 +41,15 @@ pub enum Effect {
     Adds,
     /// It may overwrite or remove.
     Changes,
+}
+
+/// Arguments that a tool does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// The call is refused, with the argument's name: `additionalProperties: false`.
+    Refused,
+    /// They mean nothing.
+    Ignored,
 }
 
 /// An argument of a tool, or a member of one.
@@ -74,6 +89,8 @@ pub enum Kind {
         /// The least one.
         least: u64,
     },
+    /// Two whole numbers.
+    LineRange,
     /// A boolean.
     Flag,
     /// An array of strings.
@@ -93,8 +110,24 @@ pub enum Kind {
 
 impl Tool {
     /// The JSON Schema of the arguments.
-    pub fn schema(&self) -> Value {
-        object_schema(self.parameters, false)
+    pub fn schema(&self, limits: &Limits) -> Value {
+        let mut schema = object_schema(self.parameters, false, limits);
+        if self.others == Others::Ignored
+            && let Some(keywords) = schema.as_object_mut()
+        {
+            keywords.remove("additionalProperties");
+        }
+        schema
+    }
+
+    /// Whether the schema is of the form that vendors hold a model to by grammar: nothing optional, nothing open.
+    pub fn is_strict(&self) -> bool {
+        self.others == Others::Refused && self.parameters.iter().all(Parameter::is_strict)
+    }
+
+    /// The description with a run's limits in it.
+    pub fn described(&self, limits: &Limits) -> String {
+        limits.fill(self.description)
     }
 
     /// The name for vendors that allow no dots: `fs_read` for `fs.read`.
@@ -103,9 +136,9 @@ impl Tool {
     }
 }
 
-fn object_schema(members: &[Parameter], open: bool) -> Value {
+fn object_schema(members: &[Parameter], open: bool, limits: &Limits) -> Value {
     let properties: Map<String, Value> =
-        members.iter().map(|member| (member.name.to_owned(), member.schema())).collect();
+        members.iter().map(|member| (member.name.to_owned(), member.schema(limits))).collect();
     let required: Vec<&str> =
         members.iter().filter(|member| member.required).map(|member| member.name).collect();
     json!({
@@ -117,18 +150,30 @@ fn object_schema(members: &[Parameter], open: bool) -> Value {
 }
 
 impl Parameter {
-    fn schema(&self) -> Value {
+    fn is_strict(&self) -> bool {
+        self.required
+            && match self.kind {
+                Kind::ObjectList | Kind::AnyObject => false,
+                Kind::Object { members, open } => !open && members.iter().all(Self::is_strict),
+                _ => true,
+            }
+    }
+
+    fn schema(&self, limits: &Limits) -> Value {
         let mut schema = match self.kind {
             Kind::Text => json!({"type": "string"}),
             Kind::Choice(options) | Kind::Program(options) => json!({"type": "string", "enum": options}),
             Kind::Integer { least } => json!({"type": "integer", "minimum": least}),
+            Kind::LineRange => {
+                json!({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2})
+            }
             Kind::Flag => json!({"type": "boolean"}),
             Kind::TextList => json!({"type": "array", "items": {"type": "string"}}),
             Kind::ObjectList => json!({"type": "array", "items": {"type": "object"}}),
             Kind::AnyObject => json!({"type": "object"}),
-            Kind::Object { members, open } => object_schema(members, open),
+            Kind::Object { members, open } => object_schema(members, open, limits),
         };
-        schema["description"] = self.description.into();
+        schema["description"] = limits.fill(self.description).into();
         schema
     }
 }
@@ -142,6 +187,9 @@ impl Kind {
                 value.as_str().is_some_and(|text| options.contains(&text))
             }
             Self::Integer { least } => value.as_u64().is_some_and(|number| number >= least),
+            Self::LineRange => {
+                value.as_array().is_some_and(|ends| ends.len() == 2 && ends.iter().all(Value::is_i64))
+            }
             Self::Flag => value.is_boolean(),
             Self::TextList => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
             Self::ObjectList => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
@@ -159,6 +207,7 @@ impl Kind {
                 format!("must be one of {}", options.join(", "))
             }
             (Self::Integer { least }, _) => format!("must be a whole number, {least} or greater"),
+            (Self::LineRange, _) => "must be two whole numbers, such as [1, 40]".to_owned(),
             (Self::Flag, _) => "must be true or false".to_owned(),
             (Self::TextList, _) => "must be an array of strings".to_owned(),
             (Self::ObjectList, _) => "must be an array of objects".to_owned(),

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use dialects::{Dialect, find, names};
+use dialects::{Dialect, Made, find, forge, names};
 use fuzz::{is_one_line, survives_the_wire, text};
 use libfuzzer_sys::fuzz_target;
 use ops::ToolFailure;
@@ -29,10 +29,18 @@ fuzz_target!(|data: &[u8]| {
         Err(failure) => {
             let failure = ToolFailure::from(failure);
             assert!(is_one_line(&failure.message) && failure.message.len() < 4_000, "{failure:?}");
-            let rendered = dialect.render(tool, None, &Err(failure));
-            if dialect.name() == "fs" {
-                let value: Value = serde_json::from_str(&rendered).expect("the union is JSON");
-                assert_eq!(value["ok"], false);
+            let rendered = dialect.render(&Made::new(tool, None), &Err(failure));
+            match dialect.name() {
+                "fs" => {
+                    let value: Value = serde_json::from_str(&rendered).expect("the union is JSON");
+                    assert_eq!(value["ok"], false);
+                }
+                "exec" | "gateway" => {
+                    let value: Value = serde_json::from_str(&rendered).expect("the answer is JSON");
+                    assert!(!value["error"].is_null(), "{rendered}");
+                }
+                "forge" => assert!(forge::frame::read(&rendered).is_some(), "{rendered}"),
+                _ => assert!(rendered.starts_with("Error: "), "{rendered}"),
             }
         }
     }

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use dialects::{Dialect, find, names, render_canonical};
+use dialects::{Dialect, Made, find, forge, names, render_canonical};
 use fuzz::scene::path;
 use libfuzzer_sys::fuzz_target;
 use ops::{Encoding, List, Operation, Read, ReadPart};
@@ -30,10 +30,24 @@ fuzz_target!(|data: &[u8]| {
 
 fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &ops::Outcome) {
     for tool in dialect.tools() {
-        let rendered = dialect.render(tool.name, operation, outcome);
-        if dialect.name() == "fs" {
-            let json: Value = serde_json::from_str(&rendered).expect("the union is JSON");
-            assert_eq!(json["ok"], outcome.is_ok());
+        let rendered = dialect.render(&Made::new(tool.name, operation), outcome);
+        match dialect.name() {
+            "fs" => {
+                let json: Value = serde_json::from_str(&rendered).expect("the union is JSON");
+                assert_eq!(json["ok"], outcome.is_ok());
+            }
+            "exec" | "gateway" => {
+                let json: Value = serde_json::from_str(&rendered).expect("the answer is JSON");
+                assert!(json.is_object());
+            }
+            "forge" => {
+                let frame = forge::frame::read(&rendered).expect("the answer is one frame");
+                let command = outcome.as_ref().ok().and_then(ops::OpResult::command);
+                for (name, text) in command.into_iter().flat_map(|one| [("stdout", &one.stdout), ("stderr", &one.stderr)]) {
+                    assert_eq!(frame.text(name), Some(text.as_str()));
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 pub(crate) struct Dialect {
     #[command(flatten)]
     target: Target,
-    /// `native` or `fs`.
+    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
     #[arg(value_name = "DIALECT")]
     tongue: String,
     /// The tool's name in that dialect, such as fs.read.

@@ -16,12 +16,15 @@ pub(crate) struct Tools {
     /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN", default_value = "-")]
     run: RunRef,
-    /// `native` or `fs`. Default: native.
+    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default: native.
     #[arg(long, value_name = "DIALECT")]
     dialect: Option<String>,
     /// The vendor's form.
     #[arg(long, value_name = "FORMAT", default_value = "openai")]
     format: Vendor,
+    /// Print the text for a model's prompt instead, where the dialect has one (forge).
+    #[arg(long, conflicts_with = "format")]
+    prompt: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -45,6 +48,15 @@ impl Tools {
             format: format.into(),
         };
         let response = client.tools().list_tools(quick(request)).await?.into_inner();
+        if self.prompt {
+            if response.prompt.is_empty() {
+                return Err(Failure::usage("this dialect has no text for a prompt; forge has one"));
+            }
+            let mut page = context.ui.page();
+            page.raw(&response.prompt).end_line();
+            context.ui.show(&page)?;
+            return Ok(Exit::Ok);
+        }
         let tools: serde_json::Value = serde_json::from_str(&response.tools_json)?;
         context.ui.json(&tools)?;
         Ok(Exit::Ok)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dialects::Dialect;
+use dialects::{Dialect, Facts, Made};
 use ops::{Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -133,7 +133,7 @@ impl Form {
     }
 
     /// The answer to a call that is over.
-    pub(super) fn respond(&self, call: &Call, close: Close) -> CallResponse {
+    pub(super) fn respond(&self, call: &Call, close: Close, mut facts: Facts) -> CallResponse {
         use call_response::Status;
         let before = call.answer().response;
         let cancelled = matches!(close, Close::Cancelled(_));
@@ -152,7 +152,11 @@ impl Form {
                 (finished.outcome, status, Some(usage))
             }
         };
-        let rendered = self.render(&outcome);
+        if let Some(usage) = &usage {
+            facts.cpu_time_ms = usage.cpu_time_us / 1_000;
+            facts.peak_memory_bytes = usage.peak_memory_bytes;
+        }
+        let rendered = self.render(&facts, &outcome);
         let mut response = CallResponse {
             call_id: before.call_id,
             approval_id: before.approval_id,
@@ -173,19 +177,22 @@ impl Form {
     }
 
     /// The answer to a call that waits for a reviewer, as the model sees it.
-    pub(super) fn pending(&self, approval_id: &str) -> String {
+    pub(super) fn pending(&self, facts: &Facts, approval_id: &str) -> String {
         match self {
-            Self::Dialect { dialect: Some(dialect), .. } => dialect.render_pending(approval_id),
+            Self::Dialect { dialect: Some(dialect), tool, operation, .. } => {
+                let made = Made::new(tool, operation.as_deref()).with(facts);
+                dialect.render_pending(&made, approval_id)
+            }
             Self::Canonical | Self::Dialect { dialect: None, .. } => {
                 dialects::render_canonical_pending(approval_id)
             }
         }
     }
 
-    fn render(&self, outcome: &Outcome) -> String {
+    fn render(&self, facts: &Facts, outcome: &Outcome) -> String {
         match self {
             Self::Dialect { dialect: Some(dialect), tool, operation, .. } => {
-                dialect.render(tool, operation.as_deref(), outcome)
+                dialect.render(&Made::new(tool, operation.as_deref()).with(facts), outcome)
             }
             Self::Canonical | Self::Dialect { dialect: None, .. } => dialects::render_canonical(outcome),
         }

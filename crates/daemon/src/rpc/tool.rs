@@ -17,11 +17,31 @@ use crate::ids::{CallId, RunId};
 use crate::spool::Piece;
 use crate::status::{Refusal, chain};
 
+/// No tool runs longer, and none has more time unless its call says so.
+const MAX_TIMEOUT_S: u64 = 120;
+const DEFAULT_TIMEOUT_S: u64 = 30;
+
+/// What descriptions say of a run's limits.
+fn limits(profile: &gateway::Profile) -> dialects::Limits {
+    let max_timeout_s = profile.exec.max_timeout_s.min(MAX_TIMEOUT_S);
+    dialects::Limits {
+        max_read_bytes: profile.bounds.max_read_bytes,
+        max_write_bytes: profile.bounds.max_write_bytes,
+        max_output_bytes: profile.bounds.max_output_bytes,
+        default_timeout_s: DEFAULT_TIMEOUT_S.min(max_timeout_s),
+        max_timeout_s,
+    }
+}
+
 /// `ToolService`.
 pub(super) struct Service(pub(super) Arc<App>);
 
 impl Service {
-    fn tools(&self, principal: &Principal, request: &v1::ListToolsRequest) -> Result<String, Refusal> {
+    fn tools(
+        &self,
+        principal: &Principal,
+        request: &v1::ListToolsRequest,
+    ) -> Result<v1::ListToolsResponse, Refusal> {
         let record = self.0.runs.of(RunId::parse(&request.run_id)?, principal)?;
         let name = if request.dialect.is_empty() { "native" } else { &request.dialect };
         let dialect = dialects::find(name).ok_or_else(|| {
@@ -46,7 +66,10 @@ impl Service {
             let grant = role.and_then(|role| role.grant(operation, true));
             verdict.is_some_and(|verdict| *verdict != Verdict::Deny) && grant.is_some()
         };
-        Ok(dialects::list(dialect, format, &permitted).to_string())
+        let limits = profile.map(limits).unwrap_or_default();
+        let offer = dialects::Offer { dialect, permitted: &permitted, limits };
+        let prompt = offer.prompt().unwrap_or_default();
+        Ok(v1::ListToolsResponse { tools_json: offer.list(format).to_string(), prompt })
     }
 
     /// What is kept of a stream from `offset` on, when it was asked for.
@@ -71,13 +94,21 @@ impl ToolService for Service {
         &self,
         request: Request<v1::ListToolsRequest>,
     ) -> Result<Response<v1::ListToolsResponse>, Status> {
-        let tools_json = self.tools(&*principal(&request)?, request.get_ref())?;
-        Ok(Response::new(v1::ListToolsResponse { tools_json }))
+        Ok(Response::new(self.tools(&*principal(&request)?, request.get_ref())?))
     }
 
     async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {
         let principal = principal(&request)?;
         let response = crate::call::call(&self.0, &principal, request.into_inner()).await?;
+        Ok(Response::new(response))
+    }
+
+    async fn step_transcript(
+        &self,
+        request: Request<v1::StepTranscriptRequest>,
+    ) -> Result<Response<v1::StepTranscriptResponse>, Status> {
+        let principal = principal(&request)?;
+        let response = crate::transcript::step(&self.0, &principal, request.into_inner()).await?;
         Ok(Response::new(response))
     }
 

@@ -6,6 +6,7 @@
 mod calls;
 mod runs;
 mod schema;
+mod transcripts;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use rusqlite::Connection;
 
 use crate::seal::{Broken, Seal};
 pub(crate) use calls::StoredCall;
+pub(crate) use transcripts::{MAX_SESSIONS, Taken, Turn};
 
 /// Why the store did not do it.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use super::StoreError;
 
 /// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
 /// end.
-const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES];
+const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS];
 
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
@@ -36,6 +36,24 @@ CREATE TABLE workspaces (
 
 /// Outcomes were once kept as they are.
 const SEALED_OUTCOMES: &str = "DELETE FROM calls;";
+
+/// Turns of a transcript: at most ten a session.
+const TRANSCRIPTS: &str = "
+CREATE TABLE transcript_sessions (
+    run_id     TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    max_turns  INTEGER NOT NULL,
+    PRIMARY KEY (run_id, session_id)
+) STRICT;
+CREATE TABLE transcript_turns (
+    run_id     TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    turn       INTEGER NOT NULL,
+    request_id TEXT,
+    digest     BLOB NOT NULL,
+    PRIMARY KEY (run_id, session_id, turn)
+) STRICT;
+";
 
 /// Takes the steps that the database has not had yet, all or none.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {

@@ -7,11 +7,13 @@ mod render;
 mod result;
 
 use ops::{Malformed, Operation, Outcome, raw};
+use serde_json::Value;
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
-use crate::tool::{Effect, Kind, Parameter, Tool};
+use crate::made::Made;
+use crate::tool::{Effect, Kind, Others, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Fs;
@@ -25,12 +27,16 @@ impl Dialect for Fs {
         &TOOLS
     }
 
-    fn render(&self, _tool: &str, operation: Option<&Operation>, outcome: &Outcome) -> String {
-        render::render(operation, outcome)
+    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+        render::render(made.operation, outcome)
     }
 
-    fn render_pending(&self, approval_id: &str) -> String {
+    fn render_pending(&self, _made: &Made<'_>, approval_id: &str) -> String {
         render::render_pending(approval_id)
+    }
+
+    fn output_schema(&self, tool: &Tool) -> Option<Value> {
+        Some(result::schema(tool.name))
     }
 }
 
@@ -45,13 +51,15 @@ static TOOLS: [Tool; 5] = [
             Kind::Text,
             "Directory, such as @project, @pkg/lib or @state/notes.",
         )],
+        others: Others::Refused,
         operations: &["list"],
         effect: Effect::Reads,
+        repeatable: true,
         operation: list,
     },
     Tool {
         name: "fs.read",
-        description: "Read a UTF-8 text file, whole or a range of lines. Over 50,000 bytes only the beginning comes \
+        description: "Read a UTF-8 text file, whole or a range of lines. Over {max_read_bytes} bytes only the beginning comes \
                       back, as `contentPreview` with `truncated` and a `hint`: then give startLine and endLine, or \
                       use fs.search. Always gives the file's size in bytes and its sha256. \
                       Example: {\"path\": \"@project/src/main.rs\", \"startLine\": 1, \"endLine\": 80}",
@@ -68,8 +76,10 @@ static TOOLS: [Tool; 5] = [
                 "Last line, inclusive. Default: the last.",
             ),
         ],
+        others: Others::Refused,
         operations: &["read"],
         effect: Effect::Reads,
+        repeatable: true,
         operation: read,
     },
     Tool {
@@ -101,14 +111,16 @@ static TOOLS: [Tool; 5] = [
                 "Most matches to return, at most 1000. Default 50.",
             ),
         ],
+        others: Others::Refused,
         operations: &["grep"],
         effect: Effect::Reads,
+        repeatable: true,
         operation: search,
     },
     Tool {
         name: "fs.write",
         description: "Create a file or replace its whole content, atomically; missing directories are made. At most \
-                      100,000 bytes. @pkg is read-only. With ifMatchSha256 (from fs.read) nothing is written when \
+                      {max_write_bytes} bytes. @pkg is read-only. With ifMatchSha256 (from fs.read) nothing is written when \
                       the file has changed since. Example: {\"path\": \"@project/notes.md\", \"content\": \"# Notes\\n\"}",
         parameters: &[
             Parameter::required("path", Kind::Text, "File in @project or @state."),
@@ -119,8 +131,10 @@ static TOOLS: [Tool; 5] = [
                 "Write only if the file's sha256 is this, 64 lower-case hex digits.",
             ),
         ],
+        others: Others::Refused,
         operations: &["write"],
         effect: Effect::Changes,
+        repeatable: true,
         operation: write,
     },
     patch::TOOL,

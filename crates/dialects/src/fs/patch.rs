@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::arguments::Arguments;
 use crate::failure::ParseFailure;
-use crate::tool::{Effect, Kind, Parameter, Tool};
+use crate::tool::{Effect, Kind, Others, Parameter, Tool};
 
 pub(super) const TOOL: Tool = Tool {
     name: "fs.apply_patch",
@@ -18,8 +18,10 @@ pub(super) const TOOL: Tool = Tool {
         Parameter::required("path", Kind::Text, "Markdown file in @project or @state."),
         Parameter::required("patch", Kind::Object { members: PATCH, open: true }, "What to change."),
     ],
+    others: Others::Refused,
     operations: &["patch"],
     effect: Effect::Changes,
+    repeatable: false,
     operation: parse,
 };
 

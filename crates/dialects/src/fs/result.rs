@@ -4,6 +4,7 @@ use ops::{
     Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, PatchResult, ReadResult, WriteResult,
 };
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::reading::Rest;
 
@@ -228,4 +229,87 @@ impl<'a> Patch<'a> {
             notes: &result.notes,
         })
     }
+}
+
+/// The JSON Schema of a tool's results: its own success, or the union's failure.
+pub(super) fn schema(tool: &str) -> Value {
+    let (required, own): (&[&str], Value) = match tool {
+        "fs.list" => {
+            let entries = json!({
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string"}, "path": {"type": "string"}, "type": {"type": "string"},
+                        "bytes": {"type": "integer"},
+                    },
+                    "required": ["name", "path", "type"],
+                },
+            });
+            (&["path"], json!({"path": {"type": "string"}, "entries": entries, "entriesPreview": entries}))
+        }
+        "fs.read" => (
+            &["path", "bytes", "sha256"],
+            json!({
+                "path": {"type": "string"}, "content": {"type": "string"}, "contentPreview": {"type": "string"},
+                "bytes": {"type": "integer"}, "sha256": {"type": "string"}, "startLine": {"type": "integer"},
+                "endLine": {"type": "integer"},
+            }),
+        ),
+        "fs.search" => (
+            &["matches", "truncated", "stats"],
+            json!({
+                "matches": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "path": {"type": "string"}, "line": {"type": "integer"}, "text": {"type": "string"},
+                            "before": {"type": "array", "items": {"type": "string"}},
+                            "after": {"type": "array", "items": {"type": "string"}},
+                        },
+                        "required": ["path", "line", "text"],
+                    },
+                },
+                "stats": {"type": "object"},
+            }),
+        ),
+        "fs.write" => (
+            &["path", "bytesWritten", "sha256After"],
+            json!({
+                "path": {"type": "string"}, "bytesWritten": {"type": "integer"}, "sha256After": {"type": "string"},
+            }),
+        ),
+        _ => (
+            &[],
+            json!({
+                "path": {"type": "string"}, "sha256Before": {"type": "string"}, "sha256After": {"type": "string"},
+                "notes": {"type": "array", "items": {"type": "string"}},
+            }),
+        ),
+    };
+    let mut properties = json!({
+        "ok": {"type": "boolean"},
+        "truncated": {"type": "boolean"},
+        "hint": {"type": "string"},
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "string"}, "message": {"type": "string"}, "details": {"type": "object"},
+            },
+            "required": ["code", "message"],
+        },
+    });
+    if let (Some(all), Value::Object(own)) = (properties.as_object_mut(), own) {
+        all.extend(own);
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": ["ok"],
+        "oneOf": [
+            {"properties": {"ok": {"const": true}}, "required": required},
+            {"properties": {"ok": {"const": false}}, "required": ["error"]},
+        ],
+    })
 }

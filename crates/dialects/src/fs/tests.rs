@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Fs;
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
+use crate::made::Made;
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
     Fs.parse(tool, &arguments.to_string())
@@ -19,7 +20,7 @@ fn path(text: &str) -> SandboxPath {
 }
 
 fn render(outcome: &Outcome) -> Value {
-    serde_json::from_str(&Fs.render("", None, outcome)).unwrap()
+    serde_json::from_str(&Fs.render(&Made::new("", None), outcome)).unwrap()
 }
 
 fn refused(tool: &str, arguments: &Value) -> Value {
@@ -174,7 +175,7 @@ fn a_file_is_content_or_a_preview() {
         ..ReadResult::default()
     };
     assert_eq!(
-        Fs.render("fs.read", None, &Ok(OpResult::Read(whole.clone()))),
+        Fs.render(&Made::new("fs.read", None), &Ok(OpResult::Read(whole.clone()))),
         r#"{"ok":true,"path":"@project/a","content":"one\ntwo\n","bytes":8,"sha256":"ab","startLine":1,"endLine":2}"#
     );
     let cut = ReadResult { truncated: true, total_lines: 900, ..whole.clone() };
@@ -264,7 +265,7 @@ fn matches_have_the_context_that_was_asked_for() {
     });
     assert_eq!(render(&outcome), expected);
     let operation = parse("fs.search", &json!({"path": "a", "pattern": "two", "after": 0})).unwrap();
-    let text = Fs.render("fs.search", Some(&operation), &outcome);
+    let text = Fs.render(&Made::new("fs.search", Some(&operation)), &outcome);
     expected["matches"][0].as_object_mut().unwrap().remove("after");
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
     let cut = GrepResult { truncated: true, ..GrepResult::default() };
@@ -352,7 +353,7 @@ fn details_are_in_camel_case() {
     let failure =
         ToolFailure::new(Reason::RateLimited, "later").with("retry_after_ms", "9").with("window", "1m");
     assert_eq!(render(&Err(failure))["error"]["details"], json!({"retryAfterMs": "9", "window": "1m"}));
-    let pending: Value = serde_json::from_str(&Fs.render_pending("a-1")).unwrap();
+    let pending: Value = serde_json::from_str(&Fs.render_pending(&Made::new("", None), "a-1")).unwrap();
     assert_eq!(pending["error"]["code"], "E_APPROVAL_REQUIRED");
     assert_eq!(pending["error"]["details"], json!({"approvalId": "a-1"}));
 }

@@ -13,7 +13,8 @@ use ops::{Encoding, Malformed, Operation, Outcome, raw};
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
-use crate::tool::{Effect, Kind, Parameter, Tool};
+use crate::made::Made;
+use crate::tool::{Effect, Kind, Others, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Native;
@@ -27,11 +28,11 @@ impl Dialect for Native {
         &TOOLS
     }
 
-    fn render(&self, _tool: &str, operation: Option<&Operation>, outcome: &Outcome) -> String {
-        render::render(operation, outcome)
+    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+        render::render(made.operation, outcome)
     }
 
-    fn render_pending(&self, approval_id: &str) -> String {
+    fn render_pending(&self, _made: &Made<'_>, approval_id: &str) -> String {
         render::render_pending(approval_id)
     }
 }
@@ -42,7 +43,7 @@ const PROGRAMS: [&str; 5] = ["cat", "head", "tail", "find", "wc"];
 static TOOLS: [Tool; 6] = [
     Tool {
         name: "read_file",
-        description: "Read a text file. Paths are relative to the workspace. Over 50,000 bytes only the beginning \
+        description: "Read a text file. Paths are relative to the workspace. Over {max_read_bytes} bytes only the beginning \
                       comes back, and a last line in brackets says how to go on. \
                       Example: {\"path\": \"src/main.rs\"}",
         parameters: &[
@@ -58,15 +59,17 @@ static TOOLS: [Tool; 6] = [
                 "Last line, inclusive. Default: the last.",
             ),
         ],
+        others: Others::Refused,
         operations: &["read"],
         effect: Effect::Reads,
+        repeatable: true,
         operation: read_file,
     },
     Tool {
         name: "edit_file",
         description: "Change or create one file. With command str_replace, old_str must occur exactly once in the \
                       file, white space included; it is replaced by new_str. With command create, the file must not \
-                      exist yet; content is its text. At most 100,000 bytes. \
+                      exist yet; content is its text. At most {max_write_bytes} bytes. \
                       Example: {\"command\": \"str_replace\", \"path\": \"src/main.rs\", \"old_str\": \"let x = 1;\", \
                       \"new_str\": \"let x = 2;\"}",
         parameters: &[
@@ -84,8 +87,10 @@ static TOOLS: [Tool; 6] = [
             ),
             Parameter::optional("content", Kind::Text, "With create: the whole content of the file."),
         ],
+        others: Others::Refused,
         operations: &["edit"],
         effect: Effect::Changes,
+        repeatable: false,
         operation: edit_file,
     },
     Tool {
@@ -102,8 +107,10 @@ static TOOLS: [Tool; 6] = [
             ),
             Parameter::optional("args", Kind::TextList, "Its arguments, one string each. Default: none."),
         ],
+        others: Others::Refused,
         operations: &["git.status", "git.diff", "git.add", "git.commit"],
         effect: Effect::Adds,
+        repeatable: false,
         operation: git::operation,
     },
     Tool {
@@ -122,21 +129,25 @@ static TOOLS: [Tool; 6] = [
                 "Lines shown around each match, at most 20. Default 0.",
             ),
         ],
+        others: Others::Refused,
         operations: &["grep"],
         effect: Effect::Reads,
+        repeatable: true,
         operation: grep,
     },
     Tool {
         name: "bash_command",
         description: "Run one of cat, head, tail, find, wc in the workspace. No shell: no pipes, no quotes, no \
-                      wildcards except those of find, and find may not run or delete anything. Ended after 30 \
-                      seconds. Example: {\"command\": \"find\", \"args\": [\"src\", \"-name\", \"*.rs\"]}",
+                      wildcards except those of find, and find may not run or delete anything. Ended after \
+                      {default_timeout_s} seconds. Example: {\"command\": \"find\", \"args\": [\"src\", \"-name\", \"*.rs\"]}",
         parameters: &[
             Parameter::required("command", Kind::Program(&PROGRAMS), "The program."),
             Parameter::optional("args", Kind::TextList, "Its arguments, one string each. Default: none."),
         ],
+        others: Others::Refused,
         operations: &["exec", "exec.read_only"],
         effect: Effect::Reads,
+        repeatable: true,
         operation: bash_command,
     },
     Tool {
@@ -144,8 +155,10 @@ static TOOLS: [Tool; 6] = [
         description: "List the direct children of a directory, one name a line; directories end in /. Hidden entries \
                       and symbolic links are left out. At most 200 entries. Example: {\"path\": \"src\"}",
         parameters: &[Parameter::optional("path", Kind::Text, "Directory. Default: the workspace.")],
+        others: Others::Refused,
         operations: &["list"],
         effect: Effect::Reads,
+        repeatable: true,
         operation: list_files,
     },
 ];

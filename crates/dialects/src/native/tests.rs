@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Native;
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
+use crate::made::Made;
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
     Native.parse(tool, &arguments.to_string())
@@ -25,7 +26,7 @@ fn git(operation: &str, args: &[&str]) -> Result<Git, String> {
 }
 
 fn render(outcome: &Outcome) -> String {
-    Native.render("", None, outcome)
+    Native.render(&Made::new("", None), outcome)
 }
 
 #[test]
@@ -281,7 +282,7 @@ fn a_command_s_output_comes_first() {
     let late = ExecResult { timed_out: true, exit_code: None, signal: Some(15), ..exec("so far", "") };
     let operation = parse("bash_command", &json!({"command": "find"})).unwrap();
     assert_eq!(
-        Native.render("bash_command", Some(&operation), &Ok(OpResult::Exec(late))),
+        Native.render(&Made::new("bash_command", Some(&operation)), &Ok(OpResult::Exec(late))),
         "so far\nError: Command timed out after 30s"
     );
 }
@@ -311,7 +312,7 @@ fn failures_and_waiting_calls_say_so_first() {
     for reason in Reason::ALL {
         assert_eq!(render(&Err(ToolFailure::new(reason, "no such file"))), "Error: no such file");
     }
-    assert!(Native.render_pending("a-1").starts_with("Pending approval a-1: "));
+    assert!(Native.render_pending(&Made::new("", None), "a-1").starts_with("Pending approval a-1: "));
     let foreign = Ok(OpResult::Write(WriteResult::default()));
     assert!(render(&foreign).starts_with(r#"{"ok":true,"#));
 }

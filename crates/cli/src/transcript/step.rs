@@ -1,0 +1,144 @@
+//! `coffer transcript step`: what a model wrote on standard input, what to send to it next on standard output.
+
+use std::io::{self, Read as _};
+
+use clap::Args;
+use wire::v1::step_transcript_response::Status;
+use wire::v1::{StepTranscriptRequest, StepTranscriptResponse};
+
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::run::RunRef;
+
+/// Longest text, bytes: what the daemon takes.
+const LONGEST: u64 = 4 << 20;
+
+/// Read a model's text from standard input, run the first ```forge:… block in it, and print what to send to it next.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer transcript step 3f2a9c01 --session chat-1 < reply.md > next.md")]
+pub(crate) struct Step {
+    /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+    /// Names the conversation; its turns are counted.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    session: String,
+    /// Turns that the session has, 1 to 10; its first step decides. Default: 10.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
+    max_turns: u32,
+    /// Wait for a needed approval, instead of ending with exit code 4.
+    #[arg(long)]
+    wait: bool,
+    /// Makes the step repeatable: the same id with the same text is the same turn and gives its outcome.
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+}
+
+impl Step {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let text = text(&mut io::stdin().lock())?;
+        let client = context.connect().await?;
+        let request = StepTranscriptRequest {
+            run_id: self.run.resolve(&client).await?,
+            session_id: self.session,
+            text,
+            request_id: self.request_id.unwrap_or_default(),
+            max_turns: self.max_turns,
+            wait_for_approval: self.wait,
+            ..Default::default()
+        };
+        let step = {
+            let _spinner = context.ui.spinner("working…");
+            client.tools().step_transcript(request).await?.into_inner()
+        };
+        if context.ui.is_json() {
+            context.ui.json(&step)?;
+            return Ok(exit(&step));
+        }
+        let (mut data, mut talk) = (context.ui.page(), context.ui.talk());
+        data.raw(&step.message);
+        told(&step, &mut talk);
+        context.ui.show(&data)?;
+        context.ui.say(&talk);
+        Ok(exit(&step))
+    }
+}
+
+/// A model's text, as UTF-8.
+fn text(stream: &mut impl io::Read) -> Result<String, Failure> {
+    let mut text = Vec::new();
+    stream
+        .take(LONGEST + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}")))?;
+    if text.len() as u64 > LONGEST {
+        return Err(Failure::usage("the text is larger than 4 MiB"));
+    }
+    String::from_utf8(text).map_err(|_| Failure::usage("the text is not UTF-8"))
+}
+
+/// An answer without a tool is a success; what a call came to is as with `coffer call`.
+fn exit(step: &StepTranscriptResponse) -> Exit {
+    match (step.status(), step.call_status.as_str()) {
+        (Status::PlainText, _) | (Status::ToolResult, "SUCCEEDED") => Exit::Ok,
+        (Status::PendingApproval, _) => Exit::AwaitingApproval,
+        (Status::ToolResult, "DENIED") => Exit::Denied,
+        (Status::ToolResult | Status::MaxTurns | Status::Unspecified, _) => Exit::Failed,
+    }
+}
+
+fn told(step: &StepTranscriptResponse, talk: &mut Page) {
+    talk.end_line();
+    match step.status() {
+        Status::PlainText => {
+            talk.own("no tool was called\n");
+        }
+        Status::ToolResult => {
+            talk.own("called ").word(&step.tool).own(": ").word(&step.call_status).own("\n");
+        }
+        Status::PendingApproval => {
+            talk.ink(Ink::Yellow, "awaiting approval").own(" ").word(&step.approval_id).own("\n");
+            talk.own("its outcome: coffer call show ").word(&step.call_id).own("\n");
+        }
+        Status::MaxTurns => {
+            talk.ink(Ink::Red, "no turn left").own("\n");
+        }
+        Status::Unspecified => {
+            talk.ink(Ink::Red, "failed").own(": the daemon gave a status that this coffer does not know\n");
+        }
+    }
+    talk.own("turn ").word(&step.turn.to_string()).own(" of ").word(&step.max_turns.to_string()).own("\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_bounded_and_utf8() {
+        assert_eq!(text(&mut &b"a\xc3\xa9"[..]).unwrap(), "aé");
+        assert_eq!(text(&mut &b"a\xff"[..]).unwrap_err().exit(), Exit::Usage);
+        assert_eq!(text(&mut io::repeat(b'a')).unwrap_err().exit(), Exit::Usage);
+    }
+
+    #[test]
+    fn the_exit_code_follows_the_call() {
+        let step = |status: Status, call_status: &str| StepTranscriptResponse {
+            status: status.into(),
+            call_status: call_status.into(),
+            ..Default::default()
+        };
+        for (status, call, expected) in [
+            (Status::PlainText, "", Exit::Ok),
+            (Status::ToolResult, "SUCCEEDED", Exit::Ok),
+            (Status::ToolResult, "FAILED", Exit::Failed),
+            (Status::ToolResult, "DENIED", Exit::Denied),
+            (Status::PendingApproval, "PENDING_APPROVAL", Exit::AwaitingApproval),
+            (Status::MaxTurns, "", Exit::Failed),
+        ] {
+            assert_eq!(exit(&step(status, call)), expected, "{status:?} {call}");
+        }
+    }
+}

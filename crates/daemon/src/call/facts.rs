@@ -1,0 +1,36 @@
+//! What is known of a call beside its outcome, for the dialects that tell their models.
+
+use std::time::Duration;
+
+use dialects::Facts;
+use gateway::UnixMillis;
+
+use crate::app::App;
+use crate::calls::Call;
+
+/// Facts of a call that is over, or waits; what its command used is added where that is known.
+pub(super) fn of(app: &App, call: &Call, execution: Duration) -> Facts {
+    let agent_id = app.runs.get(call.run).map(|run| run.spec.agent_id.clone()).unwrap_or_default();
+    let approval_id = call.answer().response.approval_id;
+    let approval = Some(&approval_id).filter(|id| !id.is_empty()).and_then(|id| app.gateway.approval(id));
+    let decided = approval.filter(|approval| approval.state == gateway::ApprovalState::Approved);
+    Facts {
+        call_id: call.id.to_string(),
+        agent_id,
+        execution_ms: millis(execution),
+        approved_by: decided.as_ref().and_then(|approval| approval.decided_by.clone()).unwrap_or_default(),
+        approved_at: decided
+            .and_then(|approval| approval.decided_at)
+            .map(|UnixMillis(at)| i64::try_from(at).unwrap_or(i64::MAX))
+            .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
+            .map(|at| at.to_string())
+            .unwrap_or_default(),
+        approval_id,
+        executed_at: jiff::Timestamp::now().to_string(),
+        ..Facts::default()
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

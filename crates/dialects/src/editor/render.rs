@@ -1,0 +1,91 @@
+//! Outcomes as the editor's plain text.
+
+use std::fmt::Write as _;
+
+use ops::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult, Reason};
+
+use crate::canonical::{PENDING, render_canonical};
+use crate::reading::Rest;
+use crate::shown::one_line;
+
+/// Results of operations that no tool of this dialect leads to are rendered canonically.
+pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
+    match outcome {
+        Ok(OpResult::Read(result)) => read(result),
+        Ok(OpResult::List(result)) => list(result),
+        Ok(OpResult::Edit(result)) => edit(operation, result),
+        Ok(_) => render_canonical(outcome),
+        Err(failure) => {
+            // A path does not say what it leads to, and a call is one operation.
+            let is_directory = matches!(operation, Some(Operation::Read(_)))
+                && failure.reason == Reason::InvalidArgument
+                && failure.message.contains("directory");
+            let hint =
+                if is_directory { "; to list a directory put a slash at the end of its path" } else { "" };
+            format!("Error: {}{hint}", failure.message)
+        }
+    }
+}
+
+pub(super) fn render_pending(approval_id: &str) -> String {
+    format!("Pending approval {approval_id}: {PENDING}")
+}
+
+/// Lines with their numbers, as `cat -n` numbers them. A line's end is a line feed and nothing else.
+fn read(result: &ReadResult) -> String {
+    if result.binary {
+        return format!("(binary file: {} bytes, sha256 {})", result.size_bytes, result.sha256);
+    }
+    let rest = match Rest::of(result) {
+        Rest::None if result.content.is_empty() => return "(empty)".to_owned(),
+        Rest::BeyondEnd => return format!("(nothing there: the file has {} lines)", result.total_lines),
+        Rest::None => None,
+        Rest::InLine => Some("this line alone is too long to be shown whole".to_owned()),
+        Rest::From(line) => Some(format!("go on with view_range [{line}, -1]")),
+    };
+    let mut text = String::new();
+    let lines = result.content.strip_suffix('\n').unwrap_or(&result.content).split('\n');
+    for (number, line) in (result.start_line.max(1)..).zip(lines) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{number:6}\t{line}");
+    }
+    if let Some(rest) = rest {
+        let ReadResult { size_bytes, total_lines, .. } = result;
+        let _ = writeln!(text, "[truncated: the file has {size_bytes} bytes in {total_lines} lines; {rest}]");
+    }
+    text
+}
+
+fn list(result: &ListResult) -> String {
+    if result.entries.is_empty() {
+        return "(empty directory)".to_owned();
+    }
+    let mut text = String::new();
+    for entry in &result.entries {
+        let mark = if entry.entry_type == EntryType::Directory { "/" } else { "" };
+        let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
+    }
+    if result.truncated {
+        let shown = result.entries.len();
+        let _ = writeln!(
+            text,
+            "[truncated: {shown} of {} or more entries; view a subdirectory]",
+            result.total_entries
+        );
+    }
+    text
+}
+
+fn edit(operation: Option<&Operation>, result: &EditResult) -> String {
+    let path = one_line(&result.path);
+    let what = match operation {
+        Some(Operation::Edit(edit)) => match edit.change {
+            EditChange::Create { .. } => return format!("File created successfully at: {path}"),
+            EditChange::StrReplace { .. } => "The text was replaced",
+            EditChange::Insert { .. } => "The text was inserted",
+        },
+        _ => "The file was edited",
+    };
+    let cut = if result.diff_truncated { "\n[the diff is longer]" } else { "" };
+    format!("{what} in {path}\n{}{cut}", result.diff)
+}

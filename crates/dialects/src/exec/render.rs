@@ -1,0 +1,103 @@
+//! Outcomes as `{"stdout","stderr","exit_code"}`, with an `error` beside them or instead of them.
+
+use ops::{ExecResult, OpResult, Operation, Outcome, Reason};
+use serde::Serialize;
+
+use crate::canonical::{PENDING, render_canonical, to_json};
+
+#[derive(Serialize)]
+struct Ended<'a> {
+    stdout: &'a str,
+    stderr: &'a str,
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+    #[serde(skip_serializing_if = "is_zero")]
+    stdout_omitted_bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    stderr_omitted_bytes: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    hint: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Error<'a>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    r#type: &'a str,
+    message: String,
+}
+
+/// A command that failed is a command that ran: its output, and its exit code. Only what never ran, or was ended before
+/// its time, has an `error`.
+pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
+    match outcome {
+        Ok(OpResult::Exec(result) | OpResult::Shell(result)) => to_json(&ended(operation, result)),
+        Ok(_) => render_canonical(outcome),
+        Err(failure) => to_json(&Refused {
+            error: Error { r#type: kind(failure.reason), message: failure.message.clone() },
+        }),
+    }
+}
+
+pub(super) fn render_pending(approval_id: &str) -> String {
+    let message = format!("approval {approval_id}: {PENDING}");
+    to_json(&Refused { error: Error { r#type: "PendingApproval", message } })
+}
+
+fn ended<'a>(operation: Option<&Operation>, result: &'a ExecResult) -> Ended<'a> {
+    let error = result.timed_out.then(|| Error { r#type: "Timeout", message: timed_out(operation) });
+    Ended {
+        stdout: &result.stdout,
+        stderr: &result.stderr,
+        exit_code: result.exit_code,
+        signal: result.signal,
+        stdout_omitted_bytes: result.stdout_omitted_bytes,
+        stderr_omitted_bytes: result.stderr_omitted_bytes,
+        hint: &result.hint,
+        error,
+    }
+}
+
+/// What is said of a command that its timeout has ended.
+pub(crate) fn timed_out(operation: Option<&Operation>) -> String {
+    match operation.and_then(Operation::command_timeout) {
+        Some(timeout) => format!("Command timed out after {}s", timeout.as_secs_f64()),
+        None => "Command timed out".to_owned(),
+    }
+}
+
+/// The kinds of error that this dialect's models know.
+fn kind(reason: Reason) -> &'static str {
+    match reason {
+        Reason::InvalidArgument | Reason::InvalidFrontmatter => "InvalidArguments",
+        Reason::SandboxViolation
+        | Reason::PermissionDenied
+        | Reason::CommandNotAllowed
+        | Reason::ApprovalDenied
+        | Reason::ApprovalExpired => "PermissionDenied",
+        Reason::NotFound => "NotFound",
+        Reason::TimedOut => "Timeout",
+        Reason::RateLimited
+        | Reason::ReadLimit
+        | Reason::WriteLimit
+        | Reason::PreconditionFailed
+        | Reason::AlreadyExists
+        | Reason::Cancelled
+        | Reason::RunNotReady
+        | Reason::Overloaded
+        | Reason::AuditUnavailable
+        | Reason::EngineUnavailable
+        | Reason::Internal => "ExecutionFailed",
+    }
+}

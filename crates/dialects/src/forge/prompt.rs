@@ -1,0 +1,29 @@
+//! The part of a system prompt that tells a model of its tools.
+
+use std::fmt::Write as _;
+
+use crate::limits::Limits;
+use crate::tool::Tool;
+
+pub(super) fn of(tools: &[&'static Tool], limits: &Limits) -> String {
+    let mut text = String::from(
+        "TOOLS\n\
+         \n\
+         To use a tool, write one fenced block and stop. The line that opens it has ```forge: and the tool's name, the \
+         block holds one JSON object, and ``` on a line of its own closes it. Only the first block of a reply is run. \
+         The result comes back as the next message, between [forge:tool] and [/forge:tool]. When you are done, reply \
+         without such a block.\n",
+    );
+    for tool in tools {
+        let described = tool.described(limits);
+        let (what, example) = described.split_once("Example: ").unwrap_or((&described, "{}"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\nforge:{} - {}\n", tool.name, what.trim_end());
+        for parameter in tool.parameters {
+            let need = if parameter.required { "required" } else { "optional" };
+            let _ = writeln!(text, "  {} ({need}): {}", parameter.name, limits.fill(parameter.description));
+        }
+        let _ = write!(text, "```forge:{}\n{example}\n```\n", tool.name);
+    }
+    text
+}

@@ -1,0 +1,181 @@
+//! Outcomes as `ToolExecutionResult`.
+
+use ops::{OpResult, Outcome, Reason, ToolFailure};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::canonical::{PENDING, to_json};
+use crate::exec::render::timed_out;
+use crate::made::Made;
+use crate::shown::shown;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    request_id: &'a str,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a OpResult>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// The stable reason, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    /// Of a failure: the same call may succeed later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retryable: Option<bool>,
+    metadata: Metadata<'a>,
+    executed_at: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    /// Milliseconds.
+    execution_time: u64,
+    resource_usage: ResourceUsage,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    approved_by: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    approved_at: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    approval_task_id: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceUsage {
+    /// Milliseconds.
+    cpu_time: u64,
+    /// Bytes.
+    memory_peak: u64,
+    /// A container has no network.
+    network_calls: u64,
+}
+
+/// A command that its timeout has ended is a failure that has data; one that ended with an exit code is a success,
+/// whatever the code.
+pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
+    let (data, error, code, retryable) = match outcome {
+        Ok(result) => match result.command().filter(|command| command.timed_out) {
+            Some(_) => {
+                let error = format!("Tool execution timeout: {}", timed_out(made.operation));
+                (Some(result), Some(error), Some(Reason::TimedOut.as_str()), Some(true))
+            }
+            None => (Some(result), None, None, None),
+        },
+        Err(failure) => {
+            let error = message(made, failure);
+            (None, Some(error), Some(failure.reason.as_str()), Some(is_retryable(failure.reason)))
+        }
+    };
+    let status = if error.is_some() { "failure" } else { "success" };
+    to_json(&Answer {
+        request_id: &made.facts.call_id,
+        status,
+        data,
+        error,
+        code,
+        retryable,
+        metadata: metadata(made, &made.facts.approval_id),
+        executed_at: &made.facts.executed_at,
+    })
+}
+
+/// Nothing has been executed, so everything that is measured is zero.
+pub(super) fn render_pending(made: &Made<'_>, approval_id: &str) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Pending<'a> {
+        request_id: &'a str,
+        status: &'static str,
+        message: &'static str,
+        metadata: Metadata<'a>,
+        executed_at: &'a str,
+    }
+    to_json(&Pending {
+        request_id: &made.facts.call_id,
+        status: "pending_approval",
+        message: PENDING,
+        metadata: metadata(made, approval_id),
+        executed_at: &made.facts.executed_at,
+    })
+}
+
+fn metadata<'a>(made: &Made<'a>, approval_id: &'a str) -> Metadata<'a> {
+    let facts = made.facts;
+    Metadata {
+        execution_time: facts.execution_ms,
+        resource_usage: ResourceUsage {
+            cpu_time: facts.cpu_time_ms,
+            memory_peak: facts.peak_memory_bytes,
+            network_calls: 0,
+        },
+        approved_by: &facts.approved_by,
+        approved_at: &facts.approved_at,
+        approval_task_id: approval_id,
+    }
+}
+
+/// The gateway's own words first where it has some, then ours.
+fn message(made: &Made<'_>, failure: &ToolFailure) -> String {
+    let ToolFailure { reason, message, .. } = failure;
+    let tool = shown(made.tool);
+    match reason {
+        Reason::NotFound if made.operation.is_none() => format!("Tool not found: {tool}: {message}"),
+        Reason::PermissionDenied => {
+            format!("Agent {} lacks permission for {tool}: {message}", shown(&made.facts.agent_id))
+        }
+        Reason::RateLimited => format!("Rate limit exceeded for {tool}: {message}"),
+        Reason::TimedOut => format!("Tool execution timeout: {message}"),
+        _ => message.clone(),
+    }
+}
+
+/// What may have gone by itself when the call is made again.
+fn is_retryable(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::RateLimited
+            | Reason::TimedOut
+            | Reason::RunNotReady
+            | Reason::Overloaded
+            | Reason::AuditUnavailable
+            | Reason::EngineUnavailable
+    )
+}
+
+pub(super) fn schema() -> Value {
+    let usage = json!({
+        "type": "object",
+        "properties": {
+            "cpuTime": {"type": "integer"}, "memoryPeak": {"type": "integer"}, "networkCalls": {"type": "integer"},
+        },
+        "required": ["cpuTime", "memoryPeak", "networkCalls"],
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "requestId": {"type": "string"},
+            "status": {"type": "string", "enum": ["success", "failure", "pending_approval"]},
+            "data": {"type": "object"},
+            "error": {"type": "string"},
+            "code": {"type": "string"},
+            "retryable": {"type": "boolean"},
+            "message": {"type": "string"},
+            "metadata": {
+                "type": "object",
+                "properties": {
+                    "executionTime": {"type": "integer"},
+                    "resourceUsage": usage,
+                    "approvedBy": {"type": "string"},
+                    "approvedAt": {"type": "string"},
+                    "approvalTaskId": {"type": "string"},
+                },
+                "required": ["executionTime", "resourceUsage"],
+            },
+            "executedAt": {"type": "string"},
+        },
+        "required": ["requestId", "status", "metadata", "executedAt"],
+    })
+}

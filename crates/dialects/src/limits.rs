@@ -1,0 +1,80 @@
+//! The limits that descriptions name: those of the run that the tools are listed for.
+
+/// Limits of a run's calls, from its profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes that one reading gives.
+    pub max_read_bytes: u64,
+    /// Most bytes that a file may have after writing.
+    pub max_write_bytes: u64,
+    /// Most bytes of each stream of a command that are shown.
+    pub max_output_bytes: u64,
+    /// When a command is ended that was given no time, seconds.
+    pub default_timeout_s: u64,
+    /// Most time that a command may be given, seconds.
+    pub max_timeout_s: u64,
+}
+
+impl Default for Limits {
+    /// Those of the shipped profiles where they are strictest.
+    fn default() -> Self {
+        let bounds = ops::Bounds::default();
+        Self {
+            max_read_bytes: bounds.max_read_bytes,
+            max_write_bytes: bounds.max_write_bytes,
+            max_output_bytes: bounds.max_output_bytes,
+            default_timeout_s: 30,
+            max_timeout_s: 120,
+        }
+    }
+}
+
+impl Limits {
+    /// `text` with the limits in place of their names in braces, such as `{max_read_bytes}`.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let named = [
+            ("{max_read_bytes}", self.max_read_bytes),
+            ("{max_write_bytes}", self.max_write_bytes),
+            ("{max_output_bytes}", self.max_output_bytes),
+            ("{default_timeout_s}", self.default_timeout_s),
+            ("{max_timeout_s}", self.max_timeout_s),
+        ];
+        named.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, &grouped(value)))
+    }
+}
+
+/// `100000` → `100,000`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limits, grouped};
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (number, text) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (50_000, "50,000"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn limits_take_the_place_of_their_names_and_other_braces_stay() {
+        let limits = Limits { max_read_bytes: 7_000, ..Limits::default() };
+        assert_eq!(
+            limits.fill(r#"{max_read_bytes} of {max_write_bytes}, {"path": "a"}"#),
+            r#"7,000 of 100,000, {"path": "a"}"#
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! Whatever an outcome holds, every dialect renders it in a form that its other side reads, with the content as it was
+//! and sizes that are true.
+
+use ops::{
+    EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, ListResult,
+    OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
+};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::{Dialect, Facts, Made, find, forge, names};
+
+/// What bytes of a file become on their way here, fences and frames among them.
+fn hostile() -> impl Strategy<Value = String> {
+    let mark = prop::sample::select(vec![
+        "[/forge:tool]\n",
+        "[forge:tool]\n",
+        "[\\/forge:tool]",
+        "```\n",
+        "</tool>",
+        "\"}",
+        "\\",
+        "\u{0}",
+        "\u{1b}[2J",
+        "\u{2028}",
+        "\u{feff}",
+        "--- stderr (0 bytes) ---\n",
+        "\r\n",
+        "é",
+    ]);
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..300)
+            .prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        prop::collection::vec(mark, 0..12).prop_map(|marks| marks.concat()),
+        (1..40_000_usize).prop_map(|length| "x".repeat(length)),
+        any::<String>(),
+    ]
+}
+
+prop_compose! {
+    fn texts()(one in hostile(), other in hostile(), name in hostile(), number in any::<u64>(), flags in any::<[bool; 3]>())
+        -> Vec<Outcome> {
+        let [truncated, binary, timed_out] = flags;
+        let exec = ExecResult {
+            stdout: one.clone(), stderr: other.clone(), exit_code: (!timed_out).then_some(0), timed_out,
+            stdout_bytes: number, stdout_omitted_bytes: number / 2, hint: name.clone(), ..Default::default()
+        };
+        let found = GrepMatch {
+            path: name.clone(), line: number, text: one.clone(), before: vec![other.clone()], after: vec![],
+        };
+        let entry = Entry {
+            path: name.clone(), name: name.clone(), entry_type: EntryType::File, size_bytes: number,
+            modified_unix_seconds: 0,
+        };
+        vec![
+            Ok(OpResult::Read(ReadResult {
+                path: name.clone(), content: if binary { String::new() } else { one.clone() }, size_bytes: number,
+                total_lines: number, start_line: number / 2, end_line: number, truncated, binary, ..Default::default()
+            })),
+            Ok(OpResult::List(ListResult {
+                path: name.clone(), entries: vec![entry], truncated, total_entries: number, ..Default::default()
+            })),
+            Ok(OpResult::Glob(GlobResult { paths: vec![name.clone(), one.clone()], truncated, ..Default::default() })),
+            Ok(OpResult::Grep(GrepResult { matches: vec![found], truncated, ..Default::default() })),
+            Ok(OpResult::Exec(exec.clone())),
+            Ok(OpResult::Shell(exec)),
+            Ok(OpResult::Write(WriteResult { path: name.clone(), bytes_written: number, ..Default::default() })),
+            Ok(OpResult::Edit(EditResult { path: name.clone(), diff: one.clone(), ..Default::default() })),
+            Ok(OpResult::Git(GitResult { output: one.clone(), truncated, ..Default::default() })),
+            Err(ToolFailure::new(Reason::Internal, one).with(&name, other)),
+        ]
+    }
+}
+
+/// The file's or command's own text, when the outcome has one that every dialect shows whole.
+fn streams(outcome: &Outcome) -> Option<[(&'static str, &str); 2]> {
+    let command = outcome.as_ref().ok()?.command()?;
+    Some([("stdout", &command.stdout), ("stderr", &command.stderr)])
+}
+
+fn check(dialect: &dyn Dialect, tool: &str, outcome: &Outcome) -> Result<(), TestCaseError> {
+    let facts = Facts { call_id: "c".into(), agent_id: tool.to_owned(), ..Facts::default() };
+    let made = Made::new(tool, None).with(&facts);
+    let text = dialect.render(&made, outcome);
+    match dialect.name() {
+        "fs" | "exec" | "gateway" => {
+            let value: Value = serde_json::from_str(&text)
+                .map_err(|error| TestCaseError::fail(format!("{}: {error}: {text}", dialect.name())))?;
+            let data = if dialect.name() == "gateway" { &value["data"] } else { &value };
+            for (name, stream) in streams(outcome).into_iter().flatten() {
+                prop_assert_eq!(data[name].as_str(), Some(stream));
+            }
+            if let (Ok(OpResult::Read(read)), "gateway") = (outcome, dialect.name()) {
+                prop_assert_eq!(data["content"].as_str(), Some(read.content.as_str()));
+                prop_assert_eq!(data["size_bytes"].as_u64(), Some(read.size_bytes));
+            }
+        }
+        "forge" => {
+            let frame = forge::frame::read(&text);
+            let Some(frame) = frame else { return Err(TestCaseError::fail(text)) };
+            for (name, stream) in streams(outcome).into_iter().flatten() {
+                prop_assert_eq!(frame.text(name), Some(stream));
+            }
+            let left_out: usize =
+                frame.get("left_out").map_or(0, |said| said.strip_suffix(" bytes").unwrap().parse().unwrap());
+            let shown = |name: &str, whole: &str| {
+                frame
+                    .text(name)
+                    .is_some_and(|text| whole.starts_with(text) && text.len() + left_out == whole.len())
+            };
+            match outcome {
+                Ok(OpResult::Read(read)) => prop_assert!(shown("content", &read.content), "{}", text),
+                Ok(OpResult::Edit(edit)) => prop_assert!(shown("diff", &edit.diff), "{}", text),
+                Err(failure) => prop_assert!(shown("error", &failure.message), "{}", text),
+                _ => {}
+            }
+        }
+        // Plain text: what is said is there, and names stay on their lines.
+        _ => {
+            for (_, stream) in streams(outcome).into_iter().flatten().filter(|_| dialect.name() == "native") {
+                prop_assert!(text.contains(stream), "{:?}", text);
+            }
+            if let Ok(OpResult::List(_)) = outcome {
+                prop_assert!(text.lines().count() <= 2, "{:?}", text);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_outcome_is_rendered_in_a_form_that_is_read_back(outcomes in texts(), tool in hostile()) {
+        for name in names() {
+            let dialect = find(name).unwrap();
+            for outcome in &outcomes {
+                check(dialect, &tool, outcome)?;
+                check(dialect, dialect.tools()[0].name, outcome)?;
+            }
+        }
+    }
+
+    #[test]
+    fn every_waiting_call_is_rendered_in_a_form_that_is_read_back(approval in hostile(), tool in hostile()) {
+        for name in names() {
+            let text = find(name).unwrap().render_pending(&Made::new(&tool, None), &approval);
+            match name {
+                "forge" => prop_assert!(forge::frame::read(&text).is_some(), "{}", text),
+                "fs" | "exec" | "gateway" => prop_assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}", text),
+                _ => prop_assert!(!text.is_empty()),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_of_ten_megabytes_is_rendered_by_all() {
+    let read = ReadResult { content: "\u{fffd}".repeat(10 * 1024 * 1024 / 3), ..ReadResult::default() };
+    let outcome = Ok(OpResult::Read(read));
+    for name in names() {
+        check(find(name).unwrap(), "read", &outcome).unwrap();
+    }
+}
