@@ -4,6 +4,8 @@
 
 TOOLS=$REPOSITORY/target/tools
 PYTHON_TOOLS=$TOOLS/python
+VENDOR_PACKAGES=$TOOLS/vendors
+VENDOR_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements.txt
 
 ensure_rust_components() {
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
@@ -38,6 +40,25 @@ grpcurl_binary() {
     [[ -n $found ]] && printf '%s\n' "$found"
 }
 
+# The packages of openai, anthropic and mcp, in exact versions with hashes. Tests use them without a network.
+ensure_vendor_packages() {
+    if cmp -s "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"; then return 0; fi
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        install_packages "A private place for Python packages" python3-venv || return 1
+    fi
+    step "Installing the packages of openai, anthropic and mcp" make_vendor_packages && return 0
+    complain "PyPI, or the index that pip is configured for, did not give the packages of $VENDOR_REQUIREMENTS."
+    note "Where there is no network: pip download --require-hashes -r $VENDOR_REQUIREMENTS elsewhere, and set PIP_NO_INDEX and PIP_FIND_LINKS here."
+    return 1
+}
+
+make_vendor_packages() {
+    rm -rf "$VENDOR_PACKAGES"
+    python3 -m venv "$VENDOR_PACKAGES" &&
+        "$VENDOR_PACKAGES/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$VENDOR_REQUIREMENTS" &&
+        cp "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"
+}
+
 # distribution_tool COMMAND "what for": its package has the same name.
 distribution_tool() {
     if command -v "$1" >/dev/null; then return 0; fi
@@ -46,7 +67,7 @@ distribution_tool() {
 
 ensure_test_tools() {
     export PATH="$TOOLS/bin:$PYTHON_TOOLS/bin:$PATH"
-    cargo_tool nextest cargo-nextest && ensure_python_tools &&
+    cargo_tool nextest cargo-nextest && ensure_python_tools && ensure_vendor_packages &&
         distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL

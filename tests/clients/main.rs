@@ -4,3 +4,4 @@
 
 mod grpcurl;
 mod readme;
+mod tool_lists;
