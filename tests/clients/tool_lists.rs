@@ -35,7 +35,8 @@ async fn check(lists: &Value) -> (bool, String) {
         .unwrap();
     child.stdin.take().unwrap().write_all(lists.to_string().as_bytes()).await.unwrap();
     let output = child.wait_with_output().await.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output.status.success(), said)
 }
 

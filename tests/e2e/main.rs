@@ -20,5 +20,6 @@ mod strangers;
 mod streaming;
 mod streams;
 mod terminal;
+mod tongues;
 mod transcript;
 mod workspaces;

@@ -1,4 +1,5 @@
-//! `tests/SPEC.md` against the source: every test that it names exists, and every threat has a line.
+//! `tests/SPEC.md` and `crates/dialects/CONFORMANCE.md` against the source: every test that they name exists, every threat
+//! has a line, and every line of the second has a test.
 //!
 //! No engine and no daemon: this is about the document alone.
 
@@ -9,6 +10,8 @@ use std::path::Path;
 
 /// The threats by their groups, and how many each has.
 const THREATS: [(char, u32); 6] = [('P', 5), ('G', 9), ('X', 7), ('C', 5), ('A', 5), ('R', 6)];
+/// What the dialects' originals say, and what holds here.
+const CONFORMANCE: &str = "crates/dialects/CONFORMANCE.md";
 /// How a line says that nothing shows what it promises.
 const EXCUSE: &str = "not covered: ";
 
@@ -20,15 +23,34 @@ struct Line<'a> {
 }
 
 fn lines(text: &str) -> Vec<Line<'_>> {
-    let rows = text.lines().zip(1..).filter(|(line, _)| line.starts_with('|'));
-    rows.filter(|(line, _)| !line.starts_with("|---"))
-        .map(|(line, number)| {
-            let cells: Vec<&str> =
-                line.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('|')).collect();
-            let [id, _, shown_by] = cells[..] else { panic!("line {number} has not three cells: {line}") };
+    cells(text)
+        .map(|(number, cells)| {
+            let [id, _, shown_by] = cells[..] else { panic!("line {number} has not three cells: {cells:?}") };
             Line { number, id, shown_by }
         })
         .filter(|line| !["id", "operation"].contains(&line.id))
+        .collect()
+}
+
+/// The cells of the tables' rows, with the number of each line.
+fn cells(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+    let rows = text.lines().zip(1..).filter(|(line, _)| line.starts_with('|') && !line.starts_with("|---"));
+    rows.map(|(line, number)| {
+        let cells = line.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('|'));
+        (number, cells.collect())
+    })
+}
+
+/// The rows of the conformance table: what the original says, what holds here, what shows it.
+fn conformance(text: &str) -> Vec<(Line<'_>, &str, &str)> {
+    cells(text)
+        .map(|(number, cells)| {
+            let [id, says, holds, shown_by] = cells[..] else {
+                panic!("line {number} has not four cells: {cells:?}")
+            };
+            (Line { number, id, shown_by }, says, holds)
+        })
+        .filter(|(line, ..)| line.id != "id")
         .collect()
 }
 
@@ -92,14 +114,43 @@ fn document() -> String {
     std::fs::read_to_string(root().join("tests/SPEC.md")).unwrap()
 }
 
+/// Reads sources, each once.
+fn reader() -> impl FnMut(&str) -> Option<String> {
+    let mut sources: BTreeMap<String, Option<String>> = BTreeMap::new();
+    move |file| {
+        let source = || std::fs::read_to_string(root().join(file)).ok();
+        sources.entry(file.to_owned()).or_insert_with(source).clone()
+    }
+}
+
+#[test]
+fn every_row_of_the_conformance_table_has_tests_that_exist() {
+    let document = std::fs::read_to_string(root().join(CONFORMANCE)).unwrap();
+    let mut read = reader();
+    let mut problems = Vec::new();
+    let mut ids = BTreeSet::new();
+    for (line, says, holds) in conformance(&document) {
+        let mut wrong = wrong(&line, &mut read);
+        if line.shown_by.starts_with(EXCUSE) {
+            wrong.push("a row without a test".to_owned());
+        }
+        if says.is_empty() || holds.is_empty() || !ids.insert(line.id) {
+            wrong.push("it says nothing, or its id stands twice".to_owned());
+        }
+        problems.extend(wrong.into_iter().map(|what| format!("{CONFORMANCE}:{}: {what}", line.number)));
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    for original in ["0.", "1.", "2.", "3.", "4."] {
+        let rows = ids.iter().filter(|id| id.starts_with(original)).count();
+        assert!(rows >= 30, "{original}: {rows} rows");
+    }
+    assert!(ids.len() >= 200, "{} rows", ids.len());
+}
+
 #[test]
 fn every_test_that_is_named_exists() {
     let document = document();
-    let mut sources: BTreeMap<String, Option<String>> = BTreeMap::new();
-    let mut read = |file: &str| {
-        let source = || std::fs::read_to_string(root().join(file)).ok();
-        sources.entry(file.to_owned()).or_insert_with(source).clone()
-    };
+    let mut read = reader();
     let problems: Vec<String> = lines(&document)
         .iter()
         .flat_map(|line| {

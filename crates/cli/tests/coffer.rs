@@ -194,6 +194,19 @@ fn a_dialect_gives_what_the_model_sees() {
 }
 
 #[test]
+fn a_step_reads_a_text_and_prints_the_next_message_untouched() {
+    let daemon = Daemon::start();
+    for (text, code) in [("SUCCEEDED \u{1b}[31m\r\n", 0), ("FAILED x", 1), ("DENIED x", 3)] {
+        let output = prepared(&daemon, &["transcript", "step", RUN_A]).write_stdin(text).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+        assert!(String::from_utf8(output.stderr).unwrap().contains("turn 1 of 10"), "{text:?}");
+    }
+    let (code, out, _) = coffer(&daemon, &["call", "tools", RUN_A, "--dialect", "forge", "--prompt"]);
+    assert_eq!((code, out.as_str()), (0, "TOOLS\n"));
+}
+
+#[test]
 fn approvals_are_found_by_their_end_and_shown_harmless() {
     let daemon = Daemon::start();
     let (code, out, _) = coffer(&daemon, &["approval", "show", "a99"]);

@@ -195,7 +195,28 @@ impl ToolService for Canned {
     }
 
     async fn list_tools(&self, _: Request<ListToolsRequest>) -> Answer<ListToolsResponse> {
-        Ok(Response::new(ListToolsResponse { tools_json: r#"[{"name":"read"}]"#.into() }))
+        Ok(Response::new(ListToolsResponse {
+            tools_json: r#"[{"name":"read"}]"#.into(),
+            prompt: "TOOLS\n".into(),
+        }))
+    }
+
+    /// The text comes back as the message, with how its call would have ended before the first space.
+    async fn step_transcript(
+        &self,
+        request: Request<StepTranscriptRequest>,
+    ) -> Answer<StepTranscriptResponse> {
+        let text = request.into_inner().text;
+        let call_status = text.split(' ').next().unwrap_or_default().to_owned();
+        Ok(Response::new(StepTranscriptResponse {
+            status: step_transcript_response::Status::ToolResult.into(),
+            message: text,
+            tool: "bash".into(),
+            call_status,
+            turn: 1,
+            max_turns: 10,
+            ..Default::default()
+        }))
     }
 
     async fn call(&self, request: Request<CallRequest>) -> Answer<CallResponse> {

@@ -164,3 +164,15 @@ fn every_reason_is_one_of_the_kinds() {
     assert_eq!(pending["error"]["type"], "PendingApproval");
     assert!(pending["error"]["message"].as_str().unwrap().starts_with("approval a-1: "));
 }
+
+/// The list is applied to the operation, whichever dialect it came from.
+#[test]
+fn every_command_of_the_seed_s_list_is_denied() {
+    for name in ["rm", "sudo", "dd", "mkfs", "shutdown", "reboot", "passwd", "visudo"] {
+        for form in [name.to_owned(), name.to_uppercase(), format!("/bin/{name}")] {
+            let made = exec(&json!({"command": form, "args": []}));
+            assert!(ops::deny::is_denied(&made.command), "{form}");
+        }
+    }
+    assert!(!ops::deny::is_denied("ls"));
+}

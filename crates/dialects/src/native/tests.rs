@@ -154,6 +154,34 @@ fn git_command_lines_are_understood() {
 }
 
 #[test]
+fn every_flag_of_diff_is_understood() {
+    let flags = [
+        "--cached",
+        "--staged",
+        "--stat",
+        "--name-only",
+        "--name-status",
+        "--shortstat",
+        "--numstat",
+        "--no-color",
+    ];
+    for flag in flags {
+        let expected = vec![GitDiffFlag::parse(flag).unwrap()];
+        assert_eq!(git("diff", &[flag]), Ok(Git::Diff { flags: expected, paths: vec![] }), "{flag}");
+    }
+}
+
+#[test]
+fn a_pattern_that_looks_like_a_flag_is_a_pattern() {
+    for pattern in ["--pre=sh", "-f/etc/passwd", "--"] {
+        let Ok(Operation::Grep(grep)) = parse("grep", &json!({"pattern": pattern})) else {
+            panic!("not a grep")
+        };
+        assert_eq!(grep.pattern, pattern);
+    }
+}
+
+#[test]
 fn files_are_given_raw() {
     let read = |content: &str| ReadResult { content: content.into(), ..ReadResult::default() };
     assert_eq!(render(&Ok(OpResult::Read(read("a\r\n\x1bb")))), "a\r\n\x1bb");
