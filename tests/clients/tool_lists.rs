@@ -62,6 +62,7 @@ async fn lists(run: &mut RunHandle) -> Value {
         all.insert(vendor.to_owned(), by_dialect.into());
     }
     all.insert("results".to_owned(), json!([]));
+    all.insert("misfits".to_owned(), json!([]));
     all.into()
 }
 
@@ -120,18 +121,25 @@ async fn every_list_fits_the_types_of_its_vendor() {
 async fn a_list_that_does_not_fit_is_found() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
-    let good = lists(&mut run).await;
-    for (pointer, key, value) in [
-        ("/openai/fs/0/function", "parameter", json!({})),
-        ("/openai/fs/0", "type", json!("tool")),
-        ("/anthropic/exec/0", "input_schema", json!("object")),
-        ("/anthropic/exec/0", "parameters", json!({})),
-        ("/mcp/native/0", "inputSchema", Value::Null),
-        ("/mcp/native/0/annotations", "readOnlyHint", json!("perhaps")),
+    let mut lists = lists(&mut run).await;
+    let mut misfits = Vec::new();
+    for (vendor, dialect, pointer, key, value) in [
+        ("openai", "fs", "/0/function", "parameter", json!({})),
+        ("openai", "fs", "/0", "type", json!("tool")),
+        ("openai", "fs", "/1/function", "strict", json!(true)),
+        ("anthropic", "exec", "/0", "input_schema", json!("object")),
+        ("anthropic", "exec", "/0", "parameters", json!({})),
+        ("mcp", "native", "/0", "inputSchema", Value::Null),
+        ("mcp", "native", "/0/annotations", "readOnlyHint", json!("perhaps")),
+        ("mcp", "exec", "/0", "outputSchema", json!({"type": "list"})),
     ] {
-        let mut bad = good.clone();
-        bad.pointer_mut(pointer).unwrap()[key] = value;
-        let (fits, said) = check(&bad).await;
-        assert!(!fits, "{pointer}/{key}: {said}");
+        let mut tools = lists[vendor][dialect].clone();
+        tools.pointer_mut(pointer).unwrap()[key] = value;
+        misfits.push(json!({"vendor": vendor, "dialect": dialect, "tools": tools}));
     }
+    let count = misfits.len();
+    lists["misfits"] = misfits.into();
+    let (found, said) = check(&lists).await;
+    assert!(found, "{said}");
+    assert_eq!(said.matches("a misfit is found: ").count(), count, "{said}");
 }

@@ -120,7 +120,7 @@ async fn a_repeated_step_is_the_same_turn_and_the_same_call() {
         v1::StepTranscriptRequest { session_id: "s\n".into(), ..step(&run, &text) },
         v1::StepTranscriptRequest { request_id: "r".repeat(129), ..step(&run, &text) },
         v1::StepTranscriptRequest { text: "x".repeat(4 * 1024 * 1024 + 1), ..step(&run, &text) },
-        v1::StepTranscriptRequest { run_id: "no run".into(), ..step(&run, &text) },
+        v1::StepTranscriptRequest { run_id: String::new(), ..step(&run, &text) },
     ] {
         assert_eq!(reason(&run.clients.tools.step_transcript(bad).await.unwrap_err()), "INVALID_ARGUMENT");
     }

@@ -1,7 +1,8 @@
 """Holds tool lists to the types of the vendors' own packages, without a network.
 
 Standard input: one JSON object {"openai": {dialect: tools}, "anthropic": {…}, "mcp": {…}, "results": [{"tool", "schema",
-"rendered"}]}. Prints one line for each list; ends with 1 at the first that does not fit.
+"rendered"}], "misfits": [{"vendor", "dialect", "tools"}]}. Prints one line for each list; ends with 1 at the first that
+does not fit, and when one of the misfits does.
 """
 
 import json
@@ -91,6 +92,14 @@ def main():
     for result in given["results"]:
         jsonschema.validate(json.loads(result["rendered"]), result["schema"])
     print(f"{len(given['results'])} results fit the schemas that MCP lists for them")
+    for misfit in given["misfits"]:
+        try:
+            where = f"{misfit['vendor']} {misfit['dialect']}"
+            checks[misfit["vendor"]](misfit["tools"], where)
+        except (AssertionError, pydantic.ValidationError, jsonschema.SchemaError, KeyError, TypeError) as found:
+            print(f"a misfit is found: {where}: {str(found).splitlines()[0]}")
+        else:
+            raise AssertionError(f"a misfit is not found: {misfit}")
     print(f"openai {openai.__version__}, anthropic {anthropic.__version__}, mcp {mcp.__name__}")
 
 

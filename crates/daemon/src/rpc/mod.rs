@@ -6,6 +6,7 @@ mod authority;
 mod guard;
 mod identity;
 mod listen;
+mod offered;
 mod policy;
 mod portion;
 mod run;

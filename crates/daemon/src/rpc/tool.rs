@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use gateway::Verdict;
 use ops::Reason;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
 use worker::client::OutputStream;
 
+use super::offered::Offered;
 use super::portion::piece;
 use super::{Principal, principal};
 use crate::app::App;
@@ -16,22 +16,6 @@ use crate::calls::Found;
 use crate::ids::{CallId, RunId};
 use crate::spool::Piece;
 use crate::status::{Refusal, chain};
-
-/// No tool runs longer, and none has more time unless its call says so.
-const MAX_TIMEOUT_S: u64 = 120;
-const DEFAULT_TIMEOUT_S: u64 = 30;
-
-/// What descriptions say of a run's limits.
-fn limits(profile: &gateway::Profile) -> dialects::Limits {
-    let max_timeout_s = profile.exec.max_timeout_s.min(MAX_TIMEOUT_S);
-    dialects::Limits {
-        max_read_bytes: profile.bounds.max_read_bytes,
-        max_write_bytes: profile.bounds.max_write_bytes,
-        max_output_bytes: profile.bounds.max_output_bytes,
-        default_timeout_s: DEFAULT_TIMEOUT_S.min(max_timeout_s),
-        max_timeout_s,
-    }
-}
 
 /// `ToolService`.
 pub(super) struct Service(pub(super) Arc<App>);
@@ -57,17 +41,10 @@ impl Service {
             v1::list_tools_request::Format::Anthropic => dialects::Format::Anthropic,
             v1::list_tools_request::Format::Mcp => dialects::Format::Mcp,
         };
-        let policy = self.0.gateway.policy();
-        let profile = policy.profile(&record.spec.profile);
-        let role = policy.role(&record.spec.role);
         // What needs consent is offered, too: the agent may ask for it.
-        let permitted = |operation: &str| {
-            let verdict = profile.and_then(|profile| profile.operations.get(operation));
-            let grant = role.and_then(|role| role.grant(operation, true));
-            verdict.is_some_and(|verdict| *verdict != Verdict::Deny) && grant.is_some()
-        };
-        let limits = profile.map(limits).unwrap_or_default();
-        let offer = dialects::Offer { dialect, permitted: &permitted, limits };
+        let offered = Offered::of(&self.0, &record.spec);
+        let permitted = |operation: &str| offered.permits(operation);
+        let offer = dialects::Offer { dialect, permitted: &permitted, limits: offered.limits() };
         let prompt = offer.prompt().unwrap_or_default();
         Ok(v1::ListToolsResponse { tools_json: offer.list(format).to_string(), prompt })
     }
