@@ -214,3 +214,27 @@ async fn the_same_task_ends_in_the_same_state_in_every_dialect() {
     assert_eq!(states[0][2], "# how often\nlimit=10\n");
     assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
+    for (dialect, tool, arguments) in [
+        ("exec", "exec", json!({"command": "sh", "args": ["-c", "echo begun; sleep 60"]})),
+        ("gateway", "run_command", json!({"command": "sh", "args": ["-c", "echo begun; sleep 60"]})),
+        ("forge", "bash", json!({"command": "echo begun; sleep 60"})),
+    ] {
+        let call = v1::DialectCall {
+            dialect: dialect.to_owned(),
+            name: tool.to_owned(),
+            arguments_json: arguments.to_string(),
+        };
+        let request = v1::CallRequest {
+            timeout: Some(std::time::Duration::from_secs(1).into()),
+            operation: Some(v1::call_request::Operation::Dialect(call)),
+            ..Default::default()
+        };
+        let said = run.call_with(request).await.unwrap().rendered;
+        assert!(said.contains("Command timed out after 1s") && said.contains("begun"), "{dialect}: {said}");
+    }
+}

@@ -57,11 +57,11 @@ pub(super) fn digest(request: &CallRequest) -> Vec<u8> {
 
 pub(super) fn decode(request: CallRequest) -> Decoded {
     let CallRequest { agent_id, task_id, correlation_id, timeout, operation, .. } = request;
+    let limit = limit(timeout.as_ref());
     let (parsed, form) = match operation {
-        Some(call_request::Operation::Dialect(call)) => dialect(call),
+        Some(call_request::Operation::Dialect(call)) => dialect(call, limit.as_ref().ok().copied().flatten()),
         operation => (canonical(operation), Form::Canonical),
     };
-    let limit = limit(timeout.as_ref());
     let named = check_client_name("task_id", &task_id)
         .and_then(|()| check_client_name("correlation_id", &correlation_id));
     let operation = match (named, &limit) {
@@ -103,7 +103,7 @@ fn canonical(operation: Option<call_request::Operation>) -> Result<Operation, Re
     operation_from_wire(v1::Operation { kind }).map_err(Refusal::from)
 }
 
-fn dialect(call: v1::DialectCall) -> (Result<Operation, Refusal>, Form) {
+fn dialect(call: v1::DialectCall, limit: Option<Duration>) -> (Result<Operation, Refusal>, Form) {
     let v1::DialectCall { dialect: name, name: tool, arguments_json } = call;
     let dialect = dialects::find(&name);
     let parsed = match dialect {
@@ -119,8 +119,22 @@ fn dialect(call: v1::DialectCall) -> (Result<Operation, Refusal>, Form) {
             })
         }),
     };
+    let parsed = parsed.map(|operation| within(operation, limit));
     let operation = parsed.as_ref().ok().cloned().map(Arc::new);
     (parsed, Form::Dialect { dialect, name: shorten(name), tool: shorten(tool), operation })
+}
+
+/// The call's own limit, in the operation itself: dialects tell their models after which time a command was ended.
+fn within(mut operation: Operation, limit: Option<Duration>) -> Operation {
+    let timeout = match &mut operation {
+        Operation::Exec(exec) => Some(&mut exec.timeout),
+        Operation::Shell(shell) => Some(&mut shell.timeout),
+        _ => None,
+    };
+    if let (Some(timeout), Some(limit)) = (timeout, limit) {
+        *timeout = limit.min(*timeout);
+    }
+    operation
 }
 
 fn shorten(name: String) -> String {
