@@ -7,6 +7,7 @@ mod approvals;
 mod bad_input;
 mod bad_runs;
 mod cli;
+mod consents;
 mod delete;
 mod images;
 mod life;

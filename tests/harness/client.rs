@@ -77,6 +77,31 @@ impl Clients {
         self.decide(approval_id, v1::decide_approval_request::Decision::Approve).await
     }
 
+    /// Whether an approval still waits. One that is settled and forgotten does not.
+    pub async fn approvals_pending(&mut self, approval_id: &str) -> bool {
+        let request = v1::GetApprovalRequest { approval_id: approval_id.to_owned() };
+        let found = self.approvals.get_approval(request).await;
+        let state = found.ok().and_then(|found| found.into_inner().approval).map(|found| found.state());
+        state == Some(v1::approval::State::Pending)
+    }
+
+    /// Gives consent that is remembered, as asked.
+    pub async fn approve_and_remember(
+        &mut self,
+        approval_id: &str,
+        remember: v1::approval::Remember,
+        prefix: &[&str],
+    ) -> Result<v1::Approval, Status> {
+        let request = v1::DecideApprovalRequest {
+            approval_id: approval_id.to_owned(),
+            decision: v1::decide_approval_request::Decision::Approve.into(),
+            remember: remember.into(),
+            prefix: prefix.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        };
+        self.approvals.decide_approval(request).await.map(|response| response.into_inner().approval.unwrap())
+    }
+
     /// Verifies the log.
     pub async fn verify(&mut self) -> v1::VerifyLogResponse {
         self.audit.verify_log(v1::VerifyLogRequest {}).await.unwrap().into_inner()
@@ -104,6 +129,7 @@ impl Clients {
             approval_id: approval_id.to_owned(),
             decision: decision.into(),
             comment: "decided by a test".to_owned(),
+            ..Default::default()
         };
         self.approvals.decide_approval(request).await.map(|response| response.into_inner().approval.unwrap())
     }

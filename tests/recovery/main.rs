@@ -4,6 +4,7 @@
 
 mod adopted;
 mod agent_lost;
+mod approvals;
 mod daemon_killed;
 mod engine_lost;
 mod hand_lost;

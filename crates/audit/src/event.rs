@@ -33,6 +33,12 @@ pub enum Kind {
     ApprovalRequested,
     /// A human, or the clock, decided.
     ApprovalDecided,
+    /// A human has consented to a call that needs more than one consent.
+    ApprovalVoted,
+    /// A consent is remembered for the rest of its run.
+    ConsentRemembered,
+    /// A consent that was remembered has ended.
+    ConsentRevoked,
     /// Approvers were reminded at half-time.
     ApprovalReminded,
     /// A lane's worker started, died or was restarted.
@@ -76,6 +82,9 @@ impl Kind {
             Self::CallReceipt => "call_receipt",
             Self::ApprovalRequested => "approval_requested",
             Self::ApprovalDecided => "approval_decided",
+            Self::ApprovalVoted => "approval_voted",
+            Self::ConsentRemembered => "consent_remembered",
+            Self::ConsentRevoked => "consent_revoked",
             Self::ApprovalReminded => "approval_reminded",
             Self::WorkerEvent => "worker_event",
             Self::SessionOpened => "session_opened",

@@ -1,6 +1,5 @@
 //! The daemon, put together: start in order, serve, stop in order.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +11,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::approvals::Desk;
+use crate::approvals::{Desk, Former};
 use crate::audit::AuditLog;
 use crate::calls::Calls;
 use crate::config::Config;
+use crate::ids::RunId;
 use crate::rpc::{self, Access, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
 use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
 use crate::terminal::{self, Sessions};
-use crate::{embedded, policy, recovery, startup};
+use crate::{call, embedded, policy, recovery, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -73,6 +73,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     }
     let audit = Arc::new(log);
     let open = recovery::look(&audit).await?;
+    let store = Store::open(&config.state_dir.join("store.db"))
+        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let former_approvals = Former::read(&store, &audit).await?;
     let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "instance": state.instance,
@@ -86,8 +89,6 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         .await
         .map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
 
-    let store = Store::open(&config.state_dir.join("store.db"))
-        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     let roots = Roots::new(config.workspace_roots.clone());
     let launcher = Launcher {
         engine,
@@ -107,12 +108,19 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let runs = Arc::new(runs);
     // Nobody is let in before this is over: whoever asks for a run finds it as it is.
     let taken = runs.take_over(former, &policy, &open.used).await?;
-    // Calls that wait for a human would be named here, if they outlived their daemon: their intents stay open.
-    open.close(&audit, &store, &directories, &taken, &BTreeSet::new()).await?;
+    open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
     let is_known = |run| runs.get(run).is_ok();
     terminal::remove_leftovers(&config.state_dir.join("sessions"), is_known).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
-    let desk = Desk::new(gateway.clone(), audit.clone(), config.approval_timeout, config.allow_self_approval);
+    let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
+    let waiting = former_approvals.restore(&store, &gateway, lives)?;
+    let desk = Desk::new(
+        gateway.clone(),
+        audit.clone(),
+        store.clone(),
+        config.approval_timeout,
+        config.allow_self_approval,
+    );
     let app = Arc::new(App {
         audit,
         gateway,
@@ -127,12 +135,17 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         on_stop: config.on_stop,
         stop: CancellationToken::new(),
     });
-    // What goes on by itself goes on from here: the runs' lanes work, and no client has come in between.
+    // The runs' lanes work, and no client has come in between: whoever asks for a call that waits finds it.
+    call::resume(&app, waiting);
 
     let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
     let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
+    let ends = tokio::spawn({
+        let app = app.clone();
+        async move { app.desk.follow_runs(&app.runs, app.stop.clone()).await }
+    });
     let clock = tokio::spawn({
         let app = app.clone();
         async move { app.desk.keep_time(app.stop.clone()).await }
@@ -148,8 +161,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Streams have ended and calls are answered: what is left are clients that do not hang up.
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
-    clock.abort();
-    let _ = clock.await;
+    for watch in [clock, ends] {
+        watch.abort();
+        let _ = watch.await;
+    }
     drop(app);
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
@@ -185,6 +200,7 @@ async fn wait_for_signal(app: &Arc<App>) -> anyhow::Result<()> {
                     // What is wrong with it is in the log already.
                     let _ =
                         policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, "signal:SIGHUP").await;
+                    app.desk.policy_changed().await;
                 });
             }
         }

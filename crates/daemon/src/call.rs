@@ -6,6 +6,7 @@
 //!                         │ └─ask─► intent ─► approval ─deny, expire────┤
 //!                         │                      │ approve              │
 //!                         └─permit─► intent ─────┴──► execute ──────────┘
+//!             a former daemon's intent ─► resume ┘
 //! ```
 //!
 //! Invariants: one intent and one receipt for each call, refused ones included; the intent of a call with an effect is
@@ -16,6 +17,7 @@ mod begin;
 mod decode;
 mod facts;
 mod record;
+mod resume;
 mod review;
 mod stream;
 
@@ -25,20 +27,23 @@ use std::time::{Duration, Instant};
 
 use dialects::Facts;
 use futures_util::FutureExt as _;
-use gateway::{Admission, ApprovalState, Caller, Permit, Ticket};
+use gateway::{Admission, Approval, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
 use ops::{OpResult, Reason};
+use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
 
 use crate::app::App;
+use crate::approvals::Asker;
 use crate::calls::{Answer, Call};
 use crate::rpc::Principal;
-use crate::runs::Run;
+use crate::runs::{Run, State};
 use crate::status::Refusal;
 use crate::time::micros;
 
+pub(crate) use resume::resume;
 pub(crate) use stream::{Events, stream};
 
 use begin::{Manner, Taken};
@@ -99,7 +104,17 @@ impl Story {
         let mut times = Times::begin(self.taken);
 
         let made = AssertUnwindSafe(self.make(decoded, &mut journal, &mut times)).catch_unwind().await;
-        let close = if let Ok(close) = made {
+        self.end(made.ok(), &form, journal, times).await;
+    }
+
+    /// The receipt, the answer, and what is kept. `made` is nothing when the call broke.
+    async fn end(self, made: Option<Close>, form: &Form, mut journal: Journal, mut times: Times) {
+        if self.call.answer().suspended {
+            // Its intent stays open, and its receipt comes with the next daemon.
+            return;
+        }
+        let id = self.call.id;
+        let close = if let Some(close) = made {
             close
         } else {
             self.app.desk.cancel(&id.to_string()).await;
@@ -115,7 +130,7 @@ impl Story {
         journal.kept(self.call.output.kept());
         // A refusal of a call that had no intent yet has both written now.
         let recorded = journal.close(&self.app.audit, &close, &mut times).await;
-        let facts = self.facts(&form, times.execution);
+        let facts = self.facts(form, times.execution);
         let mut response = form.respond(&self.call, close, facts);
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
@@ -134,6 +149,10 @@ impl Story {
         }
         let keep = journal.has_effect() || journal.was_asked();
         self.app.calls.finish(&self.call, response, refusal, keep).await;
+        // Not before receipt and outcome are kept. When they could not be, the next daemon closes the call.
+        if let Some(approval) = journal.approval_id().filter(|_| recorded.is_ok()) {
+            self.app.desk.done(approval).await;
+        }
     }
 
     async fn make(&self, decoded: Decoded, journal: &mut Journal, times: &mut Times) -> Close {
@@ -184,12 +203,44 @@ impl Story {
                 Ok((run, permit))
             }
             Admission::Ask(ticket) => {
+                if let Some(permit) = self.recalled(&run, &ticket).await? {
+                    journal.decided(permit.decision());
+                    journal.open(&self.app.audit, times).await?;
+                    return Ok((run, permit));
+                }
                 journal.decided(ticket.decision());
                 journal.asked();
+                let asker = self.asker(&decoded.form, decoded.task_id, decoded.correlation_id, decoded.limit);
                 journal.open(&self.app.audit, times).await?;
-                let permit = self.consent(&run, &ticket, &decoded.form, journal).await?;
+                let permit = self.consent(&run, &ticket, asker, &decoded.form, journal).await?;
                 Ok((run, permit))
             }
+        }
+    }
+
+    /// The permit for a call whose consent a reviewer had remembered, while the files are what they were.
+    async fn recalled(&self, run: &Run, ticket: &Ticket) -> Result<Option<Permit>, Refusal> {
+        if !self.app.gateway.remembers(&ticket.caller().run_id) {
+            return Ok(None);
+        }
+        let files = review::files(&*run.lanes()?, ticket.operation()).await?;
+        Ok(self.app.gateway.recall(ticket, &files))
+    }
+
+    /// What is kept of the call while it waits.
+    fn asker(&self, form: &Form, task_id: String, correlation_id: String, limit: Option<Duration>) -> Asker {
+        Asker {
+            call: self.call.id,
+            run: self.call.run,
+            principal: self.principal.name.clone(),
+            uid: self.principal.uid,
+            gid: self.principal.gid,
+            request_id: self.call.request_id.clone(),
+            digest: self.call.digest.clone(),
+            dialect: form.dialect(),
+            task_id,
+            correlation_id,
+            limit,
         }
     }
 
@@ -198,16 +249,27 @@ impl Story {
         &self,
         run: &Run,
         ticket: &Ticket,
+        asker: Asker,
         form: &Form,
         journal: &mut Journal,
     ) -> Result<Permit, Refusal> {
         let lanes = run.lanes()?;
         let review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
-        let (approval, settled) = self.app.desk.ask(ticket, review).await?;
+        let (approval, settled) = self.app.desk.ask(ticket, review, asker).await?;
         journal.approval(&approval.approval_id);
         let facts = self.facts(form, Duration::ZERO);
         self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
+        self.decided(run, ticket, &approval, settled).await
+    }
 
+    /// Waits for the decision, and turns consent into a permit, once.
+    async fn decided(
+        &self,
+        run: &Run,
+        ticket: &Ticket,
+        approval: &Approval,
+        settled: oneshot::Receiver<Approval>,
+    ) -> Result<Permit, Refusal> {
         let approval = tokio::select! {
             settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
             () = self.call.cancel.cancelled() => {
@@ -215,7 +277,12 @@ impl Story {
                 return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
             }
             () = run.ended.cancelled() => {
-                self.app.desk.cancel(&approval.call_id).await;
+                if self.app.stop.is_cancelled() && run.record().state == State::Ready {
+                    // The run is left for the next daemon, and its call that waits with it.
+                    self.call.suspend();
+                } else {
+                    self.app.desk.cancel(&approval.call_id).await;
+                }
                 return Err(Refusal::new(Reason::Cancelled, "the run ended before the call was approved"));
             }
         };
@@ -227,7 +294,10 @@ impl Story {
                     "nobody decided in time, so the call was denied",
                 ));
             }
-            ApprovalState::Denied | ApprovalState::Pending | ApprovalState::Cancelled => {
+            ApprovalState::Cancelled | ApprovalState::Pending => {
+                return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
+            }
+            ApprovalState::Denied => {
                 let said = if approval.comment.is_empty() {
                     String::new()
                 } else {
@@ -239,9 +309,22 @@ impl Story {
                 ));
             }
         }
-        let files = review::files(&*run.lanes()?, ticket.operation()).await?;
-        let permit = self.app.gateway.redeem(&approval.approval_id, ticket, &files)?;
+        let redeemed = self.redeem(run, ticket, &approval.approval_id).await;
+        if redeemed.is_err() {
+            // Void from here on, whatever a later daemon finds.
+            self.app.desk.cancel(&approval.call_id).await;
+        }
+        let permit = redeemed?;
         self.call.resume();
+        Ok(permit)
+    }
+
+    /// Everything is looked at again. That the consent is spent is on disk before its permit is used: a daemon that dies
+    /// in between has executed it once or not at all.
+    async fn redeem(&self, run: &Run, ticket: &Ticket, approval_id: &str) -> Result<Permit, Refusal> {
+        let files = review::files(&*run.lanes()?, ticket.operation()).await?;
+        let permit = self.app.gateway.redeem(approval_id, ticket, &files)?;
+        self.app.desk.spend(approval_id).await?;
         Ok(permit)
     }
 

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
+use crate::approvals::Asker;
 use crate::ids::{CallId, RunId, check_client_name};
 use crate::rpc::Principal;
 use crate::spool::{Output, Spool};
@@ -51,6 +52,8 @@ pub(crate) struct Answer {
     pub(crate) refusal: Option<Refusal>,
     /// It will not change any more.
     pub(crate) finished: bool,
+    /// This daemon does nothing more for it: the next one goes on.
+    pub(crate) suspended: bool,
 }
 
 impl Call {
@@ -72,6 +75,11 @@ impl Call {
         });
     }
 
+    /// It still waits, and this daemon ends.
+    pub(crate) fn suspend(&self) {
+        self.state.send_modify(|answer| answer.suspended = true);
+    }
+
     /// Its approval was given.
     pub(crate) fn resume(&self) {
         self.state.send_modify(|answer| answer.response.status = Status::Running.into());
@@ -81,7 +89,9 @@ impl Call {
     pub(crate) async fn settled(&self, wait_for_approval: bool) -> Answer {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|answer| {
-            answer.finished || (!wait_for_approval && answer.response.status() == Status::PendingApproval)
+            answer.finished
+                || answer.suspended
+                || (!wait_for_approval && answer.response.status() == Status::PendingApproval)
         });
         match settled.await {
             Ok(answer) => answer.clone(),
@@ -195,13 +205,40 @@ impl Calls {
             digest,
             cancel: CancellationToken::new(),
             output: self.spool.output(run, id),
-            state: watch::Sender::new(Answer { response, refusal: None, finished: false }),
+            state: watch::Sender::new(Answer { response, refusal: None, finished: false, suspended: false }),
         });
         table.by_id.insert(id, call.clone());
         if let Some(request_id) = request_id {
             table.by_request.insert((run, request_id), id);
         }
         Ok(Begun::New(call))
+    }
+
+    /// Takes up a call that a former daemon has left waiting for an approval.
+    pub(crate) fn resume(&self, asker: &Asker) -> Arc<Call> {
+        let Asker { call: id, run, .. } = *asker;
+        let response = CallResponse {
+            call_id: id.to_string(),
+            status: Status::PendingApproval.into(),
+            ..Default::default()
+        };
+        let call = Arc::new(Call {
+            id,
+            run,
+            principal: asker.principal.clone(),
+            request_id: asker.request_id.clone(),
+            digest: asker.digest.clone(),
+            cancel: CancellationToken::new(),
+            output: self.spool.output(run, id),
+            state: watch::Sender::new(Answer { response, refusal: None, finished: false, suspended: false }),
+        });
+        let mut table = self.table();
+        *table.under_way.entry(run).or_default() += 1;
+        table.by_id.insert(id, call.clone());
+        if let Some(request_id) = &call.request_id {
+            table.by_request.insert((run, request_id.clone()), id);
+        }
+        call
     }
 
     /// The call is over, and its output complete. `keep` puts it into the store.
@@ -238,7 +275,7 @@ impl Calls {
             }
             table.finish(call.id, response.encoded_len());
         }
-        call.state.send_replace(Answer { response, refusal, finished: true });
+        call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
         self.keep(later).await;
     }
 

@@ -1,13 +1,13 @@
 //! The answers to a call: a permit, a ticket to an approval, or a refusal.
 
-use std::time::Duration;
-
 use ops::{Bounds, Operation};
 
+use crate::approvals::Approval;
 use crate::binding::{Covered, FileStates, digest};
 use crate::caller::{Caller, RunScope};
-use crate::decision::{Decision, Refusal};
+use crate::decision::{Decision, Refusal, Verdict};
 use crate::permit::Permit;
+use crate::policy::Terms;
 
 /// What the gateway answers to a call.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Ticket {
     pub(crate) operation: Operation,
     pub(crate) bounds: Bounds,
     pub(crate) decision: Decision,
-    pub(crate) timeout: Duration,
+    pub(crate) terms: Terms,
 }
 
 impl Ticket {
@@ -60,20 +60,55 @@ impl Ticket {
         &self.decision
     }
 
-    /// How long the profile gives a reviewer.
-    pub fn timeout(&self) -> Duration {
-        self.timeout
+    /// How the profile has consent asked for.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// The digest over all that an approval covers, under the policy with this digest.
     pub(crate) fn digest(&self, policy_digest: &str, files: &FileStates) -> String {
-        digest(&Covered {
-            policy_digest,
-            run: &self.run,
-            caller: &self.caller,
-            call_id: &self.call_id,
-            operation: &self.operation,
-            files,
-        })
+        self.covered(policy_digest, Some(&self.call_id), files)
+    }
+
+    /// The same, whichever call of the run it is.
+    pub(crate) fn consent_digest(&self, policy_digest: &str, files: &FileStates) -> String {
+        self.covered(policy_digest, None, files)
+    }
+
+    fn covered(&self, policy_digest: &str, call_id: Option<&str>, files: &FileStates) -> String {
+        let Self { caller, run, operation, .. } = self;
+        digest(&Covered { policy_digest, run, caller, call_id, operation, files })
+    }
+
+    /// The ticket of a call that was asked for by an earlier process: what its approval is held against. It says nothing
+    /// about whether the policy lets the call through; that is asked when the approval is redeemed.
+    pub fn resumed(approval: &Approval, run: RunScope, operation: Operation) -> Self {
+        Self {
+            caller: Caller {
+                principal: approval.requested_by.clone(),
+                agent_id: approval.agent_id.clone(),
+                role: approval.role.clone(),
+                run_id: approval.run_id.clone(),
+            },
+            run,
+            call_id: approval.call_id.clone(),
+            operation,
+            bounds: Bounds::default(),
+            decision: Decision {
+                verdict: Verdict::Ask,
+                rule: approval.rule.clone(),
+                risk: approval.risk,
+                policy_digest: approval.policy_digest.clone(),
+                justification: approval.justification.clone(),
+            },
+            terms: Terms {
+                timeout: approval.expires_at.since(approval.created_at),
+                remind: approval.remind,
+                needed: approval.needed,
+                level: approval.level,
+                freeze: approval.freeze,
+                remember: approval.offers.clone(),
+            },
+        }
     }
 }

@@ -11,6 +11,7 @@ use ops::{
     Delete, Edit, EditChange, Encoding, Exec, FrontMatter, Git, Glob, Grep, List, Operation, PatchChange,
     Read, ReadPart, Shell, Write,
 };
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::caller::{Caller, RunScope};
@@ -19,7 +20,8 @@ use crate::caller::{Caller, RunScope};
 pub type FileStates = BTreeMap<SandboxPath, FileState>;
 
 /// One file at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileState {
     /// There is none.
     Absent,
@@ -34,7 +36,8 @@ pub(crate) struct Covered<'c> {
     pub(crate) policy_digest: &'c str,
     pub(crate) run: &'c RunScope,
     pub(crate) caller: &'c Caller,
-    pub(crate) call_id: &'c str,
+    /// `None`: whichever call of the run it is, for a consent that is remembered.
+    pub(crate) call_id: Option<&'c str>,
     pub(crate) operation: &'c Operation,
     pub(crate) files: &'c FileStates,
 }
@@ -45,10 +48,11 @@ pub(crate) fn digest(covered: &Covered<'_>) -> String {
     let RunScope { profile, image_id } = run;
     let Caller { principal, agent_id, role, run_id } = caller;
     let mut bytes = Encoder(Sha256::new());
-    bytes.text("cofferdam approval 1");
-    for text in [policy_digest, profile.as_str(), image_id, principal, agent_id, role, run_id, call_id] {
+    bytes.text(if call_id.is_some() { "cofferdam approval 1" } else { "cofferdam consent 1" });
+    for text in [policy_digest, profile.as_str(), image_id, principal, agent_id, role, run_id] {
         bytes.text(text);
     }
+    bytes.optional(*call_id, Encoder::text);
     bytes.operation(operation);
     bytes.length(files.len());
     for (path, state) in *files {
@@ -324,7 +328,14 @@ mod tests {
 
     fn of(operation: &Operation, files: &FileStates) -> String {
         let (caller, run) = (caller("worker"), run("review"));
-        digest(&Covered { policy_digest: "p", run: &run, caller: &caller, call_id: "c", operation, files })
+        digest(&Covered {
+            policy_digest: "p",
+            run: &run,
+            caller: &caller,
+            call_id: Some("c"),
+            operation,
+            files,
+        })
     }
 
     #[test]
@@ -362,6 +373,24 @@ mod tests {
         for (i, digest) in digests.iter().enumerate() {
             assert_eq!(digests.iter().position(|other| other == digest), Some(i));
         }
+    }
+
+    #[test]
+    fn what_is_remembered_does_not_say_which_call() {
+        let (caller, run, operation) = (caller("worker"), run("review"), Operation::Exec(exec(&["make"])));
+        let files = FileStates::new();
+        let of = |call_id| {
+            digest(&Covered {
+                policy_digest: "p",
+                run: &run,
+                caller: &caller,
+                call_id,
+                operation: &operation,
+                files: &files,
+            })
+        };
+        assert_ne!(of(Some("c")), of(Some("d")));
+        assert_ne!(of(None), of(Some("")));
     }
 
     #[test]

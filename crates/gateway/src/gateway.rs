@@ -1,15 +1,11 @@
 //! The door: every call goes through [`Gateway::admit`], and no permit comes from anywhere else in the daemon.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
 
 use ops::{Operation, Reason};
 
 use crate::admission::{Admission, Ticket};
-use crate::approvals::{
-    Approval, ApprovalFilter, Approvals, Choice, DecideError, RestoreError, Review, Reviewer,
-};
-use crate::binding::FileStates;
+use crate::approvals::{Approvals, Memory};
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
 use crate::decision::{Refusal, Verdict};
@@ -29,6 +25,7 @@ pub struct Gateway {
     approvals: Mutex<Approvals>,
     measures: Measures,
     limits: Limits,
+    memory: Mutex<Memory>,
     clock: Arc<dyn Clock>,
 }
 
@@ -41,6 +38,7 @@ impl Gateway {
             approvals: Mutex::default(),
             measures: Measures::default(),
             limits: Limits::new(clock.clone()),
+            memory: Mutex::default(),
             clock,
         }
     }
@@ -93,47 +91,6 @@ impl Gateway {
         }
     }
 
-    /// Opens an approval for a call that needs one. `timeout` is the profile's unless given. The daemon records and
-    /// stores the approval before it shows it to anyone.
-    pub fn request_approval(
-        &self,
-        ticket: &Ticket,
-        review: Review,
-        timeout: Option<Duration>,
-    ) -> Result<Approval, Refusal> {
-        self.approvals().request(ticket, review, timeout.unwrap_or(ticket.timeout), self.now())
-    }
-
-    /// Takes a decision, once. An approval given here does nothing by itself: record it, then [`Self::redeem`] it.
-    pub fn decide(
-        &self,
-        approval_id: &str,
-        reviewer: &Reviewer,
-        choice: Choice,
-        comment: &str,
-    ) -> Result<Approval, DecideError> {
-        self.approvals().decide(approval_id, reviewer, choice, comment, self.now())
-    }
-
-    /// Turns an approval that was given into a permit, once. Everything is checked again: that this is the call that
-    /// was shown (`files` as they are *now*), and that the policy in force still lets it through. Store the approval
-    /// as it is afterwards before spending the permit, so that it stays spent after a crash.
-    pub fn redeem(&self, approval_id: &str, ticket: &Ticket, files: &FileStates) -> Result<Permit, Refusal> {
-        let policy = self.policy();
-        let mut approvals = self.approvals();
-        approvals.redeemable(approval_id, ticket, &policy, self.now())?;
-        let Ticket { caller, run, call_id, operation, .. } = ticket;
-        let again = match consider(&self.stand(&policy), run, caller, call_id, operation.clone()) {
-            Ok(again) => again,
-            Err(refusal) => {
-                approvals.withdraw(approval_id);
-                return Err(refusal);
-            }
-        };
-        approvals.issue(approval_id, &again.digest(policy.digest(), files), &policy)?;
-        Ok(permit(again, Some(approval_id.to_owned())))
-    }
-
     /// Puts into force what an alert imposes on calls. It makes decisions stricter and nothing else.
     pub fn impose(&self, measure: Measure) {
         self.measures.impose(measure, self.now());
@@ -144,48 +101,8 @@ impl Gateway {
         self.measures.lift(alert_id)
     }
 
-    /// Approvals whose time is over: now `EXPIRED`. Each is returned once.
-    pub fn expire_due(&self) -> Vec<Approval> {
-        self.approvals().expire_due(self.now())
-    }
-
-    /// Pending approvals with half of their time gone. Each is returned once.
-    pub fn reminders_due(&self) -> Vec<Approval> {
-        self.approvals().reminders_due(self.now())
-    }
-
-    /// When [`Self::expire_due`] or [`Self::reminders_due`] will next have something to say.
-    pub fn next_due(&self) -> Option<UnixMillis> {
-        self.approvals().next_due()
-    }
-
-    /// The call is cancelled: its pending approval becomes `CANCELLED`, one that was given is void.
-    pub fn cancel_call(&self, call_id: &str) -> Vec<Approval> {
-        self.approvals().cancel(|approval| approval.call_id == call_id, self.now())
-    }
-
-    /// The run has ended: likewise for all of its calls.
-    pub fn cancel_run(&self, run_id: &str) -> Vec<Approval> {
-        self.approvals().cancel(|approval| approval.run_id == run_id, self.now())
-    }
-
-    /// One approval.
-    pub fn approval(&self, approval_id: &str) -> Option<Approval> {
-        self.approvals().get(approval_id).cloned()
-    }
-
-    /// Approvals, oldest first.
-    pub fn list_approvals(&self, filter: &ApprovalFilter) -> Vec<Approval> {
-        self.approvals().list(filter)
-    }
-
-    /// Takes up the approvals of an earlier process, into a gateway that has none. Their clocks have run on.
-    pub fn restore_approvals(&self, stored: Vec<Approval>) -> Result<(), RestoreError> {
-        self.approvals().restore(stored)
-    }
-
     /// What a call is held against now.
-    fn stand<'p>(&self, policy: &'p Policy) -> Stand<'p> {
+    pub(crate) fn stand<'p>(&self, policy: &'p Policy) -> Stand<'p> {
         Stand { policy, permissions: self.permissions(), now: self.now() }
     }
 
@@ -215,8 +132,13 @@ impl Gateway {
         })
     }
 
-    fn approvals(&self) -> MutexGuard<'_, Approvals> {
+    pub(crate) fn approvals(&self) -> MutexGuard<'_, Approvals> {
         self.approvals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What reviewers want remembered. Locked after [`Self::approvals`] where both are.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn now(&self) -> UnixMillis {
@@ -225,14 +147,14 @@ impl Gateway {
 }
 
 /// What a call is held against: one policy and one set of permissions, whatever comes into force meanwhile.
-struct Stand<'p> {
+pub(crate) struct Stand<'p> {
     policy: &'p Policy,
     permissions: Arc<Permissions>,
     now: UnixMillis,
 }
 
 /// The checks that use up nothing, in order.
-fn consider(
+pub(crate) fn consider(
     stand: &Stand<'_>,
     run: &RunScope,
     caller: &Caller,
@@ -255,12 +177,12 @@ fn consider(
         call_id: call_id.to_owned(),
         operation,
         bounds: profile.call_bounds(),
+        terms: profile.approvals.terms(decision.risk),
         decision,
-        timeout: profile.approval_timeout(),
     })
 }
 
-fn permit(ticket: Ticket, approval_id: Option<String>) -> Permit {
+pub(crate) fn permit(ticket: Ticket, approval_id: Option<String>) -> Permit {
     Permit::mint(PermitParts {
         call_id: ticket.call_id,
         caller: ticket.caller,

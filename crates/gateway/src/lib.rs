@@ -34,6 +34,7 @@
 //! - No permit without a policy that lets the call through at the moment when the permit is made.
 //! - Where the policy asks, no permit without a reviewer's consent to exactly this call, and one permit for one consent.
 //! - Unknown profiles, roles, operations and commands are denied; of several rules the strictest wins.
+//! - A consent is for one call, unless the reviewer has it remembered for the run, in so many words.
 //! - An operator's terminal has a permit of its own kind, which opens nothing else.
 //! - What the container does once a command runs is not judged here. The deny list and the command rules say what an
 //!   agent may ask for; the container holds what it then does.
@@ -48,6 +49,7 @@ mod exec;
 mod explain;
 mod gateway;
 mod grants;
+mod lifecycle;
 pub mod limits;
 mod measures;
 mod permission;
@@ -63,8 +65,8 @@ mod testing;
 
 pub use admission::{Admission, Ticket};
 pub use approvals::{
-    Approval, ApprovalFilter, ApprovalState, Choice, DecideError, MAX_COMMENT_CHARS, PermitState,
-    RestoreError, Review, Reviewer,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, DecideError, Form, Level,
+    MAX_COMMENT_CHARS, NotRemembered, PermitState, Remember, RestoreError, Review, Reviewer, Vote,
 };
 pub use binding::{FileState, FileStates};
 pub use caller::{Caller, RunScope};

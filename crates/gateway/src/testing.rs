@@ -113,6 +113,12 @@ impl TestClock {
     pub(crate) fn set(&self, to: UnixMillis) {
         self.wall.store(to.0, Ordering::SeqCst);
     }
+
+    /// Somebody sets it back.
+    pub(crate) fn go_back(&self, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap();
+        self.set(UnixMillis(self.now().0.saturating_sub(by)));
+    }
 }
 
 impl Clock for TestClock {

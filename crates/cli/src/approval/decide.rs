@@ -2,19 +2,34 @@
 
 use clap::Args;
 use wire::v1::DecideApprovalRequest;
+use wire::v1::approval::{Remember, State};
 use wire::v1::decide_approval_request::Decision;
 
 use super::select::resolve;
+use super::votes::missing;
 use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Consent: the call runs, once, by itself.
+/// Consent: the call runs, once, by itself, as soon as enough approvers say so.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer approval approve 9c01d4e2 --comment 'looks right'")]
+#[command(before_help = "Example: coffer approval approve 9c01d4e2 --comment 'looks right'\n         \
+    coffer approval approve 9c01d4e2 --remember-prefix cargo test")]
 pub(crate) struct Approve {
     #[command(flatten)]
     choice: Choice,
+    /// Remember the consent for the rest of the run: for exactly this call, while no file that it names changes.
+    #[arg(long)]
+    remember: bool,
+    /// Remember the consent for the rest of the run: for commands that begin with these words. Write it last.
+    #[arg(
+        long,
+        value_name = "WORD",
+        num_args = 1..,
+        allow_hyphen_values = true,
+        conflicts_with = "remember"
+    )]
+    remember_prefix: Vec<String>,
 }
 
 /// Refuse.
@@ -37,23 +52,36 @@ struct Choice {
 
 impl Approve {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        decide(context, self.choice, Decision::Approve).await
+        let remember = match (self.remember, self.remember_prefix.is_empty()) {
+            (true, _) => Remember::Digest,
+            (false, false) => Remember::Prefix,
+            (false, true) => Remember::Once,
+        };
+        decide(context, self.choice, Decision::Approve, remember, self.remember_prefix).await
     }
 }
 
 impl Deny {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        decide(context, self.choice, Decision::Deny).await
+        decide(context, self.choice, Decision::Deny, Remember::Once, Vec::new()).await
     }
 }
 
-async fn decide(context: &Context, choice: Choice, decision: Decision) -> Result<Exit, Failure> {
+async fn decide(
+    context: &Context,
+    choice: Choice,
+    decision: Decision,
+    remember: Remember,
+    prefix: Vec<String>,
+) -> Result<Exit, Failure> {
     let ui = context.ui;
     let client = context.connect().await?;
     let request = DecideApprovalRequest {
         approval_id: resolve(&client, &choice.approval).await?,
         decision: decision.into(),
         comment: choice.comment.unwrap_or_default(),
+        remember: remember.into(),
+        prefix,
     };
     let response = client.approvals().decide_approval(quick(request)).await?.into_inner();
     if ui.is_json() {
@@ -64,10 +92,16 @@ async fn decide(context: &Context, choice: Choice, decision: Decision) -> Result
     let mut page = ui.page();
     page.word(&approval.approval_id).own(" ").word(approval.state().as_str_name()).own("\n");
     ui.show(&page)?;
-    if decision == Decision::Approve {
-        let mut talk = ui.talk();
+    let mut talk = ui.talk();
+    if approval.state() == State::Pending {
+        talk.own("your consent counts; it needs ").word(&missing(&approval)).own("\n");
+    } else if decision == Decision::Approve {
         talk.own("its outcome: coffer call show ").word(&approval.call_id).own("\n");
-        ui.say(&talk);
     }
+    if !approval.consent_id.is_empty() {
+        talk.own("remembered for the run; to end it: coffer approval forget ").word(&approval.consent_id);
+        talk.own("\n");
+    }
+    ui.say(&talk);
     Ok(Exit::Ok)
 }

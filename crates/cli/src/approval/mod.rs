@@ -2,8 +2,10 @@
 
 mod decide;
 mod list;
+mod remembered;
 mod select;
 mod show;
+mod votes;
 mod watch;
 
 use clap::Subcommand;
@@ -19,6 +21,8 @@ pub(crate) enum Command {
     Approve(decide::Approve),
     Deny(decide::Deny),
     Watch(watch::Watch),
+    Remembered(remembered::Remembered),
+    Forget(remembered::Forget),
 }
 
 impl Command {
@@ -29,6 +33,8 @@ impl Command {
             Self::Approve(approve) => approve.run(context).await,
             Self::Deny(deny) => deny.run(context).await,
             Self::Watch(watch) => watch.run(context).await,
+            Self::Remembered(remembered) => remembered.run(context).await,
+            Self::Forget(forget) => forget.run(context).await,
         }
     }
 }

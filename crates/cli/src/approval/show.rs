@@ -1,11 +1,12 @@
 //! `coffer approval show`: everything that a reviewer needs, and nothing that could deceive one.
 
 use clap::Args;
-use wire::v1::approval::State;
-use wire::v1::{Approval, GetApprovalRequest};
+use wire::v1::approval::{Remember, State};
+use wire::v1::{Approval, BoundFile, GetApprovalRequest};
 
 use super::list::expiry;
 use super::select::resolve;
+use super::votes;
 use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -45,7 +46,11 @@ fn render(approval: &Approval, now: &pbjson_types::Timestamp, page: &mut Page) {
         ("operation", approval.operation.clone()),
         ("risk", approval.risk.clone()),
         ("why", approval.justification.clone()),
+        ("rule", approval.rule.clone()),
+        ("needs", votes::needed(approval)),
         ("agent", approval.agent_id.clone()),
+        ("role", approval.role.clone()),
+        ("profile", approval.profile.clone()),
         ("asked by", approval.requested_by.clone()),
         ("asked at", time::moment(approval.created_at.as_ref())),
         ("expires in", if waits { expiry(approval, now) } else { String::new() }),
@@ -55,13 +60,41 @@ fn render(approval: &Approval, now: &pbjson_types::Timestamp, page: &mut Page) {
         ("run", approval.run_id.clone()),
         ("call", approval.call_id.clone()),
         ("digest", approval.digest.clone()),
+        ("policy", approval.policy_digest.clone()),
+        ("remembered", approval.consent_id.clone()),
     ]);
+    for vote in votes::lines(approval) {
+        page.own("vote        ").word(&vote).own("\n");
+    }
+    if !approval.files.is_empty() {
+        page.own("\n").ink(Ink::Bold, "Runs only while these files are what they were").own("\n");
+    }
+    for file in &approval.files {
+        page.own("  ").word(&file.path).own("  ").word(&state_of(file)).own("\n");
+    }
     page.own("\n").ink(Ink::Bold, "What would be done").own("\n");
     let preview = if approval.preview.is_empty() { &approval.operation_json } else { &approval.preview };
     page.diff(preview);
     if waits {
         page.own("\n").own("approve: coffer approval approve ").word(&approval.approval_id).own("\n");
+        for form in votes::options(approval) {
+            page.own("         coffer approval approve ").word(&approval.approval_id);
+            page.own(match form {
+                Remember::Prefix => {
+                    " --remember-prefix WORD…  (and commands of this run that begin like it)\n"
+                }
+                _ => " --remember  (and the same call again in this run)\n",
+            });
+        }
         page.own("deny:    coffer approval deny ").word(&approval.approval_id).own("\n");
+    }
+}
+
+fn state_of(file: &BoundFile) -> String {
+    match (file.sha256.as_str(), file.unreadable.as_str()) {
+        ("", "") => "absent".into(),
+        ("", why) => format!("cannot be read ({why}) and may change unseen"),
+        (hash, _) => format!("sha256 {hash}"),
     }
 }
 
@@ -98,6 +131,33 @@ mod tests {
              \napprove: coffer approval approve a\n\
              deny:    coffer approval deny a\n"
         );
+    }
+
+    #[test]
+    fn what_it_needs_is_bound_to_and_may_be_remembered_as() {
+        let approval = Approval {
+            approval_id: "a".into(),
+            state: State::Pending.into(),
+            approvals_needed: 2,
+            level_needed: "director".into(),
+            remember_options: vec![Remember::Once.into(), Remember::Digest.into(), Remember::Prefix.into()],
+            files: vec![BoundFile {
+                path: "@project/a.sh".into(),
+                sha256: "ab".into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&approval, &pbjson_types::Timestamp::default(), &mut page);
+        for part in [
+            "needs       2 consents at the level director\n",
+            "Runs only while these files are what they were\n  @project/a.sh  sha256 ab\n",
+            "coffer approval approve a --remember  (and the same call again in this run)\n",
+            "coffer approval approve a --remember-prefix WORD…",
+        ] {
+            assert!(page.as_str().contains(part), "{part} is not in\n{}", page.as_str());
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use tokio_stream::StreamExt;
 use wire::v1::approval::State;
 use wire::v1::{Approval, WatchApprovalsRequest};
 
+use super::votes::missing;
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -55,6 +56,12 @@ fn render(approval: &Approval, page: &mut Page) {
     page.word(&approval.approval_id).own(" ").ink(ink, approval.state().as_str_name()).own(" ");
     page.word(&approval.operation).own(" by ").word(&approval.agent_id);
     page.own(" in run ").word(ids::short(&approval.run_id));
+    if approval.state() == State::Pending && approval.approvals_needed > 1 {
+        page.own(" (").word(&missing(approval)).own(")");
+    }
+    if approval.state() == State::Pending && approval.reminded {
+        page.own(" (half of the time is over)");
+    }
     if !approval.justification.is_empty() {
         page.own(": ").word(&approval.justification);
     }

@@ -329,6 +329,15 @@ impl ApprovalService for Canned {
         Ok(Response::new(DecideApprovalResponse { approval: Some(approval) }))
     }
 
+    async fn list_consents(&self, _: Request<ListConsentsRequest>) -> Answer<ListConsentsResponse> {
+        Ok(Response::new(ListConsentsResponse { consents: Vec::new() }))
+    }
+
+    async fn revoke_consent(&self, request: Request<RevokeConsentRequest>) -> Answer<RevokeConsentResponse> {
+        let consent = Consent { consent_id: request.into_inner().consent_id, ..Default::default() };
+        Ok(Response::new(RevokeConsentResponse { consent: Some(consent) }))
+    }
+
     type WatchApprovalsStream = Events<WatchApprovalsResponse>;
 
     async fn watch_approvals(&self, _: Request<WatchApprovalsRequest>) -> Answer<Self::WatchApprovalsStream> {

@@ -96,7 +96,7 @@ async fn enter(app: &App, principal: &Principal, request: &CallRequest) -> Resul
 }
 
 /// Sees a call to its end. Should it break, whoever waits for it is told all the same.
-async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send) {
+pub(super) async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send) {
     if AssertUnwindSafe(story).catch_unwind().await.is_err() {
         let refusal = Refusal::internal("making the call", &"it panicked");
         let mut response = call.answer().response;

@@ -146,6 +146,27 @@ impl Form {
         matches!(self, Self::Dialect { .. })
     }
 
+    /// How to answer a call that was put before a restart.
+    pub(super) fn resumed(dialect: Option<(String, String)>, operation: &Operation) -> Self {
+        match dialect {
+            None => Self::Canonical,
+            Some((name, tool)) => Self::Dialect {
+                dialect: dialects::find(&name),
+                name,
+                tool,
+                operation: Some(Arc::new(operation.clone())),
+            },
+        }
+    }
+
+    /// The dialect and the tool, where there is one.
+    pub(super) fn dialect(&self) -> Option<(String, String)> {
+        match self {
+            Self::Canonical => None,
+            Self::Dialect { name, tool, .. } => Some((name.clone(), tool.clone())),
+        }
+    }
+
     /// The answer to a call that is over.
     pub(super) fn respond(&self, call: &Call, close: Close, mut facts: Facts) -> CallResponse {
         use call_response::Status;

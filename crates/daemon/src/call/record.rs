@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
-use gateway::Caller;
+use gateway::{Approval, Caller};
 use ops::{OpResult, Operation, Reason};
 use serde_json::{Value, json};
 
@@ -110,6 +110,15 @@ impl Journal {
         }
     }
 
+    /// Of a call that a former daemon has begun: its intent is on record.
+    pub(super) fn resumed(&mut self, approval: &Approval) {
+        self.opened = true;
+        self.asked = true;
+        self.common.agent_id = Some(approval.agent_id.clone());
+        self.common.role = Some(approval.role.clone());
+        self.common.approval_id = Some(approval.approval_id.clone());
+    }
+
     pub(super) fn request(&mut self, request_id: Option<String>) {
         self.common.request_id = request_id;
     }
@@ -163,6 +172,10 @@ impl Journal {
         self.kept = kept;
     }
 
+    pub(super) fn approval_id(&self) -> Option<&str> {
+        self.common.approval_id.as_deref()
+    }
+
     pub(super) fn approval(&mut self, approval_id: &str) {
         self.common.approval_id = Some(approval_id.to_owned());
     }
@@ -212,7 +225,8 @@ impl Journal {
             });
         }
         let executed = !matches!(close, Close::Refused(_));
-        let recorded = if self.has_effect && executed {
+        // One that has waited is kept until its receipt is on disk.
+        let recorded = if self.has_effect && executed || self.asked {
             log.record(event).await.map(drop)
         } else {
             log.enqueue(event).await

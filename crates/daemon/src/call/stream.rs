@@ -122,7 +122,7 @@ impl Teller {
         let News::Call { answers, .. } = &mut self.news else { return (true, None) };
         let answer = answers.borrow_and_update();
         let pending = answer.response.status() == call_response::Status::PendingApproval;
-        (answer.finished, pending.then(|| answer.response.approval_id.clone()))
+        (answer.finished || answer.suspended, pending.then(|| answer.response.approval_id.clone()))
     }
 
     /// How far it is worth reading.

@@ -162,7 +162,7 @@ fn access(found: &mut Found, access: Vec<raw::Access>) -> Vec<(u32, Roles)> {
                 Some(role) => roles = roles.with(role),
                 None => found.add(
                     format!("access[{i}].roles"),
-                    format!("{name:?} is not one of operator, approver, orchestrator, auditor"),
+                    format!("{name:?} is not one of operator, approver, director, orchestrator, auditor"),
                 ),
             }
         }

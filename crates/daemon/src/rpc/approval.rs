@@ -3,8 +3,12 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use audit::Redactor;
 use futures_util::{Stream, StreamExt as _, stream};
-use gateway::{Approval, ApprovalFilter, ApprovalState, Choice, UnixMillis};
+use gateway::{
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, FileState, Form, Remember,
+    UnixMillis,
+};
 use ops::Reason;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
@@ -27,11 +31,12 @@ pub(super) struct Service(pub(super) Arc<App>);
 /// Whether `principal` may look at an approval: at those of its own calls and of its own runs, and reviewers at all. What
 /// is shown holds what is in the workspace.
 fn sees(app: &App, principal: &Principal, approval: &Approval) -> bool {
-    let of_own_run = || {
-        let run = RunId::parse(&approval.run_id).and_then(|id| app.runs.get(id));
-        run.is_ok_and(|run| principal.may_see(&run.spec.principal))
-    };
-    principal.may_see(&approval.requested_by) || of_own_run()
+    principal.may_see(&approval.requested_by) || sees_run(app, principal, &approval.run_id)
+}
+
+fn sees_run(app: &App, principal: &Principal, run_id: &str) -> bool {
+    let run = RunId::parse(run_id).and_then(|id| app.runs.get(id));
+    run.is_ok_and(|run| principal.may_see(&run.spec.principal))
 }
 
 #[tonic::async_trait]
@@ -76,13 +81,43 @@ impl ApprovalService for Service {
                 return Err(Refusal::invalid("decision", "must be APPROVE or DENY").into());
             }
         };
+        let ballot = Ballot {
+            choice,
+            remember: remember_from_wire(request.remember(), request.prefix)?,
+            comment: request.comment,
+        };
         let app = self.0.clone();
         // Goes on when the client leaves: a decision is taken whole.
-        let decided = tokio::spawn(async move {
-            app.desk.decide(&request.approval_id, &principal, choice, &request.comment).await
-        });
+        let decided =
+            tokio::spawn(async move { app.desk.decide(&request.approval_id, &principal, &ballot).await });
         let approval = decided.await.map_err(|error| Refusal::internal("deciding", &error))??;
         Ok(Response::new(v1::DecideApprovalResponse { approval: Some(to_wire(&approval)) }))
+    }
+
+    async fn list_consents(
+        &self,
+        request: Request<v1::ListConsentsRequest>,
+    ) -> Result<Response<v1::ListConsentsResponse>, Status> {
+        let principal = principal(&request)?;
+        let run_id = request.into_inner().run_id;
+        let consents = self.0.gateway.consents(Some(run_id.as_str()).filter(|id| !id.is_empty()));
+        let seen = consents.iter().filter(|consent| sees_run(&self.0, &principal, &consent.run_id));
+        let consents = seen.map(|consent| consent_to_wire(consent, self.0.audit.redactor())).collect();
+        Ok(Response::new(v1::ListConsentsResponse { consents }))
+    }
+
+    async fn revoke_consent(
+        &self,
+        request: Request<v1::RevokeConsentRequest>,
+    ) -> Result<Response<v1::RevokeConsentResponse>, Status> {
+        let principal = principal(&request)?;
+        let consent_id = request.into_inner().consent_id;
+        let app = self.0.clone();
+        // Goes on when the client leaves: it is ended whole.
+        let revoked = tokio::spawn(async move { app.desk.revoke(&consent_id, &principal.name).await });
+        let consent = revoked.await.map_err(|error| Refusal::internal("revoking", &error))??;
+        let consent = consent_to_wire(&consent, self.0.audit.redactor());
+        Ok(Response::new(v1::RevokeConsentResponse { consent: Some(consent) }))
     }
 
     type WatchApprovalsStream =
@@ -121,15 +156,28 @@ impl ApprovalService for Service {
     }
 }
 
+/// What a reviewer wants remembered. Words without the form that they belong to are a mistake.
+fn remember_from_wire(form: v1::approval::Remember, prefix: Vec<String>) -> Result<Remember, Refusal> {
+    use v1::approval::Remember as Wire;
+    match form {
+        Wire::Prefix => Ok(Remember::Prefix(prefix)),
+        _ if !prefix.is_empty() => Err(Refusal::invalid("prefix", "goes with the form PREFIX alone")),
+        Wire::Unspecified | Wire::Once => Ok(Remember::Once),
+        Wire::Digest => Ok(Remember::Digest),
+    }
+}
+
 /// A list that fits: beyond `most` bytes only that there is an approval, since agents must not be able to hide one from
 /// its reviewers behind large ones. Each can be had whole by itself.
 fn within(approvals: &[Approval], most: usize) -> Vec<v1::Approval> {
     let mut left = most;
     let shown = approvals.iter().map(|approval| {
         let mut approval = to_wire(approval);
-        let size = approval.operation_json.len() + approval.preview.len();
+        let files: usize = approval.files.iter().map(|file| file.path.len() + 80).sum();
+        let size = approval.operation_json.len() + approval.preview.len() + files;
         if size > left {
             approval.operation_json.clear();
+            approval.files.clear();
             "[too long for this list: GetApproval shows it]".clone_into(&mut approval.preview);
         } else {
             left -= size;
@@ -177,5 +225,71 @@ fn to_wire(approval: &Approval) -> v1::Approval {
         decided_by: approval.decided_by.clone().unwrap_or_default(),
         decided_at: approval.decided_at.map(time),
         comment: approval.comment.clone(),
+        role: approval.role.clone(),
+        profile: approval.profile.clone(),
+        rule: approval.rule.clone(),
+        policy_digest: approval.policy_digest.clone(),
+        approvals_needed: approval.needed,
+        level_needed: approval.level.as_str().to_owned(),
+        votes: approval.votes.iter().map(vote_to_wire).collect(),
+        remember_options: [v1::approval::Remember::Once]
+            .into_iter()
+            .chain(approval.offers.iter().copied().map(form_to_wire))
+            .map(i32::from)
+            .collect(),
+        files: approval.files.iter().map(|(path, state)| file_to_wire(path, state)).collect(),
+        reminded: approval.reminded,
+        consent_id: approval
+            .remembered
+            .as_ref()
+            .map(|consent| consent.consent_id.clone())
+            .unwrap_or_default(),
+    }
+}
+
+fn vote_to_wire(vote: &gateway::Vote) -> v1::ApprovalVote {
+    v1::ApprovalVote {
+        principal: vote.principal.clone(),
+        level: vote.level.as_str().to_owned(),
+        approved: vote.choice == Choice::Approve,
+        voted_at: Some(Timestamp::from_millis(vote.at.0).to_wire()),
+        comment: vote.comment.clone(),
+    }
+}
+
+fn form_to_wire(form: Form) -> v1::approval::Remember {
+    match form {
+        Form::Digest => v1::approval::Remember::Digest,
+        Form::Prefix => v1::approval::Remember::Prefix,
+    }
+}
+
+fn file_to_wire(path: &str, state: &FileState) -> v1::BoundFile {
+    let (sha256, unreadable) = match state {
+        FileState::Absent => (String::new(), String::new()),
+        FileState::Sha256(hash) => (hash.clone(), String::new()),
+        FileState::Unreadable(why) => (String::new(), why.clone()),
+    };
+    v1::BoundFile { path: path.to_owned(), sha256, unreadable }
+}
+
+fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {
+    let (form, digest, prefix) = match &consent.covers {
+        Covers::Digest(digest) => (Form::Digest, digest.clone(), Vec::new()),
+        Covers::Prefix(words) => {
+            (Form::Prefix, String::new(), words.iter().map(|word| redactor.text(word).0.into()).collect())
+        }
+    };
+    v1::Consent {
+        consent_id: consent.consent_id.clone(),
+        run_id: consent.run_id.clone(),
+        approval_id: consent.approval_id.clone(),
+        operation: consent.operation.clone(),
+        form: form_to_wire(form).into(),
+        digest,
+        prefix,
+        policy_digest: consent.policy_digest.clone(),
+        given_by: consent.given_by.clone(),
+        given_at: Some(Timestamp::from_millis(consent.given_at.0).to_wire()),
     }
 }

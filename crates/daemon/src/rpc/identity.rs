@@ -4,25 +4,30 @@
 //! One layer over the whole server asks [`Access`] before any service sees a request, reflection and health included:
 //! a method that is not in the table needs a role all the same, so that none can be forgotten.
 
+use gateway::Level;
+
 /// A role on the API. Not to be confused with an agent's role in the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Runs the daemon: everything but deciding on approvals.
     Operator,
-    /// Decides on approvals.
+    /// Decides on approvals, except those of critical calls.
     Approver,
     /// Makes runs and calls.
     Orchestrator,
     /// Reads the audit log.
     Auditor,
+    /// An approver whose word goes as far as critical calls.
+    Director,
 }
 
 impl Role {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::Operator, "operator"),
         (Self::Approver, "approver"),
         (Self::Orchestrator, "orchestrator"),
         (Self::Auditor, "auditor"),
+        (Self::Director, "director"),
     ];
 
     pub(crate) fn parse(name: &str) -> Option<Self> {
@@ -86,7 +91,16 @@ impl Principal {
 
     /// Whether it may look at what `owner` made: reviewers and auditors have to.
     pub(crate) fn may_see(&self, owner: &str) -> bool {
-        self.may_use(owner) || self.roles.has_any(&[Role::Approver, Role::Auditor])
+        self.may_use(owner) || self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
+    }
+
+    /// How far its word goes on approvals.
+    pub(crate) fn level(&self) -> Option<Level> {
+        if self.roles.has(Role::Director) {
+            Some(Level::Director)
+        } else {
+            self.roles.has(Role::Approver).then_some(Level::Approver)
+        }
     }
 }
 
@@ -116,17 +130,19 @@ impl Access {
 
 /// Whether `roles` may call the method with this path, such as `/cofferdam.v1.ToolService/Call`.
 pub(super) fn may_call(roles: Roles, path: &str) -> bool {
-    use Role::{Approver, Auditor, Operator, Orchestrator};
+    use Role::{Approver, Auditor, Director, Operator, Orchestrator};
     let Some((service, method)) = path.trim_start_matches('/').split_once('/') else { return false };
     match (service, method) {
         ("cofferdam.v1.RunService", "GetRun" | "ListRuns" | "WatchRuns") => {
-            roles.has_any(&[Operator, Orchestrator, Auditor, Approver])
+            roles.has_any(&[Operator, Orchestrator, Auditor, Approver, Director])
         }
         ("cofferdam.v1.RunService" | "cofferdam.v1.ToolService" | "cofferdam.v1.TrashService", _) => {
             roles.has_any(&[Operator, Orchestrator])
         }
-        ("cofferdam.v1.ApprovalService", "DecideApproval") => roles.has(Approver),
-        ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver]),
+        ("cofferdam.v1.ApprovalService", "DecideApproval") => roles.has_any(&[Approver, Director]),
+        // It only takes away.
+        ("cofferdam.v1.ApprovalService", "RevokeConsent") => roles.has_any(&[Operator, Approver, Director]),
+        ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),
         ("cofferdam.v1.AuditService", _) => roles.has_any(&[Operator, Auditor]),
         ("cofferdam.v1.PolicyService", "ReloadPolicy") | ("cofferdam.v1.TerminalService", _) => {
             roles.has(Operator)
@@ -137,7 +153,9 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, Role, Roles, may_call};
+    use gateway::Level;
+
+    use super::{Access, Principal, Role, Roles, may_call};
 
     #[test]
     fn strangers_may_call_nothing() {
@@ -175,10 +193,24 @@ mod tests {
     }
 
     #[test]
+    fn a_director_s_word_goes_further() {
+        let level = |roles| Principal { name: String::new(), uid: 7, gid: 7, roles }.level();
+        let (approver, director) = (Roles::none().with(Role::Approver), Roles::none().with(Role::Director));
+        assert_eq!(level(approver), Some(Level::Approver));
+        assert_eq!(level(director), Some(Level::Director));
+        assert_eq!(level(Roles::all()), Some(Level::Director));
+        assert_eq!(level(Roles::none().with(Role::Operator)), None);
+    }
+
+    #[test]
     fn each_role_opens_its_own_doors() {
         let only = |role| Roles::none().with(role);
         assert!(may_call(only(Role::Approver), "/cofferdam.v1.ApprovalService/DecideApproval"));
+        assert!(may_call(only(Role::Director), "/cofferdam.v1.ApprovalService/DecideApproval"));
         assert!(!may_call(only(Role::Operator), "/cofferdam.v1.ApprovalService/DecideApproval"));
+        assert!(may_call(only(Role::Operator), "/cofferdam.v1.ApprovalService/RevokeConsent"));
+        assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.ApprovalService/RevokeConsent"));
+        assert!(!may_call(only(Role::Director), "/cofferdam.v1.ToolService/Call"));
         assert!(!may_call(only(Role::Approver), "/cofferdam.v1.ToolService/Call"));
         assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.ToolService/Call"));
         assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.AuditService/StreamEvents"));

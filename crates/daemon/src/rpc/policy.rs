@@ -38,7 +38,9 @@ impl PolicyService for Service {
         // Goes on when the client leaves: what is on record comes into force.
         let reloaded = tokio::spawn(async move {
             let directory = app.policy_dir.clone();
-            crate::policy::reload(&app.gateway, directory, &app.audit, &principal.name).await
+            let reloaded = crate::policy::reload(&app.gateway, directory, &app.audit, &principal.name).await;
+            app.desk.policy_changed().await;
+            reloaded
         });
         let (digest, changed) =
             reloaded.await.map_err(|error| Refusal::internal("loading the policy", &error))??;

@@ -129,6 +129,8 @@ impl ToolService for Service {
         };
         let cancelled = !call.answer().finished;
         call.cancel.cancel();
+        // Before the client is told: a daemon that dies now must not go on with the call.
+        self.0.desk.cancel(&call.id.to_string()).await;
         Ok(Response::new(v1::CancelCallResponse { cancelled }))
     }
 }

@@ -22,7 +22,7 @@ mod workspace;
 pub(crate) use former::TakenOver;
 pub(crate) use kept::Kept;
 pub(crate) use launch::{Directories, Launcher};
-pub(crate) use record::{Record, Spec};
+pub(crate) use record::{Record, Spec, State};
 pub(crate) use registry::{OnStop, Runs};
 pub(crate) use remove::remove_tree;
 pub(crate) use request::parse as parse_request;
@@ -34,4 +34,4 @@ pub(crate) use workspace::{Directory, Roots};
 pub(crate) use workspace::Owner;
 
 #[cfg(test)]
-pub(crate) use record::{Limits, State, Workspace};
+pub(crate) use record::{Limits, Workspace};

@@ -1,8 +1,10 @@
-//! What has to outlive the daemon beside the audit log: runs, and the outcomes of calls. SQLite in WAL mode.
+//! What has to outlive the daemon beside the audit log: runs, calls that wait for a reviewer, and the outcomes of
+//! calls. SQLite in WAL mode.
 //!
 //! Calls into here block on the disk: from async code they go through [`Store::with`]. Each kind of thing has a file of its
 //! own with its table's functions; the tables are made in `schema.rs`.
 
+mod approvals;
 mod calls;
 mod runs;
 mod schema;
@@ -14,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 
 use crate::seal::{Broken, Seal};
+pub(crate) use approvals::StoredApproval;
 pub(crate) use calls::StoredCall;
 pub(crate) use transcripts::{MAX_SESSIONS, Taken, Turn};
 

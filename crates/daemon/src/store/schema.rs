@@ -6,7 +6,7 @@ use super::StoreError;
 
 /// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
 /// end.
-const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS];
+const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS];
 
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
@@ -52,6 +52,22 @@ CREATE TABLE transcript_turns (
     request_id TEXT,
     digest     BLOB NOT NULL,
     PRIMARY KEY (run_id, session_id, turn)
+) STRICT;
+";
+
+const APPROVALS: &str = "
+CREATE TABLE approvals (
+    approval_id TEXT PRIMARY KEY,
+    run_id      TEXT NOT NULL,
+    after       INTEGER NOT NULL,
+    spent       INTEGER NOT NULL,
+    approval    BLOB NOT NULL,
+    operation   BLOB NOT NULL
+) STRICT;
+CREATE TABLE consents (
+    consent_id TEXT PRIMARY KEY,
+    run_id     TEXT NOT NULL,
+    consent    BLOB NOT NULL
 ) STRICT;
 ";
 

@@ -1,10 +1,13 @@
 //! One approval, and what is said about it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::binding::FileStates;
+use super::memory::{Consent, Form};
+use super::vote::{Choice, Level, Vote};
+use crate::binding::{FileState, FileStates};
 use crate::clock::UnixMillis;
 use crate::decision::Risk;
 
@@ -103,7 +106,27 @@ pub struct Approval {
     pub expires_at: UnixMillis,
     /// Reviewers were reminded.
     pub reminded: bool,
-    /// Who decided.
+    /// Whether they are, at half-time.
+    pub remind: bool,
+    /// How many different approvers have to consent.
+    pub needed: u32,
+    /// The level that each of them needs.
+    pub level: Level,
+    /// What was said so far, each approver once.
+    pub votes: Vec<Vote>,
+    /// The run stands still while this is pending.
+    pub freeze: bool,
+    /// In which forms beside *once* the consent may be remembered.
+    pub offers: Vec<Form>,
+    /// As [`Self::digest`], but without the call: what is remembered in the form `digest`.
+    pub consent_digest: String,
+    /// The words of a command of which a prefix may be remembered; secrets are *not* redacted.
+    pub argv: Vec<String>,
+    /// The files that the call names, by path in alias form, as they were when it was asked.
+    pub files: Vec<(String, FileState)>,
+    /// The consent to more than this call that was given with it.
+    pub remembered: Option<Consent>,
+    /// Whose decision settled it.
     pub decided_by: Option<String>,
     /// When it left `PENDING`.
     pub decided_at: Option<UnixMillis>,
@@ -122,24 +145,6 @@ pub struct Review {
     pub files: FileStates,
 }
 
-/// Who decides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reviewer {
-    /// Who connected. That they may decide at all is for the API's roles to say.
-    pub principal: String,
-    /// May decide on calls that they made themselves: for development.
-    pub may_decide_own: bool,
-}
-
-/// What a reviewer wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
-    /// Let it run, once.
-    Approve,
-    /// Do not.
-    Deny,
-}
-
 /// Which approvals to list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ApprovalFilter {
@@ -147,31 +152,6 @@ pub struct ApprovalFilter {
     pub state: Option<ApprovalState>,
     /// Only of this run.
     pub run_id: Option<String>,
-}
-
-/// A decision was not taken. The approval is as it was.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DecideError {
-    /// No approval has this id, or it was settled long ago.
-    #[error("no such approval")]
-    NotFound,
-    /// Somebody else was first.
-    #[error("it is {state} already{}", .by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default())]
-    AlreadyDecided {
-        /// What it is.
-        state: ApprovalState,
-        /// Who decided, if anybody did.
-        by: Option<String>,
-    },
-    /// Too late.
-    #[error("it has expired")]
-    Expired,
-    /// The reviewer made the call.
-    #[error("nobody decides on a call that they made themselves")]
-    SelfApproval,
-    /// The comment is too long.
-    #[error("a comment has at most {MAX_COMMENT_CHARS} characters")]
-    CommentTooLong,
 }
 
 /// Stored approvals were not taken up.
@@ -191,7 +171,8 @@ pub enum RestoreError {
 impl Approval {
     /// Bytes that reviewers are shown.
     pub(super) fn shown_bytes(&self) -> usize {
-        self.operation_json.len() + self.preview.len()
+        let files: usize = self.files.iter().map(|(path, _)| path.len() + 64).sum();
+        self.operation_json.len() + self.preview.len() + files
     }
 
     /// Whether its permit can still come, or a decision.
@@ -199,10 +180,21 @@ impl Approval {
         self.state == ApprovalState::Pending || self.permit == PermitState::Available
     }
 
-    /// Whether its fields can have come about.
-    pub(super) fn is_sound(&self) -> bool {
+    /// How many have consented.
+    pub(super) fn consents(&self) -> u32 {
+        let consents = self.votes.iter().filter(|vote| vote.choice == Choice::Approve).count();
+        u32::try_from(consents).unwrap_or(u32::MAX)
+    }
+
+    /// Whether its fields can have come about: what is stored may be damaged.
+    pub fn is_sound(&self) -> bool {
         let approved = self.state == ApprovalState::Approved;
         let pending = self.state == ApprovalState::Pending;
-        approved != (self.permit == PermitState::None) && pending == self.decided_at.is_none()
+        let consents = self.consents() >= self.needed;
+        let voters: BTreeSet<&str> = self.votes.iter().map(|vote| vote.principal.as_str()).collect();
+        approved != (self.permit == PermitState::None)
+            && pending == self.decided_at.is_none()
+            && approved == consents
+            && voters.len() == self.votes.len()
     }
 }

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ops::Reason;
+use ops::{Operation, Reason};
 use uuid::Uuid;
 
-use super::approval::{
-    Approval, ApprovalFilter, ApprovalState, Choice, DecideError, MAX_COMMENT_CHARS, PermitState,
-    RestoreError, Review, Reviewer,
-};
+use super::approval::{Approval, ApprovalFilter, ApprovalState, PermitState, RestoreError, Review};
+use super::memory;
 use crate::admission::Ticket;
 use crate::clock::UnixMillis;
 use crate::decision::Refusal;
@@ -29,7 +27,7 @@ pub(super) const MAX_REVIEW_BYTES: usize = 1024 * 1024;
 /// Bytes of all open approvals together.
 pub(super) const MAX_OPEN_BYTES: usize = 128 * 1024 * 1024;
 /// How long consent holds once it is given: it is redeemed at once, or after a restart.
-pub(super) const REDEEM_WITHIN: Duration = Duration::from_secs(10 * 60);
+pub(crate) const REDEEM_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
@@ -37,7 +35,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     /// By id; ids of one process ascend.
-    all: BTreeMap<String, Approval>,
+    pub(super) all: BTreeMap<String, Approval>,
 }
 
 impl Approvals {
@@ -72,6 +70,19 @@ impl Approvals {
             created_at: now,
             expires_at: now.after(timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)),
             reminded: false,
+            remind: ticket.terms.remind,
+            needed: ticket.terms.needed.max(1),
+            level: ticket.terms.level,
+            votes: Vec::new(),
+            freeze: ticket.terms.freeze,
+            offers: memory::offers(ticket),
+            consent_digest: ticket.consent_digest(&ticket.decision.policy_digest, &files),
+            argv: match &ticket.operation {
+                Operation::Exec(exec) => memory::prefixable(exec).unwrap_or_default(),
+                _ => Vec::new(),
+            },
+            files: files.iter().map(|(path, state)| (path.to_string(), state.clone())).collect(),
+            remembered: None,
             decided_by: None,
             decided_at: None,
             comment: String::new(),
@@ -109,43 +120,6 @@ impl Approvals {
             return refuse(Reason::Overloaded, "too many calls wait for approval; try again".to_owned());
         }
         Ok(())
-    }
-
-    pub(crate) fn decide(
-        &mut self,
-        approval_id: &str,
-        reviewer: &Reviewer,
-        choice: Choice,
-        comment: &str,
-        now: UnixMillis,
-    ) -> Result<Approval, DecideError> {
-        let approval = self.all.get_mut(approval_id).ok_or(DecideError::NotFound)?;
-        if approval.state != ApprovalState::Pending {
-            return Err(match approval.state {
-                ApprovalState::Expired => DecideError::Expired,
-                state => DecideError::AlreadyDecided { state, by: approval.decided_by.clone() },
-            });
-        }
-        // Left pending: `expire_due` will report it, once.
-        if now >= approval.expires_at {
-            return Err(DecideError::Expired);
-        }
-        if approval.requested_by == reviewer.principal && !reviewer.may_decide_own {
-            return Err(DecideError::SelfApproval);
-        }
-        if comment.chars().nth(MAX_COMMENT_CHARS).is_some() {
-            return Err(DecideError::CommentTooLong);
-        }
-        (approval.state, approval.permit) = match choice {
-            Choice::Approve => (ApprovalState::Approved, PermitState::Available),
-            Choice::Deny => (ApprovalState::Denied, PermitState::None),
-        };
-        approval.decided_by = Some(reviewer.principal.clone());
-        approval.decided_at = Some(now);
-        comment.clone_into(&mut approval.comment);
-        let decided = approval.clone();
-        self.forget_oldest();
-        Ok(decided)
     }
 
     /// Refuses unless this approval was given to this very call and has not been used. Says nothing about digests.
@@ -251,7 +225,11 @@ impl Approvals {
     pub(crate) fn reminders_due(&mut self, now: UnixMillis) -> Vec<Approval> {
         let mut due = Vec::new();
         for approval in self.all.values_mut().filter(|approval| approval.state == ApprovalState::Pending) {
-            if !approval.reminded && now >= half_time(approval) && now < approval.expires_at {
+            if approval.remind
+                && !approval.reminded
+                && now >= half_time(approval)
+                && now < approval.expires_at
+            {
                 approval.reminded = true;
                 due.push(approval.clone());
             }
@@ -262,7 +240,10 @@ impl Approvals {
     pub(crate) fn next_due(&self) -> Option<UnixMillis> {
         let pending = self.all.values().filter(|approval| approval.state == ApprovalState::Pending);
         pending
-            .map(|approval| if approval.reminded { approval.expires_at } else { half_time(approval) })
+            .map(|approval| {
+                let reminds = approval.remind && !approval.reminded;
+                if reminds { half_time(approval) } else { approval.expires_at }
+            })
             .min()
     }
 
@@ -315,7 +296,7 @@ impl Approvals {
     }
 
     /// Drops the settled approvals that were settled first, as many as are too many or too much.
-    fn forget_oldest(&mut self) {
+    pub(super) fn forget_oldest(&mut self) {
         let settled = || self.all.values().filter(|approval| !approval.is_open());
         let (mut count, mut bytes) = (settled().count(), settled().map(Approval::shown_bytes).sum::<usize>());
         if count <= MAX_SETTLED && bytes <= MAX_SETTLED_BYTES {

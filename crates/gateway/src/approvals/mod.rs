@@ -1,27 +1,35 @@
 //! Approvals: a reviewer's consent to one call.
 //!
 //! ```text
-//!                    ┌─ approve ─► APPROVED   permit: Available ─┬─ redeem ─────────► Issued
-//!                    │                                           └─ cancel, mismatch,
-//!  request ─► PENDING┼─ deny ────► DENIED                           policy, too late ─► Withdrawn
-//!                    ├─ timeout ─► EXPIRED
-//!                    └─ cancel ──► CANCELLED
+//!           vote ┐
+//!           ┌────▼───┐  ┌─ enough consents ─► APPROVED   permit: Available ─┬─ redeem ─────────► Issued
+//!  request ─► PENDING ──┤                                                   └─ cancel, mismatch,
+//!           └────▲───┘  ├─ one denial ──────► DENIED                           policy, too late ─► Withdrawn
+//!       reminder ┘      ├─ timeout ─────────► EXPIRED
+//!                       └─ cancel ──────────► CANCELLED
 //! ```
 //!
 //! No arrow goes back. Invariants: a state other than `PENDING` is final; `Available` is left once, and only `redeem`
-//! leaves it with a permit; an approval whose digest is not that of the call now is void.
+//! leaves it with a permit; an approval whose digest is not that of the call now is void; nobody votes twice, and nobody
+//! on a call of their own. What is remembered beyond one call is in `memory.rs`, and how calls come here and go on from
+//! here in `lifecycle.rs`.
 //! Nothing here waits, reads a clock or touches a disk: callers say what time it is, and store what is returned.
 
 mod approval;
 mod book;
+mod decide;
+mod memory;
+mod vote;
 
-#[cfg(test)]
-mod property;
 #[cfg(test)]
 mod tests;
 
 pub use approval::{
-    Approval, ApprovalFilter, ApprovalState, Choice, DecideError, MAX_COMMENT_CHARS, PermitState,
-    RestoreError, Review, Reviewer,
+    Approval, ApprovalFilter, ApprovalState, MAX_COMMENT_CHARS, PermitState, RestoreError, Review,
 };
 pub(crate) use book::Approvals;
+#[cfg(test)]
+pub(crate) use book::REDEEM_WITHIN;
+pub(crate) use memory::Memory;
+pub use memory::{Consent, Covers, Form, NotRemembered, Remember};
+pub use vote::{Ballot, Choice, DecideError, Level, Reviewer, Vote};

@@ -7,7 +7,8 @@ use super::book::{
     MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, MAX_SETTLED_BYTES, REDEEM_WITHIN,
 };
 use super::{
-    Approval, ApprovalFilter, ApprovalState, Choice, DecideError, PermitState, RestoreError, Review, Reviewer,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, Level, PermitState, RestoreError,
+    Review, Reviewer,
 };
 use crate::admission::{Admission, Ticket};
 use crate::binding::{FileState, FileStates};
@@ -23,7 +24,7 @@ struct Scene {
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn reviewer(principal: &str) -> Reviewer {
-    Reviewer { principal: principal.into(), may_decide_own: false }
+    Reviewer { principal: principal.into(), level: Level::Director, may_decide_own: false }
 }
 
 fn files(hash: &str) -> FileStates {
@@ -65,7 +66,7 @@ impl Scene {
     }
 
     fn decide(&self, id: &str, choice: Choice) -> Result<Approval, DecideError> {
-        self.gateway.decide(id, &reviewer("uid:0"), choice, "because")
+        self.gateway.decide(id, &reviewer("uid:0"), &Ballot::once(choice, "because"))
     }
 
     fn redeem(&self, id: &str, ticket: &Ticket) -> Result<(), Reason> {
@@ -125,7 +126,7 @@ fn of_many_reviewers_one_wins_and_the_call_runs_once() {
             let scene = &scene;
             scope.spawn(move || {
                 let who = reviewer(&format!("uid:{number}"));
-                *won = scene.gateway.decide(id, &who, Choice::Approve, "").is_ok();
+                *won = scene.gateway.decide(id, &who, &Ballot::once(Choice::Approve, "")).is_ok();
             });
         }
     });
@@ -143,9 +144,14 @@ fn of_many_reviewers_one_wins_and_the_call_runs_once() {
 fn nobody_consents_to_their_own_call() {
     let scene = Scene::new();
     let (_, approval) = scene.asked("c");
-    let own = |may_decide_own| Reviewer { principal: approval.requested_by.clone(), may_decide_own };
-    let decide =
-        |reviewer: &Reviewer| scene.gateway.decide(&approval.approval_id, reviewer, Choice::Approve, "");
+    let own = |may_decide_own| Reviewer {
+        principal: approval.requested_by.clone(),
+        level: Level::Director,
+        may_decide_own,
+    };
+    let decide = |reviewer: &Reviewer| {
+        scene.gateway.decide(&approval.approval_id, reviewer, &Ballot::once(Choice::Approve, ""))
+    };
     assert_eq!(decide(&own(false)).unwrap_err(), DecideError::SelfApproval);
     assert_eq!(scene.state(&approval.approval_id).0, ApprovalState::Pending);
     assert!(decide(&own(true)).is_ok());
@@ -157,7 +163,7 @@ fn decisions_on_nothing_or_with_too_many_words() {
     assert_eq!(scene.decide("no such", Choice::Approve).unwrap_err(), DecideError::NotFound);
     let (_, approval) = scene.asked("c");
     let with = |comment: &str| {
-        scene.gateway.decide(&approval.approval_id, &reviewer("uid:0"), Choice::Deny, comment)
+        scene.gateway.decide(&approval.approval_id, &reviewer("uid:0"), &Ballot::once(Choice::Deny, comment))
     };
     assert_eq!(with(&"é".repeat(4_097)).unwrap_err(), DecideError::CommentTooLong);
     assert!(with(&"é".repeat(4_096)).is_ok());

@@ -22,6 +22,7 @@ mod inner;
 mod judge;
 mod named;
 mod options;
+mod plain;
 mod read_only;
 mod script;
 mod see_through;
@@ -33,6 +34,7 @@ mod tests;
 
 pub(crate) use judge::{Applied, ExecRuling, begins_plainly, contains, judge, judge_script};
 pub use named::named_files;
+pub(crate) use plain::plain_argv;
 use wrapper::Kind;
 
 /// Whether a program runs other programs that its arguments name. No `allow` rule is for these. Those that do so only

@@ -5,7 +5,7 @@ use ops::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
 
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
 use crate::admission::Admission;
-use crate::approvals::{Choice, Review, Reviewer};
+use crate::approvals::{Ballot, Choice, Level, Review, Reviewer};
 use crate::clock::{Clock as _, UnixMillis};
 use crate::decision::Verdict::{self, Allow, Ask, Deny};
 use crate::gateway::Gateway;
@@ -269,8 +269,8 @@ fn a_revocation_counts_for_a_call_that_waits() {
     let asked = gateway.admit(&run("review"), &caller("worker"), "call-1", Operation::Write(write("a")));
     let Admission::Ask(ticket) = asked else { panic!("{asked:?}") };
     let approval = gateway.request_approval(&ticket, Review::default(), None).unwrap();
-    let reviewer = Reviewer { principal: "uid:7".into(), may_decide_own: false };
-    gateway.decide(&approval.approval_id, &reviewer, Choice::Approve, "").unwrap();
+    let reviewer = Reviewer { principal: "uid:7".into(), level: Level::Approver, may_decide_own: false };
+    gateway.decide(&approval.approval_id, &reviewer, &Ballot::once(Choice::Approve, "")).unwrap();
     let revoked = gateway.permissions().with(revocation("write"), clock.now()).unwrap();
     gateway.set_permissions(revoked);
     let files = crate::binding::FileStates::new();

@@ -163,8 +163,14 @@ fn a_call_that_asks_counts_once() {
     };
     let review = Review { operation_json: "{}".into(), preview: "+hi".into(), files: FileStates::default() };
     let approval = gateway.request_approval(&ticket, review, None).unwrap();
-    let reviewer = Reviewer { principal: "uid:1".into(), may_decide_own: false };
-    gateway.decide(&approval.approval_id, &reviewer, Choice::Approve, "").unwrap();
+    let reviewer = Reviewer {
+        principal: "uid:1".into(),
+        level: crate::approvals::Level::Approver,
+        may_decide_own: false,
+    };
+    gateway
+        .decide(&approval.approval_id, &reviewer, &crate::approvals::Ballot::once(Choice::Approve, ""))
+        .unwrap();
     // The window is full, and the call that filled it runs.
     let _permit = gateway.redeem(&approval.approval_id, &ticket, &FileStates::default()).unwrap();
     assert_eq!(used(&gateway, Scope::Run("run-1".into())), [1; 3]);

@@ -17,6 +17,7 @@ mod prefix;
 mod problem;
 mod read;
 mod read_anomalies;
+mod read_approvals;
 mod read_exec;
 mod read_limits;
 mod role;
@@ -35,11 +36,10 @@ use sha2::{Digest, Sha256};
 
 pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 pub use holding::{EXEC_READ_ONLY, Grant};
-pub use model::{
-    ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profile, WorkspaceMode,
-};
+pub use model::{Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profile, WorkspaceMode};
 pub use prefix::Prefix;
 pub use problem::{Problem, Problems};
+pub use read_approvals::{ApprovalPolicy, Levels, Reminder, Terms};
 pub use role::Role;
 pub(crate) use suggest::nearest;
 pub use team::Team;

@@ -8,6 +8,7 @@ use ops::Bounds;
 use serde::Serialize;
 
 use super::prefix::Prefix;
+use super::read_approvals::ApprovalPolicy;
 use crate::decision::{Risk, Verdict};
 use crate::limits::RateLimits;
 
@@ -42,7 +43,7 @@ pub struct Profile {
     pub bounds: CallBounds,
     /// How often.
     pub rate_limits: RateLimits,
-    /// How long a reviewer has.
+    /// How consent is asked for.
     pub approvals: ApprovalPolicy,
     /// Who commits.
     pub commit: Author,
@@ -126,13 +127,6 @@ pub struct CallBounds {
     pub hide_git_config: bool,
 }
 
-/// How long a reviewer has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ApprovalPolicy {
-    /// Then the call is denied, seconds.
-    pub timeout_s: u64,
-}
-
 /// Author and committer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Author {
@@ -171,11 +165,6 @@ impl Profile {
     pub fn protection(&self) -> Protection {
         let git_reads = if self.bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
         Protection { git_reads }
-    }
-
-    /// How long a reviewer has.
-    pub fn approval_timeout(&self) -> Duration {
-        Duration::from_secs(self.approvals.timeout_s)
     }
 }
 

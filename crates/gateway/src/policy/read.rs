@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use ops::Operation;
 
 use super::holding::EXEC_READ_ONLY;
-use super::model::{ApprovalPolicy, Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
+use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
+use super::read_approvals::approvals;
 use super::read_exec::rules;
 use super::read_limits::rate_limits;
 use super::suggest::nearest;
@@ -69,13 +70,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         exec: exec(&section(&fields, "exec", &EXEC), fields.get("exec")),
         bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
         rate_limits: rate_limits(fields.get("rate_limits")),
-        approvals: ApprovalPolicy {
-            timeout_s: section(&fields, "approvals", &["timeout_s"]).number_or(
-                "timeout_s",
-                1..=7 * 86_400,
-                300,
-            ),
-        },
+        approvals: approvals(fields.get("approvals")),
         commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
     }
 }

@@ -2,14 +2,23 @@
 //!
 //! A decision is on record before anything follows from it: whoever waits for an approval is told only after the
 //! record is durable. When it cannot be recorded, the approval is void.
+//!
+//! What waits outlives the daemon. A call is in the store, sealed, from the moment that it is asked for until it is over; that
+//! its consent is spent is there before the permit is used; and what was decided is in the audit log. `former.rs` puts the
+//! three together again, and `call/resume.rs` goes on with the calls.
+
+mod consents;
+mod events;
+mod former;
+mod kept;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use audit::{Event, Kind};
+use audit::Kind;
 use gateway::{
-    Approval, ApprovalState, Choice, Clock, DecideError, Gateway, Review, Reviewer, SystemClock, Ticket,
+    Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, SystemClock, Ticket,
 };
 use ops::Reason;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -17,7 +26,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::rpc::Principal;
-use crate::status::Refusal;
+use crate::status::{Refusal, chain};
+use crate::store::Store;
+
+pub(crate) use former::Former;
+pub(crate) use kept::{Asker, Kept};
 
 /// Changes that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
@@ -26,29 +39,35 @@ const CHANGES: usize = 1_024;
 pub(crate) struct Desk {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
+    store: Store,
     /// In place of the profile's, when the configuration says so.
     timeout: Option<Duration>,
     allow_self_approval: bool,
     waiting: Mutex<HashMap<String, oneshot::Sender<Approval>>>,
     changes: broadcast::Sender<Approval>,
     wake: Notify,
+    /// Decisions are recorded in the order in which they are taken.
+    deciding: tokio::sync::Mutex<()>,
 }
 
 impl Desk {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         audit: Arc<AuditLog>,
+        store: Store,
         timeout: Option<Duration>,
         allow_self_approval: bool,
     ) -> Self {
         Self {
             gateway,
             audit,
+            store,
             timeout,
             allow_self_approval,
             waiting: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             wake: Notify::new(),
+            deciding: tokio::sync::Mutex::default(),
         }
     }
 
@@ -57,6 +76,7 @@ impl Desk {
         &self,
         ticket: &Ticket,
         review: Review,
+        asker: Asker,
     ) -> Result<(Approval, oneshot::Receiver<Approval>), Refusal> {
         let (settled, receiver) = oneshot::channel();
         let approval = {
@@ -69,52 +89,106 @@ impl Desk {
             waiting.insert(approval.approval_id.clone(), settled);
             approval
         };
-        let event = event(Kind::ApprovalRequested, &approval).details(serde_json::json!({
-            "risk": approval.risk.as_str(),
-            "rule": approval.rule,
-            "justification": approval.justification,
-            "digest": approval.digest,
-            "timeout_ms": approval.expires_at.0.saturating_sub(approval.created_at.0),
-        }));
-        if let Err(unavailable) = self.audit.record(event).await {
+        if let Err(refusal) = self.keep(&approval, ticket, asker).await {
             self.waiting().remove(&approval.approval_id);
-            self.gateway.cancel_call(&approval.call_id);
-            return Err(unavailable.into());
+            self.cancel(&approval.call_id).await;
+            return Err(refusal);
         }
         self.publish(&approval);
         self.wake.notify_one();
         Ok((approval, receiver))
     }
 
-    /// Takes a reviewer's decision.
+    /// On record, then in the store: nobody has been shown it before.
+    async fn keep(&self, approval: &Approval, ticket: &Ticket, asker: Asker) -> Result<(), Refusal> {
+        let record = self.audit.record(events::requested(approval)).await?;
+        let kept = Kept { approval: approval.clone(), asker, operation: ticket.operation().clone() };
+        let stored =
+            kept.store(record.sequence).map_err(|error| Refusal::internal("keeping the call", &error))?;
+        let stored = self.store.with(move |store| store.insert_approval(&stored)).await;
+        stored.map_err(|error| Refusal::internal("keeping the call", &chain(&error)))
+    }
+
+    /// Waits for an approval that a former daemon has left.
+    pub(crate) fn wait_for(&self, approval: &Approval) -> oneshot::Receiver<Approval> {
+        let (settled, receiver) = oneshot::channel();
+        if approval.state == ApprovalState::Pending {
+            self.waiting().insert(approval.approval_id.clone(), settled);
+        } else {
+            let _ = settled.send(approval.clone());
+        }
+        receiver
+    }
+
+    /// Takes a reviewer's decision. The approval is settled by it, unless it needs more.
     pub(crate) async fn decide(
         &self,
         approval_id: &str,
         principal: &Principal,
-        choice: Choice,
-        comment: &str,
+        ballot: &Ballot,
     ) -> Result<Approval, Refusal> {
         // A decision that waits for a broken disk would be in force before it is on record.
         if !self.audit.is_available() {
             return Err(crate::audit::Unavailable.into());
         }
+        let level = principal.level().ok_or_else(|| {
+            Refusal::new(
+                Reason::PermissionDenied,
+                "deciding on approvals needs the role approver or director",
+            )
+        })?;
         let reviewer =
-            Reviewer { principal: principal.name.clone(), may_decide_own: self.allow_self_approval };
-        let approval = self
-            .gateway
-            .decide(approval_id, &reviewer, choice, comment)
-            .map_err(|error| decide_refusal(&error))?;
+            Reviewer { principal: principal.name.clone(), level, may_decide_own: self.allow_self_approval };
+        let _in_order = self.deciding.lock().await;
+        let approval =
+            self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(&error))?;
+        if approval.state == ApprovalState::Pending {
+            if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
+                // A vote that counts and is on no record must not be: the call is asked for again.
+                self.waiting().remove(approval_id);
+                self.void(&approval.call_id).await;
+                return Err(unavailable.into());
+            }
+            self.publish(&approval);
+            return Ok(approval);
+        }
         self.settle(vec![approval.clone()]).await?;
         Ok(approval)
     }
 
     /// A call no longer waits.
     pub(crate) async fn cancel(&self, call_id: &str) {
-        // One that was decided at this very moment is on record as decided; its consent is void.
-        let mut cancelled = self.gateway.cancel_call(call_id);
-        cancelled.retain(|approval| approval.state == ApprovalState::Cancelled);
+        let cancelled = self.void(call_id).await;
         // What cannot be recorded is void all the same.
         let _ = self.settle(cancelled).await;
+    }
+
+    /// Voids what there is for a call. Those that were pending are returned: that they are not any more is not on record.
+    async fn void(&self, call_id: &str) -> Vec<Approval> {
+        let mut cancelled = self.gateway.cancel_call(call_id);
+        // One that was decided at this very moment is on record as decided; its consent is void, also after a restart.
+        for approval in cancelled.extract_if(.., |approval| approval.state != ApprovalState::Cancelled) {
+            let _ = self.spend(&approval.approval_id).await;
+        }
+        cancelled
+    }
+
+    /// Marks a consent as used, durably. Nothing is executed on the strength of it before that, and nothing after.
+    pub(crate) async fn spend(&self, approval_id: &str) -> Result<(), Refusal> {
+        let id = approval_id.to_owned();
+        match self.store.with(move |store| store.spend_approval(&id)).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::new(Reason::PreconditionFailed, "the approval has been used")),
+            Err(error) => Err(Refusal::internal("marking the approval as used", &chain(&error))),
+        }
+    }
+
+    /// The call is over, and its outcome kept.
+    pub(crate) async fn done(&self, approval_id: &str) {
+        let id = approval_id.to_owned();
+        if let Err(error) = self.store.with(move |store| store.delete_approval(&id)).await {
+            tracing::error!(approval_id, error = %chain(&error), "a call that is over is still kept");
+        }
     }
 
     /// Lets approvals expire and reminds reviewers, until `stop`.
@@ -123,13 +197,7 @@ impl Desk {
             let expired = self.gateway.expire_due();
             let _ = self.settle(expired).await;
             for approval in self.gateway.reminders_due() {
-                tracing::warn!(
-                    approval = approval.approval_id,
-                    operation = approval.operation,
-                    "half of the time to decide is over"
-                );
-                let _ = self.audit.enqueue(event(Kind::ApprovalReminded, &approval)).await;
-                self.publish(&approval);
+                self.remind(&approval).await;
             }
             let now = SystemClock.now();
             // A wall clock may jump: it is looked at once a second at least while something waits.
@@ -150,6 +218,18 @@ impl Desk {
         }
     }
 
+    /// Nobody is told before it is on record: a restart must not tell them again.
+    async fn remind(&self, approval: &Approval) {
+        if self.audit.record(events::event(Kind::ApprovalReminded, approval)).await.is_ok() {
+            tracing::warn!(
+                approval = approval.approval_id,
+                operation = approval.operation,
+                "half of the time to decide is over"
+            );
+            self.publish(approval);
+        }
+    }
+
     /// Changes from now on.
     pub(crate) fn changes(&self) -> broadcast::Receiver<Approval> {
         self.changes.subscribe()
@@ -158,13 +238,7 @@ impl Desk {
     /// Records settled approvals, then tells whoever waits.
     async fn settle(&self, settled: Vec<Approval>) -> Result<(), Refusal> {
         for approval in settled {
-            let event = event(Kind::ApprovalDecided, &approval).details(serde_json::json!({
-                "state": approval.state.as_str(),
-                "decided_by": approval.decided_by,
-                "comment": approval.comment,
-                "digest": approval.digest,
-            }));
-            let recorded = self.audit.record(event).await;
+            let recorded = self.audit.record(events::decided(&approval)).await;
             let waiting = self.waiting().remove(&approval.approval_id);
             if let Err(unavailable) = recorded {
                 self.gateway.cancel_call(&approval.call_id);
@@ -173,8 +247,13 @@ impl Desk {
                     drop(waiting);
                     return Err(unavailable.into());
                 }
-            } else if let Some(waiting) = waiting {
-                let _ = waiting.send(approval.clone());
+            } else {
+                if let Some(consent) = &approval.remembered {
+                    self.remember(consent.clone()).await;
+                }
+                if let Some(waiting) = waiting {
+                    let _ = waiting.send(approval.clone());
+                }
             }
             self.publish(&approval);
         }
@@ -189,16 +268,6 @@ impl Desk {
     fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<Approval>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn event(kind: Kind, approval: &Approval) -> Event {
-    Event::new(kind)
-        .run(&approval.run_id)
-        .call(&approval.call_id)
-        .principal(&approval.requested_by)
-        .agent(&approval.agent_id)
-        .operation(&approval.operation)
-        .approval(&approval.approval_id)
 }
 
 fn decide_refusal(error: &DecideError) -> Refusal {
@@ -218,6 +287,15 @@ fn decide_refusal(error: &DecideError) -> Refusal {
             Reason::PermissionDenied,
             format!("{message}; for development the operator can set approvals.allow_self_approval"),
         ),
+        DecideError::LevelTooLow { needed } => Refusal::new(
+            Reason::PermissionDenied,
+            format!("{message}; the operator grants it under `access` in the configuration"),
+        )
+        .with("level", needed.as_str()),
+        DecideError::AlreadyVoted { .. } => {
+            Refusal::new(Reason::PreconditionFailed, message).with("state", ApprovalState::Pending.as_str())
+        }
+        DecideError::NotRemembered(_) => Refusal::invalid("remember", message),
         DecideError::CommentTooLong => Refusal::invalid("comment", message),
     }
 }

@@ -1,0 +1,121 @@
+//! What waited when the last daemon ended: read from the store, and what was decided since from the audit log, which is the
+//! truth about decisions. One that is on record and was not yet in force comes into force now; one that was in force is on
+//! record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use audit::Kind;
+use gateway::{Approval, Consent, Gateway};
+
+use super::events::replay;
+use super::kept::Kept;
+use crate::audit::AuditLog;
+use crate::ids::CallId;
+use crate::status::chain;
+use crate::store::Store;
+
+/// What a former daemon has left waiting.
+#[derive(Default)]
+pub(crate) struct Former {
+    /// Calls that go on.
+    pub(crate) waiting: Vec<Kept>,
+    /// Approvals whose calls are over, or may have been executed: nothing goes on with them.
+    over: Vec<String>,
+    consents: Vec<Consent>,
+}
+
+impl Former {
+    /// Reads store and log.
+    pub(crate) async fn read(store: &Store, log: &AuditLog) -> anyhow::Result<Self> {
+        let failed = |error: crate::store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
+        let (stored, unreadable) = store.approvals().map_err(failed)?;
+        let mut former = Self { over: unreadable, ..Self::default() };
+        for approval in &former.over {
+            tracing::error!(approval, "a call that waited cannot be read any more: it is closed");
+        }
+        let first = stored.iter().map(|stored| stored.after).min();
+        let mut kept = BTreeMap::new();
+        for stored in stored {
+            match Kept::read(&stored) {
+                Ok(call) if !stored.spent => drop(kept.insert(stored.approval_id, call)),
+                Ok(_) => former.over.push(stored.approval_id),
+                Err(error) => {
+                    let approval = &stored.approval_id;
+                    tracing::error!(approval, error = %chain(&error), "a call that waited cannot be read");
+                    former.over.push(stored.approval_id);
+                }
+            }
+        }
+        if let Some(first) = first {
+            former.over.extend(bring_up_to_date(log, first, &mut kept).await?);
+        }
+        let (sound, damaged): (Vec<_>, Vec<_>) =
+            kept.into_values().partition(|kept| kept.approval.is_sound());
+        for kept in damaged {
+            tracing::error!(
+                approval = kept.approval.approval_id,
+                "a call that waited is damaged: it is closed"
+            );
+            former.over.push(kept.approval.approval_id);
+        }
+        former.waiting = sound;
+        for (id, consent) in store.consents().map_err(failed)? {
+            match consent.and_then(|consent| serde_json::from_slice(&consent).ok()) {
+                Some(consent) => former.consents.push(consent),
+                None => store.delete_consent(&id).map_err(failed)?,
+            }
+        }
+        Ok(former)
+    }
+
+    /// The calls whose intents stay open.
+    pub(crate) fn calls(&self) -> BTreeSet<CallId> {
+        self.waiting.iter().map(|kept| kept.asker.call).collect()
+    }
+
+    /// Hands the gateway what there is, and has the store forget what there is not. Those that wait are returned.
+    pub(crate) fn restore(
+        mut self,
+        store: &Store,
+        gateway: &Gateway,
+        lives: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<Vec<Kept>> {
+        let failed = |error: crate::store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
+        for approval in &self.over {
+            store.delete_approval(approval).map_err(failed)?;
+        }
+        let approvals: Vec<Approval> = self.waiting.iter().map(|kept| kept.approval.clone()).collect();
+        gateway.restore_approvals(approvals)?;
+        let digest = gateway.policy().digest().to_owned();
+        for consent in self.consents.drain(..) {
+            if consent.policy_digest == digest && lives(&consent.run_id) {
+                gateway.remember(consent);
+            } else {
+                store.delete_consent(&consent.consent_id).map_err(failed)?;
+            }
+        }
+        Ok(self.waiting)
+    }
+}
+
+/// Applies what the log says. Calls that have a receipt do not wait any more: their approvals are returned.
+async fn bring_up_to_date(
+    log: &AuditLog,
+    after: u64,
+    kept: &mut BTreeMap<String, Kept>,
+) -> anyhow::Result<Vec<String>> {
+    let mut over = Vec::new();
+    let mut follow = log.read_after(after, false);
+    while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
+        for line in lines {
+            let event = line.record.event;
+            let Some(approval) = &event.approval_id else { continue };
+            if event.kind == Kind::CallReceipt {
+                over.extend(kept.remove(approval).map(|kept| kept.approval.approval_id));
+            } else if let Some(kept) = kept.get_mut(approval) {
+                replay(&mut kept.approval, &event);
+            }
+        }
+    }
+    Ok(over)
+}

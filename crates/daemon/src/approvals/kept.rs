@@ -1,0 +1,81 @@
+//! A call that waits, as it is kept: everything that is needed to go on with it in another process.
+
+use std::time::Duration;
+
+use gateway::Approval;
+use ops::Operation;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use wire::v1;
+use worker::convert::{operation_from_wire, operation_to_wire};
+
+use crate::ids::{CallId, RunId};
+use crate::store::StoredApproval;
+
+/// Whose call it is, how it was put, and how it is to be answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asker {
+    pub(crate) call: CallId,
+    pub(crate) run: RunId,
+    pub(crate) principal: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) request_id: Option<String>,
+    /// Digest of the request, to know a repetition by.
+    pub(crate) digest: Vec<u8>,
+    /// In which dialect, by which tool; `None`: as a typed message.
+    pub(crate) dialect: Option<(String, String)>,
+    pub(crate) task_id: String,
+    pub(crate) correlation_id: String,
+    /// The client's own timeout.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// A call that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) approval: Approval,
+    pub(crate) asker: Asker,
+    pub(crate) operation: Operation,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    approval: Approval,
+    asker: Asker,
+}
+
+/// What was kept says something that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error("what is kept of it is no JSON of ours")]
+    Head(#[from] serde_json::Error),
+    #[error("its operation cannot be decoded")]
+    Operation(#[from] prost::DecodeError),
+    #[error("its operation is malformed: {0}")]
+    Malformed(String),
+}
+
+impl Kept {
+    /// To put into the store. `after` is the sequence of the record that says it was asked.
+    pub(super) fn store(&self, after: u64) -> Result<StoredApproval, Unreadable> {
+        let head = Head { approval: self.approval.clone(), asker: self.asker.clone() };
+        Ok(StoredApproval {
+            approval_id: self.approval.approval_id.clone(),
+            run_id: self.approval.run_id.clone(),
+            after,
+            spent: false,
+            approval: serde_json::to_vec(&head)?,
+            operation: operation_to_wire(&self.operation).encode_to_vec(),
+        })
+    }
+
+    /// As it comes out of the store.
+    pub(super) fn read(stored: &StoredApproval) -> Result<Self, Unreadable> {
+        let Head { approval, asker } = serde_json::from_slice(&stored.approval)?;
+        let operation = v1::Operation::decode(stored.operation.as_slice())?;
+        let operation = operation_from_wire(operation)
+            .map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
+        Ok(Self { approval, asker, operation })
+    }
+}

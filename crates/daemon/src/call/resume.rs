@@ -1,0 +1,102 @@
+//! Calls that a former daemon has left waiting go on here: each in a task of its own, from where it waits for its decision.
+//! Its intent is on record and stays the only one; its receipt comes now.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use gateway::{Approval, Clock as _, SystemClock, Ticket};
+use ops::Reason;
+use tokio::sync::oneshot;
+
+use super::begin::watch;
+use super::decode::{Decoded, Form};
+use super::record::{Journal, Times};
+use super::{Close, Story};
+use crate::app::App;
+use crate::approvals::Kept;
+use crate::rpc::{Principal, Roles};
+use crate::runs::Run;
+use crate::status::Refusal;
+
+/// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on.
+pub(crate) fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
+    for kept in waiting {
+        let Kept { approval, asker, operation } = kept;
+        let form = Form::resumed(asker.dialect.clone(), &operation);
+        let call = app.calls.resume(&asker);
+        tracing::info!(call = %call.id, approval = approval.approval_id, "a call still waits for its approval");
+        let principal = Principal {
+            name: asker.principal,
+            uid: asker.uid,
+            gid: asker.gid,
+            // Asked for when the call was made.
+            roles: Roles::none(),
+        };
+        let waited = SystemClock.now().since(approval.created_at);
+        let now = Instant::now();
+        let story = Story {
+            app: app.clone(),
+            principal: Arc::new(principal),
+            call: call.clone(),
+            taken: now.checked_sub(waited).unwrap_or(now),
+        };
+        let facts = story.facts(&form, Duration::ZERO);
+        call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
+        let decoded = Decoded {
+            operation: Ok(operation),
+            form,
+            agent_id: String::new(),
+            task_id: asker.task_id,
+            correlation_id: asker.correlation_id,
+            limit: asker.limit,
+        };
+        let settled = app.desk.wait_for(&approval);
+        app.tasks.spawn(watch(app.clone(), call, story.go_on(decoded, approval, settled)));
+    }
+}
+
+impl Story {
+    async fn go_on(self, decoded: Decoded, approval: Approval, settled: oneshot::Receiver<Approval>) {
+        let form = decoded.form.clone();
+        let mut journal = Journal::new(self.call.run.to_string(), self.call.id, &self.principal, &decoded);
+        journal.request(self.call.request_id.clone());
+        journal.resumed(&approval);
+        let mut times = Times::begin(self.taken);
+        let made = self.make_resumed(decoded, &approval, settled, &mut journal, &mut times);
+        let made = AssertUnwindSafe(made).catch_unwind().await;
+        self.end(made.ok(), &form, journal, times).await;
+    }
+
+    async fn make_resumed(
+        &self,
+        decoded: Decoded,
+        approval: &Approval,
+        settled: oneshot::Receiver<Approval>,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> Close {
+        let operation = match decoded.operation {
+            Ok(operation) => operation,
+            Err(refusal) => return Close::Refused(refusal),
+        };
+        let Some(run) = self.living() else {
+            self.app.desk.cancel(&approval.call_id).await;
+            return Close::Refused(Refusal::new(
+                Reason::Cancelled,
+                "the run did not outlive a restart of the daemon, so the call was not executed",
+            ));
+        };
+        let _busy = run.busy();
+        let ticket = Ticket::resumed(approval, run.scope(), operation);
+        match self.decided(&run, &ticket, approval, settled).await {
+            Ok(permit) => self.execute(&run, permit, journal, times).await,
+            Err(refusal) => Close::Refused(refusal),
+        }
+    }
+
+    fn living(&self) -> Option<Arc<Run>> {
+        self.app.runs.living_run(self.call.run).ok().filter(|run| run.lanes().is_ok())
+    }
+}

@@ -1,0 +1,171 @@
+//! Calls that wait for a reviewer, and consents that are remembered: what a restart has to find again.
+//!
+//! Both are sealed, since they hold what the call would write and how its command begins. A row goes as soon as its call is
+//! over, its run ends or its consent does.
+
+use rusqlite::params;
+
+use super::{Store, StoreError};
+
+/// A call that waits for a reviewer, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredApproval {
+    pub(crate) approval_id: String,
+    pub(crate) run_id: String,
+    /// Sequence of the record that says it was asked: everything that was said of it comes later.
+    pub(crate) after: u64,
+    /// Its consent was used or is void. Nothing is executed for it any more.
+    pub(crate) spent: bool,
+    /// The approval as it was asked for, and whose call it is: JSON.
+    pub(crate) approval: Vec<u8>,
+    /// The operation as a protocol message.
+    pub(crate) operation: Vec<u8>,
+}
+
+fn place(what: &str, approval_id: &str) -> String {
+    format!("{what} {approval_id}")
+}
+
+impl Store {
+    /// Keeps a call that waits.
+    pub(crate) fn insert_approval(&self, stored: &StoredApproval) -> Result<(), StoreError> {
+        let seal = |what, plain: &[u8]| self.0.seal.seal(&place(what, &stored.approval_id), plain);
+        self.lock().execute(
+            "INSERT INTO approvals (approval_id, run_id, after, spent, approval, operation)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                stored.approval_id,
+                stored.run_id,
+                i64::try_from(stored.after).unwrap_or(i64::MAX),
+                stored.spent,
+                seal("approval", &stored.approval),
+                seal("approved operation", &stored.operation),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Marks a consent as used. Whether it was live: it is marked once.
+    pub(crate) fn spend_approval(&self, approval_id: &str) -> Result<bool, StoreError> {
+        let query = "UPDATE approvals SET spent = 1 WHERE approval_id = ?1 AND spent = 0";
+        Ok(self.lock().execute(query, [approval_id])? == 1)
+    }
+
+    /// Forgets a call that waits no longer.
+    pub(crate) fn delete_approval(&self, approval_id: &str) -> Result<(), StoreError> {
+        self.lock().execute("DELETE FROM approvals WHERE approval_id = ?1", [approval_id])?;
+        Ok(())
+    }
+
+    /// The calls that waited, oldest first, and the ids of those that cannot be read any more.
+    pub(crate) fn approvals(&self) -> Result<(Vec<StoredApproval>, Vec<String>), StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT approval_id, run_id, after, spent, approval, operation FROM approvals ORDER BY approval_id",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(StoredApproval {
+                approval_id: row.get(0)?,
+                run_id: row.get(1)?,
+                after: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+                spent: row.get(3)?,
+                approval: row.get(4)?,
+                operation: row.get(5)?,
+            })
+        })?;
+        let (mut stored, mut unreadable) = (Vec::new(), Vec::new());
+        for row in rows {
+            let row = row?;
+            let open = |what, closed: &[u8]| self.0.seal.unseal(&place(what, &row.approval_id), closed);
+            match (open("approval", &row.approval), open("approved operation", &row.operation)) {
+                (Ok(approval), Ok(operation)) => {
+                    stored.push(StoredApproval { approval, operation, ..row });
+                }
+                _ => unreadable.push(row.approval_id),
+            }
+        }
+        Ok((stored, unreadable))
+    }
+
+    /// Keeps a consent that is remembered. `consent` is JSON.
+    pub(crate) fn insert_consent(&self, id: &str, run: &str, consent: &[u8]) -> Result<(), StoreError> {
+        self.lock().execute(
+            "INSERT INTO consents (consent_id, run_id, consent) VALUES (?1, ?2, ?3)",
+            params![id, run, self.0.seal.seal(&place("consent", id), consent)],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets a consent.
+    pub(crate) fn delete_consent(&self, id: &str) -> Result<(), StoreError> {
+        self.lock().execute("DELETE FROM consents WHERE consent_id = ?1", [id])?;
+        Ok(())
+    }
+
+    /// The consents that are remembered. One that cannot be read any more is none.
+    pub(crate) fn consents(&self) -> Result<Vec<(String, Option<Vec<u8>>)>, StoreError> {
+        let connection = self.lock();
+        let mut statement =
+            connection.prepare("SELECT consent_id, consent FROM consents ORDER BY consent_id")?;
+        let rows =
+            statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        rows.map(|row| {
+            let (id, closed) = row?;
+            let consent = self.0.seal.unseal(&place("consent", &id), &closed).ok();
+            Ok((id, consent))
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Store, StoredApproval};
+
+    fn stored(id: &str) -> StoredApproval {
+        StoredApproval {
+            approval_id: id.to_owned(),
+            run_id: "r".to_owned(),
+            after: 7,
+            spent: false,
+            approval: b"{\"preview\":\"hunter2\"}".to_vec(),
+            operation: b"hunter2".to_vec(),
+        }
+    }
+
+    #[test]
+    fn what_waits_is_sealed_found_again_and_spent_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        {
+            let store = Store::open(&path).unwrap();
+            store.insert_approval(&stored("a")).unwrap();
+            store.insert_approval(&stored("b")).unwrap();
+            assert!(store.insert_approval(&stored("a")).is_err(), "there is one of each");
+            assert!(store.spend_approval("a").unwrap());
+            assert!(!store.spend_approval("a").unwrap() && !store.spend_approval("c").unwrap());
+            store.insert_consent("k", "r", b"hunter2").unwrap();
+        }
+        for entry in std::fs::read_dir(directory.path()).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
+        }
+        let store = Store::open(&path).unwrap();
+        let spent = StoredApproval { spent: true, ..stored("a") };
+        assert_eq!(store.approvals().unwrap(), (vec![spent, stored("b")], vec![]));
+        assert_eq!(store.consents().unwrap(), [("k".to_owned(), Some(b"hunter2".to_vec()))]);
+        store.delete_approval("a").unwrap();
+        store.delete_consent("k").unwrap();
+        assert_eq!(store.approvals().unwrap().0, [stored("b")]);
+        assert!(store.consents().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_was_moved_to_another_row_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store.db")).unwrap();
+        store.insert_approval(&stored("a")).unwrap();
+        store.lock().execute("UPDATE approvals SET approval_id = 'b'", []).unwrap();
+        assert_eq!(store.approvals().unwrap(), (vec![], vec!["b".to_owned()]));
+    }
+}

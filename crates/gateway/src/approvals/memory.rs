@@ -1,0 +1,274 @@
+//! Consent that is remembered for the rest of a run, in one of two explicit forms: *this exact digest* (operation,
+//! arguments, directory, environment, image, policy and the hashes of the files that the call names, but not which call
+//! it is), or a *prefix* of a command line, word by word.
+//!
+//! Never remembered: critical calls, git's writes, scripts, whatever runs another program that its arguments name, and
+//! variables that make a program into another. A prefix is not offered either for a program of the workspace, which the
+//! agent may swap, and for interpreters, whose arguments are the program.
+//!
+//! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It opens nothing that the
+//! policy denies: it stands where a reviewer would be asked, and nowhere else.
+
+use std::collections::BTreeMap;
+
+use ops::{Exec, Git, Operation};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::approval::Approval;
+use crate::admission::Ticket;
+use crate::clock::UnixMillis;
+use crate::decision::Risk;
+use crate::exec::plain_argv;
+use crate::policy::Prefix;
+
+/// Consents that are remembered for one run.
+pub(super) const MAX_PER_RUN: usize = 64;
+/// Words of a remembered prefix.
+const MAX_WORDS: usize = 64;
+
+/// Programs whose arguments say what runs. A prefix that names one would be leave for everything.
+const INTERPRETERS: [&str; 22] = [
+    "python",
+    "pypy",
+    "perl",
+    "ruby",
+    "irb",
+    "node",
+    "nodejs",
+    "deno",
+    "bun",
+    "php",
+    "lua",
+    "luajit",
+    "tclsh",
+    "awk",
+    "gawk",
+    "mawk",
+    "nawk",
+    "ed",
+    "vi",
+    "vim",
+    "osascript",
+    "Rscript",
+];
+
+/// A form of remembering that a reviewer may choose beside *once*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// The same call again, while nothing that it is bound to changes.
+    Digest,
+    /// Commands that begin with these words.
+    Prefix,
+}
+
+impl Form {
+    /// As in a policy file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Digest => "digest",
+            Self::Prefix => "prefix",
+        }
+    }
+}
+
+/// For how much more than its call a consent stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Remember {
+    /// For nothing more.
+    #[default]
+    Once,
+    /// For the same call again.
+    Digest,
+    /// For commands of this run that begin with these words.
+    Prefix(Vec<String>),
+}
+
+/// Why a consent is not remembered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotRemembered {
+    /// The profile or the nature of the call forbids it.
+    #[error("the form `{}` is not among those that are offered for it ({offered})", .form.as_str())]
+    NotOffered {
+        /// What was wanted.
+        form: Form,
+        /// What may be chosen.
+        offered: String,
+    },
+    /// Only consent is remembered.
+    #[error("a denial is not")]
+    Denied,
+    /// The words are not how the command begins.
+    #[error("the prefix must be the first words of this command, exactly, and at most {MAX_WORDS}")]
+    NotItsPrefix,
+    /// Too many.
+    #[error("{MAX_PER_RUN} consents are remembered for this run already; revoke some")]
+    TooMany,
+}
+
+/// What a remembered consent lets through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Covers {
+    /// Calls with this digest, lower-case hex.
+    Digest(String),
+    /// Commands that begin with these words.
+    Prefix(Vec<String>),
+}
+
+/// A consent that is remembered for the rest of its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consent {
+    /// UUIDv7.
+    pub consent_id: String,
+    /// The approval that it was given with.
+    pub approval_id: String,
+    /// The run for which it stands.
+    pub run_id: String,
+    /// Such as `exec`.
+    pub operation: String,
+    /// What it lets through.
+    pub covers: Covers,
+    /// Digest of the policy under which it was given; it ends with it.
+    pub policy_digest: String,
+    /// Who gave it.
+    pub given_by: String,
+    /// When.
+    pub given_at: UnixMillis,
+}
+
+/// In which forms a consent to this call may be remembered.
+pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
+    let possible = |form: &Form| match &ticket.operation {
+        _ if ticket.decision.risk == Risk::Critical => false,
+        Operation::Shell(_) | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => false,
+        Operation::Exec(exec) => match form {
+            Form::Digest => rememberable(exec).is_some(),
+            Form::Prefix => prefixable(exec).is_some(),
+        },
+        _ => *form == Form::Digest,
+    };
+    ticket.terms.remember.iter().copied().filter(possible).collect()
+}
+
+/// The words of a command of which a prefix can be remembered.
+pub(super) fn prefixable(exec: &Exec) -> Option<Vec<String>> {
+    let argv = rememberable(exec)?;
+    let name = ops::deny::base_name(argv.first()?);
+    // What is found by its name alone or lies in a directory of the system: the image's, not the workspace's.
+    let of_image = Prefix::of_words(std::slice::from_ref(&name))?.matches_exactly(&argv);
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let interprets = INTERPRETERS.iter().any(|known| known.eq_ignore_ascii_case(stem));
+    (of_image && !interprets).then_some(argv)
+}
+
+/// The words of a command that may be remembered at all: plain, and not git, which would be a way around the rule that
+/// its writes are asked for each time.
+fn rememberable(exec: &Exec) -> Option<Vec<String>> {
+    let argv = plain_argv(exec)?;
+    let name = ops::deny::base_name(argv.first()?);
+    (name != "git" && !name.starts_with("git-")).then_some(argv)
+}
+
+/// What the reviewer wants remembered, if it may be.
+pub(super) fn wanted(
+    approval: &Approval,
+    remember: &Remember,
+) -> Result<Option<(Form, Covers)>, NotRemembered> {
+    let (form, covers) = match remember {
+        Remember::Once => return Ok(None),
+        Remember::Digest => (Form::Digest, Covers::Digest(approval.consent_digest.clone())),
+        Remember::Prefix(words) => (Form::Prefix, Covers::Prefix(words.clone())),
+    };
+    if !approval.offers.contains(&form) {
+        let offered: Vec<_> =
+            ["once"].into_iter().chain(approval.offers.iter().map(|form| form.as_str())).collect();
+        return Err(NotRemembered::NotOffered { form, offered: offered.join(", ") });
+    }
+    match &covers {
+        Covers::Prefix(words)
+            if words.is_empty() || words.len() > MAX_WORDS || !approval.argv.starts_with(words) =>
+        {
+            Err(NotRemembered::NotItsPrefix)
+        }
+        _ => Ok(Some((form, covers))),
+    }
+}
+
+/// The consents that are remembered, of all runs.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    all: BTreeMap<String, Consent>,
+}
+
+impl Memory {
+    /// Whether another one may be remembered for the run.
+    pub(crate) fn has_room(&self, run_id: &str) -> bool {
+        self.all.values().filter(|consent| consent.run_id == run_id).count() < MAX_PER_RUN
+    }
+
+    pub(crate) fn add(&mut self, consent: Consent) {
+        if self.has_room(&consent.run_id) {
+            self.all.insert(consent.consent_id.clone(), consent);
+        }
+    }
+
+    /// Takes away those that `which` says; returns them.
+    pub(crate) fn take(&mut self, which: impl Fn(&Consent) -> bool) -> Vec<Consent> {
+        let gone: Vec<Consent> = self.all.values().filter(|consent| which(consent)).cloned().collect();
+        for consent in &gone {
+            self.all.remove(&consent.consent_id);
+        }
+        gone
+    }
+
+    /// Oldest first: ids ascend.
+    pub(crate) fn list(&self, run_id: Option<&str>) -> Vec<Consent> {
+        let wanted = |consent: &&Consent| run_id.is_none_or(|run_id| consent.run_id == run_id);
+        self.all.values().filter(wanted).cloned().collect()
+    }
+
+    pub(crate) fn has_any(&self, run_id: &str) -> bool {
+        self.all.values().any(|consent| consent.run_id == run_id)
+    }
+
+    /// The consent that lets this call through: given for its run, under this policy, for its digest or for how its
+    /// command begins.
+    pub(crate) fn find(&self, ticket: &Ticket, digest: &str, policy_digest: &str) -> Option<&Consent> {
+        let offered = offers(ticket);
+        let argv = match &ticket.operation {
+            Operation::Exec(exec) => prefixable(exec),
+            _ => None,
+        };
+        self.all.values().find(|consent| {
+            consent.run_id == ticket.caller.run_id
+                && consent.policy_digest == policy_digest
+                && consent.operation == ticket.operation.name()
+                && match &consent.covers {
+                    Covers::Digest(covered) => offered.contains(&Form::Digest) && covered == digest,
+                    Covers::Prefix(words) => {
+                        offered.contains(&Form::Prefix)
+                            && argv.as_ref().is_some_and(|argv| {
+                                Prefix::of_words(words).is_some_and(|prefix| prefix.matches_exactly(argv))
+                            })
+                    }
+                }
+        })
+    }
+}
+
+/// The consent that comes of an approval.
+pub(super) fn consent(approval: &Approval, covers: Covers, by: &str, at: UnixMillis) -> Consent {
+    Consent {
+        consent_id: Uuid::now_v7().to_string(),
+        approval_id: approval.approval_id.clone(),
+        run_id: approval.run_id.clone(),
+        operation: approval.operation.clone(),
+        covers,
+        policy_digest: approval.policy_digest.clone(),
+        given_by: by.to_owned(),
+        given_at: at,
+    }
+}

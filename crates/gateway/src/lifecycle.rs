@@ -1,0 +1,195 @@
+//! The life of a call, and what of it lies in this crate: consent is asked for, given, remembered, redeemed and voided
+//! here; the daemon (`daemon/src/call.rs`, `approvals/`) waits, records and executes.
+//!
+//! ```text
+//!   request
+//!      │ validate ────── malformed, out of bounds, protected path ─────────────────────────────────► REFUSED
+//!      │ permission ──── profile, role or command rule says deny ──────────────────────────────────► REFUSED
+//!      │ limit ───────── one too many ─────────────────────────────────────────────────────────────► REFUSED
+//!      ├── allow ───────────────────────────────────────────────┐
+//!      │ ask                                                    │
+//!      ├── a remembered consent covers it (recall) ─────────────┤
+//!      ▼                                                        │
+//!   PENDING ◄─┐ a vote that does not settle it; one reminder    │
+//!      │ ▲ └──┘                                                 │
+//!      │ └─── daemon restarts: taken up, its clock has run on   │
+//!      ├── a denial ─────────────────────────────────────────────────────────────────────────────► DENIED
+//!      ├── time is over ─────────────────────────────────────────────────────────────────────────► EXPIRED
+//!      ├── the call is cancelled, its run ends ──────────────────────────────────────────────────► CANCELLED
+//!      ▼ as many consents as are needed                         │
+//!   APPROVED  (remember: once, digest, prefix)                  │
+//!      │ redeem: validation and permission again; same call,    │
+//!      │ same files, same policy; within ten minutes; once ────────── else ──────────────────────► REFUSED
+//!      ▼                                                        ▼
+//!   SPENT, durably ──────────────────────────────────────────► PERMIT ──► execute ──► receipt ───► CLOSED
+//!      └── daemon dies before the receipt ───────────────────────────────────────────────────────► INTERRUPTED
+//! ```
+//!
+//! What holds for every history (`lifecycle/property.rs` holds it against a model):
+//!
+//! - Nothing is executed without a permit, and a permit is executed once: it can be neither copied nor stored.
+//! - Where the policy asks, a permit comes of one approval or of a remembered consent, never of both or of nothing. One
+//!   approval gives one permit, whatever restarts in between.
+//! - An approval that was given under one policy gives no permit under another. Remembered consents end with any change.
+//! - No arrow leads back. A restart changes neither what was decided nor when it expires.
+//! - The clock may jump: forward, approvals expire early; backward, they live until the clock says again what it said
+//!   when they were to end. Neither lets anything run that nobody consented to.
+
+use std::time::Duration;
+
+use crate::admission::Ticket;
+use crate::approvals::{
+    Approval, ApprovalFilter, Ballot, Consent, DecideError, RestoreError, Review, Reviewer,
+};
+use crate::binding::FileStates;
+use crate::clock::UnixMillis;
+use crate::decision::{Refusal, Verdict};
+use crate::gateway::{Gateway, consider, permit};
+use crate::permit::Permit;
+
+impl Gateway {
+    /// Opens an approval for a call that needs one. `timeout` is the profile's unless given. The daemon records and
+    /// stores the approval before it shows it to anyone.
+    pub fn request_approval(
+        &self,
+        ticket: &Ticket,
+        review: Review,
+        timeout: Option<Duration>,
+    ) -> Result<Approval, Refusal> {
+        self.approvals().request(ticket, review, timeout.unwrap_or(ticket.terms.timeout), self.now())
+    }
+
+    /// Takes a decision of one approver, once. The approval is settled by it, or stays pending when it needs more. One
+    /// that was given does nothing by itself: record it, then [`Self::redeem`] it, and hand what is to be remembered to
+    /// [`Self::remember`].
+    pub fn decide(
+        &self,
+        approval_id: &str,
+        reviewer: &Reviewer,
+        ballot: &Ballot,
+    ) -> Result<Approval, DecideError> {
+        let mut approvals = self.approvals();
+        approvals.decide(approval_id, reviewer, ballot, &self.memory(), self.now())
+    }
+
+    /// Turns an approval that was given into a permit, once. Everything is checked again: that this is the call that
+    /// was shown (`files` as they are *now*), and that the policy in force still lets it through. Store that it is spent
+    /// before spending the permit, so that it stays spent after a crash.
+    pub fn redeem(&self, approval_id: &str, ticket: &Ticket, files: &FileStates) -> Result<Permit, Refusal> {
+        let policy = self.policy();
+        let mut approvals = self.approvals();
+        approvals.redeemable(approval_id, ticket, &policy, self.now())?;
+        let Ticket { caller, run, call_id, operation, .. } = ticket;
+        let again = match consider(&self.stand(&policy), run, caller, call_id, operation.clone()) {
+            Ok(again) => again,
+            Err(refusal) => {
+                approvals.withdraw(approval_id);
+                return Err(refusal);
+            }
+        };
+        approvals.issue(approval_id, &again.digest(policy.digest(), files), &policy)?;
+        Ok(permit(again, Some(approval_id.to_owned())))
+    }
+
+    /// Whether anything is remembered for the run, so that [`Self::recall`] is worth a look at files.
+    pub fn remembers(&self, run_id: &str) -> bool {
+        self.memory().has_any(run_id)
+    }
+
+    /// The permit for a call that needs consent and has it already: a reviewer had it remembered for the run. Everything
+    /// is checked again, with `files` as they are now. The permit's decision names the consent.
+    pub fn recall(&self, ticket: &Ticket, files: &FileStates) -> Option<Permit> {
+        let policy = self.policy();
+        let Ticket { caller, run, call_id, operation, .. } = ticket;
+        let mut again = consider(&self.stand(&policy), run, caller, call_id, operation.clone()).ok()?;
+        // What an alert has asked for is not what a reviewer has consented to before.
+        if again.decision.verdict != Verdict::Ask {
+            return None;
+        }
+        let digest = again.consent_digest(policy.digest(), files);
+        let memory = self.memory();
+        let consent = memory.find(&again, &digest, policy.digest())?;
+        again.decision.verdict = Verdict::Allow;
+        again.decision.justification = format!(
+            "{} had consent remembered for this run; without it: {}",
+            consent.given_by, again.decision.rule
+        );
+        again.decision.rule = format!("remembered consent {}", consent.consent_id);
+        drop(memory);
+        Some(permit(again, None))
+    }
+
+    /// From now on the consent lets calls through. It is on record before.
+    pub fn remember(&self, consent: Consent) {
+        let policy = self.policy();
+        // Given under a policy that was replaced meanwhile, it has ended already.
+        if consent.policy_digest == policy.digest() {
+            self.memory().add(consent);
+        }
+    }
+
+    /// What is remembered, oldest first; of one run or of all.
+    pub fn consents(&self, run_id: Option<&str>) -> Vec<Consent> {
+        self.memory().list(run_id)
+    }
+
+    /// Ends one consent.
+    pub fn forget(&self, consent_id: &str) -> Option<Consent> {
+        self.memory().take(|consent| consent.consent_id == consent_id).pop()
+    }
+
+    /// Ends what is remembered for a run.
+    pub fn forget_run(&self, run_id: &str) -> Vec<Consent> {
+        self.memory().take(|consent| consent.run_id == run_id)
+    }
+
+    /// Takes away the consents that were given under another policy than the one in force. They let nothing through any
+    /// more.
+    pub fn forget_outdated(&self) -> Vec<Consent> {
+        let policy = self.policy();
+        self.memory().take(|consent| consent.policy_digest != policy.digest())
+    }
+
+    /// Approvals whose time is over: now `EXPIRED`. Each is returned once.
+    pub fn expire_due(&self) -> Vec<Approval> {
+        self.approvals().expire_due(self.now())
+    }
+
+    /// Pending approvals with half of their time gone. Each is returned once.
+    pub fn reminders_due(&self) -> Vec<Approval> {
+        self.approvals().reminders_due(self.now())
+    }
+
+    /// When [`Self::expire_due`] or [`Self::reminders_due`] will next have something to say.
+    pub fn next_due(&self) -> Option<UnixMillis> {
+        self.approvals().next_due()
+    }
+
+    /// The call is cancelled: its pending approval becomes `CANCELLED`, one that was given is void.
+    pub fn cancel_call(&self, call_id: &str) -> Vec<Approval> {
+        self.approvals().cancel(|approval| approval.call_id == call_id, self.now())
+    }
+
+    /// The run has ended: likewise for all of its calls.
+    pub fn cancel_run(&self, run_id: &str) -> Vec<Approval> {
+        self.approvals().cancel(|approval| approval.run_id == run_id, self.now())
+    }
+
+    /// One approval.
+    pub fn approval(&self, approval_id: &str) -> Option<Approval> {
+        self.approvals().get(approval_id).cloned()
+    }
+
+    /// Approvals, oldest first.
+    pub fn list_approvals(&self, filter: &ApprovalFilter) -> Vec<Approval> {
+        self.approvals().list(filter)
+    }
+
+    /// Takes up the approvals of an earlier process, into a gateway that has none. Their clocks have run on.
+    pub fn restore_approvals(&self, stored: Vec<Approval>) -> Result<(), RestoreError> {
+        self.approvals().restore(stored)
+    }
+}
+
+#[cfg(test)]
+mod property;

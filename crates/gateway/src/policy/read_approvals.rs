@@ -1,0 +1,217 @@
+//! The section `approvals` of a profile: how long a reviewer has, who may decide, and what may be remembered.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::walk::At;
+use crate::approvals::{Form, Level};
+use crate::decision::Risk;
+
+/// Most approvers that a critical call can be made to need.
+const MAX_QUORUM: u64 = 16;
+/// A week: longer than anybody keeps a call waiting.
+const MAX_TIMEOUT_S: u64 = 7 * 86_400;
+
+/// How consent is asked for under a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ApprovalPolicy {
+    /// Then the call is denied, seconds.
+    pub timeout_s: u64,
+    /// Whether approvers are reminded, once.
+    pub reminder: Reminder,
+    /// How many different approvers have to consent to a critical call.
+    pub quorum: u64,
+    /// The level that a decision needs, by risk.
+    pub levels: Levels,
+    /// The run stands still while an approval is pending.
+    pub freeze: bool,
+    /// In which forms beside `once` a reviewer may have consent remembered.
+    pub remember: Vec<Form>,
+}
+
+/// When approvers are reminded of an approval that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reminder {
+    /// Once, when half of the time is over.
+    HalfTime,
+    /// Never.
+    None,
+}
+
+/// The level that a decision needs, by the risk of the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Levels {
+    /// For `low`.
+    pub low: Level,
+    /// For `medium`.
+    pub medium: Level,
+    /// For `high`.
+    pub high: Level,
+    /// For `critical`; always [`Level::Director`].
+    pub critical: Level,
+}
+
+impl Levels {
+    fn of(self, risk: Risk) -> Level {
+        match risk {
+            Risk::Low => self.low,
+            Risk::Medium => self.medium,
+            Risk::High => self.high,
+            Risk::Critical => self.critical,
+        }
+    }
+}
+
+/// What holds for one approval: the profile's section, applied to the risk of the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// Then the call is denied.
+    pub timeout: Duration,
+    /// Whether approvers are reminded at half-time.
+    pub remind: bool,
+    /// How many different approvers have to consent.
+    pub needed: u32,
+    /// The level that each of them needs.
+    pub level: Level,
+    /// The run stands still meanwhile.
+    pub freeze: bool,
+    /// In which forms beside `once` consent may be remembered, as far as the operation allows it.
+    pub remember: Vec<Form>,
+}
+
+impl ApprovalPolicy {
+    /// What holds for a call of this risk.
+    pub fn terms(&self, risk: Risk) -> Terms {
+        let quorum = if risk == Risk::Critical { self.quorum } else { 1 };
+        Terms {
+            timeout: Duration::from_secs(self.timeout_s),
+            remind: self.reminder == Reminder::HalfTime,
+            needed: u32::try_from(quorum).unwrap_or(u32::MAX),
+            level: self.levels.of(risk),
+            freeze: self.freeze,
+            remember: self.remember.clone(),
+        }
+    }
+}
+
+pub(super) const KEYS: [&str; 6] = ["timeout_s", "reminder", "quorum", "levels", "freeze", "remember"];
+const LEVELS: [(&str, Level); 2] = [("approver", Level::Approver), ("director", Level::Director)];
+const RISKS: [&str; 4] = ["low", "medium", "high", "critical"];
+const FORMS: [(&str, Form); 2] = [("digest", Form::Digest), ("prefix", Form::Prefix)];
+const REMINDERS: [(&str, Reminder); 2] = [("half-time", Reminder::HalfTime), ("none", Reminder::None)];
+
+/// Reads the section; one that is missing has the strict values.
+pub(super) fn approvals(at: Option<&At<'_>>) -> ApprovalPolicy {
+    let fields = at.map(|at| at.fields(&KEYS));
+    let get = |key: &str| fields.as_ref().and_then(|fields| fields.get(key));
+    let number = |key, most, default| get(key).and_then(|at| at.number(1..=most)).unwrap_or(default);
+    ApprovalPolicy {
+        timeout_s: number("timeout_s", MAX_TIMEOUT_S, 300),
+        reminder: get("reminder").and_then(|at| at.one_of(&REMINDERS)).unwrap_or(Reminder::HalfTime),
+        quorum: number("quorum", MAX_QUORUM, 1),
+        levels: levels(get("levels")),
+        freeze: get("freeze").and_then(At::flag).unwrap_or(false),
+        remember: get("remember").map_or_else(Vec::new, remember),
+    }
+}
+
+fn levels(at: Option<&At<'_>>) -> Levels {
+    let fields = at.map(|at| at.fields(&RISKS));
+    let level = |risk: &str, least: Level| {
+        let Some(at) = fields.as_ref().and_then(|fields| fields.get(risk)) else { return least };
+        let Some(level) = at.one_of(&LEVELS) else { return least };
+        if level < least {
+            at.problem_hint(
+                format!("a decision on a {risk} call needs the level `{least}` at least"),
+                Some(format!("write `{least}`, or leave it out")),
+            );
+        }
+        level.max(least)
+    };
+    Levels {
+        low: level("low", Level::Approver),
+        medium: level("medium", Level::Approver),
+        high: level("high", Level::Approver),
+        critical: level("critical", Level::Director),
+    }
+}
+
+fn remember(at: &At<'_>) -> Vec<Form> {
+    let mut forms: Vec<Form> = Vec::new();
+    for item in at.items() {
+        match item.one_of(&FORMS) {
+            Some(form) if forms.contains(&form) => {
+                item.problem_hint("given more than once", Some("keep one".to_owned()));
+            }
+            Some(form) => forms.push(form),
+            None => {}
+        }
+    }
+    forms.sort_unstable();
+    forms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Policy, Problems};
+
+    fn load(section: &str) -> Result<ApprovalPolicy, Vec<String>> {
+        let yaml = format!(
+            "roles: {{r: {{allow: [read]}}}}\nprofiles:\n  p:\n    operations: {{read: allow}}\n    approvals: {section}\n"
+        );
+        Policy::from_files([("p.yaml", yaml)])
+            .map(|policy| policy.profile("p").unwrap().approvals.clone())
+            .map_err(|Problems(problems)| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn what_is_missing_is_strict() {
+        let policy = load("{}").unwrap();
+        assert_eq!((policy.timeout_s, policy.quorum, policy.freeze), (300, 1, false));
+        assert_eq!((policy.reminder, policy.remember.as_slice()), (Reminder::HalfTime, &[][..]));
+        let of = |risk| policy.terms(risk).level;
+        assert_eq!([Risk::Low, Risk::Medium, Risk::High].map(of), [Level::Approver; 3]);
+        assert_eq!(of(Risk::Critical), Level::Director);
+    }
+
+    #[test]
+    fn a_quorum_is_for_critical_calls() {
+        let policy = load(
+            "{quorum: 3, levels: {high: director}, remember: [prefix, digest], reminder: none, freeze: true}",
+        )
+        .unwrap();
+        let (high, critical) = (policy.terms(Risk::High), policy.terms(Risk::Critical));
+        assert_eq!((high.needed, high.level), (1, Level::Director));
+        assert_eq!((critical.needed, critical.level), (3, Level::Director));
+        assert_eq!(critical.remember, [Form::Digest, Form::Prefix]);
+        assert!(critical.freeze && !critical.remind);
+    }
+
+    #[test]
+    fn zero_absurd_and_unknown_values_are_named() {
+        let problems = load(
+            "{timeout_s: 0, quorum: 17, levels: {critical: approver, hihg: director, low: boss}, freeze: maybe, remember: [digest, digest, always], reminder: twice, timeout: 5}",
+        )
+        .unwrap_err();
+        let all = problems.join("\n");
+        assert_eq!(problems.len(), 11 - 1, "{all}");
+        for part in [
+            "approvals.timeout_s: must be a whole number from 1 to 604800",
+            "approvals.quorum: must be a whole number from 1 to 16",
+            "approvals.levels.critical: a decision on a critical call needs the level `director`",
+            "approvals.levels.hihg: unknown key",
+            "approvals.levels.low: unknown value `boss`",
+            "approvals.freeze: expected true or false",
+            "approvals.remember[1]: given more than once",
+            "approvals.remember[2]: unknown value `always`",
+            "approvals.reminder: unknown value `twice`",
+            "approvals.timeout: unknown key",
+        ] {
+            assert!(all.contains(part), "{part} is not in\n{all}");
+        }
+        assert!(all.contains("p.yaml:5"), "{all}");
+    }
+}
