@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use audit::{Event, Kind};
 use gateway::{Gateway, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -114,13 +115,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
-    let desk = Desk::new(
-        gateway.clone(),
-        audit.clone(),
-        store.clone(),
-        config.approval_timeout,
-        config.allow_self_approval,
-    );
+    let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), &config);
     let app = Arc::new(App {
         audit,
         gateway,
@@ -142,14 +137,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
     let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
-    let ends = tokio::spawn({
-        let app = app.clone();
-        async move { app.desk.follow_runs(&app.runs, app.stop.clone()).await }
-    });
-    let clock = tokio::spawn({
-        let app = app.clone();
-        async move { app.desk.keep_time(app.stop.clone()).await }
-    });
+    let watches = watch_approvals(&app);
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
     wait_for_signal(&app).await?;
@@ -161,7 +149,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Streams have ended and calls are answered: what is left are clients that do not hang up.
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
-    for watch in [clock, ends] {
+    for watch in watches {
         watch.abort();
         let _ = watch.await;
     }
@@ -171,6 +159,15 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let _ = tokio::time::timeout(GOODBYE, joined).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The approvals' clock, and the end of what is remembered for runs that end. Until the daemon stops.
+fn watch_approvals(app: &Arc<App>) -> [JoinHandle<()>; 2] {
+    let (clock, ends) = (app.clone(), app.clone());
+    [
+        tokio::spawn(async move { clock.desk.keep_time(clock.stop.clone()).await }),
+        tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),
+    ]
 }
 
 /// Refuse, end, flush.

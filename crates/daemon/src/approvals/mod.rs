@@ -25,6 +25,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
+use crate::config::Config;
 use crate::rpc::Principal;
 use crate::status::{Refusal, chain};
 use crate::store::Store;
@@ -51,19 +52,13 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(
-        gateway: Arc<Gateway>,
-        audit: Arc<AuditLog>,
-        store: Store,
-        timeout: Option<Duration>,
-        allow_self_approval: bool,
-    ) -> Self {
+    pub(crate) fn new(gateway: Arc<Gateway>, audit: Arc<AuditLog>, store: Store, config: &Config) -> Self {
         Self {
             gateway,
             audit,
             store,
-            timeout,
-            allow_self_approval,
+            timeout: config.approval_timeout,
+            allow_self_approval: config.allow_self_approval,
             waiting: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             wake: Notify::new(),

@@ -277,7 +277,7 @@ fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {
     let (form, digest, prefix) = match &consent.covers {
         Covers::Digest(digest) => (Form::Digest, digest.clone(), Vec::new()),
         Covers::Prefix(words) => {
-            (Form::Prefix, String::new(), words.iter().map(|word| redactor.text(word).0.into()).collect())
+            (Form::Prefix, String::new(), words.iter().map(|word| redactor.text(word).0).collect())
         }
     };
     v1::Consent {

@@ -22,6 +22,9 @@ pub(crate) struct StoredApproval {
     pub(crate) operation: Vec<u8>,
 }
 
+/// The id of a remembered consent, and what it is as JSON unless it cannot be read any more.
+pub(crate) type StoredConsent = (String, Option<Vec<u8>>);
+
 fn place(what: &str, approval_id: &str) -> String {
     format!("{what} {approval_id}")
 }
@@ -102,8 +105,8 @@ impl Store {
         Ok(())
     }
 
-    /// The consents that are remembered. One that cannot be read any more is none.
-    pub(crate) fn consents(&self) -> Result<Vec<(String, Option<Vec<u8>>)>, StoreError> {
+    /// The consents that are remembered, oldest first.
+    pub(crate) fn consents(&self) -> Result<Vec<StoredConsent>, StoreError> {
         let connection = self.lock();
         let mut statement =
             connection.prepare("SELECT consent_id, consent FROM consents ORDER BY consent_id")?;

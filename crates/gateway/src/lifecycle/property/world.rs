@@ -191,7 +191,7 @@ impl World {
         match self.asked[slot].as_ref().map(|asked| asked.state.clone()) {
             _ if self.held[slot].is_some() => self.execute(slot),
             Some(State::Pending { votes }) => {
-                let remember = usize::from(Does::ALL[slot].offers(1) && self.uses[slot] % 3 == 0);
+                let remember = usize::from(Does::ALL[slot].offers(1) && self.uses[slot].is_multiple_of(3));
                 self.vote(slot, voter(&votes), true, remember, false);
             }
             Some(State::Approved { .. }) => self.redeem(slot, Forged::Nothing, false),
@@ -247,8 +247,8 @@ impl World {
         });
     }
 
-    fn vote(&mut self, slot: usize, who: usize, approve: bool, remember: usize, dies: bool) {
-        let (now, does, disk) = (self.now(), Does::ALL[slot], dies.then(|| self.disk()));
+    fn vote(&mut self, slot: usize, who: usize, approve: bool, remember: usize, crash: bool) {
+        let (now, does, disk) = (self.now(), Does::ALL[slot], crash.then(|| self.disk()));
         let Some(asked) = &mut self.asked[slot] else { return };
         let ballot = Ballot {
             choice: if approve { Choice::Approve } else { Choice::Deny },
@@ -301,8 +301,8 @@ impl World {
         }
     }
 
-    fn redeem(&mut self, slot: usize, forged: Forged, dies: bool) {
-        let (now, policy, disk) = (self.now(), self.policy, dies.then(|| self.disk()));
+    fn redeem(&mut self, slot: usize, forged: Forged, crash: bool) {
+        let (now, policy, disk) = (self.now(), self.policy, crash.then(|| self.disk()));
         let (does, run, call) = (Does::ALL[slot], run_of(slot), self.call_id(slot));
         let file = self.file[run];
         let Some(asked) = &mut self.asked[slot] else { return };
