@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "cofferdam/v1/operation.proto",
     "cofferdam/v1/run.proto",
     "cofferdam/v1/tool.proto",
     "cofferdam/v1/approval.proto",
     "cofferdam/v1/audit.proto",
+    "cofferdam/v1/alert.proto",
     "cofferdam/v1/policy.proto",
     "cofferdam/v1/terminal.proto",
     "cofferdam/v1/trash.proto",

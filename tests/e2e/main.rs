@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
+mod alerts;
 mod api;
 mod approvals;
 mod bad_input;

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
-use crate::{approval, audit, call, completions, doctor, policy, run, transcript, trash, workspace};
+use crate::{alert, approval, audit, call, completions, doctor, policy, run, transcript, trash, workspace};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -80,6 +80,9 @@ enum Command {
     /// See what waits for consent, and decide.
     #[command(subcommand)]
     Approval(approval::Command),
+    /// See what looked wrong, and say that it has been seen.
+    #[command(subcommand)]
+    Alert(alert::Command),
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::Command),
@@ -101,6 +104,7 @@ impl Cli {
             Command::Transcript(command) => command.run(&context).await,
             Command::Trash(command) => command.run(&context).await,
             Command::Approval(command) => command.run(&context).await,
+            Command::Alert(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,
             Command::Policy(command) => command.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context).await,

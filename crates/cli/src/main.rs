@@ -5,6 +5,7 @@
 //! from a run reaches a terminal only through [`page::Page`] and [`outlet::Outlet`], which take the control characters
 //! out. How a command ended is said by its exit code ([`exit::Exit`]).
 
+mod alert;
 mod approval;
 mod audit;
 mod call;

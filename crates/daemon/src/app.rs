@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::anomaly::{self, Alerts};
 use crate::approvals::{Desk, Former};
 use crate::audit::AuditLog;
 use crate::calls::Calls;
@@ -36,6 +37,8 @@ pub(crate) struct App {
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) desk: Desk,
+    /// What looked wrong.
+    pub(crate) alerts: Arc<Alerts>,
     pub(crate) runs: Arc<Runs>,
     pub(crate) calls: Calls,
     pub(crate) spool: Arc<Spool>,
@@ -116,10 +119,13 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
     let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), &config);
+    let (alerts, webhooks) =
+        anomaly::open(store.clone(), audit.clone(), gateway.clone(), runs.clone(), &config.webhooks).await?;
     let app = Arc::new(App {
         audit,
         gateway,
         desk,
+        alerts,
         runs,
         calls: Calls::new(store.clone(), spool.clone()),
         spool,
@@ -138,6 +144,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
     let watches = watch_approvals(&app);
+    let anomalies = anomaly::start(&app, webhooks);
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
     wait_for_signal(&app).await?;
@@ -153,6 +160,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         watch.abort();
         let _ = watch.await;
     }
+    let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
     drop(app);
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());

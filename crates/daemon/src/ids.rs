@@ -56,6 +56,11 @@ id!(
     SessionId,
     "session"
 );
+id!(
+    /// Names an alert.
+    AlertId,
+    "alert"
+);
 
 /// Longest name that a client may give to a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;

@@ -2,6 +2,7 @@
 //!
 //! Every problem is reported at once, with its key. A missing security setting means the strict value.
 
+mod alerts;
 mod parse;
 mod raw;
 mod units;
@@ -18,6 +19,7 @@ use crate::rpc::Roles;
 use crate::runs::OnStop;
 use crate::terminal::Limits;
 
+pub(crate) use alerts::Webhook;
 pub(crate) use parse::load;
 
 /// What is in force.
@@ -43,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) approval_timeout: Option<Duration>,
     /// The principal that made a call may approve it.
     pub(crate) allow_self_approval: bool,
+    /// Who is told of alerts.
+    pub(crate) webhooks: Vec<Webhook>,
     /// API roles of other uids than root's and the daemon's own.
     pub(crate) access: Vec<(u32, Roles)>,
     /// Runs that live at the same time.
@@ -134,6 +138,10 @@ impl fmt::Display for Config {
         }
         if let Some(timeout) = self.approval_timeout {
             shown["approvals"]["timeout"] = json!(seconds(timeout));
+        }
+        if !self.webhooks.is_empty() {
+            shown["alerts"] =
+                json!({ "webhooks": self.webhooks.iter().map(Webhook::shown).collect::<Vec<_>>() });
         }
         f.write_str(&serde_yaml::to_string(&shown).map_err(|_| fmt::Error)?)
     }

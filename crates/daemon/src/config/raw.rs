@@ -23,6 +23,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) approvals: Approvals,
     #[serde(default)]
+    pub(super) alerts: Alerts,
+    #[serde(default)]
     pub(super) access: Vec<Access>,
     #[serde(default)]
     pub(super) limits: Limits,
@@ -87,6 +89,46 @@ pub(super) struct Pool {
 pub(super) struct Approvals {
     pub(super) timeout: Option<String>,
     pub(super) allow_self_approval: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Alerts {
+    pub(super) webhooks: Vec<Webhook>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Webhook {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) secret_file: PathBuf,
+    #[serde(default = "min_severity")]
+    pub(super) min_severity: String,
+    #[serde(default = "webhook_timeout")]
+    pub(super) timeout: String,
+    #[serde(default = "webhook_attempts")]
+    pub(super) attempts: u32,
+    #[serde(default = "first_retry")]
+    pub(super) first_retry: String,
+    #[serde(default)]
+    pub(super) allow_http: bool,
+}
+
+fn min_severity() -> String {
+    "low".to_owned()
+}
+
+fn webhook_timeout() -> String {
+    "10s".to_owned()
+}
+
+fn webhook_attempts() -> u32 {
+    12
+}
+
+fn first_retry() -> String {
+    "5s".to_owned()
 }
 
 #[derive(Debug, Deserialize)]

@@ -67,6 +67,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         }
         timeout
     });
+    let webhooks = super::alerts::webhooks(&mut |key, message| found.add(key, message), raw.alerts.webhooks);
     let access = access(&mut found, raw.access);
     let max_runs = within(&mut found, "limits.runs", raw.limits.runs, 1, 10_000);
     let calls_per_run = within(&mut found, "limits.calls_per_run", raw.limits.calls_per_run, 1, 64);
@@ -97,6 +98,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         accepted_jail,
         approval_timeout,
         allow_self_approval: raw.approvals.allow_self_approval,
+        webhooks,
         access,
         max_runs,
         calls_per_run,

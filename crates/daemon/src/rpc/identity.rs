@@ -144,9 +144,8 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         ("cofferdam.v1.ApprovalService", "RevokeConsent") => roles.has_any(&[Operator, Approver, Director]),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),
         ("cofferdam.v1.AuditService", _) => roles.has_any(&[Operator, Auditor]),
-        ("cofferdam.v1.PolicyService", "ReloadPolicy") | ("cofferdam.v1.TerminalService", _) => {
-            roles.has(Operator)
-        }
+        ("cofferdam.v1.PolicyService", "ReloadPolicy" | "AcknowledgeAlert")
+        | ("cofferdam.v1.TerminalService", _) => roles.has(Operator),
         _ => !roles.is_empty(),
     }
 }
@@ -219,6 +218,10 @@ mod tests {
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.TrashService/ReadTrash"));
         assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.TrashService/ReadTrash"));
         assert!(may_call(only(Role::Auditor), "/grpc.health.v1.Health/Check"));
+        assert!(may_call(only(Role::Auditor), "/cofferdam.v1.PolicyService/ListAlerts"));
+        for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
+            assert!(!may_call(only(role), "/cofferdam.v1.PolicyService/AcknowledgeAlert"), "{role:?}");
+        }
         for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
             assert!(!may_call(only(role), "/cofferdam.v1.TerminalService/OpenTerminal"), "{role:?}");
         }

@@ -1,5 +1,6 @@
 //! The API: identity from the connection, sizes capped, messages decoded, refusals turned into statuses.
 
+mod alert;
 mod approval;
 mod audit;
 mod authority;

@@ -6,7 +6,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::policy_service_server::PolicyService;
 
-use super::principal;
+use super::{alert, principal};
 use crate::app::App;
 use crate::status::Refusal;
 
@@ -45,5 +45,41 @@ impl PolicyService for Service {
         let (digest, changed) =
             reloaded.await.map_err(|error| Refusal::internal("loading the policy", &error))??;
         Ok(Response::new(v1::ReloadPolicyResponse { digest, changed }))
+    }
+
+    async fn list_alerts(
+        &self,
+        request: Request<v1::ListAlertsRequest>,
+    ) -> Result<Response<v1::ListAlertsResponse>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(alert::list(&self.0, &principal, request.get_ref())?))
+    }
+
+    async fn get_alert(
+        &self,
+        request: Request<v1::GetAlertRequest>,
+    ) -> Result<Response<v1::GetAlertResponse>, Status> {
+        let principal = principal(&request)?;
+        let found = alert::get(&self.0, &principal, &request.get_ref().alert_id)?;
+        Ok(Response::new(v1::GetAlertResponse { alert: Some(found) }))
+    }
+
+    type WatchAlertsStream = alert::Watched;
+
+    async fn watch_alerts(
+        &self,
+        request: Request<v1::WatchAlertsRequest>,
+    ) -> Result<Response<Self::WatchAlertsStream>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(alert::watch(&self.0, &principal, request.into_inner())))
+    }
+
+    async fn acknowledge_alert(
+        &self,
+        request: Request<v1::AcknowledgeAlertRequest>,
+    ) -> Result<Response<v1::AcknowledgeAlertResponse>, Status> {
+        let principal = principal(&request)?;
+        let acknowledged = alert::acknowledge(self.0.clone(), principal, request.into_inner()).await?;
+        Ok(Response::new(v1::AcknowledgeAlertResponse { alert: Some(acknowledged) }))
     }
 }

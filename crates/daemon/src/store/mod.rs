@@ -4,6 +4,7 @@
 //! Calls into here block on the disk: from async code they go through [`Store::with`]. Each kind of thing has a file of its
 //! own with its table's functions; the tables are made in `schema.rs`.
 
+mod alerts;
 mod approvals;
 mod calls;
 mod runs;

@@ -6,7 +6,7 @@ use super::StoreError;
 
 /// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
 /// end.
-const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS];
+const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS, ALERTS];
 
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
@@ -68,6 +68,18 @@ CREATE TABLE consents (
     consent_id TEXT PRIMARY KEY,
     run_id     TEXT NOT NULL,
     consent    BLOB NOT NULL
+) STRICT;
+";
+
+/// Alerts, and the one row of how far the log has been looked at.
+const ALERTS: &str = "
+CREATE TABLE alerts (
+    alert_id TEXT PRIMARY KEY,
+    record   TEXT NOT NULL
+) STRICT;
+CREATE TABLE alert_position (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    sequence INTEGER NOT NULL
 ) STRICT;
 ";
 

@@ -1,0 +1,125 @@
+//! `coffer alert show`.
+
+use clap::Args;
+use wire::v1::alert::State;
+use wire::v1::{Alert, GetAlertRequest};
+
+use super::measure;
+use super::select::resolve;
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Page;
+use crate::time;
+
+/// Show one alert: what fired it, what followed, and who was told.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer alert show 9c01d4e2")]
+pub(crate) struct Show {
+    /// The alert's id, or a unique beginning or end of it.
+    #[arg(value_name = "ALERT")]
+    alert: String,
+}
+
+impl Show {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let request = GetAlertRequest { alert_id: resolve(&client, &self.alert).await? };
+        let response = client.policy().get_alert(quick(request)).await?.into_inner();
+        if context.ui.is_json() {
+            context.ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = context.ui.page();
+        render(&response.alert.unwrap_or_default(), &mut page);
+        context.ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(alert: &Alert, page: &mut Page) {
+    let moment = |at: &Option<_>| at.as_ref().map(|at| time::moment(Some(at))).unwrap_or_default();
+    let followed = alert.measure.clone().unwrap_or_default();
+    let records: Vec<String> = alert.sequences.iter().map(ToString::to_string).collect();
+    page.facts(&[
+        ("alert", alert.alert_id.clone()),
+        ("state", alert.state().as_str_name().into()),
+        ("severity", alert.severity().as_str_name().into()),
+        ("rule", format!("{} (threshold {}, window {} s)", alert.rule, alert.threshold, alert.window_s)),
+        ("what", alert.summary.clone()),
+        ("agent", alert.agent_id.clone()),
+        ("principal", alert.principal.clone()),
+        ("run", alert.run_id.clone()),
+        ("raised", moment(&alert.raised_at)),
+        ("times", alert.occurrences.to_string()),
+        ("last", moment(&alert.last_at)),
+        ("records", records.join(" ")),
+        ("measure", measure(alert)),
+        ("until", moment(&followed.until)),
+        ("why not", followed.failure),
+        ("seen by", alert.acknowledged_by.clone()),
+        ("seen at", moment(&alert.acknowledged_at)),
+        ("comment", alert.comment.clone()),
+    ]);
+    for delivery in &alert.deliveries {
+        page.own("webhook ").word(&delivery.webhook).own(": ").own(delivery.state().as_str_name());
+        page.own(" after ").word(&delivery.attempts.to_string()).own(" attempts");
+        if !delivery.failure.is_empty() {
+            page.own(", ").word(&delivery.failure);
+        }
+        page.own("\n");
+    }
+    if alert.state() == State::Open {
+        page.own("\n").own("acknowledge: coffer alert ack ").word(&alert.alert_id).own("\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::AlertDelivery;
+    use wire::v1::alert::Severity;
+    use wire::v1::alert_delivery::State as DeliveryState;
+
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn everything_there_is_to_know() {
+        let alert = Alert {
+            alert_id: "a".into(),
+            state: State::Open.into(),
+            severity: Severity::High.into(),
+            rule: "escape_attempts".into(),
+            summary: "5 attempts to leave what the run may touch within 600 s".into(),
+            agent_id: "ali\nce".into(),
+            threshold: 5,
+            window_s: 600,
+            occurrences: 6,
+            sequences: vec![3, 5, 8],
+            deliveries: vec![AlertDelivery {
+                webhook: "pager".into(),
+                state: DeliveryState::GaveUp.into(),
+                attempts: 3,
+                failure: "answered 500".into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&alert, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "alert      a\n\
+             state      OPEN\n\
+             severity   HIGH\n\
+             rule       escape_attempts (threshold 5, window 600 s)\n\
+             what       5 attempts to leave what the run may touch within 600 s\n\
+             agent      ali␊ce\n\
+             times      6\n\
+             records    3 5 8\n\
+             measure    -\n\
+             webhook pager: GAVE_UP after 3 attempts, answered 500\n\
+             \nacknowledge: coffer alert ack a\n"
+        );
+    }
+}

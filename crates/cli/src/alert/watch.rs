@@ -1,0 +1,91 @@
+//! `coffer alert watch`.
+
+use clap::Args;
+use tokio_stream::StreamExt;
+use wire::v1::alert::{Severity, State};
+use wire::v1::{Alert, WatchAlertsRequest};
+
+use super::{SeverityName, ink, measure};
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::ids;
+use crate::page::{Ink, Page};
+use crate::run::RunRef;
+
+/// Print the open alerts, then each that is new or changes.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer alert watch --severity high")]
+pub(crate) struct Watch {
+    /// Only as severe as this, or more.
+    #[arg(long, value_name = "SEVERITY", default_value = "low")]
+    severity: SeverityName,
+    /// Only of this run.
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunRef>,
+}
+
+impl Watch {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let client = context.connect().await?;
+        let run_id = match &self.run {
+            Some(run) => run.resolve(&client).await?,
+            None => String::new(),
+        };
+        let request = WatchAlertsRequest { min_severity: Severity::from(self.severity).into(), run_id };
+        let mut changes = client.policy().watch_alerts(request).await?.into_inner();
+        while let Some(change) = changes.next().await {
+            let alert = change?.alert.unwrap_or_default();
+            if ui.is_json() {
+                ui.json_line(&alert)?;
+            } else {
+                let mut page = ui.page();
+                render(&alert, &mut page);
+                ui.show(&page)?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(alert: &Alert, page: &mut Page) {
+    page.word(&alert.alert_id).own(" ").ink(ink(alert.severity()), alert.severity().as_str_name()).own(" ");
+    page.word(&alert.rule).own(" by ").word(&alert.agent_id);
+    page.own(" in run ").word(ids::short(&alert.run_id));
+    page.own(": ").word(&alert.summary);
+    match alert.state() {
+        State::Acknowledged => {
+            page.own(" ").ink(Ink::Dim, "acknowledged").own(" by ").word(&alert.acknowledged_by);
+        }
+        _ => {
+            page.own(" (").word(&measure(alert)).own(")");
+        }
+    }
+    page.own("\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_a_change() {
+        let alert = Alert {
+            alert_id: "a".into(),
+            rule: "loop".into(),
+            severity: Severity::Low.into(),
+            agent_id: "alice".into(),
+            run_id: "0198a1b2-0000-7000-8000-00000000bbbb".into(),
+            summary: "20 times the same call within 600 s".into(),
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&alert, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "a LOW loop by alice in run 0000bbbb: 20 times the same call within 600 s (-)\n"
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! An alert: that a rule fired, why, what followed, and who was told. Kept in the store as JSON.
+//!
+//! ```text
+//!             condition holds again within the span: counted
+//!                    ┌───┐
+//!  rule fires ─► OPEN ◄──┘ ── AcknowledgeAlert ─► ACKNOWLEDGED: what it imposed is lifted
+//!                  │
+//!                  └─ imposed: NONE, or DUE ─► IN_FORCE ─► LIFTED (by an operator) or OVER (by time)
+//!                                           └► FAILED (the run has ended, …)
+//! ```
+
+use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::seen::{Agent, Subject};
+use crate::ids::AlertId;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Alert {
+    pub(crate) id: AlertId,
+    /// Id of the rule.
+    pub(crate) rule: String,
+    pub(crate) severity: Severity,
+    pub(crate) subject: Whom,
+    /// Whose call fired it.
+    pub(crate) principal: String,
+    pub(crate) agent_id: String,
+    /// In which run; empty when in none.
+    pub(crate) run_id: String,
+    pub(crate) threshold: u64,
+    pub(crate) window_s: u64,
+    /// When it was raised: how many, and which records.
+    pub(crate) count: u64,
+    pub(crate) sequences: Vec<u64>,
+    /// When the record was written at which it fired, milliseconds since 1970.
+    pub(crate) raised_at: u64,
+    /// How often the condition held since, the first time included, and when last.
+    pub(crate) occurrences: u64,
+    pub(crate) last_at: u64,
+    pub(crate) last_sequence: u64,
+    pub(crate) imposed: Imposed,
+    /// It is in the audit log.
+    pub(crate) recorded: bool,
+    pub(crate) acknowledged: Option<Acknowledged>,
+    pub(crate) deliveries: Vec<Delivery>,
+}
+
+/// For whom the rule counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Whom {
+    Run { run_id: String },
+    Agent { principal: String, agent_id: String },
+}
+
+/// What followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Imposed {
+    pub(crate) measure: Measure,
+    pub(crate) state: ImposedState,
+    /// When it ends by itself, milliseconds since 1970.
+    pub(crate) until: Option<u64>,
+    /// Why it failed.
+    pub(crate) failure: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Measure {
+    None,
+    Throttle { per_minute: u32, for_s: u64 },
+    RequireApproval { for_s: u64 },
+    Freeze,
+    Stop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ImposedState {
+    None,
+    Due,
+    InForce,
+    /// By an operator.
+    Lifted,
+    /// Its time is over, or it was a stop and is done.
+    Over,
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Acknowledged {
+    pub(crate) by: String,
+    pub(crate) at: u64,
+    pub(crate) comment: String,
+}
+
+/// Telling one webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Delivery {
+    /// Its name in the configuration.
+    pub(crate) webhook: String,
+    pub(crate) state: DeliveryState,
+    pub(crate) attempts: u32,
+    /// When to try next, milliseconds since 1970.
+    pub(crate) next_at: u64,
+    /// Why the last attempt failed.
+    pub(crate) failure: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DeliveryState {
+    Due,
+    Delivered,
+    GaveUp,
+}
+
+impl From<&Subject> for Whom {
+    fn from(subject: &Subject) -> Self {
+        match subject {
+            Subject::Run(run) => Self::Run { run_id: run.to_string() },
+            Subject::Agent(Agent { principal, id }) => {
+                Self::Agent { principal: principal.to_string(), agent_id: id.to_string() }
+            }
+        }
+    }
+}
+
+impl Imposed {
+    pub(super) fn due(setting: &AnomalySetting) -> Self {
+        let measure = match setting.action {
+            AnomalyAction::Off | AnomalyAction::Alert => Measure::None,
+            AnomalyAction::Throttle { per_minute, for_s } => Measure::Throttle { per_minute, for_s },
+            AnomalyAction::RequireApproval { for_s } => Measure::RequireApproval { for_s },
+            AnomalyAction::Freeze => Measure::Freeze,
+            AnomalyAction::Stop => Measure::Stop,
+        };
+        let state = if measure == Measure::None { ImposedState::None } else { ImposedState::Due };
+        Self { measure, state, until: None, failure: String::new() }
+    }
+}
+
+impl Measure {
+    /// As in policy, record and API.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "alert",
+            Self::Throttle { .. } => "throttle",
+            Self::RequireApproval { .. } => "require_approval",
+            Self::Freeze => "freeze",
+            Self::Stop => "stop",
+        }
+    }
+
+    /// How long it holds, milliseconds; None: until somebody lifts it.
+    pub(super) fn lasts(self) -> Option<u64> {
+        match self {
+            Self::Throttle { for_s, .. } | Self::RequireApproval { for_s } => {
+                Some(for_s.saturating_mul(1_000))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Alert {
+    /// What it says in one sentence.
+    pub(crate) fn summary(&self) -> String {
+        let what = match AnomalyRule::parse(&self.rule) {
+            Some(AnomalyRule::Spike) => "calls, which is far more than usual",
+            Some(AnomalyRule::RepeatedFailures) => "of the last calls failed",
+            Some(AnomalyRule::ReadWriteDelete) => "times a file was read, written and deleted",
+            Some(AnomalyRule::ReadWriteDeleteBurst) => {
+                "times reading, writing and deleting within five calls"
+            }
+            Some(AnomalyRule::GrantThenExec) => "commands right after a grant",
+            Some(AnomalyRule::SecretThenExec) => "commands right after what looks like a secret was read",
+            Some(AnomalyRule::Denials) => "calls were denied",
+            Some(AnomalyRule::DeniedCommands) => "denied commands were tried",
+            Some(AnomalyRule::EscapeAttempts) => "attempts to leave what the run may touch",
+            Some(AnomalyRule::PermissionEscalation) => "attempts to have what was not given",
+            Some(AnomalyRule::Loop) => "times the same call",
+            None => "events",
+        };
+        format!("{} {what} within {} s", self.count, self.window_s)
+    }
+
+    /// What its record and its message have in common.
+    pub(super) fn facts(&self) -> Value {
+        json!({
+            "alert_id": self.id,
+            "rule": self.rule,
+            "severity": self.severity,
+            "subject": self.subject,
+            "summary": self.summary(),
+            "threshold": self.threshold,
+            "window_s": self.window_s,
+            "count": self.count,
+            "sequences": self.sequences,
+            "action": self.imposed.measure.name(),
+        })
+    }
+
+    /// Whether what it imposed is over, with time or by somebody.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        match self.imposed.state {
+            ImposedState::Due => false,
+            ImposedState::InForce => self.imposed.until.is_some_and(|until| until <= now),
+            _ => true,
+        }
+    }
+
+    /// Nothing more will become of it by itself.
+    pub(super) fn is_settled(&self, now: u64) -> bool {
+        let told = self.deliveries.iter().all(|delivery| delivery.state != DeliveryState::Due);
+        self.recorded && told && self.is_over(now)
+    }
+}

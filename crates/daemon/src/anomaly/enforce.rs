@@ -1,0 +1,83 @@
+//! What alerts change: doing it, and taking it back. Doing it twice is doing it once, so that it can be done again after a
+//! restart.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gateway::limits::Throttle;
+use gateway::{Gateway, Measure as Consent, MeasureScope, UnixMillis};
+
+use super::alert::{Alert, Measure, Whom};
+use crate::ids::RunId;
+use crate::runs::Runs;
+
+/// Changes what holds for calls. Failures are for operators.
+#[async_trait]
+pub(super) trait Enforcement: Send + Sync {
+    /// Does what the alert says, until it says.
+    async fn impose(&self, alert: &Alert) -> Result<(), String>;
+    /// Takes it back.
+    async fn lift(&self, alert: &Alert) -> Result<(), String>;
+}
+
+/// The daemon's own.
+pub(super) struct Hands {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) runs: Arc<Runs>,
+}
+
+#[async_trait]
+impl Enforcement for Hands {
+    async fn impose(&self, alert: &Alert) -> Result<(), String> {
+        let until = UnixMillis(alert.imposed.until.unwrap_or(u64::MAX));
+        match alert.imposed.measure {
+            Measure::None => {}
+            Measure::RequireApproval { .. } => self.gateway.impose(Consent {
+                alert_id: alert.id.to_string(),
+                scope: scope(alert),
+                rule: alert.rule.clone(),
+                justification: format!("the alert {} asks for consent: {}", alert.id, alert.summary()),
+                until,
+            }),
+            Measure::Throttle { per_minute, .. } => {
+                if alert.agent_id.is_empty() {
+                    return Err("it was for no agent".to_owned());
+                }
+                self.gateway.limits().throttle(&alert.agent_id, Throttle { per_minute, until });
+            }
+            Measure::Freeze => return Err("freezing is not there".to_owned()),
+            Measure::Stop => {
+                self.runs.stop(run(alert)?).await.map_err(|refusal| refusal.message)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn lift(&self, alert: &Alert) -> Result<(), String> {
+        match alert.imposed.measure {
+            Measure::RequireApproval { .. } => {
+                self.gateway.lift(&alert.id.to_string());
+            }
+            // Whoever lifts one puts the agent's others into force again.
+            Measure::Throttle { .. } => {
+                self.gateway.limits().lift_throttle(&alert.agent_id);
+            }
+            Measure::Freeze | Measure::None | Measure::Stop => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whom the alert is about: an agent's calls in all its runs of this principal, or those in a run.
+fn scope(alert: &Alert) -> MeasureScope {
+    match &alert.subject {
+        Whom::Run { run_id } => MeasureScope::Run(run_id.clone()),
+        Whom::Agent { .. } => {
+            MeasureScope::Agent { principal: alert.principal.clone(), agent_id: alert.agent_id.clone() }
+        }
+    }
+}
+
+fn run(alert: &Alert) -> Result<RunId, String> {
+    RunId::parse(&alert.run_id).map_err(|_| "it was in no run".to_owned())
+}

@@ -1,0 +1,294 @@
+//! From records to what the rules see: an intent and its receipt are put together, and nothing else is kept of either.
+//!
+//! What stands in a record was written by the daemon and filled by agents: names, paths and arguments become marks of a fixed
+//! size here, and what does not look as expected is passed over.
+
+use std::sync::Arc;
+
+use audit::{Event, Kind as Kept, Status};
+use gateway::{AnomalyRule, looks_secret};
+use jail::SandboxPath;
+use serde_json::Value;
+
+use super::recent::Recent;
+use super::seen::{Agent, Denial, Ended, Ending, Kind, Mark, Seen, Subject, What};
+use super::timeline::Timeline;
+
+/// Calls that are under way, as far as they are remembered.
+const MAX_OPEN: usize = 16_384;
+/// Runs whose agent is remembered.
+const MAX_RUNS: usize = 4_096;
+/// Files of one call that are looked at.
+const MAX_FILES: usize = 64;
+
+/// Reads records in the order of the log.
+pub(super) struct Intake {
+    time: Timeline,
+    open: Recent<Arc<str>, Asked>,
+    agents: Recent<Arc<str>, Agent>,
+}
+
+/// What an intent says and its receipt does not.
+struct Asked {
+    input: Option<Mark>,
+    files: Vec<Mark>,
+    secret: bool,
+    risk: Risk,
+    decided: bool,
+}
+
+/// Of a command: those of little risk only read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Risk {
+    Low,
+    Medium,
+    More,
+}
+
+impl Intake {
+    pub(super) fn new() -> Self {
+        Self { time: Timeline::default(), open: Recent::new(MAX_OPEN), agents: Recent::new(MAX_RUNS) }
+    }
+
+    /// What record `sequence`, written at `millis` since 1970, says in the rules' words. `agent_of` knows the agent of a run
+    /// that was made before reading began.
+    pub(super) fn take(
+        &mut self,
+        sequence: u64,
+        millis: u64,
+        event: &Event,
+        agent_of: &dyn Fn(&str) -> Option<Agent>,
+    ) -> Vec<Seen> {
+        let at = self.time.at(millis);
+        let run: Arc<str> = event.run_id.as_deref().unwrap_or_default().into();
+        let (first, second) = match event.kind {
+            Kept::RunCreated => {
+                if let Some(agent) = named(event) {
+                    self.agents.touch(&run, || agent.clone()).clone_from(&agent);
+                }
+                return Vec::new();
+            }
+            Kept::CallIntent => {
+                if let Some(call) = &event.call_id {
+                    self.open.touch(&call.as_str().into(), || asked(event));
+                }
+                (What::Asked, None)
+            }
+            Kept::CallReceipt => {
+                let asked = event.call_id.as_deref().and_then(|call| self.open.remove(&call.into()));
+                let Some(ended) = ended(event, asked.as_ref()) else { return Vec::new() };
+                // Refused before the policy was asked: the call was made in another agent's name.
+                let escalated =
+                    reason(event) == "PERMISSION_DENIED" && asked.is_some_and(|asked| !asked.decided);
+                (What::Ended(ended), escalated.then_some(What::Escalated))
+            }
+            Kept::Alert => {
+                let Some((rule, subject)) = acknowledged(event) else { return Vec::new() };
+                (What::Acknowledged(rule, subject), None)
+            }
+            // By their names: these come with permissions that are given at run time.
+            kind => match kind.as_str() {
+                "permission_granted" => {
+                    let Some(agent) = granted(event) else { return Vec::new() };
+                    return vec![Seen { sequence, at, agent, run, what: What::Granted }];
+                }
+                "escalation_attempt" => (What::Escalated, None),
+                _ => return Vec::new(),
+            },
+        };
+        let agent = named(event)
+            .or_else(|| self.agents.get(&run).cloned())
+            .or_else(|| agent_of(&run))
+            .unwrap_or_else(|| Agent {
+                principal: event.principal.as_deref().unwrap_or_default().into(),
+                id: "".into(),
+            });
+        [Some(first), second]
+            .into_iter()
+            .flatten()
+            .map(|what| Seen { sequence, at, agent: agent.clone(), run: run.clone(), what })
+            .collect()
+    }
+}
+
+fn named(event: &Event) -> Option<Agent> {
+    let id = event.agent_id.as_deref()?.into();
+    Some(Agent { principal: event.principal.as_deref().unwrap_or_default().into(), id })
+}
+
+fn reason(event: &Event) -> &str {
+    event.outcome.as_ref().and_then(|outcome| outcome.reason.as_deref()).unwrap_or_default()
+}
+
+fn asked(event: &Event) -> Asked {
+    let operation = event.operation.as_deref().unwrap_or_default();
+    let input = event.input.as_ref();
+    let path = input.and_then(|input| input.get("path")).and_then(Value::as_str);
+    let details = event.details.as_ref();
+    let risk = match details.and_then(|details| details.get("risk")).and_then(Value::as_str) {
+        Some("low") => Risk::Low,
+        Some("medium") => Risk::Medium,
+        _ => Risk::More,
+    };
+    Asked {
+        input: input.map(|input| Mark::of(&[operation.as_bytes(), input.to_string().as_bytes()])),
+        files: path.map(file).into_iter().collect(),
+        secret: path.is_some_and(|path| SandboxPath::parse(path).is_ok_and(|path| looks_secret(&path))),
+        risk,
+        decided: event.decision.is_some(),
+    }
+}
+
+fn file(path: &str) -> Mark {
+    Mark::of(&[path.as_bytes()])
+}
+
+fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
+    let outcome = event.outcome.as_ref()?;
+    let risk = asked.map_or(Risk::More, |asked| asked.risk);
+    let kind = match event.operation.as_deref().unwrap_or_default() {
+        "read" | "grep" => Kind::Read,
+        // The read-only commands.
+        "exec" if risk != Risk::More => Kind::Read,
+        "exec" | "shell" => Kind::Command,
+        "list" | "glob" | "git.status" | "git.diff" => Kind::Look,
+        "write" | "edit" | "patch" | "git.add" | "git.commit" => Kind::Change,
+        "delete" => Kind::Delete,
+        _ => Kind::Other,
+    };
+    let ending = match (outcome.status, reason(event)) {
+        // There is more to come.
+        (Status::PendingApproval, _) => return None,
+        (Status::Succeeded, _) => Ending::Succeeded,
+        (
+            _,
+            "RATE_LIMITED" | "OVERLOADED" | "CANCELLED" | "RUN_NOT_READY" | "AUDIT_UNAVAILABLE"
+            | "ENGINE_UNAVAILABLE" | "INTERNAL" | "APPROVAL_EXPIRED",
+        )
+        | (Status::Interrupted | Status::Unknown, _) => Ending::Excused,
+        (_, "SANDBOX_VIOLATION") => Ending::Escape,
+        (_, "COMMAND_NOT_ALLOWED") => Ending::Denied(Denial::Command),
+        (_, "PERMISSION_DENIED" | "APPROVAL_DENIED") => Ending::Denied(Denial::Other),
+        (Status::Failed | Status::Denied, _) => Ending::Failed,
+    };
+    // A patch names its files when it is done.
+    let patched = outcome.facts.as_ref().and_then(|facts| facts.get("files")).and_then(Value::as_array);
+    let patched = patched.into_iter().flatten().filter_map(|file| file.get("path")).filter_map(Value::as_str);
+    let mut files = asked.map(|asked| asked.files.clone()).unwrap_or_default();
+    files.extend(patched.take(MAX_FILES).map(file));
+    Some(Ended {
+        kind,
+        ending,
+        input: asked.and_then(|asked| asked.input),
+        files,
+        secret: asked.is_some_and(|asked| asked.secret)
+            || (kind == Kind::Read && event.operation.as_deref() == Some("exec") && risk == Risk::Medium),
+    })
+}
+
+/// The agent that a permission was granted to, if it is for one.
+fn granted(event: &Event) -> Option<Agent> {
+    let details = event.details.as_ref()?;
+    if details.get("ends").and_then(Value::as_bool) == Some(true) {
+        return None;
+    }
+    let subject = details.get("subject")?;
+    let id = subject.get("agent").or_else(|| subject.get("agent_id"))?.as_str()?;
+    Some(Agent { principal: "".into(), id: id.into() })
+}
+
+/// An operator's word on an alert, as the desk writes it.
+fn acknowledged(event: &Event) -> Option<(AnomalyRule, Subject)> {
+    let details = event.details.as_ref()?;
+    if details.get("state")?.as_str()? != "acknowledged" {
+        return None;
+    }
+    let rule = AnomalyRule::parse(details.get("rule")?.as_str()?)?;
+    let subject = details.get("subject")?;
+    let text = |name: &str| subject.get(name).and_then(Value::as_str).map(Arc::<str>::from);
+    let subject = match text("run_id") {
+        Some(run) => Subject::Run(run),
+        None => Subject::Agent(Agent { principal: text("principal")?, id: text("agent_id")? }),
+    };
+    Some((rule, subject))
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::{Decision, Outcome, Verdict};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A call through the intake: what is seen of its receipt.
+    fn receipt(intent: Event, outcome: Outcome) -> Vec<Seen> {
+        let mut intake = Intake::new();
+        let intent = intent.run("r").call("c");
+        let mut receipt = intent.clone().outcome(outcome);
+        receipt.kind = Kept::CallReceipt;
+        let agent = Agent { principal: "uid:1".into(), id: "alice".into() };
+        let asked = intake.take(1, 0, &intent, &|_| Some(agent.clone()));
+        assert_eq!(asked.iter().map(|seen| &seen.what).collect::<Vec<_>>(), [&What::Asked]);
+        let seen = intake.take(2, 0, &receipt, &|run| (run == "r").then(|| agent.clone()));
+        assert!(seen.iter().all(|seen| seen.agent == agent), "{seen:?}");
+        seen
+    }
+
+    fn intent(operation: &str, input: Value, risk: &str) -> Event {
+        let intent = Event::new(Kept::CallIntent).operation(operation).input(input);
+        intent.decision(Decision::new(Verdict::Allow)).details(json!({ "risk": risk }))
+    }
+
+    #[test]
+    fn calls_are_told_apart_by_what_they_do_and_how_they_ended() {
+        let ended = |event: Event, status, reason: &str| {
+            let outcome = Outcome::new(status);
+            let outcome = if reason.is_empty() { outcome } else { outcome.reason(reason) };
+            let seen = receipt(event, outcome);
+            let ended = seen[0].ended().unwrap().clone();
+            (ended.kind, ended.ending, ended.secret)
+        };
+        let read = |path: &str| intent("read", json!({ "path": path }), "low");
+        let done = Status::Succeeded;
+        assert_eq!(ended(read("a"), done, ""), (Kind::Read, Ending::Succeeded, false));
+        assert_eq!(ended(read("@state/.ssh/id_rsa"), done, ""), (Kind::Read, Ending::Succeeded, true));
+        let exec = |risk| intent("exec", json!({ "command": "cat" }), risk);
+        assert_eq!(ended(exec("low"), done, ""), (Kind::Read, Ending::Succeeded, false));
+        assert_eq!(ended(exec("medium"), done, ""), (Kind::Read, Ending::Succeeded, true));
+        assert_eq!(ended(exec("high"), Status::Failed, ""), (Kind::Command, Ending::Failed, false));
+        for (status, reason, ending) in [
+            (Status::Denied, "SANDBOX_VIOLATION", Ending::Escape),
+            (Status::Failed, "SANDBOX_VIOLATION", Ending::Escape),
+            (Status::Denied, "COMMAND_NOT_ALLOWED", Ending::Denied(Denial::Command)),
+            (Status::Denied, "APPROVAL_DENIED", Ending::Denied(Denial::Other)),
+            (Status::Denied, "APPROVAL_EXPIRED", Ending::Excused),
+            (Status::Denied, "RATE_LIMITED", Ending::Excused),
+            (Status::Denied, "RUN_NOT_READY", Ending::Excused),
+            (Status::Interrupted, "", Ending::Excused),
+            (Status::Failed, "NOT_FOUND", Ending::Failed),
+        ] {
+            assert_eq!(ended(exec("high"), status, reason).1, ending, "{reason}");
+        }
+        assert!(
+            receipt(read("a"), Outcome::new(Status::PendingApproval)).is_empty(),
+            "there is more to come"
+        );
+    }
+
+    #[test]
+    fn attempts_to_have_more_and_what_was_given_are_seen() {
+        let denied = || Outcome::new(Status::Denied).reason("PERMISSION_DENIED");
+        let undecided = Event::new(Kept::CallIntent).operation("read");
+        assert_eq!(receipt(undecided, denied()).last().unwrap().what, What::Escalated);
+        assert_eq!(receipt(intent("delete", json!({}), "critical"), denied()).len(), 1, "the policy said no");
+
+        let details = json!({ "subject": { "agent": "alice" }, "ends": false });
+        let granted = granted(&Event::new(Kept::Unknown).details(details)).unwrap();
+        assert_eq!((&*granted.principal, &*granted.id), ("", "alice"));
+        for details in
+            [json!({ "subject": { "role": "worker" } }), json!({ "subject": { "agent": "a" }, "ends": true })]
+        {
+            assert_eq!(super::granted(&Event::new(Kept::Unknown).details(details)), None);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`: so many of one kind within the window.
+
+use gateway::AnomalySetting;
+
+use super::super::seen::{Denial, Ending, Seen};
+use super::tally::Tally;
+use super::{Evidence, Rule};
+
+#[derive(Debug, Default)]
+pub(super) struct Counted(Tally);
+
+impl Rule for Counted {
+    fn observe(&mut self, seen: &Seen, setting: &AnomalySetting) -> Option<Evidence> {
+        self.0.count(seen.at, seen.sequence, setting)
+    }
+}
+
+/// Anything that was refused for what it was.
+pub(super) fn is_denial(seen: &Seen) -> bool {
+    seen.ended().is_some_and(super::super::seen::Ended::was_refused)
+}
+
+pub(super) fn is_denied_command(seen: &Seen) -> bool {
+    seen.ended().is_some_and(|ended| ended.ending == Ending::Denied(Denial::Command))
+}
+
+pub(super) fn is_escape(seen: &Seen) -> bool {
+    seen.ended().is_some_and(|ended| ended.ending == Ending::Escape)
+}

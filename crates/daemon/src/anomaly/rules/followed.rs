@@ -1,0 +1,38 @@
+//! `grant_then_exec` and `secret_then_exec`: so many commands within the window after something that opened it, and each of
+//! them within the window (seed 001: privilege escalation).
+
+use gateway::AnomalySetting;
+
+use super::super::seen::{Kind, Moment, Seen};
+use super::tally::Tally;
+use super::{Evidence, Rule, within};
+
+#[derive(Debug, Default)]
+pub(super) struct Followed {
+    /// The last grant, or the last reading of a secret.
+    opened: Option<(Moment, u64)>,
+    commands: Tally,
+}
+
+/// A command that ran.
+pub(super) fn follows(seen: &Seen) -> bool {
+    seen.ended().is_some_and(super::super::seen::Ended::ran_command)
+}
+
+/// Something that looks like a secret was read.
+pub(super) fn reads_secret(seen: &Seen) -> bool {
+    seen.ended().is_some_and(|ended| ended.kind == Kind::Read && ended.secret && ended.succeeded())
+}
+
+impl Rule for Followed {
+    fn observe(&mut self, seen: &Seen, setting: &AnomalySetting) -> Option<Evidence> {
+        if !follows(seen) {
+            self.opened = Some((seen.at, seen.sequence));
+            return None;
+        }
+        let (_, opened) = self.opened.filter(|(at, _)| within(*at, seen.at, setting))?;
+        let mut evidence = self.commands.count(seen.at, seen.sequence, setting)?;
+        evidence.sequences.insert(0, opened);
+        Some(evidence)
+    }
+}

@@ -1,0 +1,36 @@
+//! Time as the rules have it: that of the records, made to never go back.
+//!
+//! The wall clock may jump. A step back counts as no time, a step forward as the time that it claims: the first can make a
+//! window longer by as much as it was, the second empties windows early. Neither makes anything fire by itself, and neither
+//! lasts: differences count, not the time of day.
+
+use super::seen::Moment;
+
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    last: Option<u64>,
+    now: Moment,
+}
+
+impl Timeline {
+    /// The moment of a record that says it was written at `millis`.
+    pub(super) fn at(&mut self, millis: u64) -> Moment {
+        let passed = self.last.map_or(0, |last| millis.saturating_sub(last));
+        self.last = Some(millis);
+        self.now = self.now.saturating_add(passed);
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timeline;
+
+    #[test]
+    fn a_clock_that_jumps_neither_turns_time_back_nor_holds_it_up() {
+        let mut time = Timeline::default();
+        let moments: Vec<_> =
+            [5_000, 6_000, 1_000, 2_000, 900_000, 3_000, 4_000].map(|at| time.at(at)).into();
+        assert_eq!(moments, [0, 1_000, 1_000, 2_000, 900_000, 900_000, 901_000]);
+    }
+}

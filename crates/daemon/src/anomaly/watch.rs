@@ -1,0 +1,151 @@
+//! The one task that reads the audit stream for the rules. Nobody waits for it: while it is slow or broken calls go on, and
+//! alerts come later.
+//!
+//! At start it reads again as much of the log as the rules remember, so that they know what they knew, and fires for
+//! what comes behind the stored position only.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use audit::{Kind, Reader, Time};
+use futures_util::FutureExt as _;
+use gateway::Gateway;
+use tokio_util::sync::CancellationToken;
+
+use super::desk::Alerts;
+use super::detector::Detector;
+use super::intake::Intake;
+use super::seen::Agent;
+use crate::audit::{AuditLog, Line};
+use crate::ids::RunId;
+use crate::runs::Runs;
+use crate::status::Refusal;
+
+/// Until what could not be done is tried again, and what is over is said to be.
+const TICK: Duration = Duration::from_secs(2);
+/// Until the log is read again after that failed.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Ticks without an alert after which the position is stored by itself.
+const POSITION: u32 = 5;
+/// However long a rule remembers, more is not read again at start.
+const MAX_MEMORY: u64 = 24 * 3600 * 1_000;
+
+pub(super) struct Watch {
+    pub(super) alerts: Arc<Alerts>,
+    pub(super) audit: Arc<AuditLog>,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) runs: Arc<Runs>,
+}
+
+impl Watch {
+    /// Watches until `stop`.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        loop {
+            match AssertUnwindSafe(self.follow(&stop)).catch_unwind().await {
+                Ok(Ok(())) => break,
+                Ok(Err(refusal)) => tracing::error!("anomalies are not looked for: {}", refusal.message),
+                Err(_) => {
+                    tracing::error!("anomalies are not looked for: the detector broke and begins again");
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+        self.alerts.keep_position().await;
+    }
+
+    async fn follow(&self, stop: &CancellationToken) -> Result<(), Refusal> {
+        let mut policy = self.gateway.policy();
+        let mut detector = Detector::new(policy.anomalies());
+        let mut intake = Intake::new();
+        let head = self.audit.head().map_or(0, |head| head.sequence);
+        let memory = detector.memory().min(MAX_MEMORY);
+        // What was missed is caught up with as far as a rule remembers, and not from the beginning of the log.
+        let known = self.alerts.position().max(self.beginning(head, memory).await);
+        let after = self.beginning(known, memory).await;
+        let mut follow = self.audit.read_after(after, true);
+        let mut caught_up = head <= after;
+        let mut ticks = tokio::time::interval(TICK);
+        let mut quiet = 0;
+        loop {
+            let mut next = std::pin::pin!(follow.next());
+            let lines = loop {
+                tokio::select! {
+                    () = stop.cancelled() => return Ok(()),
+                    lines = &mut next => break lines?,
+                    _ = ticks.tick(), if caught_up => {
+                        self.alerts.finish().await;
+                        quiet += 1;
+                        if quiet == POSITION {
+                            self.alerts.keep_position().await;
+                        }
+                    }
+                }
+            };
+            let Some(lines) = lines else { return Ok(()) };
+            let current = self.gateway.policy();
+            if current.digest() != policy.digest() {
+                detector.configure(current.anomalies());
+            }
+            policy = current;
+            for Line { record, .. } in &lines {
+                if record.event.kind == Kind::Alert {
+                    self.alerts.found(record).await;
+                }
+                let firings = intake
+                    .take(record.sequence, millis(record.time), &record.event, &|run| self.agent_of(run));
+                for firing in firings.iter().flat_map(|seen| detector.observe(seen)) {
+                    if record.sequence > known {
+                        self.alerts.fire(&firing, &policy.anomalies().of(firing.rule), millis(record.time));
+                    }
+                }
+                self.alerts.advance(record.sequence);
+                caught_up |= record.sequence >= head;
+            }
+            quiet = 0;
+            if caught_up {
+                self.alerts.finish().await;
+            }
+        }
+    }
+
+    /// Behind which record to begin, so that everything within `memory` milliseconds before record `known` is read. The log is
+    /// searched by time; where it was cut at its beginning, from there.
+    async fn beginning(&self, known: u64, memory: u64) -> u64 {
+        let directory = self.audit.directory().to_owned();
+        let time_of = move |sequence: u64| -> Option<u64> {
+            let mut reader = Reader::from(&directory, sequence.saturating_sub(1));
+            reader.next()?.ok().map(|record| millis(record.time))
+        };
+        let search = tokio::task::spawn_blocking(move || {
+            let Some(end) = time_of(known) else { return known };
+            let (mut low, mut high) = (0, known);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                match time_of(middle + 1) {
+                    Some(time) if time.saturating_add(memory) > end => high = middle,
+                    _ => low = middle + 1,
+                }
+            }
+            low
+        });
+        search.await.unwrap_or(known)
+    }
+
+    fn agent_of(&self, run: &str) -> Option<Agent> {
+        let record = self.runs.get(RunId::parse(run).ok()?).ok()?;
+        Some(Agent {
+            principal: record.spec.principal.as_str().into(),
+            id: record.spec.agent_id.as_str().into(),
+        })
+    }
+}
+
+/// Milliseconds since 1970.
+fn millis(time: Time) -> u64 {
+    let seconds = u64::try_from(time.unix_seconds()).unwrap_or(0);
+    seconds.saturating_mul(1_000).saturating_add((time.subsecond_nanos() / 1_000_000).into())
+}

@@ -1,0 +1,138 @@
+//! One attempt: connect, TLS, one POST, the status. Nothing else: no redirect is followed, no proxy of the environment is
+//! used, no body is read, and no connection is kept.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::{Target, Webhook};
+
+/// Bytes that the head of an answer may have.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// Posts. One for the daemon.
+#[derive(Clone)]
+pub(crate) struct Sender(Arc<ClientConfig>);
+
+impl Sender {
+    /// Trusts what this host trusts: its certificate store, or `SSL_CERT_FILE`.
+    pub(crate) fn new() -> Result<Self, String> {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "a certificate of this host cannot be read");
+        }
+        Self::trusting(found.certs)
+    }
+
+    pub(super) fn trusting(
+        certificates: impl IntoIterator<Item = CertificateDer<'static>>,
+    ) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates);
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS cannot be set up: {error}"))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Sends a body, once. Why it failed is said without a word of the URL's path.
+    pub(super) async fn post(
+        &self,
+        webhook: &Webhook,
+        id: &str,
+        timestamp: u64,
+        body: &[u8],
+    ) -> Result<(), Failed> {
+        let attempt = self.attempt(webhook, id, timestamp, body);
+        tokio::time::timeout(webhook.timeout, attempt)
+            .await
+            .map_err(|_| Failed::retry("no answer in time"))?
+    }
+
+    async fn attempt(&self, webhook: &Webhook, id: &str, timestamp: u64, body: &[u8]) -> Result<(), Failed> {
+        let Target { host, port, tls, .. } = &webhook.target;
+        let stream = TcpStream::connect((host.as_str(), *port))
+            .await
+            .map_err(|error| Failed::retry(format!("cannot connect: {}", error.kind())))?;
+        let status = if *tls {
+            let name = ServerName::try_from(host.clone())
+                .map_err(|_| Failed::retry("the host has no valid name"))?;
+            let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;
+            let stream = connected.map_err(|error| Failed::retry(format!("TLS failed: {error}")))?;
+            exchange(stream, webhook, id, timestamp, body).await?
+        } else {
+            exchange(stream, webhook, id, timestamp, body).await?
+        };
+        match status {
+            status if status.is_success() => Ok(()),
+            // The specification's way of saying that nothing more is wanted.
+            StatusCode::GONE => {
+                Err(Failed { message: "answered 410: it is not wanted there".to_owned(), for_good: true })
+            }
+            status => Err(Failed::retry(format!("answered {}", status.as_u16()))),
+        }
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) message: String,
+    /// Trying again is of no use.
+    pub(super) for_good: bool,
+}
+
+impl Failed {
+    fn retry(message: impl Into<String>) -> Self {
+        Self { message: message.into(), for_good: false }
+    }
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    webhook: &Webhook,
+    id: &str,
+    timestamp: u64,
+    body: &[u8],
+) -> Result<StatusCode, Failed> {
+    let failed = |error: hyper::Error| Failed::retry(format!("no answer: {error}"));
+    let (mut sender, connection) =
+        http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let request = Request::post(&webhook.target.path)
+        .header("host", &webhook.target.authority)
+        .header("user-agent", concat!("cofferd/", env!("CARGO_PKG_VERSION")))
+        .header("content-type", "application/json")
+        .header("connection", "close")
+        .header("webhook-id", id)
+        .header("webhook-timestamp", timestamp)
+        .header("webhook-signature", webhook.secret.sign(id, timestamp, body))
+        .body(Full::new(Bytes::copy_from_slice(body)))
+        .map_err(|_| Failed::retry("the request cannot be made"))?;
+    // Both end with this function: neither is awaited longer than the answer's head takes.
+    let mut connection = std::pin::pin!(connection);
+    let mut answer = std::pin::pin!(sender.send_request(request));
+    tokio::select! {
+        biased;
+        answer = &mut answer => Ok(answer.map_err(failed)?.status()),
+        ended = &mut connection => match ended {
+            Err(error) => Err(failed(error)),
+            Ok(()) => Ok(answer.await.map_err(failed)?.status()),
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "send_tests.rs"]
+mod tests;

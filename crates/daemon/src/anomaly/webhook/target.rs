@@ -1,0 +1,100 @@
+//! Where a webhook is: an `https` URL, or an `http` one on this host.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use hyper::Uri;
+
+/// A URL that may be posted to. Its path may be a secret of its own, so it is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(super) tls: bool,
+    /// Without brackets, as it is resolved and as a certificate names it.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// As the `host` header has it.
+    pub(super) authority: String,
+    pub(super) path: String,
+}
+
+impl Target {
+    /// Parses a URL. Plain `http` is for this host alone unless `allow_http`.
+    pub(crate) fn parse(url: &str, allow_http: bool) -> Result<Self, String> {
+        let uri: Uri =
+            url.parse().map_err(|_| "is not a URL, such as https://alerts.example.org/cofferdam")?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err("must begin with https://, or with http:// on this host".to_owned()),
+        };
+        let authority = uri.authority().ok_or("has no host")?;
+        if authority.as_str().contains('@') {
+            return Err("must not have a user or password: what is sent is signed".to_owned());
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() {
+            return Err("has no host".to_owned());
+        }
+        let is_here =
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        if !tls && !is_here && !allow_http {
+            return Err(
+                "is http to another host, which anybody on the way can read: use https, or set allow_http"
+                    .to_owned(),
+            );
+        }
+        let written = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if !written.is_empty() => return Err("has a port that is none".to_owned()),
+            None if tls => 443,
+            None => 80,
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Self { tls, host, port, authority: authority.as_str().to_owned(), path: path.to_owned() })
+    }
+
+    /// Scheme and host: the rest may be secret.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}://{}/REDACTED", if self.tls { "https" } else { "http" }, self.authority)
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    #[test]
+    fn https_anywhere_and_http_on_this_host() {
+        let target = Target::parse("https://alerts.example.org/T0/secret?x=1", false).unwrap();
+        assert_eq!((target.tls, target.host.as_str(), target.port), (true, "alerts.example.org", 443));
+        assert_eq!(target.path, "/T0/secret?x=1");
+        assert_eq!(format!("{target:?}"), "https://alerts.example.org/REDACTED");
+        let local = Target::parse("http://[::1]:8080", false).unwrap();
+        assert_eq!((local.host.as_str(), local.port, local.authority.as_str()), ("::1", 8080, "[::1]:8080"));
+        assert_eq!(local.path, "/");
+        for url in ["http://localhost/", "http://127.0.0.1:1/x"] {
+            assert!(Target::parse(url, false).is_ok(), "{url}");
+        }
+        assert!(Target::parse("http://10.0.0.1/", false).is_err());
+        assert!(Target::parse("http://10.0.0.1/", true).is_ok());
+        for url in [
+            "",
+            "x",
+            "/x",
+            "ftp://x/",
+            "https://",
+            "https://u:p@x/",
+            "https://x:99999/",
+            "http://localhost.evil/",
+        ] {
+            assert!(Target::parse(url, false).is_err(), "{url}");
+        }
+    }
+}

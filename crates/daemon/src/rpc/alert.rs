@@ -1,0 +1,196 @@
+//! The alerts of `PolicyService`: who sees which, and how they look.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt as _, stream};
+use gateway::{AnomalyRule, Severity};
+use ops::Reason;
+use tokio_stream::wrappers::BroadcastStream;
+use tonic::Status;
+use wire::v1;
+use wire::v1::alert::State;
+use wire::v1::alert_delivery::State as DeliveryWire;
+use wire::v1::alert_measure::State as MeasureWire;
+
+use super::{Principal, Role, behind, portion};
+use crate::anomaly::{Alert, DeliveryState, ImposedState, Measure, Whom};
+use crate::app::App;
+use crate::ids::{AlertId, RunId};
+use crate::status::Refusal;
+use crate::time::Timestamp;
+
+/// Alerts of a page, at the most.
+const MAX_PAGE: u32 = 500;
+
+/// What `WatchAlerts` answers with.
+pub(super) type Watched = Pin<Box<dyn Stream<Item = Result<v1::WatchAlertsResponse, Status>> + Send>>;
+
+/// Whether `principal` may look at an alert: those of its own calls and runs, and whoever watches over others all.
+fn sees(app: &App, principal: &Principal, alert: &Alert) -> bool {
+    let of_own_run = || {
+        let run = RunId::parse(&alert.run_id).and_then(|id| app.runs.get(id));
+        run.is_ok_and(|run| principal.may_see(&run.spec.principal))
+    };
+    principal.may_see(&alert.principal) || of_own_run()
+}
+
+pub(super) fn list(
+    app: &App,
+    principal: &Principal,
+    request: &v1::ListAlertsRequest,
+) -> Result<v1::ListAlertsResponse, Refusal> {
+    let token = |token: &str| AlertId::parse(token).ok();
+    let (size, after) = portion::page(request.page_size, MAX_PAGE, &request.page_token, token)?;
+    let severity = severity_from_wire(request.min_severity());
+    if !request.rule.is_empty() && AnomalyRule::parse(&request.rule).is_none() {
+        let ids = AnomalyRule::ALL.map(AnomalyRule::as_str).join(", ");
+        return Err(Refusal::invalid("rule", format!("is not one of {ids}")));
+    }
+    let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
+    let mut alerts = app.alerts.list(after, size + 1, |alert| {
+        (request.state() == State::Unspecified || request.state() == state(alert))
+            && alert.severity >= severity
+            && is(&request.rule, &alert.rule)
+            && is(&request.run_id, &alert.run_id)
+            && is(&request.agent_id, &alert.agent_id)
+            && sees(app, principal, alert)
+    });
+    let more = alerts.len() > size;
+    alerts.truncate(size);
+    let last = alerts.last().filter(|_| more).map(|alert| alert.id.to_string());
+    Ok(v1::ListAlertsResponse {
+        alerts: alerts.iter().map(|alert| to_wire(alert, principal)).collect(),
+        next_page_token: last.unwrap_or_default(),
+    })
+}
+
+pub(super) fn get(app: &App, principal: &Principal, id: &str) -> Result<v1::Alert, Refusal> {
+    let alert = app.alerts.get(AlertId::parse(id)?).filter(|alert| sees(app, principal, alert));
+    let none = || Refusal::new(Reason::NotFound, "there is no such alert").with("resource", "alert");
+    alert.map(|alert| to_wire(&alert, principal)).ok_or_else(none)
+}
+
+pub(super) fn watch(app: &Arc<App>, principal: &Arc<Principal>, request: v1::WatchAlertsRequest) -> Watched {
+    let severity = severity_from_wire(request.min_severity());
+    let shown = {
+        let (app, principal) = (app.clone(), principal.clone());
+        move |alert: &Alert| {
+            alert.severity >= severity
+                && (request.run_id.is_empty() || request.run_id == alert.run_id)
+                && sees(&app, &principal, alert)
+        }
+    };
+    let respond = {
+        let principal = principal.clone();
+        move |alert: &Alert| v1::WatchAlertsResponse { alert: Some(to_wire(alert, &principal)) }
+    };
+    // Subscribed first, so that nothing falls between the two.
+    let changes = app.alerts.changes();
+    let mut open = app.alerts.list(None, usize::MAX, |alert| alert.acknowledged.is_none() && shown(alert));
+    open.reverse();
+    let open: Vec<_> = open.iter().map(|alert| Ok(respond(alert))).collect();
+    let later = BroadcastStream::new(changes).filter_map(move |change| {
+        let answer = match change {
+            Ok(alert) => shown(&alert).then(|| Ok(respond(&alert))),
+            Err(_) => Some(Err(behind())),
+        };
+        std::future::ready(answer)
+    });
+    Box::pin(stream::iter(open).chain(later).take_until(app.stop.clone().cancelled_owned()))
+}
+
+pub(super) async fn acknowledge(
+    app: Arc<App>,
+    principal: Arc<Principal>,
+    request: v1::AcknowledgeAlertRequest,
+) -> Result<v1::Alert, Refusal> {
+    let id = AlertId::parse(&request.alert_id)?;
+    // Goes on when the client leaves: a word is taken whole.
+    let acknowledged = tokio::spawn(async move {
+        let alert = app.alerts.acknowledge(id, &principal, &request.comment).await?;
+        Ok(to_wire(&alert, &principal))
+    });
+    acknowledged.await.map_err(|error| Refusal::internal("acknowledging", &error))?
+}
+
+fn severity_from_wire(severity: v1::alert::Severity) -> Severity {
+    match severity {
+        v1::alert::Severity::Unspecified | v1::alert::Severity::Low => Severity::Low,
+        v1::alert::Severity::Medium => Severity::Medium,
+        v1::alert::Severity::High => Severity::High,
+        v1::alert::Severity::Critical => Severity::Critical,
+    }
+}
+
+fn state(alert: &Alert) -> State {
+    if alert.acknowledged.is_some() { State::Acknowledged } else { State::Open }
+}
+
+fn to_wire(alert: &Alert, principal: &Principal) -> v1::Alert {
+    let time = |millis: u64| Some(Timestamp::from_millis(millis).to_wire());
+    let severity = match alert.severity {
+        Severity::Low => v1::alert::Severity::Low,
+        Severity::Medium => v1::alert::Severity::Medium,
+        Severity::High => v1::alert::Severity::High,
+        Severity::Critical => v1::alert::Severity::Critical,
+    };
+    let measure = match alert.imposed.state {
+        ImposedState::None => MeasureWire::None,
+        ImposedState::Due => MeasureWire::Due,
+        ImposedState::InForce => MeasureWire::InForce,
+        ImposedState::Lifted => MeasureWire::Lifted,
+        ImposedState::Over => MeasureWire::Over,
+        ImposedState::Failed => MeasureWire::Failed,
+    };
+    let per_minute = match alert.imposed.measure {
+        Measure::Throttle { per_minute, .. } => per_minute,
+        _ => 0,
+    };
+    let sees_deliveries = principal.roles.has(Role::Operator) || principal.roles.has(Role::Auditor);
+    let deliveries = alert.deliveries.iter().filter(|_| sees_deliveries).map(|delivery| {
+        let state = match delivery.state {
+            DeliveryState::Due => DeliveryWire::Due,
+            DeliveryState::Delivered => DeliveryWire::Delivered,
+            DeliveryState::GaveUp => DeliveryWire::GaveUp,
+        };
+        v1::AlertDelivery {
+            webhook: delivery.webhook.clone(),
+            state: state.into(),
+            attempts: delivery.attempts,
+            next_at: time(delivery.next_at).filter(|_| state == DeliveryWire::Due && delivery.next_at > 0),
+            failure: delivery.failure.clone(),
+        }
+    });
+    let word = alert.acknowledged.as_ref();
+    v1::Alert {
+        alert_id: alert.id.to_string(),
+        rule: alert.rule.clone(),
+        severity: severity.into(),
+        state: state(alert).into(),
+        summary: alert.summary(),
+        principal: alert.principal.clone(),
+        agent_id: alert.agent_id.clone(),
+        run_id: alert.run_id.clone(),
+        counted_by_run: matches!(alert.subject, Whom::Run { .. }),
+        threshold: alert.threshold,
+        window_s: alert.window_s,
+        count: alert.count,
+        sequences: alert.sequences.clone(),
+        raised_at: time(alert.raised_at),
+        occurrences: alert.occurrences,
+        last_at: time(alert.last_at),
+        last_sequence: alert.last_sequence,
+        measure: Some(v1::AlertMeasure {
+            action: alert.imposed.measure.name().to_owned(),
+            state: measure.into(),
+            until: alert.imposed.until.and_then(time),
+            per_minute,
+            failure: alert.imposed.failure.clone(),
+        }),
+        acknowledged_by: word.map(|word| word.by.clone()).unwrap_or_default(),
+        acknowledged_at: word.and_then(|word| time(word.at)),
+        comment: word.map(|word| word.comment.clone()).unwrap_or_default(),
+        deliveries: deliveries.collect(),
+    }
+}

@@ -1,0 +1,349 @@
+//! Anomalies, from the call that looks wrong to the webhook that says so.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use harness::v1::alert_delivery::State as DeliveryState;
+use harness::v1::alert_measure::State as MeasureState;
+use harness::v1::call_response::Status;
+use harness::{Clients, Daemon, RunHandle, Setup, calls, reason, record, v1};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The built-in policy is replaced by a small one with these rules.
+fn policy(anomalies: &str) -> Vec<(&'static str, String)> {
+    let rest = "
+profiles:
+  p:
+    workspace: read-write
+    unattended: true
+    operations: { read: allow, list: allow, write: allow, edit: allow, exec: allow }
+    exec: { default: allow, read_only_commands: true }
+roles:
+  director: { allow: [read, list, write, edit, exec] }
+";
+    vec![("p.yaml", format!("{rest}anomalies:\n{anomalies}"))]
+}
+
+async fn daemon(anomalies: &str, config: String) -> (Daemon, RunHandle) {
+    let daemon = Daemon::start_with(Setup { policy: policy(anomalies), config, ..Default::default() }).await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n"), ("b.txt", "two\n")]);
+    let run = daemon.run("p", &workspace).await;
+    (daemon, run)
+}
+
+/// The first change of an alert for which `is` holds.
+async fn alert(clients: &mut Clients, is: impl Fn(&v1::Alert) -> bool) -> v1::Alert {
+    let mut changes =
+        clients.policy.watch_alerts(v1::WatchAlertsRequest::default()).await.unwrap().into_inner();
+    loop {
+        let alert = changes.message().await.unwrap().expect("the watch ended").alert.unwrap();
+        if is(&alert) {
+            return alert;
+        }
+    }
+}
+
+fn measure_is(state: MeasureState) -> impl Fn(&v1::Alert) -> bool {
+    move |alert| alert.measure.as_ref().is_some_and(|measure| measure.state() == state)
+}
+
+async fn acknowledge(clients: &mut Clients, alert_id: &str) -> Result<v1::Alert, tonic::Status> {
+    let request =
+        v1::AcknowledgeAlertRequest { alert_id: alert_id.to_owned(), comment: "seen by a test".to_owned() };
+    clients.policy.acknowledge_alert(request).await.map(|response| response.into_inner().alert.unwrap())
+}
+
+async fn list(clients: &mut Clients, request: v1::ListAlertsRequest) -> v1::ListAlertsResponse {
+    clients.policy.list_alerts(request).await.unwrap().into_inner()
+}
+
+/// States of the alert records.
+async fn records(clients: &mut Clients) -> Vec<String> {
+    let events = clients.events("", "alert").await;
+    events.iter().map(|event| record(event)["details"]["state"].as_str().unwrap().to_owned()).collect()
+}
+
+const LOOP_ASKS: &str =
+    "  loop: {threshold: 3, window_s: 600, action: require_approval, for_s: 600, severity: high}\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_makes_calls_need_consent_until_an_operator_has_seen_it() {
+    let (mut daemon, mut run) = daemon(LOOP_ASKS, String::new()).await;
+    for _ in 0..2 {
+        run.ok(calls::read("a.txt")).await;
+        run.ok(calls::read("b.txt")).await;
+    }
+    assert!(list(&mut run.clients, v1::ListAlertsRequest::default()).await.alerts.is_empty());
+    run.ok(calls::read("a.txt")).await;
+    let raised = alert(&mut run.clients, measure_is(MeasureState::InForce)).await;
+    assert_eq!((raised.rule.as_str(), raised.count, raised.run_id.as_str()), ("loop", 3, run.id()));
+    assert_eq!(raised.sequences.len(), 3);
+    for sequence in &raised.sequences {
+        let events = run.clients.events("", "call_receipt").await;
+        assert!(events.iter().any(|event| event.sequence == *sequence && event.operation == "read"));
+    }
+
+    let asked = run.asks(calls::write("c.txt", "three\n")).await;
+    let approval = run.clients.approval(&asked.approval_id).await;
+    assert!(approval.justification.contains(&raised.alert_id), "{}", approval.justification);
+    run.clients.approve(&asked.approval_id).await.unwrap();
+    assert_eq!(run.outcome(&asked.call_id).await.status(), Status::Succeeded, "consent holds as ever");
+
+    // The same after a restart: in force from the first call on, raised and recorded once.
+    let before = records(&mut run.clients).await;
+    assert_eq!(before, ["raised", "imposed"]);
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut clients = daemon.connect().await;
+    let kept = list(&mut clients, v1::ListAlertsRequest::default()).await.alerts;
+    assert_eq!(kept.iter().map(|alert| &alert.alert_id).collect::<Vec<_>>(), [&raised.alert_id]);
+    assert!(measure_is(MeasureState::InForce)(&kept[0]));
+    let seen = acknowledge(&mut clients, &raised.alert_id).await.unwrap();
+    assert!(measure_is(MeasureState::Lifted)(&seen));
+    assert_eq!((seen.acknowledged_by.as_str(), seen.comment.as_str()), ("uid:0", "seen by a test"));
+    let again = acknowledge(&mut clients, &raised.alert_id).await.unwrap_err();
+    assert_eq!(reason(&again), "PRECONDITION_FAILED");
+    assert_eq!(records(&mut clients).await, ["raised", "imposed", "acknowledged"]);
+
+    // Filters, and what they refuse.
+    let count = async |clients: &mut Clients, request| list(clients, request).await.alerts.len();
+    let mut filter = v1::ListAlertsRequest { rule: "loop".to_owned(), ..Default::default() };
+    assert_eq!(count(&mut clients, filter.clone()).await, 1);
+    filter.set_state(v1::alert::State::Open);
+    assert_eq!(count(&mut clients, filter.clone()).await, 0);
+    filter.set_state(v1::alert::State::Acknowledged);
+    filter.set_min_severity(v1::alert::Severity::Critical);
+    assert_eq!(count(&mut clients, filter.clone()).await, 0);
+    filter.rule = "lopo".to_owned();
+    let refused = clients.policy.list_alerts(filter).await.unwrap_err();
+    assert_eq!(reason(&refused), "INVALID_ARGUMENT");
+    let bad = v1::ListAlertsRequest { page_token: "x".to_owned(), ..Default::default() };
+    assert_eq!(reason(&clients.policy.list_alerts(bad).await.unwrap_err()), "INVALID_ARGUMENT");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probing_stops_the_run_and_a_throttle_holds_until_it_is_lifted() {
+    let rules = "  escape_attempts: {threshold: 3, action: stop, severity: critical}\n  loop: {threshold: 3, action: throttle, per_minute: 1, for_s: 600}\n";
+    let (daemon, mut run) = daemon(rules, String::new()).await;
+    for _ in 0..3 {
+        run.ok(calls::list(".")).await;
+    }
+    let throttled = alert(&mut run.clients, measure_is(MeasureState::InForce)).await;
+    assert_eq!(throttled.measure.as_ref().unwrap().per_minute, 1);
+    run.ok(calls::read("a.txt")).await;
+    let refused = run.call(calls::read("a.txt")).await.unwrap_err();
+    assert_eq!(reason(&refused), "RATE_LIMITED");
+    acknowledge(&mut run.clients, &throttled.alert_id).await.unwrap();
+    run.ok(calls::read("a.txt")).await;
+
+    for path in ["../../etc/passwd", "/etc/shadow", "@project/../../x"] {
+        let refused = run.call(calls::read(path)).await.unwrap_err();
+        assert_eq!(reason(&refused), "SANDBOX_VIOLATION", "{path}");
+    }
+    let stopped = alert(&mut run.clients, measure_is(MeasureState::Over)).await;
+    assert_eq!(
+        (stopped.rule.as_str(), stopped.severity()),
+        ("escape_attempts", v1::alert::Severity::Critical)
+    );
+    assert_eq!(run.ended().await.state(), v1::run::State::Stopped);
+    drop(daemon);
+}
+
+/// A server for webhooks: hands over each connection with the request that came on it.
+async fn receiver() -> (u16, tokio::sync::mpsc::Receiver<(TcpStream, String)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (requests, received) = tokio::sync::mpsc::channel(16);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut sent = Vec::new();
+            let whole = |sent: &[u8]| {
+                let text = String::from_utf8_lossy(sent).into_owned();
+                let (head, body) = text.split_once("\r\n\r\n")?;
+                let length = header(head, "content-length").parse::<usize>().ok()?;
+                (body.len() >= length).then_some(())
+            };
+            let mut piece = [0; 4096];
+            while whole(&sent).is_none() {
+                match stream.read(&mut piece).await {
+                    Ok(count) if count > 0 => sent.extend_from_slice(&piece[..count]),
+                    _ => break,
+                }
+            }
+            let _ = requests.send((stream, String::from_utf8(sent).unwrap())).await;
+        }
+    });
+    (port, received)
+}
+
+fn header<'t>(head: &'t str, name: &str) -> &'t str {
+    let found = head.lines().find_map(|line| line.split_once(": ").filter(|(key, _)| *key == name));
+    found.map_or("", |(_, value)| value)
+}
+
+async fn answer(mut stream: TcpStream, status: &str) {
+    let _ = stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes()).await;
+}
+
+/// The signature as another program computes it.
+fn signature(key: &[u8], request: &str) -> String {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let signed = format!("{}.{}.{body}", header(head, "webhook-id"), header(head, "webhook-timestamp"));
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let script = format!("openssl dgst -sha256 -mac HMAC -macopt hexkey:{hex} -binary | base64");
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), signed.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    format!("v1,{}", String::from_utf8(output.stdout).unwrap().trim())
+}
+
+/// A secret file; the directory keeps it.
+fn secret(directory: &Path) -> PathBuf {
+    let path = directory.join("webhook.secret");
+    // 24 times the byte 1.
+    std::fs::write(&path, format!("whsec_{}\n", "AQEB".repeat(8))).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    path
+}
+
+fn webhook(port: u16, secret: &Path, more: &str) -> String {
+    format!(
+        "alerts: {{ webhooks: [{{ name: pager, url: 'http://127.0.0.1:{port}/hook/T0K3N', secret_file: {}, first_retry: 1s{more} }}] }}\n",
+        secret.display()
+    )
+}
+
+const LOOP_ALERTS: &str = "  loop: {threshold: 3, action: alert}\n";
+
+async fn repeat(run: &mut RunHandle) {
+    for _ in 0..3 {
+        run.ok(calls::read("a.txt")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_is_told_with_a_valid_signature_again_after_failures_and_across_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, mut requests) = receiver().await;
+    let config = webhook(port, &secret(directory.path()), "");
+    let (mut daemon, mut run) = daemon(LOOP_ALERTS, config).await;
+    repeat(&mut run).await;
+
+    let (stream, first) = requests.recv().await.unwrap();
+    let (head, body) = first.split_once("\r\n\r\n").unwrap();
+    assert_eq!(header(head, "webhook-signature"), signature(&[1; 24], &first));
+    assert!(head.starts_with("POST /hook/T0K3N HTTP/1.1\r\n"), "{head}");
+    let message: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!((&message["type"], &message["data"]["rule"]), (&"alert.raised".into(), &"loop".into()));
+    assert_eq!(message["data"]["alert_id"], header(head, "webhook-id"));
+    answer(stream, "500 Oops").await;
+    let (stream, second) = requests.recv().await.unwrap();
+    answer(stream, "302 Found\r\nlocation: http://127.0.0.1:1/").await;
+    let (held, third) = requests.recv().await.unwrap();
+    for again in [&second, &third] {
+        let (again_head, again_body) = again.split_once("\r\n\r\n").unwrap();
+        assert_eq!(header(again_head, "webhook-id"), header(head, "webhook-id"));
+        assert_eq!(again_body, body, "the same bytes at every attempt");
+        assert_eq!(header(again_head, "webhook-signature"), signature(&[1; 24], again));
+    }
+
+    // While the receiver holds the connection, calls come to their end and further alerts are raised.
+    run.ok(calls::write("c.txt", "three\n")).await;
+    for _ in 0..3 {
+        run.ok(calls::read("b.txt")).await;
+    }
+    daemon.kill().await;
+    drop(held);
+    daemon.launch().await;
+    let (stream, fourth) = requests.recv().await.unwrap();
+    assert_eq!(header(&fourth, "webhook-id"), header(head, "webhook-id"), "it goes on where it was");
+    answer(stream, "204 No Content").await;
+    let mut clients = daemon.connect().await;
+    let delivered = |alert: &v1::Alert| alert.deliveries[0].state() == DeliveryState::Delivered;
+    let alert = alert_now(&mut clients, delivered).await;
+    assert_eq!(alert.deliveries[0].attempts, 3, "the one that the kill cut off is not known");
+    let states = records(&mut clients).await;
+    assert_eq!(states, ["raised"], "one alert, once, across failures and the restart");
+    assert!(!daemon.log().contains("T0K3N") && !daemon.log().contains("AQEB"), "{}", daemon.log());
+}
+
+/// An alert for which `is` holds, now or later, whether it is open or not.
+async fn alert_now(clients: &mut Clients, is: impl Fn(&v1::Alert) -> bool) -> v1::Alert {
+    alert(clients, is).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_never_works_is_given_up_and_said_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, mut requests) = receiver().await;
+    let config = webhook(port, &secret(directory.path()), ", attempts: 2");
+    let (daemon, mut run) = daemon(LOOP_ALERTS, config).await;
+    repeat(&mut run).await;
+    for _ in 0..2 {
+        let (stream, _) = requests.recv().await.unwrap();
+        answer(stream, "503 Later").await;
+    }
+    let gave_up = |alert: &v1::Alert| alert.deliveries[0].state() == DeliveryState::GaveUp;
+    let alert = alert_now(&mut run.clients, gave_up).await;
+    assert_eq!((alert.deliveries[0].attempts, alert.deliveries[0].failure.as_str()), (2, "answered 503"));
+    run.ok(calls::read("b.txt")).await;
+    assert!(requests.try_recv().is_err(), "no third attempt");
+    assert!(daemon.log().contains("an alert is not delivered: answered 503"), "{}", daemon.log());
+}
+
+/// The detector waits for nobody, and nobody for it: calls are answered while the webhook's connection stays open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_never_answers_holds_up_no_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, mut requests) = receiver().await;
+    let config = webhook(port, &secret(directory.path()), ", timeout: 60s");
+    let (_daemon, mut run) = daemon(LOOP_ASKS, config).await;
+    repeat(&mut run).await;
+    let (held, _) = requests.recv().await.unwrap();
+    let raised = alert(&mut run.clients, measure_is(MeasureState::InForce)).await;
+    acknowledge(&mut run.clients, &raised.alert_id).await.unwrap();
+    for number in 0..8 {
+        run.ok(calls::write("c.txt", &format!("{number}\n"))).await;
+    }
+    let due = alert_due(&mut run.clients, &raised.alert_id).await;
+    assert_eq!(due.deliveries[0].state(), DeliveryState::Due);
+    assert!(requests.try_recv().is_err(), "one connection, and it is still held");
+    drop(held);
+}
+
+async fn alert_due(clients: &mut Clients, alert_id: &str) -> v1::Alert {
+    let request = v1::GetAlertRequest { alert_id: alert_id.to_owned() };
+    clients.policy.get_alert(request).await.unwrap().into_inner().alert.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_changes_the_rules_and_a_bad_one_does_not() {
+    let (daemon, mut run) = daemon("  loop: {action: off}\n", String::new()).await;
+    for _ in 0..25 {
+        run.ok(calls::read("a.txt")).await;
+    }
+    let write = |anomalies: &str| {
+        let (name, text) = policy(anomalies).remove(0);
+        std::fs::write(daemon.policy_dir().join(name), text).unwrap();
+    };
+    write("  loop: {threshold: 0, action: frieze}\n");
+    let refused = run.clients.policy.reload_policy(v1::ReloadPolicyRequest::default()).await.unwrap_err();
+    for said in ["p.yaml:", "anomalies.loop.threshold", "action: off", "did you mean `freeze`?"] {
+        assert!(refused.message().contains(said), "{said}: {}", refused.message());
+    }
+    write(LOOP_ALERTS);
+    run.clients.policy.reload_policy(v1::ReloadPolicyRequest::default()).await.unwrap();
+    repeat(&mut run).await;
+    let raised = alert(&mut run.clients, |_| true).await;
+    assert_eq!(
+        (raised.rule.as_str(), raised.count),
+        ("loop", 3),
+        "what came before the rule was on does not count"
+    );
+}
