@@ -156,11 +156,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Streams have ended and calls are answered: what is left are clients that do not hang up.
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
-    for watch in watches {
-        watch.abort();
-        let _ = watch.await;
-    }
-    let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
+    end(watches, &anomalies).await;
     drop(app);
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
@@ -176,6 +172,15 @@ fn watch_approvals(app: &Arc<App>) -> [JoinHandle<()>; 2] {
         tokio::spawn(async move { clock.desk.keep_time(clock.stop.clone()).await }),
         tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),
     ]
+}
+
+/// Ends what only watches.
+async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &TaskTracker) {
+    for watch in watches {
+        watch.abort();
+        let _ = watch.await;
+    }
+    let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
 }
 
 /// Refuse, end, flush.
