@@ -11,6 +11,7 @@ const FILES: [&str; 11] = [
     "cofferdam/v1/approval.proto",
     "cofferdam/v1/audit.proto",
     "cofferdam/v1/alert.proto",
+    "cofferdam/v1/query.proto",
     "cofferdam/v1/policy.proto",
     "cofferdam/v1/terminal.proto",
     "cofferdam/v1/trash.proto",

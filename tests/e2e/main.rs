@@ -5,6 +5,8 @@
 mod alerts;
 mod api;
 mod approvals;
+mod audit;
+mod audit_load;
 mod bad_input;
 mod bad_runs;
 mod cli;

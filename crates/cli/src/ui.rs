@@ -116,13 +116,21 @@ impl Ui {
     }
 
     /// Shows how far a long reading is; only on a terminal.
-    pub(crate) fn bytes_bar(self) -> BytesBar {
+    pub(crate) fn bytes_bar(self) -> Bar {
+        self.bar("{wide_bar} {bytes}/{total_bytes}")
+    }
+
+    /// Shows how many of many things are done; only on a terminal.
+    pub(crate) fn count_bar(self) -> Bar {
+        self.bar("{wide_bar} {human_pos}/{human_len} {eta:.dim}")
+    }
+
+    fn bar(self, template: &str) -> Bar {
         if !self.stderr.terminal {
-            return BytesBar(ProgressBar::hidden());
+            return Bar(ProgressBar::hidden());
         }
-        let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        BytesBar(ProgressBar::new(0).with_style(style))
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        Bar(ProgressBar::new(0).with_style(style))
     }
 
     /// Shows that something takes its time, until the answer is dropped; only on a terminal.
@@ -138,10 +146,10 @@ impl Ui {
     }
 }
 
-/// How far a long reading is; removes itself when dropped.
-pub(crate) struct BytesBar(ProgressBar);
+/// How far something long is; removes itself when dropped.
+pub(crate) struct Bar(ProgressBar);
 
-impl BytesBar {
+impl Bar {
     /// Moves it.
     pub(crate) fn at(&self, done: u64, total: u64) {
         self.0.set_length(total);
@@ -149,7 +157,7 @@ impl BytesBar {
     }
 }
 
-impl Drop for BytesBar {
+impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

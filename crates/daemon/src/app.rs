@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::anomaly::{self, Alerts};
 use crate::approvals::{Desk, Former};
-use crate::audit::AuditLog;
+use crate::audit::{AuditLog, Index};
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::ids::RunId;
@@ -24,7 +24,7 @@ use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
 use crate::terminal::{self, Sessions};
-use crate::{call, embedded, policy, recovery, startup};
+use crate::{call, embedded, execution_log, policy, recovery, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -35,6 +35,8 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// What every request works with.
 pub(crate) struct App {
     pub(crate) audit: Arc<AuditLog>,
+    /// Finds records in the log.
+    pub(crate) index: Arc<Index>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) desk: Desk,
     /// What looked wrong.
@@ -76,6 +78,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         );
     }
     let audit = Arc::new(log);
+    let index =
+        Index::start(audit.directory(), audit.heads()).context("cannot start the audit log's index")?;
     let open = recovery::look(&audit).await?;
     let store = Store::open(&config.state_dir.join("store.db"))
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
@@ -121,8 +125,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), &config);
     let (alerts, webhooks) =
         anomaly::open(store.clone(), audit.clone(), gateway.clone(), runs.clone(), &config.webhooks).await?;
+    let executions = execution_log::start(&audit, directories.clone());
     let app = Arc::new(App {
         audit,
+        index: Arc::new(index),
         gateway,
         desk,
         alerts,
@@ -161,6 +167,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
     let _ = tokio::time::timeout(GOODBYE, joined).await;
+    let _ = tokio::time::timeout(GOODBYE, executions).await;
     tracing::info!("stopped");
     Ok(())
 }

@@ -13,6 +13,7 @@ mod calls;
 mod cgroup_view;
 mod config;
 mod embedded;
+mod execution_log;
 mod executor;
 mod ids;
 mod policy;

@@ -7,8 +7,11 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use chacha20::XChaCha20;
+use chacha20::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
 use chacha20poly1305::aead::{Aead as _, Generate as _, KeyInit as _, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use sha2::{Digest as _, Sha256};
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
@@ -19,7 +22,43 @@ const NONCE_BYTES: usize = 24;
 pub(crate) struct Broken;
 
 /// Seals and opens. One for the daemon.
-pub(crate) struct Seal(XChaCha20Poly1305);
+pub(crate) struct Seal {
+    cipher: XChaCha20Poly1305,
+    key: Key,
+}
+
+/// Closes streams that are written in pieces and read from any offset: a keystream (XChaCha20) for each place. It hides,
+/// and proves nothing; a place must be a stream's own, and none of its bytes written twice with another value.
+pub(crate) struct StreamKey([u8; KEY_BYTES]);
+
+/// A place is at the end of its keystream, which has 256 GiB.
+#[derive(Debug)]
+pub(crate) struct Exhausted;
+
+impl StreamKey {
+    /// Closes, or opens, the bytes that stand at `offset` of the stream that `place` names.
+    pub(crate) fn apply(&self, place: &str, offset: u64, data: &mut [u8]) -> Result<(), Exhausted> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let digest: [u8; 32] = Sha256::digest(place.as_bytes()).into();
+        let nonce: [u8; NONCE_BYTES] = digest.first_chunk().copied().ok_or(Exhausted)?;
+        let mut cipher = XChaCha20::new(&self.0.into(), &nonce.into());
+        cipher.try_seek(offset).map_err(|_| Exhausted)?;
+        cipher.try_apply_keystream(data).map_err(|_| Exhausted)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for StreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamKey")
+    }
+}
 
 impl Seal {
     /// Takes the key from the file at `path`, which is made with a new one when there is none.
@@ -29,7 +68,18 @@ impl Seal {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(path)?,
             Err(error) => return Err(error),
         };
-        Ok(Self(XChaCha20Poly1305::new(&key)))
+        Ok(Self { cipher: XChaCha20Poly1305::new(&key), key })
+    }
+
+    /// A key of its own for streams of one purpose.
+    pub(crate) fn stream_key(&self, purpose: &str) -> StreamKey {
+        let mut hash = Sha256::new();
+        hash.update(b"cofferdam streams v1\n");
+        hash.update(purpose.as_bytes());
+        hash.update(b"\n");
+        // Of a fixed length, and last: no two purposes have the same text before it.
+        hash.update(self.key);
+        StreamKey(hash.finalize().into())
     }
 
     /// Closes `plain`. It opens only under the same `place`, which says what it is and whose, such as `call ID`.
@@ -37,7 +87,7 @@ impl Seal {
         let nonce = XNonce::generate();
         let payload = Payload { msg: plain, aad: place.as_bytes() };
         // Fails for messages of more than 256 GiB alone.
-        let closed = self.0.encrypt(&nonce, payload).unwrap_or_default();
+        let closed = self.cipher.encrypt(&nonce, payload).unwrap_or_default();
         [nonce.as_slice(), &closed].concat()
     }
 
@@ -45,7 +95,7 @@ impl Seal {
     pub(crate) fn unseal(&self, place: &str, closed: &[u8]) -> Result<Vec<u8>, Broken> {
         let (nonce, closed) = closed.split_first_chunk::<NONCE_BYTES>().ok_or(Broken)?;
         let payload = Payload { msg: closed, aad: place.as_bytes() };
-        self.0.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Broken)
+        self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Broken)
     }
 }
 

@@ -166,7 +166,8 @@ pub(crate) async fn default_image(engine: &dyn Engine) -> anyhow::Result<Default
 pub(crate) async fn spool(store: &Store, directory: PathBuf, bounds: Bounds) -> anyhow::Result<Arc<Spool>> {
     let opened = store.with(move |store| {
         let runs = store.runs()?.iter().map(|record| record.id).collect();
-        Ok(Spool::open(directory, bounds, &runs, &store.call_ids()?))
+        let key = store.stream_key("spool");
+        Ok(Spool::open(directory, bounds, key, &runs, &store.call_ids()?))
     });
     let opened = opened.await.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     opened.context("the spool in state_dir cannot be read")

@@ -1,5 +1,9 @@
-//! `coffer audit`: reads and verifies the audit log.
+//! `coffer audit`: reads, searches, exports and verifies the audit log.
 
+mod export;
+mod filter;
+mod query;
+mod reindex;
 mod summary;
 mod tail;
 mod verify;
@@ -13,6 +17,9 @@ use crate::failure::Failure;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Tail(tail::Tail),
+    Query(query::Query),
+    Export(export::Export),
+    Reindex(reindex::Reindex),
     Verify(verify::Verify),
 }
 
@@ -20,6 +27,9 @@ impl Command {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Tail(tail) => tail.run(context).await,
+            Self::Query(query) => query.run(context).await,
+            Self::Export(export) => export.run(context).await,
+            Self::Reindex(reindex) => reindex.run(context).await,
             Self::Verify(verify) => verify.run(context).await,
         }
     }

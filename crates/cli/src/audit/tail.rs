@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 
 use clap::Args;
 use tokio_stream::StreamExt;
-use wire::v1::{AuditEvent, EventFilter, StreamEventsRequest};
+use wire::v1::{AuditEvent, StreamEventsRequest};
 
+use super::filter::Filter;
 use super::summary::summarise;
 use crate::clean::escape_json;
 use crate::client::{Client, Context};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::run::RunRef;
 use crate::{ids, time};
 
 /// Most records that --last keeps.
@@ -33,22 +33,14 @@ pub(crate) struct Tail {
     /// Only the last N of them.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST))]
     last: Option<u64>,
-    /// Only of this run.
-    #[arg(long, value_name = "RUN")]
-    run: Option<RunRef>,
-    /// Only of this kind, such as call_receipt; may be given many times.
-    #[arg(long = "kind", value_name = "KIND")]
-    kinds: Vec<String>,
+    #[command(flatten)]
+    filter: Filter,
 }
 
 impl Tail {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
-        let filter = EventFilter { run_id, call_id: String::new(), kinds: self.kinds };
+        let filter = self.filter.resolve(&client).await?;
         let mut request =
             StreamEventsRequest { after_sequence: self.after, filter: Some(filter), follow: self.follow };
         if let Some(last) = self.last {
@@ -88,7 +80,7 @@ async fn newest(
     Ok(kept)
 }
 
-fn show(context: &Context, event: &AuditEvent) -> Result<(), Failure> {
+pub(super) fn show(context: &Context, event: &AuditEvent) -> Result<(), Failure> {
     let mut page = context.ui.page();
     if context.ui.is_json() {
         page.word(&escape_json(&event.record_json)).own("\n");

@@ -363,6 +363,19 @@ impl AuditService for Canned {
         Ok(Response::new(Box::pin(tokio_stream::iter(events.collect::<Vec<_>>()))))
     }
 
+    type RebuildIndexStream = Events<RebuildIndexResponse>;
+
+    async fn rebuild_index(
+        &self,
+        _request: Request<RebuildIndexRequest>,
+    ) -> Answer<Self::RebuildIndexStream> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn query_events(&self, _request: Request<QueryEventsRequest>) -> Answer<QueryEventsResponse> {
+        Err(Status::unimplemented(""))
+    }
+
     async fn verify_log(&self, _: Request<VerifyLogRequest>) -> Answer<VerifyLogResponse> {
         Ok(Response::new(VerifyLogResponse {
             intact: false,

@@ -1,20 +1,24 @@
 //! Reading the log for a subscriber: first what is there, then what comes, nothing skipped and nothing twice.
 //!
-//! A subscriber reads the segments at its own pace and only up to the durable head, so that a slow one costs the writer
-//! nothing and none sees a record that a crash could take back.
+//! A subscriber reads at its own pace and only up to the durable head, so that a slow one costs the writer nothing and
+//! none sees a record that a crash could take back: near the head what was read once for all, further behind the
+//! segments.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use audit::{Head, ReadError, Reader, Record};
 use ops::Reason;
 use tokio::sync::watch;
 
+use super::tail::Tail;
 use crate::status::Refusal;
 
 /// Records read in one go.
 const BATCH: u64 = 256;
 
 /// A record and the line that it stands on.
+#[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) record: Record,
     pub(crate) text: String,
@@ -22,7 +26,10 @@ pub(crate) struct Line {
 
 /// A subscriber's place in the log.
 pub(crate) struct Follow {
-    /// `None` only while a batch is being read.
+    directory: PathBuf,
+    next: u64,
+    tail: Arc<Tail>,
+    /// For what the tail does not have.
     reader: Option<Reader>,
     waits: bool,
     head: watch::Receiver<Option<Head>>,
@@ -31,34 +38,37 @@ pub(crate) struct Follow {
 impl Follow {
     pub(super) fn new(
         directory: &Path,
+        tail: Arc<Tail>,
         after: u64,
         follow: bool,
         head: watch::Receiver<Option<Head>>,
     ) -> Self {
-        Self { reader: Some(Reader::from(directory, after)), waits: follow, head }
+        let next = after.saturating_add(1);
+        Self { directory: directory.to_owned(), next, tail, reader: None, waits: follow, head }
     }
 
     /// The next records, waiting for some when following; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Line>>, Refusal> {
         loop {
             let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);
-            let Some(mut reader) = self.reader.take() else { return Ok(None) };
-            let next = reader.next_sequence();
-            if next > head {
-                self.reader = Some(reader);
+            if self.next > head {
                 if !self.waits || self.head.changed().await.is_err() {
                     return Ok(None);
                 }
                 continue;
             }
-            let last = head.min(next.saturating_add(BATCH - 1));
-            let read = tokio::task::spawn_blocking(move || {
-                let lines = read_up_to(&mut reader, last);
-                (reader, lines)
-            });
-            let (reader, lines) =
-                read.await.map_err(|error| Refusal::internal("reading the audit log", &error))?;
-            self.reader = Some(reader);
+            let most = usize::try_from(BATCH).unwrap_or(usize::MAX);
+            let lines = match self.tail.from(self.next, head, most).await {
+                Ok(Some(lines)) => {
+                    self.reader = None;
+                    Ok(lines)
+                }
+                Ok(None) => self.read(head).await?,
+                Err(error) => Err(error),
+            };
+            if let Ok(Some(last)) = lines.as_ref().map(|lines| lines.last()) {
+                self.next = last.record.sequence.saturating_add(1);
+            }
             return match lines {
                 Ok(lines) if lines.is_empty() => {
                     Err(Refusal::new(Reason::Internal, "the audit log ends before its head; verify it"))
@@ -70,6 +80,21 @@ impl Follow {
                 Err(error) => Err(Refusal::internal("reading the audit log", &error)),
             };
         }
+    }
+
+    /// From the segments.
+    async fn read(&mut self, head: u64) -> Result<Result<Vec<Line>, ReadError>, Refusal> {
+        let last = head.min(self.next.saturating_add(BATCH - 1));
+        let reader = self.reader.take().filter(|reader| reader.next_sequence() == self.next);
+        let mut reader = reader.unwrap_or_else(|| Reader::from(&self.directory, self.next.saturating_sub(1)));
+        let read = tokio::task::spawn_blocking(move || {
+            let lines = read_up_to(&mut reader, last);
+            (reader, lines)
+        });
+        let (reader, lines) =
+            read.await.map_err(|error| Refusal::internal("reading the audit log", &error))?;
+        self.reader = Some(reader);
+        Ok(lines)
     }
 }
 

@@ -12,7 +12,10 @@
 //! * while it waits, [`AuditLog::available`] is false and no call is admitted: no sink, no call;
 //! * a full queue makes callers wait; nothing is dropped.
 
+mod filter;
 mod follow;
+mod index;
+mod tail;
 mod thread;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +28,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::status::Refusal;
 
+pub(crate) use filter::Filter;
 pub(crate) use follow::{Follow, Line};
+pub(crate) use index::{Bound, Index, Query, State as IndexState};
 
 /// Events that may wait for the writer.
 const QUEUE: usize = 4_096;
@@ -59,6 +64,8 @@ pub(crate) struct AuditLog {
     /// Events of those that are on disk.
     written: watch::Receiver<u64>,
     directory: PathBuf,
+    /// For all who follow the log.
+    tail: Arc<tail::Tail>,
     redactor: Redactor,
     /// Set, and the thread woken, when somebody waits for what is in the queue.
     hurry: Arc<AtomicBool>,
@@ -100,6 +107,7 @@ impl AuditLog {
             taken: AtomicU64::new(0),
             written,
             directory: directory.to_owned(),
+            tail: tail::Tail::new(directory),
             redactor: Redactor::default(),
         };
         Ok((log, opened, join))
@@ -165,9 +173,14 @@ impl AuditLog {
         *self.head.borrow()
     }
 
+    /// The same as it moves.
+    pub(crate) fn heads(&self) -> watch::Receiver<Option<Head>> {
+        self.head.clone()
+    }
+
     /// Reads the log after `sequence`; with `follow` it goes on for ever.
     pub(crate) fn read_after(&self, sequence: u64, follow: bool) -> Follow {
-        Follow::new(&self.directory, sequence, follow, self.head.clone())
+        Follow::new(&self.directory, self.tail.clone(), sequence, follow, self.head.clone())
     }
 
     /// Where the segments are.

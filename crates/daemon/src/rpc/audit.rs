@@ -5,13 +5,20 @@ use std::sync::Arc;
 
 use audit::{Integrity, Record};
 use futures_util::{Stream, StreamExt as _, stream};
+use prost::Message as _;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::audit_service_server::AuditService;
+use wire::v1::query_events_request::Order;
 
 use crate::app::App;
-use crate::audit::{Follow, Line};
+use crate::audit::{Bound, Filter, Follow, IndexState, Line, Query};
 use crate::status::Refusal;
+
+use super::portion;
+
+/// Most records of a page.
+const MOST_EVENTS: u32 = 1_000;
 
 /// `AuditService`.
 pub(super) struct Service(pub(super) Arc<App>);
@@ -25,7 +32,7 @@ impl AuditService for Service {
         request: Request<v1::StreamEventsRequest>,
     ) -> Result<Response<Self::StreamEventsStream>, Status> {
         let v1::StreamEventsRequest { after_sequence, filter, follow } = request.into_inner();
-        let filter = filter.unwrap_or_default();
+        let filter = Filter::from_wire(filter.unwrap_or_default())?;
         self.0.audit.settle().await;
         let follow = self.0.audit.read_after(after_sequence, follow);
         let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
@@ -40,7 +47,7 @@ impl AuditService for Service {
             let answers: Vec<_> = match batch {
                 Ok(lines) => lines
                     .into_iter()
-                    .filter(|line| matches(&filter, &line.record))
+                    .filter(|line| filter.matches(&line.record, &line.text))
                     .map(|line| Ok(v1::StreamEventsResponse { event: Some(to_wire(line)) }))
                     .collect(),
                 Err(status) => vec![Err(status)],
@@ -49,6 +56,59 @@ impl AuditService for Service {
         });
         let stop = self.0.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
+    }
+
+    async fn query_events(
+        &self,
+        request: Request<v1::QueryEventsRequest>,
+    ) -> Result<Response<v1::QueryEventsResponse>, Status> {
+        let request = request.into_inner();
+        let order = request.order();
+        let filter = request.filter.unwrap_or_default();
+        let bound = Bound::to(&[&(order as i32).to_be_bytes()[..], &filter.encode_to_vec()].concat());
+        let (size, start) =
+            portion::page(request.page_size, MOST_EVENTS, &request.page_token, |token| bound.parse(token))?;
+        let newest_first = order != Order::OldestFirst;
+        let query = Query { filter: Filter::from_wire(filter)?, newest_first, size, start };
+        self.0.audit.settle().await;
+        let head_sequence = self.0.index.head();
+        let page = self.0.index.query(query).await?;
+        Ok(Response::new(v1::QueryEventsResponse {
+            events: page.lines.into_iter().map(to_wire).collect(),
+            next_page_token: page.next.map(|next| bound.token(next)).unwrap_or_default(),
+            indexed_through: page.through,
+            head_sequence,
+        }))
+    }
+
+    type RebuildIndexStream = Pin<Box<dyn Stream<Item = Result<v1::RebuildIndexResponse, Status>> + Send>>;
+
+    async fn rebuild_index(
+        &self,
+        _request: Request<v1::RebuildIndexRequest>,
+    ) -> Result<Response<Self::RebuildIndexStream>, Status> {
+        let app = self.0.clone();
+        let (states, made) = (app.index.states(), app.index.made());
+        app.index.rebuild();
+        let progress = stream::unfold(Some((app, states)), move |watching| async move {
+            let (app, mut states) = watching?;
+            states.changed().await.ok()?;
+            let state = *states.borrow_and_update();
+            let head_sequence = app.index.head();
+            let answer = |indexed_through| Ok(v1::RebuildIndexResponse { indexed_through, head_sequence });
+            match state {
+                IndexState::Ready(through) if app.index.made() > made => Some((answer(through), None)),
+                IndexState::Building(through) | IndexState::Ready(through) => {
+                    Some((answer(through), Some((app, states))))
+                }
+                IndexState::Failed => {
+                    let refusal = Refusal::internal("making the audit log's index", &"it failed");
+                    Some((Err(refusal.into()), None))
+                }
+            }
+        });
+        let stop = self.0.stop.clone();
+        Ok(Response::new(Box::pin(progress.take_until(stop.cancelled_owned()))))
     }
 
     async fn verify_log(
@@ -77,16 +137,6 @@ impl AuditService for Service {
             damage,
         }))
     }
-}
-
-fn matches(filter: &v1::EventFilter, record: &Record) -> bool {
-    let event = &record.event;
-    let same = |wanted: &str, found: Option<&String>| {
-        wanted.is_empty() || found.is_some_and(|found| found == wanted)
-    };
-    same(&filter.run_id, event.run_id.as_ref())
-        && same(&filter.call_id, event.call_id.as_ref())
-        && (filter.kinds.is_empty() || filter.kinds.iter().any(|kind| kind == event.kind.as_str()))
 }
 
 fn to_wire(line: Line) -> v1::AuditEvent {

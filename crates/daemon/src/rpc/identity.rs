@@ -143,6 +143,7 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         // It only takes away.
         ("cofferdam.v1.ApprovalService", "RevokeConsent") => roles.has_any(&[Operator, Approver, Director]),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),
+        ("cofferdam.v1.AuditService", "RebuildIndex") => roles.has(Operator),
         ("cofferdam.v1.AuditService", _) => roles.has_any(&[Operator, Auditor]),
         ("cofferdam.v1.PolicyService", "ReloadPolicy" | "AcknowledgeAlert")
         | ("cofferdam.v1.TerminalService", _) => roles.has(Operator),

@@ -4,6 +4,7 @@
 //!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► agent ─► hello ─► READY
 //! ```
 
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use super::remains::Remains;
 use super::remove::remove_tree;
 use super::source::Source;
 use super::workspace::{self, Directory, Purpose, Roots};
+use crate::execution_log;
 use crate::executor::{AgentLane, HandLane, Lanes};
 use crate::ids::RunId;
 use crate::rpc::Principal;
@@ -151,6 +153,8 @@ impl Launcher {
         let state = block_in_place(|| workspace::make(&state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
         remains.made.push(state_path);
+        block_in_place(|| execution_log::prepare(state.handle.as_fd()))
+            .map_err(|error| Refusal::internal("making the run's execution log", &error))?;
         let private_path = self.directories.private(&run);
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's private directory", &error))?;

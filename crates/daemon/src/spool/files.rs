@@ -1,4 +1,8 @@
-//! Where the spool's files are: `RUN/CALL.stdout` and `RUN/CALL.stderr`, 0600 in directories of 0700.
+//! Where the spool's files are: `RUN/CALL.stdout.sealed` and `RUN/CALL.stderr.sealed`, 0600 in directories of 0700.
+//!
+//! A file has as many bytes as are kept of the stream, each under the keystream of its place ([`StreamKey`]): it can be
+//! read from any offset, and a grep or a copy has nothing to read. What it does not do is prove that nobody has changed
+//! a byte: who could is root on this host, who has the key as well.
 //!
 //! Everything here blocks on the disk.
 
@@ -9,9 +13,12 @@ use std::path::PathBuf;
 
 use super::ledger::Key;
 use crate::ids::{CallId, RunId};
+use crate::seal::StreamKey;
 
 /// Ends of the files' names, by the stream's index.
 pub(super) const END: [&str; 2] = ["stdout", "stderr"];
+/// What follows: a former release wrote files without it, as they were.
+const SEALED: &str = "sealed";
 /// Free inodes that are left to others where some bytes are.
 const FREE_FILES: u64 = 1_024;
 
@@ -21,6 +28,7 @@ pub(super) struct Files {
     root: PathBuf,
     /// Bytes of the file system that are left to others.
     min_free: u64,
+    key: StreamKey,
 }
 
 /// What a stream has from some byte on.
@@ -32,8 +40,8 @@ pub(crate) struct Piece {
 }
 
 impl Files {
-    pub(super) fn new(root: PathBuf, min_free: u64) -> Self {
-        Self { root, min_free }
+    pub(super) fn new(root: PathBuf, min_free: u64, key: StreamKey) -> Self {
+        Self { root, min_free, key }
     }
 
     /// Makes a stream's file, which must not be there yet.
@@ -73,6 +81,7 @@ impl Files {
             }
         }
         data.truncate(filled);
+        self.apply(key, stream, offset, &mut data)?;
         Ok(Piece { data, kept })
     }
 
@@ -105,8 +114,10 @@ impl Files {
         let mut streams = Vec::new();
         for entry in std::fs::read_dir(self.run(run))? {
             let entry = entry?;
-            if let Some((call, stream)) = entry.file_name().to_str().and_then(parse) {
-                streams.push((call, stream, entry.metadata()?.len()));
+            match entry.file_name().to_str().and_then(parse) {
+                Some((call, stream)) => streams.push((call, stream, entry.metadata()?.len())),
+                // Nobody but the daemon has ever written there: what a former release has left lies open.
+                None => std::fs::remove_file(entry.path())?,
             }
         }
         Ok(streams)
@@ -126,17 +137,40 @@ impl Files {
         Ok(self.min_free.saturating_add(bytes).saturating_sub(free))
     }
 
+    /// Appends `data`, which stands at `offset` of the stream, as far as it goes: how far, and why not further. No place
+    /// is ever written twice with other bytes: who is told of an error writes no more.
+    pub(super) fn write(
+        &self,
+        key: Key,
+        stream: usize,
+        file: &File,
+        data: &[u8],
+        offset: u64,
+    ) -> (u64, io::Result<()>) {
+        let mut sealed = data.to_vec();
+        match self.apply(key, stream, offset, &mut sealed) {
+            Ok(()) => write(file, &sealed, offset),
+            Err(error) => (0, Err(error)),
+        }
+    }
+
+    fn apply(&self, key: Key, stream: usize, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        let place = format!("{} {} {}", key.run, key.call, END[stream]);
+        let applied = self.key.apply(&place, offset, data);
+        applied.map_err(|_| io::Error::new(ErrorKind::FileTooLarge, "a stream has an end"))
+    }
+
     fn run(&self, run: RunId) -> PathBuf {
         self.root.join(run.to_string())
     }
 
     fn path(&self, key: Key, stream: usize) -> PathBuf {
-        self.run(key.run).join(format!("{}.{}", key.call, END[stream]))
+        self.run(key.run).join(format!("{}.{}.{SEALED}", key.call, END[stream]))
     }
 }
 
 fn parse(name: &str) -> Option<(CallId, usize)> {
-    let (call, end) = name.split_once('.')?;
+    let (call, end) = name.strip_suffix(SEALED)?.strip_suffix('.')?.split_once('.')?;
     Some((CallId::parse(call).ok()?, END.iter().position(|known| *known == end)?))
 }
 
@@ -148,7 +182,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// Writes all of `data` at `offset`, as far as it goes: how far, and why not further.
-pub(super) fn write(file: &File, data: &[u8], offset: u64) -> (u64, io::Result<()>) {
+fn write(file: &File, data: &[u8], offset: u64) -> (u64, io::Result<()>) {
     let mut written = 0;
     while written < data.len() {
         match file.write_at(&data[written..], offset + written as u64) {

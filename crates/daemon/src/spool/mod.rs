@@ -1,7 +1,7 @@
 //! The whole output of commands, kept on the host, outside of the container.
 //!
 //! ```text
-//! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.{stdout,stderr}
+//! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.*.sealed
 //!                                     │ the oldest finished         │
 //!                                     ▼ calls go first              ▼
 //!                                  removed             CallStream, GetCall by offset
@@ -10,7 +10,8 @@
 //! What is kept of a stream is always its beginning, without a gap: once a piece was not kept, nothing behind it is.
 //! How much that is, the file's length says, also after a restart; nothing is synced, so that a loss of power may cost
 //! the end of it. A disk that is full, fails or does not answer costs what it would have kept, never a call. It is the
-//! raw output, secrets and all, as commands wrote it: root's alone, readable through the API by whoever may use the call.
+//! whole output, secrets and all, as commands wrote it, and so it lies sealed: root's alone, readable through the API by
+//! whoever may use the call.
 //!
 //! All work on the disk happens where blocking is allowed, by few threads at a time, so that a disk that hangs does not
 //! take those of others.
@@ -31,6 +32,7 @@ use tokio::sync::Semaphore;
 use worker::client::OutputStream;
 
 use crate::ids::{CallId, RunId};
+use crate::seal::StreamKey;
 use crate::status::chain;
 
 pub(crate) use files::Piece;
@@ -69,10 +71,11 @@ impl Spool {
     pub(crate) fn open(
         directory: PathBuf,
         bounds: Bounds,
+        key: StreamKey,
         runs: &HashSet<RunId>,
         calls: &HashSet<CallId>,
     ) -> io::Result<Arc<Self>> {
-        let files = Files::new(directory, bounds.min_free);
+        let files = Files::new(directory, bounds.min_free, key);
         let mut ledger = Ledger::new(bounds.max_total);
         for run in files.runs()? {
             let entered = if runs.contains(&run) {

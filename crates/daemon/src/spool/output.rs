@@ -109,7 +109,7 @@ impl Inner {
             None => open.insert(self.spool.files.create(key, at).inspect_err(|_| give_back(length))?),
         };
         let whole = usize::try_from(granted).map_or(data, |granted| &data[..granted.min(data.len())]);
-        let (written, result) = files::write(file, whole, length);
+        let (written, result) = self.spool.files.write(key, at, file, whole, length);
         if written < granted {
             give_back(length + written);
         }

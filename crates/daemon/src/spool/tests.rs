@@ -12,13 +12,15 @@ use worker::client::{OutputSink as _, OutputStream};
 
 use super::{Bounds, Output, Spool, WRITERS};
 use crate::ids::{CallId, RunId};
+use crate::seal::StreamKey;
 
 const WIDE: Bounds = Bounds { max_total: 1 << 30, min_free: 0 };
 const MIB: usize = 1 << 20;
 
 fn open(directory: &Path, bounds: Bounds, runs: &[RunId], calls: &[CallId]) -> Arc<Spool> {
     let runs: HashSet<_> = runs.iter().copied().collect();
-    Spool::open(directory.to_owned(), bounds, &runs, &calls.iter().copied().collect()).unwrap()
+    let key = StreamKey::from_bytes([7; 32]);
+    Spool::open(directory.to_owned(), bounds, key, &runs, &calls.iter().copied().collect()).unwrap()
 }
 
 fn empty(bounds: Bounds) -> (TempDir, Arc<Spool>) {
@@ -115,6 +117,42 @@ async fn each_stream_is_read_from_any_offset_while_it_grows_and_after() {
     for file in files {
         assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
     }
+}
+
+#[tokio::test]
+async fn nothing_of_it_can_be_read_without_the_key_and_what_lay_open_goes() {
+    let (directory, spool) = empty(WIDE);
+    let (run, call) = (RunId::new(), CallId::new());
+    let output = spool.output(run, call);
+    let secret = b"a secret that a command printed, ".repeat(40);
+    for (stream, from) in [(Stdout, 0), (Stderr, 0), (Stdout, secret.len())] {
+        write(&output, stream, from, &Bytes::from(secret.clone())).await;
+    }
+    output.finish().await;
+    let files: Vec<_> = names(directory.path()).iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert_eq!(files.iter().map(Vec::len).sum::<usize>(), 3 * secret.len());
+    for file in &files {
+        assert!(!file.windows(6).any(|part| part == b"secret"));
+        // No keystream is used twice: equal texts differ in each place.
+        assert!(files.iter().filter(|other| other[..32] == file[..32]).count() == 1);
+    }
+    let long = files.iter().max_by_key(|file| file.len()).unwrap();
+    assert_ne!(long[..secret.len()], long[secret.len()..]);
+    for offset in [0, 1, 63, 64, 65, 1_000, 2_639] {
+        let piece = spool.read(run, call, Stdout, offset, 100).await.unwrap();
+        let at = usize::try_from(offset).unwrap();
+        assert_eq!(
+            piece.data,
+            [&secret[..], &secret].concat()[at..].iter().take(100).copied().collect::<Vec<_>>()
+        );
+    }
+
+    let open_one = directory.path().join(run.to_string()).join(format!("{call}.stdout"));
+    std::fs::write(&open_one, &secret).unwrap();
+    drop(spool);
+    let spool = open(directory.path(), WIDE, &[run], &[call]);
+    assert!(!open_one.exists());
+    assert_eq!(kept(&spool, run, call).await, [2 * secret.len() as u64, secret.len() as u64]);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::seal::{Broken, Seal};
+use crate::seal::{Broken, Seal, StreamKey};
 pub(crate) use approvals::StoredApproval;
 pub(crate) use calls::StoredCall;
 pub(crate) use transcripts::{MAX_SESSIONS, Taken, Turn};
@@ -76,6 +76,11 @@ impl Store {
     {
         let store = self.clone();
         tokio::task::spawn_blocking(move || job(&store)).await.map_err(|_| StoreError::Task)?
+    }
+
+    /// The key of streams that lie beside the store, such as the spool's.
+    pub(crate) fn stream_key(&self, purpose: &str) -> StreamKey {
+        self.0.seal.stream_key(purpose)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {

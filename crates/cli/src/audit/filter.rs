@@ -1,0 +1,120 @@
+//! Which records: the options that `tail`, `query` and `export` have in common.
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use wire::v1::EventFilter;
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::run::RunRef;
+use crate::time;
+
+/// Options that choose records. What is given must all hold.
+#[derive(Args, Debug, Default)]
+pub(super) struct Filter {
+    /// Only of this run.
+    #[arg(long, value_name = "RUN", help_heading = "Which records")]
+    run: Option<RunRef>,
+    /// Only of this call.
+    #[arg(long, value_name = "CALL", help_heading = "Which records")]
+    call: Option<String>,
+    /// Only of this kind, such as call_receipt; may be given many times.
+    #[arg(long = "kind", value_name = "KIND", help_heading = "Which records")]
+    kinds: Vec<String>,
+    /// Only for this agent.
+    #[arg(long, value_name = "AGENT", help_heading = "Which records")]
+    agent: Option<String>,
+    /// Only made by this principal, such as uid:1000.
+    #[arg(long, value_name = "PRINCIPAL", help_heading = "Which records")]
+    principal: Option<String>,
+    /// Only of this operation, such as write or git.commit.
+    #[arg(long, value_name = "OPERATION", help_heading = "Which records")]
+    operation: Option<String>,
+    /// Only receipts of calls that ended so.
+    #[arg(long, value_name = "STATUS", help_heading = "Which records")]
+    status: Option<Status>,
+    /// Only failed or refused for this reason, such as COMMAND_NOT_ALLOWED.
+    #[arg(long, value_name = "REASON", help_heading = "Which records")]
+    reason: Option<String>,
+    /// Only about this approval.
+    #[arg(long, value_name = "APPROVAL", help_heading = "Which records")]
+    approval: Option<String>,
+    /// Only from this time on: 2026-01-31T12:00:00Z, or 2h for two hours ago.
+    #[arg(long, value_name = "TIME", value_parser = moment, help_heading = "Which records")]
+    from: Option<Timestamp>,
+    /// Only before this time.
+    #[arg(long, value_name = "TIME", value_parser = moment, help_heading = "Which records")]
+    until: Option<Timestamp>,
+    /// Only with this text anywhere in the record; upper and lower case are the same.
+    #[arg(long, value_name = "TEXT", help_heading = "Which records")]
+    text: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Status {
+    Succeeded,
+    Failed,
+    Denied,
+    Pending,
+    Interrupted,
+}
+
+impl Filter {
+    /// As the API has it. Asks the daemon only for part of a run's id.
+    pub(super) async fn resolve(self, client: &Client) -> Result<EventFilter, Failure> {
+        let run_id = match &self.run {
+            Some(run) => run.resolve(client).await?,
+            None => String::new(),
+        };
+        let status = match self.status {
+            Some(Status::Succeeded) => "succeeded",
+            Some(Status::Failed) => "failed",
+            Some(Status::Denied) => "denied",
+            Some(Status::Pending) => "pending_approval",
+            Some(Status::Interrupted) => "interrupted",
+            None => "",
+        };
+        let wire = |time: Timestamp| pbjson_types::Timestamp {
+            seconds: time.as_second(),
+            nanos: time.subsec_nanosecond().max(0),
+        };
+        Ok(EventFilter {
+            run_id,
+            call_id: self.call.unwrap_or_default(),
+            kinds: self.kinds,
+            agent_id: self.agent.unwrap_or_default(),
+            principal: self.principal.unwrap_or_default(),
+            operation: self.operation.unwrap_or_default(),
+            status: status.to_owned(),
+            reason: self.reason.unwrap_or_default(),
+            approval_id: self.approval.unwrap_or_default(),
+            from: self.from.map(wire),
+            until: self.until.map(wire),
+            text: self.text.unwrap_or_default(),
+        })
+    }
+}
+
+/// A point in time, or how long it is past.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Ok(past) = time::parse(text) {
+        return Timestamp::now().checked_sub(past).map_err(|error| error.to_string());
+    }
+    let wrong = "write a time as in 2026-01-31T12:00:00Z, or how long ago, as in 90s, 10m or 2h";
+    text.parse().map_err(|_| wrong.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_given_or_past() {
+        assert_eq!(moment("2026-01-31T12:00:00Z").unwrap().to_string(), "2026-01-31T12:00:00Z");
+        let ago = Timestamp::now().duration_since(moment("2h").unwrap()).as_secs();
+        assert!((7199..7300).contains(&ago), "{ago}");
+        for wrong in ["yesterday", "12:00", "-2h", "99999999999h"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+    }
+}

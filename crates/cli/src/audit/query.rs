@@ -1,0 +1,98 @@
+//! `coffer audit query`.
+
+use clap::Args;
+use wire::v1::query_events_request::Order;
+use wire::v1::{EventFilter, QueryEventsRequest, QueryEventsResponse};
+
+use super::filter::Filter;
+use super::tail::show;
+use crate::client::{Client, Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Most records of a page.
+const PAGE: u32 = 1_000;
+
+/// Find records, the newest first.
+///
+/// `--output json` gives each as it stands in the log.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer audit query --run 3f2a9c01 --status denied --from 2h")]
+pub(crate) struct Query {
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many.
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+    limit: u64,
+    /// The oldest first.
+    #[arg(long)]
+    oldest_first: bool,
+}
+
+impl Query {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let order = if self.oldest_first { Order::OldestFirst } else { Order::NewestFirst };
+        let mut pages = Pages::new(self.filter.resolve(&client).await?, order);
+        let spinner = context.ui.spinner("looking…");
+        let mut left = self.limit;
+        let mut indexed = None;
+        while let Some(page) = pages.next(&client, left).await? {
+            left = left.saturating_sub(page.events.len() as u64);
+            indexed = Some((page.indexed_through, page.head_sequence));
+            for event in &page.events {
+                show(context, event)?;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        drop(spinner);
+        let ui = context.ui;
+        if let Some((through, head)) = indexed.filter(|(through, head)| through < head) {
+            ui.note(&format!("records after {through} are not in the index yet, the log has {head}"));
+        }
+        if left == self.limit && !ui.is_json() {
+            ui.note("no such records");
+        } else if left == 0 && pages.has_more() && !ui.is_json() {
+            ui.note("there may be more; ask with a higher --limit");
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// The pages of a query.
+pub(super) struct Pages {
+    filter: EventFilter,
+    order: Order,
+    /// `None`: there is no other page.
+    token: Option<String>,
+}
+
+impl Pages {
+    pub(super) fn new(filter: EventFilter, order: Order) -> Self {
+        Self { filter, order, token: Some(String::new()) }
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// The next page, of at most so many records.
+    pub(super) async fn next(
+        &mut self,
+        client: &Client,
+        most: u64,
+    ) -> Result<Option<QueryEventsResponse>, Failure> {
+        let Some(page_token) = self.token.take().filter(|_| most > 0) else { return Ok(None) };
+        let request = QueryEventsRequest {
+            filter: Some(self.filter.clone()),
+            order: self.order.into(),
+            page_size: u32::try_from(most).unwrap_or(PAGE).min(PAGE),
+            page_token,
+        };
+        let page = client.audit().query_events(quick(request)).await?.into_inner();
+        self.token = Some(page.next_page_token.clone()).filter(|token| !token.is_empty());
+        Ok(Some(page))
+    }
+}

@@ -1,0 +1,37 @@
+//! `coffer audit reindex`.
+
+use clap::Args;
+use tokio_stream::StreamExt as _;
+use wire::v1::{RebuildIndexRequest, RebuildIndexResponse};
+
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::quantity::count;
+
+/// Make the index of the log anew; `audit query` waits for it.
+///
+/// The daemon does so by itself when the index is missing, damaged or of another version.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer audit reindex")]
+pub(crate) struct Reindex {}
+
+impl Reindex {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let bar = context.ui.count_bar();
+        let mut last = RebuildIndexResponse::default();
+        let mut progress = client.audit().rebuild_index(RebuildIndexRequest {}).await?.into_inner();
+        while let Some(step) = progress.next().await {
+            last = step?;
+            bar.at(last.indexed_through, last.head_sequence);
+        }
+        drop(bar);
+        if context.ui.is_json() {
+            context.ui.json(&last)?;
+        } else {
+            context.ui.note(&format!("{} in the index", count(last.indexed_through, "record", "records")));
+        }
+        Ok(Exit::Ok)
+    }
+}

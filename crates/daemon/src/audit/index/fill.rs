@@ -1,0 +1,105 @@
+//! Putting records into the index.
+
+use std::collections::BTreeMap;
+
+use audit::Record;
+use rusqlite::{Connection, params};
+
+use super::IndexError;
+use super::names::{Field, Names, digest};
+use super::schema::{self, Through};
+use crate::audit::filter::{reason_of, status_of, time_of};
+
+/// Records of one entry of `spans`.
+pub(super) const SPAN: u64 = 1_024;
+
+/// Fills one database.
+pub(super) struct Filler {
+    connection: Connection,
+    names: Names,
+    /// Earliest and latest time of each span that was met since the last commit.
+    spans: BTreeMap<u64, (i64, i64)>,
+    through: Option<Through>,
+    open: bool,
+}
+
+impl Filler {
+    pub(super) fn new(connection: Connection) -> Result<Self, IndexError> {
+        let through = schema::through(&connection)?;
+        Ok(Self { connection, names: Names::default(), spans: BTreeMap::new(), through, open: false })
+    }
+
+    /// The last record that it has.
+    pub(super) fn through(&self) -> Option<Through> {
+        self.through
+    }
+
+    /// Adds a record to the transaction that [`Self::commit`] ends. The next one must follow it in the log.
+    pub(super) fn add(&mut self, record: &Record, line: &str) -> Result<(), IndexError> {
+        let Self { connection, names, .. } = self;
+        if !self.open {
+            connection.execute_batch("BEGIN IMMEDIATE")?;
+            self.open = true;
+        }
+        let event = &record.event;
+        let sequence = record.sequence.cast_signed();
+        let time = time_of(record);
+        let mut number = |field, text| names.number(connection, field, text);
+        let kind = number(Field::Kind, Some(event.kind.as_str()))?;
+        let run = number(Field::Run, event.run_id.as_deref())?;
+        let principal = number(Field::Principal, event.principal.as_deref())?;
+        let agent = number(Field::Agent, event.agent_id.as_deref())?;
+        let operation = number(Field::Operation, event.operation.as_deref())?;
+        let status = number(Field::Status, status_of(event))?;
+        let reason = number(Field::Reason, reason_of(event))?;
+        connection
+            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
+            .execute(params![
+                sequence,
+                time,
+                kind,
+                run,
+                principal,
+                agent,
+                operation,
+                status,
+                reason,
+                event.call_id.as_deref().map(digest),
+                event.approval_id.as_deref().map(digest)
+            ])?;
+        connection.prepare_cached("INSERT INTO lines VALUES (?1, ?2)")?.execute(params![sequence, line])?;
+        let span = self.spans.entry(record.sequence / SPAN).or_insert((time, time));
+        *span = (span.0.min(time), span.1.max(time));
+        self.through = Some(Through { sequence: record.sequence, hash: record.hash });
+        Ok(())
+    }
+
+    /// What was added is there for queries.
+    pub(super) fn commit(&mut self) -> Result<(), IndexError> {
+        if !self.open {
+            return Ok(());
+        }
+        self.names.flush(&self.connection)?;
+        let mut spans = self.connection.prepare_cached(
+            "INSERT INTO spans VALUES (?1, ?2, ?3) ON CONFLICT (span) DO UPDATE
+             SET earliest = min(earliest, excluded.earliest), latest = max(latest, excluded.latest)",
+        )?;
+        for (span, (earliest, latest)) in std::mem::take(&mut self.spans) {
+            spans.execute(params![span.cast_signed(), earliest, latest])?;
+        }
+        drop(spans);
+        if let Some(through) = self.through {
+            schema::set_through(&self.connection, through)?;
+        }
+        self.connection.execute_batch("COMMIT")?;
+        self.open = false;
+        Ok(())
+    }
+
+    /// Ends the making of a new database.
+    pub(super) fn complete(mut self) -> Result<(), IndexError> {
+        self.commit()?;
+        schema::complete(&self.connection)?;
+        self.connection.close().map_err(|(_, error)| error.into())
+    }
+}

@@ -1,0 +1,201 @@
+//! The index of the audit log: what it takes to find records by what they say.
+//!
+//! ```text
+//!  segments ──► thread (proves, fills) ──► audit/index.db ──► queries (prove again what they answer)
+//! ```
+//!
+//! Derived from the segments and from nothing else, and of no weight as evidence: one that is missing, behind, of
+//! another version, of another log or damaged is made anew or brought up. One thread does so, at a lower priority and
+//! behind the durable head: a call neither waits for it nor hears of its failures. While it is made anew, queries are
+//! refused with how far that is; otherwise they wait a moment for the head, so that one finds what one has just done.
+
+mod fill;
+mod names;
+mod query;
+mod schema;
+mod thread;
+mod token;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use audit::{Head, ReadError};
+use ops::Reason;
+use rusqlite::Connection;
+use tokio::sync::{Notify, Semaphore, watch};
+
+use crate::status::{Refusal, chain};
+
+pub(crate) use query::{Page, Query};
+pub(crate) use token::Bound;
+
+/// Queries that are answered at the same time.
+const READERS: usize = 4;
+/// Longest that a query waits for what was recorded before it.
+const CATCH_UP: Duration = Duration::from_secs(2);
+/// Longest that a query waits for others.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Why the index did not do it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IndexError {
+    #[error("the index failed")]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("the index contradicts itself or the log")]
+    Inconsistent,
+    #[error("the log cannot be read")]
+    Log(#[from] ReadError),
+    #[error("the index's file cannot be replaced")]
+    File(#[from] std::io::Error),
+}
+
+/// How the index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It is made anew, and has the records up to this one.
+    Building(u64),
+    /// It has the records up to this one.
+    Ready(u64),
+    /// It could be neither read nor made. It is tried again.
+    Failed,
+}
+
+/// A handle on the index.
+pub(crate) struct Index {
+    path: PathBuf,
+    head: watch::Receiver<Option<Head>>,
+    state: watch::Receiver<State>,
+    shared: Arc<Shared>,
+    turns: Semaphore,
+    /// Connections that nobody uses, each with the number of the file that it reads.
+    idle: Mutex<Vec<(u64, Connection)>>,
+}
+
+/// Between queries and the thread.
+#[derive(Default)]
+struct Shared {
+    /// Wakes the thread for a query that waits, or to make the index anew.
+    wake: Notify,
+    rebuild: AtomicBool,
+    /// How often the file was replaced.
+    made: AtomicU64,
+}
+
+impl Index {
+    /// Starts to index the log in `directory` up to its head, as that moves. The thread ends with the head's sender.
+    pub(crate) fn start(directory: &Path, head: watch::Receiver<Option<Head>>) -> std::io::Result<Self> {
+        let path = directory.join("index.db");
+        let (state_sender, state) = watch::channel(State::Building(0));
+        let shared = Arc::new(Shared::default());
+        let thread = thread::Thread {
+            directory: directory.to_owned(),
+            path: path.clone(),
+            head: head.clone(),
+            state: state_sender,
+            shared: shared.clone(),
+            runtime: tokio::runtime::Handle::current(),
+        };
+        std::thread::Builder::new().name("audit-index".to_owned()).spawn(move || thread.run())?;
+        let turns = Semaphore::new(READERS);
+        Ok(Self { path, head, state, shared, turns, idle: Mutex::default() })
+    }
+
+    /// The log's last durable record.
+    pub(crate) fn head(&self) -> u64 {
+        self.head.borrow().map_or(0, |head| head.sequence)
+    }
+
+    /// How the index is, as it changes.
+    pub(crate) fn states(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    /// How often the index was made anew since the daemon's start.
+    pub(crate) fn made(&self) -> u64 {
+        self.shared.made.load(Ordering::Acquire)
+    }
+
+    /// Has the index made anew.
+    pub(crate) fn rebuild(&self) {
+        self.shared.rebuild.store(true, Ordering::Release);
+        self.shared.wake.notify_one();
+    }
+
+    /// Answers a page, with all that is in the log now if the index comes so far in time.
+    pub(crate) async fn query(self: &Arc<Self>, query: Query) -> Result<Page, Refusal> {
+        let turn = tokio::time::timeout(TURN, self.turns.acquire()).await;
+        let Ok(Ok(_turn)) = turn else {
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                "too many queries of the audit log at once: ask again later",
+            ));
+        };
+        self.caught_up(self.head()).await?;
+        let index = self.clone();
+        let answered = tokio::task::spawn_blocking(move || index.answer(&query)).await;
+        match answered.map_err(|error| Refusal::internal("querying the audit log", &error))? {
+            Ok(page) => Ok(page),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the audit log's index is damaged and is made anew");
+                self.idle().clear();
+                self.rebuild();
+                Err(building(0, self.head()))
+            }
+        }
+    }
+
+    fn answer(&self, query: &Query) -> Result<Page, IndexError> {
+        // Read before the file is opened: a connection to one that was replaced is never taken for a newer one.
+        let made = self.shared.made.load(Ordering::Acquire);
+        let idle = self.idle().pop().filter(|(of, _)| *of == made);
+        let mut connection = match idle {
+            Some((_, connection)) => connection,
+            None => schema::open_for_reading(&self.path)?,
+        };
+        let page = query::answer(&mut connection, query)?;
+        self.idle().push((made, connection));
+        Ok(page)
+    }
+
+    async fn caught_up(&self, head: u64) -> Result<(), Refusal> {
+        let mut state = self.state.clone();
+        let far = |state: &State| match state {
+            State::Ready(through) => *through >= head,
+            // At the daemon's start for a moment; what takes longer is told below.
+            State::Building(_) => false,
+            State::Failed => true,
+        };
+        if !far(&state.borrow()) {
+            self.shared.wake.notify_one();
+            let _ = tokio::time::timeout(CATCH_UP, state.wait_for(far)).await;
+        }
+        let now = *state.borrow();
+        match now {
+            State::Ready(_) => Ok(()),
+            State::Building(through) => Err(building(through, head)),
+            State::Failed => Err(Refusal::new(
+                Reason::AuditUnavailable,
+                "the index of the audit log can be neither read nor made; the daemon's log says why. The log itself is \
+                 not affected, and can be streamed",
+            )),
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<(u64, Connection)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn building(through: u64, head: u64) -> Refusal {
+    Refusal::new(
+        Reason::AuditUnavailable,
+        format!("the index of the audit log is being made: it has {through} of {head} records. The log itself is not affected"),
+    )
+    .with("indexed_through", through.to_string())
+    .with("head_sequence", head.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Texts that many records share, as small numbers: that of a run, an agent, an operation.
+//!
+//! How often each was met tells a query which of its conditions leaves the fewest records to look at.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::IndexError;
+
+/// What a text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Field {
+    Kind = 0,
+    Run = 1,
+    Principal = 2,
+    Agent = 3,
+    Operation = 4,
+    Status = 5,
+    Reason = 6,
+}
+
+/// A text's number, and how many records have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) id: i64,
+    pub(super) count: u64,
+}
+
+/// Texts that are kept in memory while filling.
+const REMEMBERED: usize = 10_000;
+
+/// The numbers that a filler gives and has given. To be flushed in the transaction of the rows that use them, and
+/// forgotten when that fails.
+#[derive(Default)]
+pub(super) struct Names {
+    known: HashMap<(Field, String), (i64, u64)>,
+}
+
+impl Names {
+    /// The number of a text, which one more record has.
+    pub(super) fn number(
+        &mut self,
+        connection: &Connection,
+        field: Field,
+        text: Option<&str>,
+    ) -> Result<Option<i64>, IndexError> {
+        let Some(text) = text else { return Ok(None) };
+        let key = (field, text.to_owned());
+        if let Some((id, met)) = self.known.get_mut(&key) {
+            *met += 1;
+            return Ok(Some(*id));
+        }
+        if self.known.len() >= REMEMBERED {
+            self.flush(connection)?;
+            self.known.clear();
+        }
+        let id = if let Some(name) = find(connection, field, text)? {
+            name.id
+        } else {
+            connection
+                .prepare_cached("INSERT INTO names (field, text, count) VALUES (?1, ?2, 0)")?
+                .execute(params![field as u8, text])?;
+            connection.last_insert_rowid()
+        };
+        self.known.insert(key, (id, 1));
+        Ok(Some(id))
+    }
+
+    /// Writes how often each was met since the last time.
+    pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), IndexError> {
+        let mut update = connection.prepare_cached("UPDATE names SET count = count + ?2 WHERE id = ?1")?;
+        for (id, met) in self.known.values_mut().filter(|(_, met)| *met > 0) {
+            update.execute(params![*id, met.cast_signed()])?;
+            *met = 0;
+        }
+        Ok(())
+    }
+}
+
+/// A text's number, when any record has it.
+pub(super) fn find(connection: &Connection, field: Field, text: &str) -> Result<Option<Name>, IndexError> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, count FROM names WHERE field = ?1 AND text = ?2")?;
+    let found = statement.query_row(params![field as u8, text], |row| {
+        Ok(Name { id: row.get(0)?, count: row.get::<_, i64>(1)?.cast_unsigned() })
+    });
+    Ok(found.optional()?)
+}
+
+/// The number that stands for a text that few records share, such as a call's id. Two texts may have the same one:
+/// what is found by it is looked at again.
+pub(super) fn digest(text: &str) -> i64 {
+    use sha2::{Digest as _, Sha256};
+    let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    hash.first_chunk().map_or(0, |first| i64::from_be_bytes(*first))
+}

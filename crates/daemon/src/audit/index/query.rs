@@ -1,0 +1,243 @@
+//! Answering a query from the index.
+//!
+//! Of all conditions the one that the fewest records meet is looked up, in the order of the log; what it leaves is held
+//! against the others, and every line that is answered is proved and held against the filter once more. A query that
+//! finds little in much looks for a while, and goes on with the next page.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use audit::Record;
+use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
+
+use super::IndexError;
+use super::fill::SPAN;
+use super::names::{self, Field, digest};
+use super::schema;
+use crate::audit::filter::Filter;
+use crate::audit::follow::Line;
+
+/// Longest that a page is looked for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of the lines of a page, about.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+/// Records that are looked through before the clock is looked at.
+const WINDOW: u64 = 64 * 1024;
+/// A condition that no more records meet than this is looked up without windows.
+const FEW: u64 = 64 * 1024;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Query {
+    pub(crate) filter: Filter,
+    pub(crate) newest_first: bool,
+    /// Records of a page.
+    pub(crate) size: usize,
+    /// Where the page begins; `None` for the first one.
+    pub(crate) start: Option<u64>,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Page {
+    pub(crate) lines: Vec<Line>,
+    /// Where the next page begins.
+    pub(crate) next: Option<u64>,
+    /// Up to where records were looked for.
+    pub(crate) through: u64,
+}
+
+/// A condition that the index can look up.
+pub(super) struct Condition {
+    column: &'static str,
+    value: i64,
+    /// Records that meet it, at the most.
+    count: u64,
+}
+
+/// Answers a page. Blocks.
+pub(super) fn answer(connection: &mut Connection, query: &Query) -> Result<Page, IndexError> {
+    // All of it from one state of the index.
+    let snapshot = connection.transaction()?;
+    let through = schema::through(&snapshot)?.map_or(0, |through| through.sequence);
+    let nothing = Page { through, ..Page::default() };
+    let (Some(conditions), Some(range)) =
+        (conditions(&snapshot, &query.filter)?, range(&snapshot, &query.filter, through)?)
+    else {
+        return Ok(nothing);
+    };
+    let (mut low, mut high) = range;
+    match (query.start, query.newest_first) {
+        (Some(start), true) => high = high.min(start),
+        (Some(start), false) => low = low.max(start),
+        (None, _) => {}
+    }
+    let mut search = Search::new(&snapshot, query, conditions);
+    let stopped = search.run(low, high)?;
+    Ok(Page { lines: search.lines, next: stopped.filter(|next| (low..=high).contains(next)), through })
+}
+
+struct Search<'a> {
+    connection: &'a Connection,
+    query: &'a Query,
+    select: String,
+    values: Vec<i64>,
+    window: u64,
+    lines: Vec<Line>,
+    bytes: usize,
+    until: Instant,
+}
+
+impl<'a> Search<'a> {
+    fn new(connection: &'a Connection, query: &'a Query, conditions: Vec<Condition>) -> Self {
+        let fewest = conditions.iter().map(|condition| condition.count).min();
+        let (select, values) = select(query, conditions);
+        Self {
+            connection,
+            query,
+            select,
+            values,
+            window: if fewest.is_some_and(|count| count <= FEW) { u64::MAX } else { WINDOW },
+            lines: Vec::new(),
+            bytes: 0,
+            until: Instant::now() + PATIENCE,
+        }
+    }
+
+    /// Looks through the range. Where to go on, when it was not all looked through.
+    fn run(&mut self, low: u64, high: u64) -> Result<Option<u64>, IndexError> {
+        let (mut low, mut high) = (low, high);
+        while low <= high {
+            let width = self.window.min(high - low + 1) - 1;
+            let window = if self.query.newest_first { (high - width, high) } else { (low, low + width) };
+            if let Some(next) = self.look(window)? {
+                return Ok(Some(next));
+            }
+            if self.query.newest_first {
+                let Some(next) = window.0.checked_sub(1) else { break };
+                high = next;
+            } else {
+                low = window.1 + 1;
+            }
+            if low <= high && Instant::now() >= self.until {
+                return Ok(Some(if self.query.newest_first { high } else { low }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn look(&mut self, (low, high): (u64, u64)) -> Result<Option<u64>, IndexError> {
+        let mut select = self.connection.prepare_cached(&self.select)?;
+        let mut line = self.connection.prepare_cached("SELECT line FROM lines WHERE sequence = ?1")?;
+        let bounds = [low.cast_signed(), high.cast_signed()];
+        let mut rows = select.query(params_from_iter(bounds.iter().chain(&self.values)))?;
+        let mut looked = 0_u32;
+        while let Some(row) = rows.next()? {
+            let sequence: i64 = row.get(0)?;
+            let text: String =
+                line.query_row([sequence], |row| row.get(0)).optional()?.ok_or(IndexError::Inconsistent)?;
+            let sequence = sequence.cast_unsigned();
+            self.take(sequence, text)?;
+            looked += 1;
+            let full = self.lines.len() >= self.query.size || self.bytes >= PAGE_BYTES;
+            if full || (looked.is_multiple_of(256) && Instant::now() >= self.until) {
+                return Ok(if self.query.newest_first {
+                    sequence.checked_sub(1)
+                } else {
+                    Some(sequence + 1)
+                });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes a record into the page if it is meant.
+    fn take(&mut self, sequence: u64, text: String) -> Result<(), IndexError> {
+        let filter = &self.query.filter;
+        // Before the costly proof: most lines do not hold it.
+        if filter.text.as_ref().is_some_and(|needle| !needle.is_in(&text)) {
+            return Ok(());
+        }
+        let record = Record::from_line(&text).map_err(|_| IndexError::Inconsistent)?;
+        if record.sequence != sequence {
+            return Err(IndexError::Inconsistent);
+        }
+        if filter.matches(&record, &text) {
+            self.bytes += text.len();
+            self.lines.push(Line { record, text });
+        }
+        Ok(())
+    }
+}
+
+/// What the index can look up of a filter. `None`: no record meets all of it.
+pub(super) fn conditions(
+    connection: &Connection,
+    filter: &Filter,
+) -> Result<Option<Vec<Condition>>, IndexError> {
+    let mut conditions = Vec::new();
+    for (column, text) in [("call", &filter.call), ("approval", &filter.approval)] {
+        if let Some(text) = text {
+            conditions.push(Condition { column, value: digest(text), count: 0 });
+        }
+    }
+    let kind = match filter.kinds.as_slice() {
+        [only] => Some(only.clone()),
+        _ => None,
+    };
+    for (column, field, text) in [
+        ("run", Field::Run, &filter.run),
+        ("reason", Field::Reason, &filter.reason),
+        ("agent", Field::Agent, &filter.agent),
+        ("principal", Field::Principal, &filter.principal),
+        ("operation", Field::Operation, &filter.operation),
+        ("status", Field::Status, &filter.status),
+        ("kind", Field::Kind, &kind),
+    ] {
+        let Some(text) = text else { continue };
+        let Some(name) = names::find(connection, field, text)? else { return Ok(None) };
+        conditions.push(Condition { column, value: name.id, count: name.count });
+    }
+    Ok(Some(conditions))
+}
+
+/// The first and the last record that can be meant. `None`: none can.
+fn range(connection: &Connection, filter: &Filter, through: u64) -> Result<Option<(u64, u64)>, IndexError> {
+    let first: Option<i64> =
+        connection.query_row("SELECT min(sequence) FROM events", [], |row| row.get(0))?;
+    let Some(first) = first.map(i64::cast_unsigned) else { return Ok(None) };
+    if filter.from.is_none() && filter.until.is_none() {
+        return Ok(Some((first, through)));
+    }
+    // The clock may have stepped back: spans may overlap in time, and each knows its own earliest and latest.
+    let spans: (Option<i64>, Option<i64>) = connection.query_row(
+        "SELECT min(span), max(span) FROM spans WHERE latest >= ?1 AND earliest < ?2",
+        [filter.from.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX)],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let (Some(from), Some(to)) = spans else { return Ok(None) };
+    let (from, to) = (from.cast_unsigned() * SPAN, to.cast_unsigned() * SPAN + (SPAN - 1));
+    Ok(Some((first.max(from), through.min(to))))
+}
+
+pub(super) fn select(query: &Query, conditions: Vec<Condition>) -> (String, Vec<i64>) {
+    let best = conditions.iter().min_by_key(|condition| condition.count);
+    let by = best.map_or("NOT INDEXED".to_owned(), |best| format!("INDEXED BY by_{}", best.column));
+    let mut select = format!("SELECT sequence FROM events {by} WHERE sequence BETWEEN ?1 AND ?2");
+    let mut values = Vec::new();
+    let mut add = |text: String, value| {
+        values.push(value);
+        // Writing to a string does not fail.
+        let _ = write!(select, " AND {text} ?{}", values.len() + 2);
+    };
+    for Condition { column, value, .. } in conditions {
+        add(format!("{column} ="), value);
+    }
+    for (condition, value) in [("time >=", query.filter.from), ("time <", query.filter.until)] {
+        if let Some(value) = value {
+            add(condition.to_owned(), value);
+        }
+    }
+    select.push_str(if query.newest_first { " ORDER BY sequence DESC" } else { " ORDER BY sequence" });
+    (select, values)
+}

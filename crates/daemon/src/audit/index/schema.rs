@@ -1,0 +1,133 @@
+//! The index's tables. All of it is derived from the segments: another version of it is not converted, but made anew.
+
+use std::path::Path;
+
+use audit::Hash;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+
+use super::IndexError;
+
+/// Changes with whatever a row means.
+const VERSION: u32 = 1;
+
+/// `events` is narrow, so that what a query looks at is in memory; a record's line is looked up for what it answers.
+const TABLES: &str = "
+CREATE TABLE progress (
+    one     INTEGER PRIMARY KEY CHECK (one = 0),
+    through INTEGER NOT NULL,
+    hash    TEXT NOT NULL
+) STRICT;
+CREATE TABLE names (
+    id    INTEGER PRIMARY KEY,
+    field INTEGER NOT NULL,
+    text  TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    UNIQUE (field, text)
+) STRICT;
+CREATE TABLE events (
+    sequence  INTEGER PRIMARY KEY,
+    time      INTEGER NOT NULL,
+    kind      INTEGER NOT NULL,
+    run       INTEGER,
+    principal INTEGER,
+    agent     INTEGER,
+    operation INTEGER,
+    status    INTEGER,
+    reason    INTEGER,
+    call      INTEGER,
+    approval  INTEGER
+) STRICT;
+CREATE TABLE lines (
+    sequence INTEGER PRIMARY KEY,
+    line     TEXT NOT NULL
+) STRICT;
+CREATE TABLE spans (
+    span     INTEGER PRIMARY KEY,
+    earliest INTEGER NOT NULL,
+    latest   INTEGER NOT NULL
+) STRICT;
+";
+
+/// Made when the rows are there: sorting once is many times faster than finding each one's place.
+const INDEXES: &str = "
+CREATE INDEX by_kind ON events (kind);
+CREATE INDEX by_run ON events (run) WHERE run IS NOT NULL;
+CREATE INDEX by_principal ON events (principal) WHERE principal IS NOT NULL;
+CREATE INDEX by_agent ON events (agent) WHERE agent IS NOT NULL;
+CREATE INDEX by_operation ON events (operation) WHERE operation IS NOT NULL;
+CREATE INDEX by_status ON events (status) WHERE status IS NOT NULL;
+CREATE INDEX by_reason ON events (reason) WHERE reason IS NOT NULL;
+CREATE INDEX by_call ON events (call) WHERE call IS NOT NULL;
+CREATE INDEX by_approval ON events (approval) WHERE approval IS NOT NULL;
+";
+
+/// Pages of the database that a connection keeps in memory, KiB.
+const CACHE_KIB: i32 = 32 * 1024;
+
+/// How far an index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Through {
+    pub(super) sequence: u64,
+    /// Of that record.
+    pub(super) hash: Hash,
+}
+
+/// A new database, to be filled in one go and never to be used if that fails.
+pub(super) fn create(path: &Path) -> Result<Connection, IndexError> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "OFF")?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "cache_size", -2 * CACHE_KIB)?;
+    connection.execute_batch(TABLES)?;
+    Ok(connection)
+}
+
+/// The last step of making one.
+pub(super) fn complete(connection: &Connection) -> Result<(), IndexError> {
+    connection.execute_batch(INDEXES)?;
+    connection.pragma_update(None, "user_version", VERSION)?;
+    Ok(())
+}
+
+/// The database that is there, for writing, when it is one of this version.
+pub(super) fn open(path: &Path) -> Result<Option<Connection>, IndexError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version != VERSION {
+        return Ok(None);
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // Whole after a loss of power; what it lacks then is read again.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(Some(connection))
+}
+
+/// The same for reading.
+pub(super) fn open_for_reading(path: &Path) -> Result<Connection, IndexError> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB / 2)?;
+    connection.busy_timeout(std::time::Duration::from_secs(1))?;
+    Ok(connection)
+}
+
+pub(super) fn through(connection: &Connection) -> Result<Option<Through>, IndexError> {
+    let row = connection.query_row("SELECT through, hash FROM progress", [], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+    });
+    let Some((sequence, hash)) = row.optional()? else { return Ok(None) };
+    let hash = hash.parse().map_err(|_| IndexError::Inconsistent)?;
+    Ok(Some(Through { sequence: sequence.cast_unsigned(), hash }))
+}
+
+pub(super) fn set_through(connection: &Connection, through: Through) -> Result<(), IndexError> {
+    connection.execute(
+        "INSERT OR REPLACE INTO progress (one, through, hash) VALUES (0, ?1, ?2)",
+        params![through.sequence.cast_signed(), through.hash.to_string()],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! The thread that owns the index: makes it, and follows the log with it.
+//!
+//! A new index is filled aside, with nothing that would make it durable step by step, and takes the old one's place
+//! when it is whole. After that, what comes is added in batches: those that nobody asks for wait for company.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use audit::{Head, Reader};
+use tokio::sync::watch;
+
+use super::fill::Filler;
+use super::schema::{self, Through};
+use super::{IndexError, Shared, State};
+use crate::status::chain;
+
+/// Records of one transaction.
+const BATCH: u64 = 4_096;
+/// How long records that no query waits for may wait for company.
+const LINGER: Duration = Duration::from_millis(50);
+/// Between attempts when neither the index nor the log can be read.
+const RETRY: Duration = Duration::from_secs(10);
+/// Between lines in the daemon's log while the index is made.
+const SAY: Duration = Duration::from_secs(1);
+/// The thread's nice value: calls go first.
+const NICE: i32 = 10;
+
+pub(super) struct Thread {
+    pub(super) directory: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) head: watch::Receiver<Option<Head>>,
+    pub(super) state: watch::Sender<State>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) runtime: tokio::runtime::Handle,
+}
+
+/// Why a filler is followed no further.
+enum End {
+    /// The log has no writer any more.
+    Log,
+    /// Somebody wants a new index.
+    Rebuild,
+}
+
+impl Thread {
+    pub(super) fn run(mut self) {
+        // On Linux this is the calling thread's.
+        let _ = rustix::process::setpriority_process(None, NICE);
+        let mut anew = false;
+        loop {
+            match self.open(anew).and_then(|filler| self.follow(filler)) {
+                Ok(End::Log) => return,
+                Ok(End::Rebuild) => anew = true,
+                Err(error) => {
+                    tracing::error!(error = %chain(&error), "the audit log's index failed, and is made anew");
+                    // Once right away; when that does not help, later again.
+                    if anew {
+                        self.state.send_replace(State::Failed);
+                        if !self.rest(RETRY) {
+                            return;
+                        }
+                    }
+                    anew = true;
+                }
+            }
+        }
+    }
+
+    /// The index that is there, when it is one of this log, or a new one.
+    fn open(&mut self, anew: bool) -> Result<Filler, IndexError> {
+        self.shared.rebuild.store(false, Ordering::Release);
+        if !anew {
+            match self.current() {
+                Ok(Some(filler)) => return Ok(filler),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "the audit log's index cannot be used, and is made anew");
+                }
+            }
+        }
+        self.build()?;
+        self.current()?.ok_or(IndexError::Inconsistent)
+    }
+
+    fn current(&self) -> Result<Option<Filler>, IndexError> {
+        let Some(connection) = schema::open(&self.path)? else { return Ok(None) };
+        let filler = Filler::new(connection)?;
+        let Some(through) = filler.through() else { return Ok(Some(filler)) };
+        let mut reader = Reader::from(&self.directory, through.sequence.saturating_sub(1));
+        let there = reader.next_with_line()?.map(|(record, _)| record.head());
+        let same = there.is_some_and(|head| Through { sequence: head.sequence, hash: head.hash } == through);
+        Ok(same.then_some(filler))
+    }
+
+    /// Makes a new index of what the log has now.
+    fn build(&mut self) -> Result<(), IndexError> {
+        let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);
+        self.state.send_replace(State::Building(0));
+        let aside = self.path.with_extension("db.new");
+        remove(&aside)?;
+        let mut filler = Filler::new(schema::create(&aside)?)?;
+        let mut reader = Reader::from(&self.directory, 0);
+        let (began, mut said) = (Instant::now(), Instant::now());
+        while reader.next_sequence() <= head {
+            let Some(last) = fill(&mut filler, &mut reader, head)? else { break };
+            self.state.send_replace(State::Building(last));
+            if said.elapsed() >= SAY {
+                said = Instant::now();
+                tracing::info!(records = last, of = head, "making the index of the audit log");
+            }
+        }
+        filler.complete()?;
+        File::open(&aside)?.sync_all()?;
+        // The old one goes first, so that its journal is never taken for the new one's.
+        for old in ["db", "db-wal", "db-shm"] {
+            remove(&self.path.with_extension(old))?;
+        }
+        std::fs::rename(&aside, &self.path)?;
+        File::open(&self.directory)?.sync_all()?;
+        self.shared.made.fetch_add(1, Ordering::AcqRel);
+        if head > 0 {
+            let took = began.elapsed();
+            tracing::info!(records = head, ?took, "the index of the audit log was made");
+        }
+        Ok(())
+    }
+
+    /// Adds what comes, until the log or the index ends.
+    fn follow(&mut self, mut filler: Filler) -> Result<End, IndexError> {
+        let through = filler.through().map_or(0, |through| through.sequence);
+        let mut reader = Reader::from(&self.directory, through);
+        let mut said = Instant::now();
+        loop {
+            let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);
+            while reader.next_sequence() <= head {
+                if self.shared.rebuild.load(Ordering::Acquire) {
+                    return Ok(End::Rebuild);
+                }
+                // Less than the head: the log is shorter than its writer said. The next look tells.
+                let Some(last) = fill(&mut filler, &mut reader, head)? else { break };
+                self.state.send_replace(State::Ready(last));
+                if said.elapsed() >= SAY {
+                    said = Instant::now();
+                    tracing::info!(records = last, of = head, "the index of the audit log catches up");
+                }
+            }
+            self.state.send_if_modified(|state| {
+                let ready = State::Ready(filler.through().map_or(0, |through| through.sequence));
+                std::mem::replace(state, ready) != ready
+            });
+            if self.shared.rebuild.load(Ordering::Acquire) {
+                return Ok(End::Rebuild);
+            }
+            if !self.wait() {
+                return Ok(End::Log);
+            }
+            said = Instant::now();
+        }
+    }
+
+    /// Until there is something to do. False: there never will be.
+    fn wait(&mut self) -> bool {
+        let (head, wake) = (&mut self.head, &self.shared.wake);
+        self.runtime.block_on(async {
+            tokio::select! {
+                () = wake.notified() => return true,
+                changed = head.changed() => if changed.is_err() { return false },
+            }
+            let _ = tokio::time::timeout(LINGER, wake.notified()).await;
+            true
+        })
+    }
+
+    /// Waits for so long. False: there is no log any more.
+    fn rest(&mut self, time: Duration) -> bool {
+        std::thread::sleep(time);
+        self.head.has_changed().is_ok()
+    }
+}
+
+/// Adds a batch and commits it: the last record that it has.
+fn fill(filler: &mut Filler, reader: &mut Reader, head: u64) -> Result<Option<u64>, IndexError> {
+    let mut last = None;
+    for _ in 0..BATCH {
+        if reader.next_sequence() > head {
+            break;
+        }
+        let Some((record, line)) = reader.next_with_line()? else { break };
+        filler.add(&record, line)?;
+        last = Some(record.sequence);
+    }
+    filler.commit()?;
+    Ok(last)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,144 @@
+//! From the two records of a call to one line.
+
+use std::collections::{HashMap, VecDeque};
+
+use audit::{Event, Kind, Record, Status};
+use serde_json::{Value, json};
+
+/// Calls whose input is remembered until they end. Of older ones that still run it is left out.
+const OPEN: usize = 4_096;
+
+/// What is known of calls that are under way.
+#[derive(Default)]
+pub(super) struct Lines {
+    inputs: HashMap<String, Value>,
+    /// The oldest first; calls that have ended may stand in it.
+    order: VecDeque<String>,
+}
+
+impl Lines {
+    /// The line, with its newline, of a record that ends a call.
+    pub(super) fn line(&mut self, record: &Record) -> Option<String> {
+        let event = &record.event;
+        let call = event.call_id.as_deref()?;
+        match event.kind {
+            Kind::CallIntent => {
+                self.remember(call, event.input.clone().unwrap_or_default());
+                None
+            }
+            Kind::CallReceipt => {
+                let input = self.inputs.remove(call).unwrap_or_default();
+                Some(format!("{}\n", line(record, call, input)))
+            }
+            _ => None,
+        }
+    }
+
+    fn remember(&mut self, call: &str, input: Value) {
+        self.inputs.insert(call.to_owned(), input);
+        self.order.push_back(call.to_owned());
+        while self.inputs.len() > OPEN || self.order.len() > 4 * OPEN {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.inputs.remove(&oldest);
+        }
+    }
+}
+
+fn line(record: &Record, call: &str, input: Value) -> Value {
+    let event = &record.event;
+    // `DIALECT:TOOL`, or a canonical operation.
+    let tool = event.dialect.as_deref().and_then(|dialect| dialect.split_once(':')).map(|(_, tool)| tool);
+    json!({
+        "ts": record.time.to_string(),
+        "kind": "tool.exec",
+        "toolCallId": event.request_id.as_deref().unwrap_or(call),
+        "toolName": tool.or(event.operation.as_deref()),
+        "agentId": event.agent_id,
+        "input": input,
+        "output": output(event),
+        "durationMs": event.duration_us.unwrap_or_default() / 1_000,
+    })
+}
+
+/// The end in short, as the record has it: sizes, hashes and cut previews, never contents.
+fn output(event: &Event) -> Value {
+    let Some(outcome) = &event.outcome else { return json!({ "ok": false }) };
+    let ok = outcome.status == Status::Succeeded;
+    let mut said = match &outcome.facts {
+        Some(Value::Object(facts)) => Value::Object(facts.clone()),
+        _ => json!({}),
+    };
+    said["ok"] = ok.into();
+    if let Some(code) = outcome.exit_code {
+        said["exitCode"] = code.into();
+    }
+    if !ok {
+        said["error"] = json!({ "code": outcome.reason, "message": outcome.message });
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::{Event, Kind, Outcome, Status, Writer};
+    use serde_json::{Value, json};
+
+    use super::Lines;
+
+    fn lines(events: &[Event]) -> Vec<Value> {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut writer, _) = Writer::open(directory.path()).unwrap();
+        let mut lines = Lines::default();
+        let records = writer.append_batch(events).unwrap();
+        let texts = records.iter().filter_map(|record| lines.line(record));
+        texts
+            .map(|text| {
+                assert_eq!(text.find('\n'), Some(text.len() - 1));
+                let mut line: Value = serde_json::from_str(&text).unwrap();
+                assert!(line["ts"].as_str().is_some_and(|ts| ts.ends_with('Z')));
+                line.as_object_mut().unwrap().remove("ts");
+                line
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_call_is_one_line_in_the_tool_hosts_shape() {
+        let call = |kind| Event::new(kind).call("c1").agent("sm");
+        let intent = call(Kind::CallIntent).input(json!({ "path": "@project/foo.md" }));
+        let mut receipt = call(Kind::CallReceipt).operation("read").duration_us(12_345_u64);
+        receipt.dialect = Some("fs:fs.read".into());
+        receipt.request_id = Some("call-1".into());
+        let good = receipt.clone().outcome(Outcome::new(Status::Succeeded).facts(json!({ "size_bytes": 3 })));
+        let bad = Outcome::new(Status::Denied).reason("SANDBOX_VIOLATION").message("no");
+        let refused = Event::new(Kind::CallReceipt).call("c2").operation("write").outcome(bad);
+        let found = lines(&[intent, Event::new(Kind::Alert), good, refused]);
+        assert_eq!(
+            found,
+            [
+                json!({
+                    "kind": "tool.exec", "toolCallId": "call-1", "toolName": "fs.read", "agentId": "sm",
+                    "input": { "path": "@project/foo.md" }, "output": { "ok": true, "size_bytes": 3 }, "durationMs": 12,
+                }),
+                json!({
+                    "kind": "tool.exec", "toolCallId": "c2", "toolName": "write", "agentId": null, "input": null,
+                    "output": { "ok": false, "error": { "code": "SANDBOX_VIOLATION", "message": "no" } },
+                    "durationMs": 0,
+                }),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut lines = Lines::default();
+        for call in 0..3 * super::OPEN {
+            lines.remember(&call.to_string(), Value::Null);
+        }
+        assert_eq!(lines.inputs.len(), super::OPEN);
+        for call in 0..9 * super::OPEN {
+            lines.remember("the same", call.into());
+        }
+        assert!(lines.order.len() <= 4 * super::OPEN + 1);
+    }
+}
