@@ -2,7 +2,7 @@
 # The benchmark of both lanes; tests/bench/README.md says what it compares. Builds what it needs first: cofferd
 # and itself in the release profile, and a static ripgrep (once, under target/tools). Takes a few minutes after that.
 #
-#   tests/bench.sh [--lane container|host] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+#   tests/bench.sh [--lane container|host|audit] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

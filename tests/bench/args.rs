@@ -6,7 +6,7 @@ use std::time::Duration;
 const USAGE: &str = "\
 The benchmark of both lanes.
 
-  tests/bench.sh [--lane container|host] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|audit] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
 
   --lane LANE       only this one
   --json FILE       also write everything that was measured
@@ -20,6 +20,8 @@ The benchmark of both lanes.
 pub(crate) enum Lane {
     Container,
     Host,
+    /// None of both: the audit log.
+    Audit,
 }
 
 /// How to run.
@@ -74,6 +76,7 @@ fn lane(name: &str) -> Result<Lane, String> {
     match name {
         "container" => Ok(Lane::Container),
         "host" => Ok(Lane::Host),
+        "audit" => Ok(Lane::Audit),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),
     }
 }

@@ -7,6 +7,7 @@
 
 mod agent;
 mod args;
+mod audit;
 mod contest;
 mod engine;
 mod host;
@@ -43,6 +44,9 @@ async fn main() -> ExitCode {
     }
     if args.has(Lane::Host) {
         host_lane::run(&args, &mut report).await;
+    }
+    if args.has(Lane::Audit) {
+        audit::run(&mut report).await;
     }
     report.finish(Host::look());
     print!("{report}");

@@ -23,6 +23,10 @@ impl Sample {
         self.quantile(0.5)
     }
 
+    pub(crate) fn p95(&self) -> Duration {
+        self.quantile(0.95)
+    }
+
     pub(crate) fn p99(&self) -> Duration {
         self.quantile(0.99)
     }

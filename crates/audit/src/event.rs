@@ -50,6 +50,8 @@ pub enum Kind {
     /// The changes of an overlay are accepted or discarded, or a kept workspace is deleted; on disk before that begins,
     /// and again when it is over.
     WorkspaceChange,
+    /// A run's bundle was made: its manifest's SHA-256 is in `details`.
+    BundleCreated,
     /// Something looks wrong.
     Alert,
     /// A signed checkpoint over all records before this one. Written by the log itself.
@@ -90,6 +92,7 @@ impl Kind {
             Self::SessionOpened => "session_opened",
             Self::SessionClosed => "session_closed",
             Self::WorkspaceChange => "workspace_change",
+            Self::BundleCreated => "bundle_created",
             Self::Alert => "alert",
             Self::Checkpoint => "checkpoint",
             Self::AuditKey => "audit_key",

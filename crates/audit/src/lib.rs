@@ -19,15 +19,17 @@
 //! * after any failed write the writer is poisoned: only opening the log again tells what is on disk.
 
 mod bound;
+pub mod bundle;
 mod canonical;
 mod chain;
 mod checkpoint;
 mod event;
 mod hash;
+mod inclusion;
 mod ledger;
 mod note;
-mod packed;
 pub mod ocsf;
+mod packed;
 mod reader;
 mod record;
 mod recovery;
@@ -48,6 +50,7 @@ pub use chain::{Break, Damage};
 pub use checkpoint::Checkpoint;
 pub use event::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 pub use hash::{Hash, LogId, ParseHexError};
+pub use inclusion::{Prover, is_included};
 pub use note::{ParseKeyError, VerifierKey};
 pub use reader::{ReadError, Reader};
 pub use record::{Head, Record};

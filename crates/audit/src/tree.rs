@@ -29,7 +29,7 @@ impl Tree {
 
     /// Adds the next record.
     pub(crate) fn push(&mut self, record: Hash) {
-        let mut node = Hash::of_parts(&[&[0], record.as_bytes()]);
+        let mut node = leaf(record);
         for _ in 0..self.size.trailing_ones() {
             let Some(left) = self.peaks.pop() else { break };
             node = join(left, node);
@@ -51,7 +51,13 @@ impl Tree {
     }
 }
 
-fn join(left: Hash, right: Hash) -> Hash {
+/// The leaf of a record's hash.
+pub(crate) fn leaf(record: Hash) -> Hash {
+    Hash::of_parts(&[&[0], record.as_bytes()])
+}
+
+/// The node above two others.
+pub(crate) fn join(left: Hash, right: Hash) -> Hash {
     Hash::of_parts(&[&[1], left.as_bytes(), right.as_bytes()])
 }
 

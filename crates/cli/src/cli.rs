@@ -7,7 +7,9 @@ use crate::endpoint::Endpoint;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
-use crate::{alert, approval, audit, call, completions, doctor, policy, run, transcript, trash, workspace};
+use crate::{
+    alert, approval, audit, bundle, call, completions, doctor, policy, run, transcript, trash, workspace,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -86,6 +88,9 @@ enum Command {
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Take a run's evidence along, and verify it anywhere.
+    #[command(subcommand)]
+    Bundle(bundle::Command),
     /// See and reload the policy.
     #[command(subcommand)]
     Policy(policy::Command),
@@ -106,6 +111,7 @@ impl Cli {
             Command::Approval(command) => command.run(&context).await,
             Command::Alert(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,
+            Command::Bundle(command) => command.run(&context),
             Command::Policy(command) => command.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context).await,
             Command::Completions(completions) => completions.run(),

@@ -8,6 +8,7 @@
 mod alert;
 mod approval;
 mod audit;
+mod bundle;
 mod call;
 mod clean;
 mod cli;

@@ -38,6 +38,12 @@ impl Goal {
         Self::new(what, format!("{ratio:.2} ×"), format!("≤ {goal:.1} ×"), ratio <= goal)
     }
 
+    /// `part` is at most so many percent of `whole`.
+    pub(crate) fn share_at_most(what: impl Into<String>, part: Duration, whole: Duration, goal: f64) -> Self {
+        let share = 100.0 * part.as_secs_f64() / whole.as_secs_f64();
+        Self::new(what, format!("{share:.1} %"), format!("≤ {goal:.0} %"), share <= goal)
+    }
+
     pub(crate) fn millis_at_most(what: impl Into<String>, measured: Duration, goal: f64) -> Self {
         let met = measured.as_secs_f64() * 1e3 <= goal;
         Self::new(what, time(measured), format!("≤ {goal:.1} ms"), met)

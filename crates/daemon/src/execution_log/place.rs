@@ -134,7 +134,7 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         let victim = outside.path().join("execution.jsonl");
         std::fs::write(&victim, "victim\n").unwrap();
-        type Harm = fn(&State, &std::path::Path);
+        type Harm = fn(&State, &Path);
         let harms: [(&str, Harm); 8] = [
             ("a link to a file", |state, victim| {
                 let file = state.path("logs/execution.jsonl");

@@ -68,6 +68,13 @@ impl Filler {
                 event.approval_id.as_deref().map(digest)
             ])?;
         connection.prepare_cached("INSERT INTO lines VALUES (?1, ?2)")?.execute(params![sequence, line])?;
+        if event.kind == audit::Kind::SegmentsRemoved {
+            // What the log no longer has, nobody finds here.
+            let last = event.details.as_ref().and_then(|details| details["last_sequence"].as_i64());
+            let before = last.unwrap_or(0).min(sequence - 1);
+            connection.execute("DELETE FROM events WHERE sequence <= ?1", [before])?;
+            connection.execute("DELETE FROM lines WHERE sequence <= ?1", [before])?;
+        }
         let span = self.spans.entry(record.sequence / SPAN).or_insert((time, time));
         *span = (span.0.min(time), span.1.max(time));
         self.through = Some(Through { sequence: record.sequence, hash: record.hash });

@@ -1,0 +1,123 @@
+//! `coffer bundle verify`: offline, from the file alone.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use ::audit::VerifierKey;
+use ::audit::bundle::{self, BundleError, Verified};
+use clap::Args;
+use serde::Serialize;
+
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::quantity::count;
+
+/// Prove that a bundle is what the log says of its run; ends with 1 when it is not, and names what was changed.
+///
+/// Needs no daemon. Give the log's key with --key: without it the bundle is held against the key that it carries, which
+/// proves that it is whole, and not whose it is.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer bundle verify run.bundle --key \"$(cat audit.vkey)\"")]
+pub(crate) struct Verify {
+    /// The bundle.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The key that has to have signed it, as NAME+ID+BASE64.
+    #[arg(long, value_name = "VKEY")]
+    key: Option<String>,
+}
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Verdict {
+    intact: bool,
+    run_id: String,
+    records: usize,
+    members: Vec<String>,
+    log_size: u64,
+    key: String,
+    /// The key was given, and not only found in the bundle.
+    key_was_given: bool,
+    damage: String,
+}
+
+impl Verify {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let key: Option<VerifierKey> = match &self.key {
+            Some(key) => Some(key.trim().parse().map_err(|error| Failure::usage(format!("--key: {error}")))?),
+            None => None,
+        };
+        let path = self.file.display();
+        let file = File::open(&self.file)
+            .map_err(|error| Failure::failed(format!("cannot open {path}: {error}")))?;
+        let verdict = verdict(bundle::verify(BufReader::new(file), key.as_ref()), key.is_some());
+        if context.ui.is_json() {
+            context.ui.json(&verdict)?;
+        } else {
+            let mut page = context.ui.page();
+            render(&verdict, &mut page);
+            context.ui.show(&page)?;
+        }
+        if verdict.intact && !verdict.key_was_given {
+            context.ui.note("signed by the key that it carries itself: give --key to know whose it is");
+        }
+        Ok(if verdict.intact { Exit::Ok } else { Exit::Failed })
+    }
+}
+
+fn verdict(verified: Result<Verified, BundleError>, key_was_given: bool) -> Verdict {
+    match verified {
+        Ok(Verified { run_id, records, members, checkpoint, key }) => Verdict {
+            intact: true,
+            run_id,
+            records,
+            members,
+            log_size: checkpoint.size,
+            key,
+            key_was_given,
+            damage: String::new(),
+        },
+        Err(error) => Verdict {
+            intact: false,
+            run_id: String::new(),
+            records: 0,
+            members: Vec::new(),
+            log_size: 0,
+            key: String::new(),
+            key_was_given,
+            damage: error.to_string(),
+        },
+    }
+}
+
+fn render(verdict: &Verdict, page: &mut Page) {
+    if !verdict.intact {
+        page.ink(Ink::Red, "BROKEN").own(": ").word(&verdict.damage).own("\n");
+        return;
+    }
+    page.ink(Ink::Green, "intact").own(": run ").word(&verdict.run_id).own(", ");
+    page.word(&count(verdict.records as u64, "record", "records")).own(" of a log of ");
+    page.word(&verdict.log_size.to_string()).own("\n");
+    page.own("members: ").word(&verdict.members.join(" ")).own("\n");
+    page.own("key: ").word(&verdict.key).own("\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn what_is_broken_is_named() {
+        let mut page = Page::new(Look::PIPE);
+        render(&verdict(bundle::verify(&b""[..], None), false), &mut page);
+        assert_eq!(page.as_str(), "BROKEN: manifest.json is missing\n");
+        let mut page = Page::new(Look::PIPE);
+        render(&verdict(Err(BundleError::Changed("run.json".into())), true), &mut page);
+        assert_eq!(page.as_str(), "BROKEN: run.json was changed: it is not what the manifest says\n");
+    }
+}
