@@ -153,7 +153,8 @@ async fn a_run_reads_its_own_calls_and_cannot_write_them() {
                 (&"tool.exec".into(), &run.run.agent_id.as_str().into())
             );
             let (tool, path) = (&line["toolName"], &line["input"]["path"]);
-            (tool.as_str().unwrap(), path.as_str().unwrap(), line["output"]["ok"].as_bool().unwrap())
+            let path = path.as_str().unwrap().trim_start_matches("@project/");
+            (tool.as_str().unwrap(), path, line["output"]["ok"].as_bool().unwrap())
         })
         .collect();
     assert_eq!(said, [("write", "a.txt", true), ("read", "missing.txt", false)]);

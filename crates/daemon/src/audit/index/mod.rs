@@ -78,6 +78,8 @@ pub(crate) struct Index {
 struct Shared {
     /// Wakes the thread for a query that waits, or to make the index anew.
     wake: Notify,
+    /// A query waits.
+    hurry: AtomicBool,
     rebuild: AtomicBool,
     /// How often the file was replaced.
     made: AtomicU64,
@@ -168,6 +170,7 @@ impl Index {
             State::Failed => true,
         };
         if !far(&state.borrow()) {
+            self.shared.hurry.store(true, Ordering::Release);
             self.shared.wake.notify_one();
             let _ = tokio::time::timeout(CATCH_UP, state.wait_for(far)).await;
         }

@@ -164,14 +164,18 @@ impl Thread {
     /// Until there is something to do. False: there never will be.
     fn wait(&mut self) -> bool {
         let (head, wake) = (&mut self.head, &self.shared.wake);
-        self.runtime.block_on(async {
+        let goes_on = self.runtime.block_on(async {
             tokio::select! {
-                () = wake.notified() => return true,
-                changed = head.changed() => if changed.is_err() { return false },
+                () = wake.notified() => true,
+                changed = head.changed() => changed.is_ok(),
             }
-            let _ = tokio::time::timeout(LINGER, wake.notified()).await;
-            true
-        })
+        });
+        // For company, unless a query waits. Without the runtime's clock, which may be gone before this thread.
+        let until = Instant::now() + LINGER;
+        while goes_on && !self.shared.hurry.swap(false, Ordering::AcqRel) && Instant::now() < until {
+            std::thread::sleep(LINGER / 10);
+        }
+        goes_on
     }
 
     /// Waits for so long. False: there is no log any more.
