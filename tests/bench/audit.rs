@@ -16,7 +16,7 @@ const RECORDS: u64 = 1_000_000;
 /// Records that the writer's rate is taken from.
 const WRITTEN: u64 = 200_000;
 /// Events of one group commit, as the daemon's writer takes them.
-const BATCH: u64 = 512;
+const BATCH: usize = 512;
 /// Runs in the log.
 const RUNS: u64 = 2_000;
 /// Queries of each kind.
@@ -65,8 +65,8 @@ fn run_id(run: u64) -> String {
 fn write(directory: &Path, records: u64) -> Duration {
     let (mut writer, _) = Writer::open(directory).unwrap();
     let mut spent = Duration::ZERO;
-    for first in (0..records).step_by(BATCH as usize) {
-        let events = (first..records.min(first + BATCH)).map(event).collect();
+    for first in (0..records).step_by(BATCH) {
+        let events = (first..records.min(first + BATCH as u64)).map(event).collect();
         let began = Instant::now();
         writer.append_all(events).unwrap();
         spent += began.elapsed();
