@@ -52,6 +52,12 @@ pub enum Kind {
     WorkspaceChange,
     /// A run's bundle was made: its manifest's SHA-256 is in `details`.
     BundleCreated,
+    /// An operator gave a permission, or lifted a revocation; on disk before it counts.
+    PermissionGranted,
+    /// An operator took a permission, or ended a grant; on disk before it counts.
+    PermissionRevoked,
+    /// Somebody tried what only others may.
+    EscalationAttempt,
     /// Something looks wrong.
     Alert,
     /// A signed checkpoint over all records before this one. Written by the log itself.
@@ -93,6 +99,9 @@ impl Kind {
             Self::SessionClosed => "session_closed",
             Self::WorkspaceChange => "workspace_change",
             Self::BundleCreated => "bundle_created",
+            Self::PermissionGranted => "permission_granted",
+            Self::PermissionRevoked => "permission_revoked",
+            Self::EscalationAttempt => "escalation_attempt",
             Self::Alert => "alert",
             Self::Checkpoint => "checkpoint",
             Self::AuditKey => "audit_key",

@@ -2,13 +2,14 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::client::Context;
+use crate::client::{Context, Credentials};
 use crate::endpoint::Endpoint;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, doctor, policy, run, transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, doctor, permission, policy, run, transcript, trash,
+    workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -51,6 +52,16 @@ pub(crate) struct Globals {
         help_heading = "Global options"
     )]
     endpoint: Endpoint,
+    /// A run's token: to call that run's tools and nothing else. Better in the environment, where `ps` does not show it.
+    #[arg(
+        long,
+        global = true,
+        env = "COFFERDAM_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        help_heading = "Global options"
+    )]
+    token: Option<String>,
     /// How to print data: for people, or as proto3 JSON for programs (of streams one object a line).
     #[arg(
         long,
@@ -91,9 +102,12 @@ enum Command {
     /// Take a run's evidence along, and verify it anywhere.
     #[command(subcommand)]
     Bundle(bundle::Command),
-    /// See and reload the policy.
+    /// Check, see, explain, try and reload the policy.
     #[command(subcommand)]
     Policy(policy::Command),
+    /// Give and take permissions beside the policy.
+    #[command(subcommand)]
+    Permission(permission::Command),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }
@@ -101,7 +115,9 @@ enum Command {
 impl Cli {
     /// Does what the command line asks for.
     pub(crate) async fn run(self, ui: Ui) -> Result<Exit, Failure> {
-        let context = Context { ui, endpoint: self.globals.endpoint };
+        let credentials = self.globals.token.as_deref().map(Credentials::token).transpose()?;
+        let credentials = credentials.unwrap_or_default();
+        let context = Context { ui, endpoint: self.globals.endpoint, credentials, explains: false };
         match self.command {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
@@ -113,6 +129,7 @@ impl Cli {
             Command::Audit(command) => command.run(&context).await,
             Command::Bundle(command) => command.run(&context),
             Command::Policy(command) => command.run(&context).await,
+            Command::Permission(command) => command.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context).await,
             Command::Completions(completions) => completions.run(),
         }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use tonic::Request;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
+use tonic::{Request, Status};
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
@@ -26,52 +29,89 @@ const QUICK: Duration = Duration::from_secs(30);
 pub(crate) struct Context {
     pub(crate) ui: Ui,
     pub(crate) endpoint: Endpoint,
+    pub(crate) credentials: Credentials,
+    /// Calls are explained instead of made.
+    pub(crate) explains: bool,
 }
+
+/// What a client shows beside its uid: a run's token, or nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials(Option<MetadataValue<Ascii>>);
+
+impl Credentials {
+    /// A run's token, as `coffer run create --issue-token` printed it.
+    pub(crate) fn token(token: &str) -> Result<Self, Failure> {
+        let value = MetadataValue::try_from(format!("Bearer {}", token.trim()));
+        let mut value = value.map_err(|_| Failure::usage("the token has characters that no token has"))?;
+        value.set_sensitive(true);
+        Ok(Self(Some(value)))
+    }
+}
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// A connection that shows the credentials with every request.
+type Line = InterceptedService<Channel, Credentials>;
 
 impl Context {
     /// Connects to the daemon.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         let channel = self.endpoint.connect().await.map_err(|failure| failure.and_hint(DOCTOR))?;
-        Ok(Client::new(channel))
+        Ok(Client { channel, credentials: self.credentials.clone() })
     }
 }
 
 /// A connected daemon.
 pub(crate) struct Client {
     channel: Channel,
+    credentials: Credentials,
 }
 
 impl Client {
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel }
+        Self { channel, credentials: Credentials::default() }
     }
 
-    pub(crate) fn runs(&self) -> RunServiceClient<Channel> {
-        RunServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn runs(&self) -> RunServiceClient<Line> {
+        RunServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn tools(&self) -> ToolServiceClient<Channel> {
-        ToolServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn tools(&self) -> ToolServiceClient<Line> {
+        ToolServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn trash(&self) -> TrashServiceClient<Channel> {
-        TrashServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn trash(&self) -> TrashServiceClient<Line> {
+        TrashServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn approvals(&self) -> ApprovalServiceClient<Channel> {
-        ApprovalServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn approvals(&self) -> ApprovalServiceClient<Line> {
+        ApprovalServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn audit(&self) -> AuditServiceClient<Channel> {
-        AuditServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn audit(&self) -> AuditServiceClient<Line> {
+        AuditServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn terminals(&self) -> TerminalServiceClient<Channel> {
-        TerminalServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn terminals(&self) -> TerminalServiceClient<Line> {
+        TerminalServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    pub(crate) fn policy(&self) -> PolicyServiceClient<Channel> {
-        PolicyServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
+    pub(crate) fn policy(&self) -> PolicyServiceClient<Line> {
+        PolicyServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
     }
 }
 

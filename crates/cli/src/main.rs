@@ -21,6 +21,7 @@ mod failure;
 mod ids;
 mod outlet;
 mod page;
+mod permission;
 mod policy;
 mod quantity;
 mod run;

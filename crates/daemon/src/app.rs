@@ -17,7 +17,10 @@ use crate::approvals::{Desk, Former};
 use crate::audit::{AuditLog, Index};
 use crate::calls::Calls;
 use crate::config::Config;
+use crate::escalation::Escalations;
+use crate::grants::Grants;
 use crate::ids::RunId;
+use crate::replay::Replays;
 use crate::rpc::{self, Access, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
 use crate::spool::{self, Spool};
@@ -41,6 +44,9 @@ pub(crate) struct App {
     pub(crate) desk: Desk,
     /// What looked wrong.
     pub(crate) alerts: Arc<Alerts>,
+    pub(crate) grants: Grants,
+    pub(crate) escalations: Escalations,
+    pub(crate) replays: Replays,
     pub(crate) runs: Arc<Runs>,
     pub(crate) calls: Calls,
     pub(crate) spool: Arc<Spool>,
@@ -120,6 +126,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let is_known = |run| runs.get(run).is_ok();
     terminal::remove_leftovers(&config.state_dir.join("sessions"), is_known).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
+    let grants = Grants::open(store.clone(), audit.clone(), gateway.clone())
+        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
     let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), &config);
@@ -127,12 +135,15 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         anomaly::open(store.clone(), audit.clone(), gateway.clone(), runs.clone(), &config.webhooks).await?;
     let executions = execution_log::start(&audit, directories.clone());
     let app = Arc::new(App {
+        escalations: Escalations::new(audit.clone()),
+        replays: Replays::default(),
         audit,
         index: Arc::new(index),
         gateway,
         desk,
         alerts,
         runs,
+        grants,
         calls: Calls::new(store.clone(), spool.clone()),
         spool,
         store,

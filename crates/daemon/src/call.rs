@@ -29,7 +29,7 @@ use dialects::Facts;
 use futures_util::FutureExt as _;
 use gateway::{Admission, Approval, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
-use ops::{OpResult, Reason};
+use ops::{OpResult, Operation, Reason};
 use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
@@ -38,6 +38,7 @@ use worker::client::Finished;
 use crate::app::App;
 use crate::approvals::Asker;
 use crate::calls::{Answer, Call};
+use crate::escalation::Attempt;
 use crate::rpc::Principal;
 use crate::runs::{Run, State};
 use crate::status::Refusal;
@@ -75,6 +76,11 @@ pub(crate) async fn call(
     };
     leaves.map(DropGuard::disarm);
     refusal.map_or(Ok(response), Err)
+}
+
+/// The operation that a request asks for, without making a call of it.
+pub(crate) fn operation(request: CallRequest) -> Result<Operation, Refusal> {
+    decode::decode(request).operation
 }
 
 struct Story {
@@ -174,6 +180,8 @@ impl Story {
         let _busy = run.busy();
         let spec = run.spec();
         if !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id {
+            let (principal, run) = (&self.principal, Some(self.call.run));
+            self.app.escalations.report(principal, run, Attempt::OtherAgent, &decoded.agent_id);
             return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
         }
         let caller = Caller {

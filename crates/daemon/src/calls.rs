@@ -296,7 +296,7 @@ impl Calls {
     /// A call, wherever it is kept.
     pub(crate) async fn get(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
         if let Some(call) = self.known(id) {
-            return if principal.may_use(&call.principal) {
+            return if principal.may_use_run(call.run, &call.principal) {
                 let Answer { response, finished, .. } = call.answer();
                 Ok(Found { id, run: call.run, response, finished })
             } else {
@@ -305,7 +305,9 @@ impl Calls {
         }
         let stored = self.store.with(move |store| store.call(id)).await;
         let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
-        let stored = stored.filter(|stored| principal.may_use(&stored.principal)).ok_or_else(no_such_call)?;
+        let stored = stored
+            .filter(|stored| principal.may_use_run(stored.run_id, &stored.principal))
+            .ok_or_else(no_such_call)?;
         found(&stored)
     }
 
@@ -367,7 +369,7 @@ mod tests {
     }
 
     fn principal(name: &str) -> Principal {
-        Principal { name: name.to_owned(), uid: 1, gid: 1, roles: Roles::none() }
+        Principal { name: name.to_owned(), uid: 1, gid: 1, roles: Roles::none(), run: None }
     }
 
     fn done(id: crate::ids::CallId) -> CallResponse {

@@ -62,6 +62,12 @@ id!(
     "alert"
 );
 
+id!(
+    /// Names a permission.
+    PermissionId,
+    "permission"
+);
+
 /// Longest name that a client may give to a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;
 

@@ -4,7 +4,7 @@ use clap::Args;
 use wire::v1::DialectCall;
 use wire::v1::call_request::Operation;
 
-use super::{Manner, Target, answer, outcome};
+use super::{Manner, Target, answer, explain, outcome};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -35,6 +35,9 @@ impl Dialect {
             name: self.name,
             arguments_json: self.arguments,
         });
+        if context.explains {
+            return explain::explain(context, &self.target, self.manner, operation).await;
+        }
         let call = answer(context, &self.target, self.manner, operation).await?;
         outcome::show_rendered(context.ui, &call)
     }

@@ -37,7 +37,7 @@ impl Live {
         operation: Operation,
     ) -> Result<Exit, Failure> {
         let ui = context.ui;
-        if self.no_stream || (ui.is_json() && !self.stream) {
+        if context.explains || self.no_stream || (ui.is_json() && !self.stream) {
             return make(context, target, manner, operation).await;
         }
         let client = context.connect().await?;

@@ -5,6 +5,7 @@ mod delete;
 mod dialect;
 mod edit;
 mod exec;
+mod explain;
 mod git;
 mod glob;
 mod grep;
@@ -77,6 +78,11 @@ struct Manner {
 }
 
 impl Command {
+    /// Whether it makes a call, and does not look at what others have come to.
+    pub(crate) fn is_operation(&self) -> bool {
+        !matches!(self, Self::Tools(_) | Self::Show(_) | Self::Output(_) | Self::Cancel(_))
+    }
+
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Read(read) => read.run(context).await,
@@ -106,6 +112,9 @@ async fn make(
     manner: Manner,
     operation: Operation,
 ) -> Result<Exit, Failure> {
+    if context.explains {
+        return explain::explain(context, target, manner, operation).await;
+    }
     let call = answer(context, target, manner, operation).await?;
     outcome::show(context.ui, &call)
 }

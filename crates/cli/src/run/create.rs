@@ -57,6 +57,10 @@ pub(crate) struct Create {
     /// Fewer processes than the profile gives.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pids: Option<u32>,
+    /// Make a token with which an agent can call this run's tools and nothing else; printed behind the run's id, here once
+    /// and never again.
+    #[arg(long)]
+    issue_token: bool,
     /// Makes the command repeatable: the same id with the same content gives the same run.
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
@@ -97,10 +101,13 @@ impl Create {
             ui.json(&response)?;
             return Ok(Exit::Ok);
         }
-        let run = response.run.unwrap_or_default();
+        let run = response.run.clone().unwrap_or_default();
         ui.note(&ready(&run, start.elapsed()));
         let mut page = ui.page();
         page.word(&run.run_id).end_line();
+        if !response.token.is_empty() {
+            page.word(&response.token).end_line();
+        }
         ui.show(&page)?;
         Ok(Exit::Ok)
     }
@@ -137,6 +144,7 @@ impl Create {
             ttl: self.ttl.map(Into::into),
             idle_timeout: self.idle_timeout.map(Into::into),
             labels: self.labels.into_iter().collect(),
+            issue_token: self.issue_token,
         })
     }
 }
@@ -212,6 +220,7 @@ mod tests {
                 ttl: Some(Duration::from_secs(600).into()),
                 idle_timeout: Some(Duration::from_secs(90).into()),
                 labels: [("a".into(), "b".into()), ("c".into(), String::new())].into(),
+                issue_token: false,
             }
         );
     }

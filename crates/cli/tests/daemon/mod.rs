@@ -110,7 +110,7 @@ fn approval() -> Approval {
 impl RunService for Canned {
     async fn create_run(&self, request: Request<CreateRunRequest>) -> Answer<CreateRunResponse> {
         match request.into_inner().profile.as_str() {
-            "review" => Ok(Response::new(CreateRunResponse { run: Some(run(RUN_A)) })),
+            "review" => Ok(Response::new(CreateRunResponse { run: Some(run(RUN_A)), token: String::new() })),
             _ => Err(refusal(Code::NotFound, "NOT_FOUND", "no profile of that name; there are: review")),
         }
     }

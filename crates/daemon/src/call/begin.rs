@@ -13,6 +13,7 @@ use super::record::{Journal, Times};
 use super::{Close, Story, decode};
 use crate::app::App;
 use crate::calls::{Begun, Call, Found};
+use crate::escalation::Attempt;
 use crate::ids::{CallId, RunId};
 use crate::rpc::Principal;
 use crate::status::Refusal;
@@ -91,6 +92,9 @@ pub(super) async fn begin(
 
 async fn enter(app: &App, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
     let run_id = RunId::parse(&request.run_id)?;
+    if principal.run.is_some_and(|own| own != run_id) {
+        app.escalations.report(principal, Some(run_id), Attempt::OtherRun, &request.run_id);
+    }
     app.runs.check_use(run_id, principal)?;
     app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
 }

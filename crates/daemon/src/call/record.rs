@@ -97,6 +97,9 @@ impl Journal {
                 details[name] = value.as_str().into();
             }
         }
+        if principal.run.is_some() {
+            details["via"] = "run_token".into();
+        }
         Self {
             common,
             input: operation.map_or(Value::Null, input),

@@ -1,4 +1,5 @@
-//! The one layer through which every request passes: it names the principal and asks whether it may call the method.
+//! The one layer through which every request passes: it names the principal, by the connection or by a run's token, and asks
+//! whether it may call the method. Attempts to do more are on record.
 //! On the way back it gives a stable reason to what the transport refuses by itself.
 
 use std::sync::Arc;
@@ -8,35 +9,96 @@ use futures_util::TryFutureExt as _;
 use futures_util::future::{Either, MapOk, Ready, ready};
 use ops::Reason;
 use tonic::body::Body;
+use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use super::MAX_MESSAGE;
-use super::identity::{self, Access};
+use super::identity::{self, Access, Principal, Roles};
 use super::listen::Peer;
+use crate::app::App;
+use crate::escalation::Attempt;
 use crate::status::Refusal;
 
 #[derive(Clone)]
-pub(super) struct GuardLayer(Arc<Access>);
+pub(super) struct GuardLayer(Arc<Gate>);
+
+/// What the guard has to know.
+struct Gate {
+    access: Access,
+    app: Arc<App>,
+}
 
 impl GuardLayer {
-    pub(super) fn new(access: Access) -> Self {
-        Self(Arc::new(access))
+    pub(super) fn new(access: Access, app: Arc<App>) -> Self {
+        Self(Arc::new(Gate { access, app }))
     }
+}
+
+impl Gate {
+    /// Who this is, if they may make the request.
+    fn enter(&self, request: &Request<Body>) -> Result<Principal, Refusal> {
+        let Some(peer) = request.extensions().get::<Peer>() else {
+            return Err(may_not("an unknown peer"));
+        };
+        let path = request.uri().path();
+        let principal = self.access.principal(peer.uid, peer.gid);
+        if let Some(presented) = request.headers().get(AUTHORIZATION) {
+            // Whoever presents a token wants to be its holder and nobody else: there is no way back to the uid.
+            let holder =
+                presented.to_str().ok().and_then(bearer).and_then(|token| self.app.runs.of_token(token));
+            let Some((run, owner)) = holder else {
+                self.app.escalations.report(&principal, None, Attempt::BadToken, path);
+                return Err(Refusal::new(
+                    Reason::PermissionDenied,
+                    "the token is not one of a run that lives: it is told once, when the run is made, and ends with it",
+                ));
+            };
+            let holder = Principal { name: owner, roles: Roles::none(), run: Some(run), ..principal };
+            if identity::may_call_with_token(path) {
+                return Ok(holder);
+            }
+            self.app.escalations.report(&holder, Some(run), Attempt::MethodWithToken, path);
+            return Err(Refusal::new(
+                Reason::PermissionDenied,
+                "a run's token is for the tools of its run and for nothing else",
+            ));
+        }
+        if identity::may_call(principal.roles, path) {
+            return Ok(principal);
+        }
+        self.app.escalations.report(&principal, None, Attempt::Method, path);
+        Err(may_not(&principal.name))
+    }
+}
+
+/// The token in `Bearer TOKEN`, RFC 6750.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+fn may_not(who: &str) -> Refusal {
+    Refusal::new(
+        Reason::PermissionDenied,
+        format!(
+            "{who} has no role that allows this; the operator grants roles under `access` in the configuration"
+        ),
+    )
 }
 
 impl<S> Layer<S> for GuardLayer {
     type Service = Guard<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Guard { access: self.0.clone(), inner }
+        Guard { gate: self.0.clone(), inner }
     }
 }
 
 #[derive(Clone)]
 pub(super) struct Guard<S> {
-    access: Arc<Access>,
+    gate: Arc<Gate>,
     inner: S,
 }
 
@@ -53,23 +115,12 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let principal =
-            request.extensions().get::<Peer>().map(|peer| self.access.principal(peer.uid, peer.gid));
-        match principal {
-            Some(principal) if identity::may_call(principal.roles, request.uri().path()) => {
+        match self.gate.enter(&request) {
+            Ok(principal) => {
                 request.extensions_mut().insert(Arc::new(principal));
                 Either::Left(self.inner.call(request).map_ok(explained as Explain))
             }
-            principal => {
-                let who = principal.map_or_else(|| "an unknown peer".to_owned(), |principal| principal.name);
-                let refusal = Refusal::new(
-                    Reason::PermissionDenied,
-                    format!(
-                        "{who} has no role that allows this; the operator grants roles under `access` in the configuration"
-                    ),
-                );
-                Either::Right(ready(Ok(Status::from(refusal).into_http())))
-            }
+            Err(refusal) => Either::Right(ready(Ok(Status::from(refusal).into_http()))),
         }
     }
 }

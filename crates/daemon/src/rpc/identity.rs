@@ -6,6 +6,8 @@
 
 use gateway::Level;
 
+use crate::ids::RunId;
+
 /// A role on the API. Not to be confused with an agent's role in the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -81,17 +83,27 @@ pub(crate) struct Principal {
     pub(crate) gid: u32,
     /// What it may do.
     pub(crate) roles: Roles,
+    /// It has presented this run's token: it acts for the run's own principal, in this run and nowhere else.
+    pub(crate) run: Option<RunId>,
 }
 
 impl Principal {
-    /// Whether it may use what `owner` made: its own, and an operator everything.
+    /// Whether it may use what `owner` made: its own, and an operator everything. With a run's token nothing but what
+    /// [`Self::may_use_run`] says.
     pub(crate) fn may_use(&self, owner: &str) -> bool {
-        self.name == owner || self.roles.has(Role::Operator)
+        self.run.is_none() && (self.name == owner || self.roles.has(Role::Operator))
+    }
+
+    /// Whether it may use a run of `owner`'s, and the calls in it.
+    pub(crate) fn may_use_run(&self, run: RunId, owner: &str) -> bool {
+        self.run.map_or_else(|| self.may_use(owner), |own| own == run)
     }
 
     /// Whether it may look at what `owner` made: reviewers and auditors have to.
     pub(crate) fn may_see(&self, owner: &str) -> bool {
-        self.may_use(owner) || self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
+        self.may_use(owner)
+            || self.run.is_none()
+                && self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
     }
 
     /// How far its word goes on approvals.
@@ -124,7 +136,7 @@ impl Access {
             None if uid == 0 || uid == self.own_uid => Roles::all(),
             None => Roles::none(),
         };
-        Principal { name: format!("uid:{uid}"), uid, gid, roles }
+        Principal { name: format!("uid:{uid}"), uid, gid, roles, run: None }
     }
 }
 
@@ -144,18 +156,32 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         ("cofferdam.v1.ApprovalService", "RevokeConsent") => roles.has_any(&[Operator, Approver, Director]),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),
         ("cofferdam.v1.AuditService", "RebuildIndex") => roles.has(Operator),
-        ("cofferdam.v1.AuditService", _) => roles.has_any(&[Operator, Auditor]),
-        ("cofferdam.v1.PolicyService", "ReloadPolicy" | "AcknowledgeAlert")
+        ("cofferdam.v1.AuditService", _) | ("cofferdam.v1.PolicyService", "ReplayPolicy") => {
+            roles.has_any(&[Operator, Auditor])
+        }
+        (
+            "cofferdam.v1.PolicyService",
+            "ReloadPolicy" | "AcknowledgeAlert" | "GrantPermission" | "RevokePermission" | "ListPermissions",
+        )
         | ("cofferdam.v1.TerminalService", _) => roles.has(Operator),
         _ => !roles.is_empty(),
     }
+}
+
+/// Whether the holder of a run's token may call the method with this path: the tools, and nothing else.
+pub(super) fn may_call_with_token(path: &str) -> bool {
+    let method = path.strip_prefix("/cofferdam.v1.ToolService/");
+    method.is_some_and(|method| {
+        matches!(method, "Call" | "CallStream" | "GetCall" | "CancelCall" | "ListTools" | "StepTranscript")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use gateway::Level;
 
-    use super::{Access, Principal, Role, Roles, may_call};
+    use super::{Access, Principal, Role, Roles, may_call, may_call_with_token};
+    use crate::ids::RunId;
 
     #[test]
     fn strangers_may_call_nothing() {
@@ -194,12 +220,34 @@ mod tests {
 
     #[test]
     fn a_director_s_word_goes_further() {
-        let level = |roles| Principal { name: String::new(), uid: 7, gid: 7, roles }.level();
+        let level = |roles| Principal { name: String::new(), uid: 7, gid: 7, roles, run: None }.level();
         let (approver, director) = (Roles::none().with(Role::Approver), Roles::none().with(Role::Director));
         assert_eq!(level(approver), Some(Level::Approver));
         assert_eq!(level(director), Some(Level::Director));
         assert_eq!(level(Roles::all()), Some(Level::Director));
         assert_eq!(level(Roles::none().with(Role::Operator)), None);
+    }
+
+    #[test]
+    fn a_run_token_opens_the_tools_of_its_run() {
+        for path in [
+            "/cofferdam.v1.ToolService/",
+            "/cofferdam.v1.ToolService/Call/",
+            "cofferdam.v1.ToolService/Call",
+            "/cofferdam.v1.RunService/GetRun",
+            "/cofferdam.v1.ApprovalService/DecideApproval",
+            "/cofferdam.v1.PolicyService/GrantPermission",
+            "/cofferdam.v1.AuditService/StreamEvents",
+            "/grpc.health.v1.Health/Check",
+        ] {
+            assert!(!may_call_with_token(path), "{path}");
+        }
+        assert!(may_call_with_token("/cofferdam.v1.ToolService/Call"));
+        let (run, other) = (RunId::new(), RunId::new());
+        let named = Access::new(0, vec![]).principal(0, 0);
+        let holder = Principal { roles: Roles::none(), run: Some(run), ..named };
+        assert!(holder.may_use_run(run, "uid:0") && !holder.may_use_run(other, "uid:0"));
+        assert!(!holder.may_use("uid:0") && !holder.may_see("uid:0"));
     }
 
     #[test]
@@ -215,6 +263,14 @@ mod tests {
         assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.ToolService/Call"));
         assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.AuditService/StreamEvents"));
         assert!(may_call(only(Role::Auditor), "/cofferdam.v1.AuditService/StreamEvents"));
+        for method in ["GrantPermission", "RevokePermission", "ListPermissions"] {
+            let path = format!("/cofferdam.v1.PolicyService/{method}");
+            for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
+                assert!(!may_call(only(role), &path), "{role:?} {method}");
+            }
+            assert!(may_call(only(Role::Operator), &path));
+        }
+        assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.PolicyService/ReplayPolicy"));
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.RunService/CreateRun"));
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.TrashService/ReadTrash"));
         assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.TrashService/ReadTrash"));

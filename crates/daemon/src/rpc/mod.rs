@@ -4,10 +4,12 @@ mod alert;
 mod approval;
 mod audit;
 mod authority;
+mod explain;
 mod guard;
 mod identity;
 mod listen;
 mod offered;
+mod permission;
 mod policy;
 mod portion;
 mod run;
@@ -36,6 +38,7 @@ use wire::v1::trash_service_server::TrashServiceServer;
 use crate::app::App;
 use crate::status::Refusal;
 
+pub(crate) use explain::verdict;
 pub(crate) use identity::{Access, Principal, Role, Roles};
 pub(crate) use listen::Socket;
 
@@ -101,7 +104,7 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
 
     let incoming = stream::unfold(socket, |socket| async move { Some((socket.accept().await, socket)) });
     Server::builder()
-        .layer(guard::GuardLayer::new(access))
+        .layer(guard::GuardLayer::new(access, app.clone()))
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADERS)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))

@@ -6,7 +6,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::policy_service_server::PolicyService;
 
-use super::{alert, principal};
+use super::{alert, explain, permission, principal};
 use crate::app::App;
 use crate::status::Refusal;
 
@@ -81,5 +81,45 @@ impl PolicyService for Service {
         let principal = principal(&request)?;
         let acknowledged = alert::acknowledge(self.0.clone(), principal, request.into_inner()).await?;
         Ok(Response::new(v1::AcknowledgeAlertResponse { alert: Some(acknowledged) }))
+    }
+
+    async fn explain_policy(
+        &self,
+        request: Request<v1::ExplainPolicyRequest>,
+    ) -> Result<Response<v1::ExplainPolicyResponse>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(explain::explain(&self.0, &principal, request.into_inner())?))
+    }
+
+    async fn replay_policy(
+        &self,
+        request: Request<v1::ReplayPolicyRequest>,
+    ) -> Result<Response<v1::ReplayPolicyResponse>, Status> {
+        Ok(Response::new(crate::replay::replay(&self.0, request.into_inner()).await?))
+    }
+
+    async fn grant_permission(
+        &self,
+        request: Request<v1::GrantPermissionRequest>,
+    ) -> Result<Response<v1::GrantPermissionResponse>, Status> {
+        let principal = principal(&request)?;
+        let permission = permission::grant(&self.0, &principal, request.into_inner()).await?;
+        Ok(Response::new(v1::GrantPermissionResponse { permission: Some(permission) }))
+    }
+
+    async fn revoke_permission(
+        &self,
+        request: Request<v1::RevokePermissionRequest>,
+    ) -> Result<Response<v1::RevokePermissionResponse>, Status> {
+        let principal = principal(&request)?;
+        let permission = permission::revoke(&self.0, &principal, request.into_inner()).await?;
+        Ok(Response::new(v1::RevokePermissionResponse { permission: Some(permission) }))
+    }
+
+    async fn list_permissions(
+        &self,
+        request: Request<v1::ListPermissionsRequest>,
+    ) -> Result<Response<v1::ListPermissionsResponse>, Status> {
+        Ok(Response::new(permission::list(&self.0, request.into_inner()).await?))
     }
 }

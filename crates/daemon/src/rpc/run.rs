@@ -15,7 +15,7 @@ use wire::v1::{self, CreateRunRequest};
 use super::{Principal, behind, portion, principal};
 use crate::app::App;
 use crate::ids::{RunId, check_client_name};
-use crate::runs::{Record, parse_request};
+use crate::runs::{Record, issue_token, parse_request};
 use crate::status::{Refusal, chain};
 
 const MAX_PAGE: u32 = 1_000;
@@ -28,7 +28,12 @@ const MAX_DIFF: u32 = 1024 * 1024;
 pub(super) struct Service(pub(super) Arc<App>);
 
 impl Service {
-    async fn create(&self, principal: Arc<Principal>, request: CreateRunRequest) -> Result<Record, Refusal> {
+    /// The run, and its token when one is asked for and the run is new.
+    async fn create(
+        &self,
+        principal: Arc<Principal>,
+        request: CreateRunRequest,
+    ) -> Result<(Record, Option<String>), Refusal> {
         if !self.0.audit.is_available() {
             return Err(crate::audit::Unavailable.into());
         }
@@ -46,18 +51,22 @@ impl Service {
         let request_id =
             if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };
         if let Some(record) = self.made_before(&request_id, &digest).await? {
-            return Ok(record);
+            return Ok((record, None));
         }
+        let wants_token = request.issue_token;
         let policy = self.0.gateway.policy();
-        let (spec, profile) = parse_request(request, &policy, &principal)?;
+        let (mut spec, profile) = parse_request(request, &policy, &principal)?;
+        let (token, hash) = wants_token.then(|| issue_token(id)).unzip();
+        spec.token = hash;
         let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
         let created = self.0.runs.create(id, spec, profile, &principal, key).await;
         match created {
             // The same request came twice at the same time, and this one came second.
             Err(refusal) if refusal.reason == Reason::AlreadyExists => {
-                self.made_before(&request_id, &digest).await?.ok_or(refusal)
+                let before = self.made_before(&request_id, &digest).await?;
+                before.map(|record| (record, None)).ok_or(refusal)
             }
-            created => created,
+            created => created.map(|record| (record, token)),
         }
     }
 
@@ -108,8 +117,10 @@ impl RunService for Service {
         let service = self.clone();
         // Goes on when the client leaves: a run that is half made would keep its place for ever.
         let created = tokio::spawn(async move { service.create(principal, request.into_inner()).await });
-        let record = created.await.map_err(|error| Refusal::internal("making the run", &error))??;
-        Ok(Response::new(v1::CreateRunResponse { run: Some(record.to_wire()) }))
+        let (record, token) =
+            created.await.map_err(|error| Refusal::internal("making the run", &error))??;
+        let token = token.unwrap_or_default();
+        Ok(Response::new(v1::CreateRunResponse { run: Some(record.to_wire()), token }))
     }
 
     async fn get_run(

@@ -16,6 +16,7 @@ mod request;
 mod run;
 mod source;
 mod task;
+mod token;
 mod trash;
 mod workspace;
 
@@ -27,6 +28,7 @@ pub(crate) use registry::{OnStop, Runs};
 pub(crate) use remove::remove_tree;
 pub(crate) use request::parse as parse_request;
 pub(crate) use run::Run;
+pub(crate) use token::issue as issue_token;
 pub(crate) use trash::{Deleted, Trash};
 pub(crate) use workspace::{Directory, Roots};
 

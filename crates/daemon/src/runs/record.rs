@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use wire::v1;
 
 use super::marks::Marks;
+use super::token::TokenHash;
 use super::workspace::Owner;
 use crate::ids::RunId;
 use crate::time::{Timestamp, duration_to_wire};
@@ -146,6 +147,9 @@ pub(crate) struct Spec {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) principal: String,
+    /// Of the run's token, when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<TokenHash>,
 }
 
 /// What became of it.

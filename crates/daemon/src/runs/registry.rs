@@ -18,6 +18,7 @@ use super::record::{Record, Spec, State, Workspace};
 use super::remove::remove_tree;
 use super::run::{Run, takes_no_calls};
 use super::task::{self, Command, Shared};
+use super::token;
 use crate::audit::AuditLog;
 use crate::ids::RunId;
 use crate::rpc::Principal;
@@ -183,6 +184,7 @@ impl Runs {
                 "image": record.spec.image,
                 "workspace": record.spec.workspace,
                 "labels": record.spec.labels,
+                "token": record.spec.token.is_some(),
             }));
         let recorded = self.audit.record(event).await;
         if recorded.is_err() {
@@ -272,18 +274,28 @@ impl Runs {
     /// A run that `principal` may use. To others it does not exist.
     pub(crate) fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(|record| {
-            if principal.may_use(&record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
+            if principal.may_use_run(id, &record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
         })
     }
 
     /// Whether `principal` may use the run, at the cost of a look: every call asks.
     pub(crate) fn check_use(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
-        let living = self.living().get(&id).map(|run| principal.may_use(&run.spec().principal));
-        let usable = match living {
-            Some(usable) => usable,
-            None => self.ended().get(&id).is_some_and(|record| principal.may_use(&record.spec.principal)),
+        let living = self.living().get(&id).map(|run| principal.may_use_run(id, &run.spec().principal));
+        let ended = || {
+            let of = |record: &Record| principal.may_use_run(id, &record.spec.principal);
+            self.ended().get(&id).is_some_and(of)
         };
+        let usable = living.unwrap_or_else(ended);
         if usable { Ok(()) } else { Err(no_such_run()) }
+    }
+
+    /// The living run whose token this is, and whom it acts for.
+    pub(crate) fn of_token(&self, token: &str) -> Option<(RunId, String)> {
+        let id = token::run_of(token)?;
+        let run = self.living().get(&id).cloned()?;
+        let spec = run.spec();
+        let is_its = spec.token.as_ref().is_some_and(|hash| hash.is_of(token));
+        is_its.then(|| (id, spec.principal.clone()))
     }
 
     /// A run that `principal` may look at. To others it does not exist.

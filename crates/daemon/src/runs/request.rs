@@ -64,6 +64,7 @@ pub(crate) fn parse<'p>(
         idle_timeout,
         labels: labels(request.labels)?,
         principal: principal.name.clone(),
+        token: None,
         profile: request.profile,
     };
     Ok((spec, profile))

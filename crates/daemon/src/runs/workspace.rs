@@ -226,7 +226,7 @@ mod tests {
     use crate::rpc::Principal;
 
     fn principal(uid: u32) -> Principal {
-        Principal { name: format!("uid:{uid}"), uid, gid: uid, roles: crate::rpc::Roles::all() }
+        Principal { name: format!("uid:{uid}"), uid, gid: uid, roles: crate::rpc::Roles::all(), run: None }
     }
 
     fn root(path: &std::path::Path) -> Roots {

@@ -7,6 +7,7 @@
 mod alerts;
 mod approvals;
 mod calls;
+mod permissions;
 mod runs;
 mod schema;
 mod transcripts;
@@ -109,6 +110,7 @@ pub(crate) mod tests {
             idle_timeout: None,
             labels: BTreeMap::new(),
             principal: "uid:0".into(),
+            token: None,
         };
         Record::new(RunId::new(), spec)
     }

@@ -6,7 +6,8 @@ use super::StoreError;
 
 /// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
 /// end.
-const STEPS: &[&str] = &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS, ALERTS];
+const STEPS: &[&str] =
+    &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS, ALERTS, PERMISSIONS];
 
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
@@ -80,6 +81,14 @@ CREATE TABLE alerts (
 CREATE TABLE alert_position (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     sequence INTEGER NOT NULL
+) STRICT;
+";
+
+const PERMISSIONS: &str = "
+CREATE TABLE permissions (
+    permission_id TEXT PRIMARY KEY,
+    ends_at       INTEGER,
+    record        TEXT NOT NULL
 ) STRICT;
 ";
 

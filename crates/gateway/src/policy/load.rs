@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::problem::{Problem, Problems};
 use super::role::{self, Role};
 use super::team::{self, Team};
-use super::tree::{self, MAX_FILE_BYTES};
+use super::tree::{self, MAX_FILE_BYTES, Node};
 use super::walk::Step;
 use super::walk::{At, Sink};
 use super::{Anomalies, Content, Policy, Profile, RiskPolicy, holding, lines, read, read_anomalies};
@@ -61,6 +61,42 @@ impl Policy {
                 Err(Problems(problems))
             }
         }
+    }
+
+    /// One file by itself. Where it has no roles, or no profiles, those that are built in stand in for them: a policy
+    /// directory may have them in other files.
+    pub fn from_part(name: &str, text: &str) -> Result<Self, Problems> {
+        let has = |section: &str| match tree::parse(text) {
+            Ok(Node::Map(entries)) => entries.iter().any(|(key, _)| key == section),
+            _ => true,
+        };
+        let missing: Vec<&str> = [("roles", "roles.yaml"), ("profiles", "review.yaml")]
+            .into_iter()
+            .filter(|(section, _)| !has(section))
+            .map(|(_, file)| file)
+            .collect();
+        let stand_ins = BUILT_IN.into_iter().filter(|(file, _)| missing.contains(file));
+        let stand_ins = stand_ins.map(|(file, text)| (format!("built-in {file}"), text));
+        Self::from_files(stand_ins.chain([(name.to_owned(), text)]))
+    }
+
+    /// The files of a policy directory, as [`Self::load_dir`] would read them: names and texts. For whoever sends them on.
+    pub fn read_dir(directory: &Path) -> Result<Vec<(String, String)>, Problems> {
+        let read = |path: PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            match read_bounded(&path) {
+                Ok(text) => Ok((name, text)),
+                Err(error) => Err(Problem::in_file(&name, format!("cannot be read: {error}"))),
+            }
+        };
+        let (mut files, mut problems) = (Vec::new(), Vec::new());
+        for file in policy_files(directory)?.into_iter().map(read) {
+            match file {
+                Ok(file) => files.push(file),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if problems.is_empty() { Ok(files) } else { Err(Problems(problems)) }
     }
 
     /// A policy from files that have been read already: pairs of a name, for messages, and content.

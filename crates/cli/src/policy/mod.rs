@@ -1,4 +1,8 @@
-//! `coffer policy`: what is in force.
+//! `coffer policy`: what is in force, what it says, and what another one would say.
+
+mod check;
+mod explain;
+mod replay;
 
 use clap::{Args, Subcommand};
 use wire::v1::{GetPolicyRequest, ReloadPolicyRequest};
@@ -7,9 +11,14 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+pub(crate) use explain::show as show_explained;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Check(check::Check),
     Show(Show),
+    Explain(explain::Explain),
+    Replay(replay::Replay),
     Reload(Reload),
 }
 
@@ -26,6 +35,9 @@ pub(crate) struct Reload {}
 impl Command {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
+            Self::Check(check) => check.run(context),
+            Self::Explain(explain) => explain.run(context).await,
+            Self::Replay(replay) => replay.run(context).await,
             Self::Show(_) => show(context).await,
             Self::Reload(_) => reload(context).await,
         }

@@ -1,0 +1,24 @@
+//! A call that is explained instead of made, for `coffer policy explain`.
+
+use wire::v1::ExplainPolicyRequest;
+use wire::v1::call_request::Operation;
+
+use super::{Manner, Target, request};
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::policy;
+
+/// Asks what the policy says to the call, and shows it.
+pub(super) async fn explain(
+    context: &Context,
+    target: &Target,
+    manner: Manner,
+    operation: Operation,
+) -> Result<Exit, Failure> {
+    let client = context.connect().await?;
+    let call = request(&client, target, manner, operation).await?;
+    let request = ExplainPolicyRequest { call: Some(call) };
+    let explained = client.policy().explain_policy(quick(request)).await?.into_inner();
+    policy::show_explained(context.ui, &explained)
+}

@@ -1,0 +1,122 @@
+//! `coffer permission list`.
+
+use clap::Args;
+use wire::v1::permission::{Effect, Subject};
+use wire::v1::{ListPermissionsRequest, Permission};
+
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Page;
+use crate::time;
+
+const PAGE: u32 = 1_000;
+
+/// List permissions, newest first; those in force, unless told otherwise.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer permission list --all")]
+pub(crate) struct List {
+    /// Also those that have expired or were ended.
+    #[arg(long)]
+    all: bool,
+}
+
+impl List {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let client = context.connect().await?;
+        let mut permissions = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ListPermissionsRequest { page_size: PAGE, page_token, include_ended: self.all };
+            let response = client.policy().list_permissions(quick(request)).await?.into_inner();
+            permissions.extend(response.permissions);
+            page_token = response.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        if ui.is_json() {
+            ui.json(&permissions)?;
+            return Ok(Exit::Ok);
+        }
+        if permissions.is_empty() {
+            ui.note("no permissions");
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        render(&permissions, &mut page);
+        ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(permissions: &[Permission], page: &mut Page) {
+    let rows: Vec<Vec<String>> = permissions.iter().map(row).collect();
+    page.table(&["PERMISSION", "EFFECT", "FOR", "OPERATION", "ONLY", "UNTIL", "BY", "REASON"], &rows);
+}
+
+fn row(permission: &Permission) -> Vec<String> {
+    let subject = match &permission.subject {
+        Some(Subject::AgentId(name)) => format!("agent {name}"),
+        Some(Subject::Role(name)) => format!("role {name}"),
+        Some(Subject::Team(name)) => format!("team {name}"),
+        None => String::new(),
+    };
+    let effect = match permission.effect() {
+        Effect::Grant if permission.preapproved => "grant, preapproved",
+        Effect::Grant => "grant",
+        Effect::Revocation => "revocation",
+        Effect::Unspecified => "unknown",
+    };
+    let or_any = |text: &str| if text.is_empty() { "any" } else { text }.to_owned();
+    let only = match (permission.path_pattern.as_str(), permission.command_prefix.join(" ")) {
+        ("", command) => command,
+        (path, _) => path.to_owned(),
+    };
+    let until = match (&permission.ended_at, &permission.expires_at) {
+        (Some(ended), _) => format!("ended {}", time::moment(Some(ended))),
+        (None, Some(end)) => time::moment(Some(end)),
+        (None, None) => "until ended".to_owned(),
+    };
+    vec![
+        permission.permission_id.clone(),
+        effect.to_owned(),
+        subject,
+        or_any(&permission.operation),
+        or_any(&only),
+        until,
+        permission.created_by.clone(),
+        permission.reason.clone(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_a_permission() {
+        let permission = Permission {
+            permission_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
+            effect: Effect::Grant.into(),
+            subject: Some(Subject::AgentId("alice".into())),
+            operation: "exec".into(),
+            command_prefix: vec!["cargo".into(), "test".into()],
+            preapproved: true,
+            reason: "release".into(),
+            created_by: "uid:0".into(),
+            in_force: true,
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(std::slice::from_ref(&permission), &mut page);
+        let line = page.as_str().lines().nth(1).unwrap();
+        for word in
+            ["grant, preapproved", "agent alice", "exec", "cargo test", "until ended", "uid:0", "release"]
+        {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+    }
+}

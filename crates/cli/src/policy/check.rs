@@ -1,0 +1,137 @@
+//! `coffer policy check`: without a daemon, by the code that the daemon loads its policy with.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use gateway::{Policy, Problem, Problems};
+use serde::Serialize;
+
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+
+/// Say what is wrong with a policy, all of it at once. Needs no daemon; ends with 1 when anything is wrong.
+///
+/// A directory is checked as the daemon would load it. A file is checked by itself: where it has no roles, or no profiles,
+/// those that are built in stand in for them.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer policy check /etc/cofferdam/policy")]
+pub(crate) struct Check {
+    /// A policy file, or a directory of them.
+    #[arg(value_name = "FILE|DIR")]
+    path: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Report<'r> {
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<&'r str>,
+    problems: Vec<Found<'r>>,
+}
+
+#[derive(Serialize)]
+struct Found<'r> {
+    file: &'r str,
+    line: Option<usize>,
+    key: &'r str,
+    message: &'r str,
+    suggestion: Option<&'r str>,
+}
+
+impl<'r> From<&'r Problem> for Found<'r> {
+    fn from(problem: &'r Problem) -> Self {
+        Self {
+            file: &problem.file,
+            line: problem.line,
+            key: &problem.key,
+            message: &problem.message,
+            suggestion: problem.suggestion.as_deref(),
+        }
+    }
+}
+
+impl Check {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let checked = load(&self.path)?;
+        if ui.is_json() {
+            let report = match &checked {
+                Ok(policy) => Report { ok: true, digest: Some(policy.digest()), problems: Vec::new() },
+                Err(Problems(problems)) => {
+                    Report { ok: false, digest: None, problems: problems.iter().map(Found::from).collect() }
+                }
+            };
+            ui.json(&report)?;
+        } else {
+            let mut page = ui.page();
+            render(&checked, &mut page);
+            ui.show(&page)?;
+        }
+        Ok(if checked.is_ok() { Exit::Ok } else { Exit::Failed })
+    }
+}
+
+fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
+    if path.is_dir() {
+        return Ok(Policy::load_dir(path));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Policy::from_part(&name, &text))
+}
+
+fn render(checked: &Result<Policy, Problems>, page: &mut Page) {
+    match checked {
+        Ok(policy) => {
+            let names = |names: Vec<&str>| names.join(" ");
+            page.facts(&[
+                ("policy", "ok".to_owned()),
+                ("digest", policy.digest().to_owned()),
+                ("profiles", names(policy.profile_names().collect())),
+                ("roles", names(policy.role_names().collect())),
+                ("teams", names(policy.team_names().collect())),
+            ]);
+        }
+        Err(Problems(problems)) => {
+            for problem in problems {
+                page.ink(Ink::Red, "wrong").own(": ").word(&problem.to_string()).end_line();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Look;
+
+    fn shown(path: &Path) -> String {
+        let mut page = Page::new(Look::PIPE);
+        render(&load(path).unwrap(), &mut page);
+        page.as_str().to_owned()
+    }
+
+    #[test]
+    fn a_file_a_directory_and_what_is_wrong_with_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.yaml");
+        std::fs::write(&file, "profiles: {mine: {operations: {read: allow}}}\n").unwrap();
+        let shown_file = shown(&file);
+        assert!(
+            shown_file.contains("ok") && shown_file.contains("mine") && shown_file.contains("worker"),
+            "{shown_file}"
+        );
+        assert!(shown(directory.path()).contains("no role is defined"));
+        std::fs::write(&file, "profiles:\n  mine:\n    operations: {raed: allow}\n    colour: red\n")
+            .unwrap();
+        assert_eq!(
+            shown(&file),
+            "wrong: mine.yaml:3: profiles.mine.operations.raed: unknown operation (did you mean `read`?)\n\
+             wrong: mine.yaml:4: profiles.mine.colour: unknown key (known: description, image, allowed_images, runtime, workspace, unattended, limits, operations, risk, exec, bounds, approvals, commit)\n"
+        );
+        assert!(load(&directory.path().join("none.yaml")).is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! `coffer policy explain`.
+
+use clap::{Args, Parser};
+use wire::v1::{CallRequest, ExplainPolicyRequest, ExplainPolicyResponse, Verdict};
+
+use crate::call;
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::{Ink, Page};
+use crate::run::RunRef;
+use crate::ui::Ui;
+
+/// Say what the policy would decide over a call, by which rule, and what else was considered. The call is not made.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer policy explain 3f2a9c01 exec -- cargo test")]
+pub(crate) struct Explain {
+    /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: String,
+    /// The operation, in the words of `coffer call`, such as `write a.txt --content x` or `git commit -m x`, or as the JSON
+    /// of the API, such as {"read":{"path":"a.txt"}}.
+    #[arg(value_name = "OPERATION", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    operation: Vec<String>,
+}
+
+/// The words of `coffer call`.
+#[derive(Debug, Parser)]
+#[command(name = "coffer policy explain RUN", disable_help_subcommand = true)]
+struct Words {
+    #[command(subcommand)]
+    call: call::Command,
+}
+
+impl Explain {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        if let [json] = &self.operation[..]
+            && json.trim_start().starts_with('{')
+        {
+            return self.explain_json(context, json).await;
+        }
+        let words = Words::try_parse_from(arguments(&self.run, &self.operation))
+            .map_err(|error| Failure::usage(error.render().to_string().trim_end().to_owned()))?;
+        if !words.call.is_operation() {
+            return Err(Failure::usage("this makes no call; name an operation, such as `read a.txt`"));
+        }
+        let context = Context {
+            ui: context.ui,
+            endpoint: context.endpoint.clone(),
+            credentials: context.credentials.clone(),
+            explains: true,
+        };
+        // The words of a call lead back here, to be explained: a future of its own kind within itself.
+        Box::pin(words.call.run(&context)).await
+    }
+
+    async fn explain_json(&self, context: &Context, json: &str) -> Result<Exit, Failure> {
+        let mut call: CallRequest = serde_json::from_str(json)
+            .map_err(|error| Failure::usage(format!("the operation is no CallRequest: {error}")))?;
+        let client = context.connect().await?;
+        let run: RunRef = self.run.parse().unwrap_or(RunRef::Environment);
+        call.run_id = run.resolve(&client).await?;
+        let request = ExplainPolicyRequest { call: Some(call) };
+        show(context.ui, &client.policy().explain_policy(quick(request)).await?.into_inner())
+    }
+}
+
+/// The same as a command line of `coffer call`: there the run stands behind the operation.
+fn arguments(run: &str, operation: &[String]) -> Vec<String> {
+    let (name, rest) = operation.split_first().map_or(("", operation), |(name, rest)| (name.as_str(), rest));
+    let mut arguments = vec!["coffer".to_owned(), name.to_owned(), run.to_owned()];
+    if name == "exec" && !rest.iter().any(|word| word == "--") {
+        arguments.push("--".to_owned());
+    }
+    arguments.extend(rest.iter().cloned());
+    arguments
+}
+
+/// Shows an explanation.
+pub(crate) fn show(ui: Ui, explained: &ExplainPolicyResponse) -> Result<Exit, Failure> {
+    if ui.is_json() {
+        ui.json(explained)?;
+    } else {
+        let mut page = ui.page();
+        render(explained, &mut page);
+        ui.show(&page)?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub(super) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "deny",
+        Verdict::Unspecified => "unknown",
+    }
+}
+
+fn render(explained: &ExplainPolicyResponse, page: &mut Page) {
+    let ink = match explained.verdict() {
+        Verdict::Allow => Ink::Green,
+        Verdict::Ask => Ink::Yellow,
+        Verdict::Deny | Verdict::Unspecified => Ink::Red,
+    };
+    page.ink(ink, word(explained.verdict())).own(" ").word(&explained.operation).end_line();
+    let mut facts = vec![("rule", explained.rule.clone()), ("because", explained.justification.clone())];
+    for (name, value) in [("risk", &explained.risk), ("reason", &explained.reason)] {
+        if !value.is_empty() {
+            facts.push((name, value.clone()));
+        }
+    }
+    facts.push(("policy", explained.policy_digest.clone()));
+    page.facts(&facts);
+    let rows: Vec<Vec<String>> = explained
+        .considered
+        .iter()
+        .map(|considered| {
+            let mark = if considered.decides { "decides" } else { "" };
+            vec![
+                word(considered.verdict()).to_owned(),
+                considered.rule.clone(),
+                mark.to_owned(),
+                considered.justification.clone(),
+            ]
+        })
+        .collect();
+    page.own("\n").table(&["SAYS", "RULE", "", "BECAUSE"], &rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Words, clap::Error> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Words::try_parse_from(arguments("0198a1b2-0000-7000-8000-00000000aaaa", &words))
+    }
+
+    #[test]
+    fn takes_the_words_of_coffer_call() {
+        for words in [
+            &["read", "a.txt", "--lines", "1-3"][..],
+            &["exec", "--", "rm", "-rf", "x"],
+            &["exec", "rm", "-rf", "x"],
+            &["exec", "--cwd", "src", "--", "ls"],
+            &["git", "diff", "--stat"],
+            &["git", "commit", "-m", "x"],
+            &["grep", "fn main"],
+            &["delete", "a"],
+            &["list"],
+        ] {
+            let words_ = parsed(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+            assert!(words_.call.is_operation(), "{words:?}");
+        }
+        assert!(!parsed(&["tools"]).unwrap().call.is_operation());
+        assert!(parsed(&["teleport", "x"]).is_err() && parsed(&["read"]).is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! `coffer policy replay`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use gateway::Policy;
+use wire::v1::{PolicyFile, ReplayPolicyRequest, ReplayPolicyResponse};
+
+use super::explain::word;
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::ids;
+use crate::page::Page;
+use crate::run::RunRef;
+
+/// Judge recorded calls by another policy, and list those whose verdict would change. Nothing comes into force.
+///
+/// The calls are judged by what the audit log has kept of them: one whose arguments were cut or redacted where it matters is
+/// counted, and not judged.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer policy replay ./policy --run 3f2a9c01")]
+pub(crate) struct Replay {
+    /// The proposed policy: a directory, or one file that is a whole policy.
+    #[arg(value_name = "FILE|DIR")]
+    path: PathBuf,
+    /// Only calls of this run.
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunRef>,
+    /// Only calls that were recorded after this sequence number of the audit log.
+    #[arg(long, value_name = "SEQUENCE", default_value_t = 0)]
+    after: u64,
+    /// Judge at most so many calls.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_calls: u32,
+}
+
+impl Replay {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let ui = context.ui;
+        let files = files(&self.path)?;
+        let client = context.connect().await?;
+        let run_id = match &self.run {
+            Some(run) => run.resolve(&client).await?,
+            None => String::new(),
+        };
+        let request =
+            ReplayPolicyRequest { files, run_id, after_sequence: self.after, max_calls: self.max_calls };
+        let response = {
+            let _spinner = ui.spinner("judging recorded calls…");
+            client.policy().replay_policy(request).await?.into_inner()
+        };
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let (mut page, mut talk) = (ui.page(), ui.talk());
+        render(&response, &mut page, &mut talk);
+        ui.show(&page)?;
+        ui.say(&talk);
+        Ok(Exit::Ok)
+    }
+}
+
+fn files(path: &Path) -> Result<Vec<PolicyFile>, Failure> {
+    let read = if path.is_dir() {
+        Policy::read_dir(path).map_err(|problems| Failure::usage(problems.to_string()))?
+    } else {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
+        vec![(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text)]
+    };
+    Ok(read.into_iter().map(|(name, content)| PolicyFile { name, content }).collect())
+}
+
+fn render(response: &ReplayPolicyResponse, page: &mut Page, talk: &mut Page) {
+    let rows: Vec<Vec<String>> = response
+        .changes
+        .iter()
+        .map(|change| {
+            vec![
+                change.sequence.to_string(),
+                ids::short(&change.run_id).to_owned(),
+                change.agent_id.clone(),
+                change.operation.clone(),
+                word(change.was()).to_owned(),
+                word(change.becomes()).to_owned(),
+                change.rule.clone(),
+                change.input.chars().take(60).collect(),
+            ]
+        })
+        .collect();
+    page.table(&["SEQUENCE", "RUN", "AGENT", "OPERATION", "WAS", "BECOMES", "RULE", "INPUT"], &rows);
+    let said = format!(
+        "{} of {} calls change, {} stay; not judged: {} cut, {} redacted, {} without a decision of the policy, {} unreadable",
+        response.changed,
+        response.calls,
+        response.unchanged,
+        response.cut,
+        response.redacted,
+        response.undecided,
+        response.unreadable
+    );
+    talk.word(&said).end_line();
+    if response.changes.len() < response.changed as usize {
+        talk.word(&format!("only the first {} changes are listed", response.changes.len())).end_line();
+    }
+    if !response.complete {
+        talk.word(&format!("the log goes on: --after {}", response.last_sequence)).end_line();
+    }
+}

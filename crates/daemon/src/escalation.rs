@@ -1,0 +1,141 @@
+//! Who tried what only others may: on record, so that anomaly detection and auditors see it.
+//!
+//! An attempt costs whoever makes it nothing, and a record costs a place on disk. So each principal and run has a number of
+//! records a minute; what is beyond is counted, and the count stands in the next record.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use audit::{Event, Kind};
+use serde_json::json;
+
+use crate::audit::AuditLog;
+use crate::ids::RunId;
+use crate::rpc::Principal;
+
+/// Records of one principal and run within [`WINDOW`].
+const MOST: u32 = 30;
+const WINDOW: Duration = Duration::from_secs(60);
+/// Principals and runs that are kept apart; those beyond share one place.
+const APART: usize = 1_024;
+
+/// What was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// To call a method that needs a role.
+    Method,
+    /// To call a method with a run's token that is not for the run's tools.
+    MethodWithToken,
+    /// To use another run with a run's token.
+    OtherRun,
+    /// To act for another agent than the run's.
+    OtherAgent,
+    /// To get in with a token that is none.
+    BadToken,
+}
+
+impl Attempt {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::MethodWithToken => "method_with_run_token",
+            Self::OtherRun => "other_run",
+            Self::OtherAgent => "other_agent",
+            Self::BadToken => "bad_token",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counted {
+    since: Option<Instant>,
+    records: u32,
+    left_out: u64,
+}
+
+/// Keeps the record of attempts.
+pub(crate) struct Escalations {
+    audit: Arc<AuditLog>,
+    counted: Mutex<HashMap<(String, Option<RunId>), Counted>>,
+}
+
+impl Escalations {
+    pub(crate) fn new(audit: Arc<AuditLog>) -> Self {
+        Self { audit, counted: Mutex::default() }
+    }
+
+    /// Records an attempt, without waiting for it. `target` is what it aimed at, such as a method.
+    pub(crate) fn report(&self, principal: &Principal, run: Option<RunId>, attempt: Attempt, target: &str) {
+        let Some(left_out) = self.admit((principal.name.clone(), run.or(principal.run)), Instant::now())
+        else {
+            return;
+        };
+        let target: String = target.chars().take(128).collect();
+        let mut details = json!({ "attempt": attempt.as_str(), "target": target });
+        if principal.run.is_some() {
+            details["via"] = "run_token".into();
+        }
+        if left_out > 0 {
+            details["left_out"] = left_out.into();
+        }
+        let mut event = Event::new(Kind::EscalationAttempt).principal(&principal.name).details(details);
+        event.run_id = run.or(principal.run).map(|run| run.to_string());
+        let audit = self.audit.clone();
+        tokio::spawn(async move {
+            if audit.enqueue(event).await.is_err() {
+                tracing::error!("an attempt to do more than is allowed is not in the audit log");
+            }
+        });
+    }
+
+    /// How many were left out before this one; `None` when this one is left out, too.
+    fn admit(&self, who: (String, Option<RunId>), now: Instant) -> Option<u64> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.len() >= APART && !counted.contains_key(&who) {
+            counted.retain(|_, one| one.since.is_some_and(|since| now.duration_since(since) < WINDOW));
+        }
+        let who =
+            if counted.len() >= APART && !counted.contains_key(&who) { (String::new(), None) } else { who };
+        let one = counted.entry(who).or_default();
+        if one.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
+            *one = Counted { since: Some(now), records: 0, left_out: one.left_out };
+        }
+        if one.records >= MOST {
+            one.left_out += 1;
+            return None;
+        }
+        one.records += 1;
+        Some(std::mem::take(&mut one.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::{APART, Escalations, MOST, WINDOW};
+    use crate::audit::AuditLog;
+
+    #[test]
+    fn a_flood_is_counted_and_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, _, _) = AuditLog::open(directory.path()).unwrap();
+        let escalations = Escalations::new(Arc::new(log));
+        let now = Instant::now();
+        let admit = |who: &str, at| escalations.admit((who.to_owned(), None), at);
+        for _ in 0..MOST {
+            assert_eq!(admit("a", now), Some(0));
+        }
+        for _ in 0..5 {
+            assert_eq!(admit("a", now), None);
+        }
+        assert_eq!(admit("b", now), Some(0), "another one has a place of its own");
+        assert_eq!(admit("a", now + WINDOW), Some(5));
+        for number in 0..2 * APART {
+            let _ = admit(&format!("c{number}"), now + WINDOW);
+        }
+        assert!(escalations.counted.lock().unwrap().len() <= APART + 1);
+    }
+}

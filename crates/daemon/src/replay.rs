@@ -1,0 +1,299 @@
+//! `ReplayPolicy`: recorded calls, judged by a proposed policy.
+//!
+//! ```text
+//!  audit log ─ intents ─ restore the operation ─┬─ judged by the same code as a call ─ compared with the recorded verdict
+//!                                               └─ not to be judged, and why
+//! ```
+//!
+//! The log has no contents of files, no long arguments and no secrets. What it lacks is put in place only where a verdict
+//! rests on its size alone; where a verdict may rest on what it said, the call is counted as not judged.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use audit::{Event, Kind};
+use gateway::{Caller, Policy, RunScope};
+use ops::{Operation, Reason};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use wire::v1;
+use worker::convert::operation_from_wire;
+
+use crate::app::App;
+use crate::ids::RunId;
+use crate::status::Refusal;
+
+/// Files of a proposed policy.
+const MAX_FILES: usize = 256;
+const DEFAULT_CALLS: u32 = 10_000;
+const MAX_CALLS: u32 = 100_000;
+/// Records that are looked at for one answer.
+const MAX_RECORDS: u64 = 1_000_000;
+/// Changes that are listed, and characters of each one's input.
+const MAX_CHANGES: usize = 1_000;
+const MAX_INPUT: usize = 500;
+/// Runs whose profile is remembered while the log is read.
+const MAX_RUNS: usize = 100_000;
+/// Bytes that a text may have had for another to stand in its place.
+const MAX_SIZE: usize = 8 << 20;
+/// How redaction begins its marks, `audit/FORMAT.md`.
+const MARK: &str = "[redacted:";
+
+/// Lets one replay read the log at a time.
+pub(crate) struct Replays(Semaphore);
+
+impl Default for Replays {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
+
+/// Why a call cannot be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unjudged {
+    /// Arguments that matter were cut.
+    Cut,
+    /// Arguments that matter were redacted.
+    Redacted,
+    /// The record has no decision of a policy.
+    Undecided,
+    /// The record, or its run, is not understood.
+    Unreadable,
+}
+
+/// Judges recorded calls by a proposed policy.
+pub(crate) async fn replay(
+    app: &Arc<App>,
+    request: v1::ReplayPolicyRequest,
+) -> Result<v1::ReplayPolicyResponse, Refusal> {
+    let most = match request.max_calls {
+        0 => DEFAULT_CALLS,
+        most if most <= MAX_CALLS => most,
+        _ => return Err(Refusal::invalid("max_calls", format!("must be at most {MAX_CALLS}"))),
+    };
+    let only = match request.run_id.as_str() {
+        "" => None,
+        run => Some(RunId::parse(run)?.to_string()),
+    };
+    let Ok(_one) = app.replays.0.try_acquire() else {
+        return Err(Refusal::new(
+            Reason::Overloaded,
+            "another replay reads the log: try again when it is over",
+        ));
+    };
+    let policy = proposed(request.files).await?;
+    let mut replay = Replay {
+        app,
+        only,
+        profiles: HashMap::new(),
+        response: v1::ReplayPolicyResponse {
+            policy_digest: policy.digest().to_owned(),
+            ..Default::default()
+        },
+        policy,
+    };
+    app.audit.settle().await;
+    let mut log = app.audit.read_after(request.after_sequence, false);
+    let mut records = 0;
+    replay.response.last_sequence = request.after_sequence;
+    while let Some(lines) = log.next().await? {
+        for line in lines {
+            if replay.response.calls >= most || records >= MAX_RECORDS {
+                return Ok(replay.response);
+            }
+            records += 1;
+            replay.response.last_sequence = line.record.sequence;
+            replay.record(line.record.sequence, &line.record.event);
+        }
+    }
+    replay.response.complete = true;
+    Ok(replay.response)
+}
+
+async fn proposed(files: Vec<v1::PolicyFile>) -> Result<Policy, Refusal> {
+    if files.is_empty() || files.len() > MAX_FILES {
+        return Err(Refusal::invalid("files", format!("must be 1 to {MAX_FILES}")));
+    }
+    let load = move || Policy::from_files(files.into_iter().map(|file| (file.name, file.content)));
+    let loaded = tokio::task::spawn_blocking(load).await;
+    loaded
+        .map_err(|error| Refusal::internal("reading the proposed policy", &error))?
+        .map_err(|problems| Refusal::invalid("files", problems))
+}
+
+struct Replay<'a> {
+    app: &'a App,
+    policy: Policy,
+    /// Only calls of this run.
+    only: Option<String>,
+    /// The profile of each run that the log has told of.
+    profiles: HashMap<String, String>,
+    response: v1::ReplayPolicyResponse,
+}
+
+impl Replay<'_> {
+    fn record(&mut self, sequence: u64, event: &Event) {
+        let Some(run) = event.run_id.as_ref() else { return };
+        match event.kind {
+            Kind::RunCreated => {
+                let profile = event.details.as_ref().and_then(|details| details["profile"].as_str());
+                if let Some(profile) = profile.filter(|_| self.profiles.len() < MAX_RUNS) {
+                    self.profiles.insert(run.clone(), profile.to_owned());
+                }
+            }
+            Kind::CallIntent if self.only.as_ref().is_none_or(|only| only == run) => {
+                self.response.calls += 1;
+                match self.judge(sequence, run, event) {
+                    Ok(None) => self.response.unchanged += 1,
+                    Ok(Some(change)) => {
+                        self.response.changed += 1;
+                        if self.response.changes.len() < MAX_CHANGES {
+                            self.response.changes.push(change);
+                        }
+                    }
+                    Err(Unjudged::Cut) => self.response.cut += 1,
+                    Err(Unjudged::Redacted) => self.response.redacted += 1,
+                    Err(Unjudged::Undecided) => self.response.undecided += 1,
+                    Err(Unjudged::Unreadable) => self.response.unreadable += 1,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn judge(&self, sequence: u64, run: &str, event: &Event) -> Result<Option<v1::ReplayedCall>, Unjudged> {
+        let decision = event.decision.as_ref().ok_or(Unjudged::Undecided)?;
+        let was_rule = decision.rule.clone().unwrap_or_default();
+        let by_policy = !was_rule.starts_with("anomaly ")
+            && decision.reason.as_deref() != Some(Reason::RateLimited.as_str());
+        let was = match decision.outcome {
+            audit::Verdict::Allow => gateway::Verdict::Allow,
+            audit::Verdict::Ask => gateway::Verdict::Ask,
+            audit::Verdict::Deny => gateway::Verdict::Deny,
+            audit::Verdict::Unknown => return Err(Unjudged::Unreadable),
+        };
+        if !by_policy {
+            return Err(Unjudged::Undecided);
+        }
+        let (Some(name), Some(input), Some(role), Some(agent_id)) =
+            (&event.operation, &event.input, &event.role, &event.agent_id)
+        else {
+            return Err(Unjudged::Unreadable);
+        };
+        let operation = restore(name, input)?;
+        let profile = self.profile(run).ok_or(Unjudged::Unreadable)?;
+        let scope = RunScope { profile, image_id: String::new() };
+        let caller = Caller {
+            principal: event.principal.clone().unwrap_or_default(),
+            agent_id: agent_id.clone(),
+            role: role.clone(),
+            run_id: run.to_owned(),
+        };
+        let explanation = self.app.gateway.explain(&self.policy, &scope, &caller, &operation);
+        let becomes = explanation.verdict();
+        if becomes == was {
+            return Ok(None);
+        }
+        let justification = match &explanation.outcome {
+            Ok(decision) => decision.justification.clone(),
+            Err(refusal) => refusal.message.clone(),
+        };
+        Ok(Some(v1::ReplayedCall {
+            sequence,
+            call_id: event.call_id.clone().unwrap_or_default(),
+            run_id: run.to_owned(),
+            agent_id: agent_id.clone(),
+            operation: name.clone(),
+            input: input.to_string().chars().take(MAX_INPUT).collect(),
+            was: crate::rpc::verdict(was).into(),
+            was_rule,
+            becomes: crate::rpc::verdict(becomes).into(),
+            rule: explanation.rule().to_owned(),
+            justification,
+        }))
+    }
+
+    /// The profile of a run, from its record or from the log.
+    fn profile(&self, run: &str) -> Option<String> {
+        let record = RunId::parse(run).ok().and_then(|id| self.app.runs.get(id).ok());
+        record.map(|record| record.spec.profile).or_else(|| self.profiles.get(run).cloned())
+    }
+}
+
+/// The operation that was recorded, or one that is judged like it.
+fn restore(name: &str, input: &Value) -> Result<Operation, Unjudged> {
+    let base = name.split('.').next().unwrap_or_default();
+    let mut input = input.clone();
+    fill(base, "", &mut input)?;
+    let request: v1::Operation =
+        serde_json::from_value(json!({ base: input })).map_err(|_| Unjudged::Unreadable)?;
+    operation_from_wire(request).map_err(|_| Unjudged::Unreadable)
+}
+
+/// Puts something in place of what the record lacks, where a verdict rests on nothing but its size.
+fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
+    // Nothing is judged by what is written, searched for, or set: by where, how much, and which names.
+    let counts = !matches!(
+        (operation, key),
+        ("write" | "edit", "content" | "oldStr" | "newStr" | "text")
+            | ("grep", "pattern")
+            | ("git", "message")
+            | ("exec" | "shell", "env")
+    );
+    match value {
+        Value::String(text) if counts && text.contains(MARK) => Err(Unjudged::Redacted),
+        Value::Object(fields) if is_cut(fields) => {
+            let bytes =
+                fields.get("bytes").and_then(Value::as_u64).and_then(|bytes| usize::try_from(bytes).ok());
+            match bytes.filter(|bytes| !counts && *bytes <= MAX_SIZE) {
+                Some(bytes) => *value = "x".repeat(bytes).into(),
+                None => return Err(Unjudged::Cut),
+            }
+            Ok(())
+        }
+        Value::Object(fields) => fields.iter_mut().try_for_each(|(name, value)| {
+            // Values of variables have the variables' names.
+            let key = if key == "env" { "env" } else { name.as_str() };
+            fill(operation, key, value)
+        }),
+        Value::Array(items) => items.iter_mut().try_for_each(|item| fill(operation, key, item)),
+        _ => Ok(()),
+    }
+}
+
+/// What `call/record.rs` puts in place of a long text.
+fn is_cut(fields: &serde_json::Map<String, Value>) -> bool {
+    fields.len() == 3 && ["preview", "bytes", "sha256"].iter().all(|name| fields.contains_key(*name))
+}
+
+#[cfg(test)]
+mod tests {
+    use ops::Operation;
+    use serde_json::json;
+
+    use super::{Unjudged, restore};
+
+    fn cut(bytes: usize) -> serde_json::Value {
+        json!({ "preview": "x", "bytes": bytes, "sha256": "0".repeat(64) })
+    }
+
+    #[test]
+    fn what_is_missing_is_filled_in_only_where_its_size_is_all_that_counts() {
+        let written = restore("write", &json!({ "path": "@project/a", "content": cut(5_000) })).unwrap();
+        assert!(matches!(&written, Operation::Write(write) if write.content.len() == 5_000), "{written:?}");
+        let exec = |args: serde_json::Value, env: serde_json::Value| {
+            restore("exec", &json!({ "command": "make", "args": args, "env": env }))
+        };
+        assert!(exec(json!(["all"]), json!({})).is_ok());
+        assert_eq!(exec(json!([cut(2_000)]), json!({})), Err(Unjudged::Cut));
+        assert_eq!(exec(json!(["--password", "[redacted:argument]"]), json!({})), Err(Unjudged::Redacted));
+        assert!(exec(json!([]), json!({ "TOKEN": "[redacted:key]" })).is_ok(), "names of variables count");
+        assert_eq!(restore("shell", &json!({ "script": cut(3_000) })), Err(Unjudged::Cut));
+        assert_eq!(restore("patch", &json!({ "unifiedDiff": cut(3_000) })), Err(Unjudged::Cut));
+        assert!(restore("git.commit", &json!({ "commit": { "message": cut(2_000) } })).is_ok());
+        assert_eq!(restore("read", &json!({ "path": "[redacted:high-entropy]" })), Err(Unjudged::Redacted));
+        assert_eq!(restore("read", &json!({ "path": 7 })), Err(Unjudged::Unreadable));
+        assert_eq!(restore("teleport", &json!({})), Err(Unjudged::Unreadable));
+        assert_eq!(restore("write", &json!({ "path": "a", "content": cut(64 << 20) })), Err(Unjudged::Cut));
+    }
+}

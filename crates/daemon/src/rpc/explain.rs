@@ -1,0 +1,74 @@
+//! `ExplainPolicy`: a call that is judged and not made.
+
+use gateway::{Caller, Explanation, RunScope};
+use wire::v1;
+
+use super::Principal;
+use crate::app::App;
+use crate::ids::RunId;
+use crate::status::Refusal;
+
+/// What the policy in force says to a call in a run that the principal may look at.
+pub(super) fn explain(
+    app: &App,
+    principal: &Principal,
+    request: v1::ExplainPolicyRequest,
+) -> Result<v1::ExplainPolicyResponse, Refusal> {
+    let call = request.call.ok_or_else(|| Refusal::invalid("call", "is missing"))?;
+    let record = app.runs.shown_to(RunId::parse(&call.run_id)?, principal)?;
+    let operation = crate::call::operation(call)?;
+    let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
+    let scope = RunScope { profile: record.spec.profile.clone(), image_id };
+    let caller = Caller {
+        principal: principal.name.clone(),
+        agent_id: record.spec.agent_id.clone(),
+        role: record.spec.role.clone(),
+        run_id: record.id.to_string(),
+    };
+    let policy = app.gateway.policy();
+    let explanation = app.gateway.explain(&policy, &scope, &caller, &operation);
+    Ok(to_wire(explanation, policy.digest(), operation.name()))
+}
+
+fn to_wire(explanation: Explanation, digest: &str, operation: &str) -> v1::ExplainPolicyResponse {
+    let verdict = verdict(explanation.verdict());
+    let considered = explanation
+        .considered
+        .into_iter()
+        .map(|considered| v1::ConsideredRule {
+            stage: considered.stage.as_str().to_owned(),
+            rule: considered.rule,
+            verdict: self::verdict(considered.verdict).into(),
+            justification: considered.justification,
+            decides: considered.decides,
+        })
+        .collect();
+    let mut response = v1::ExplainPolicyResponse {
+        verdict: verdict.into(),
+        policy_digest: digest.to_owned(),
+        considered,
+        operation: operation.to_owned(),
+        ..Default::default()
+    };
+    match explanation.outcome {
+        Ok(decision) => {
+            response.rule = decision.rule;
+            response.justification = decision.justification;
+            decision.risk.as_str().clone_into(&mut response.risk);
+        }
+        Err(refusal) => {
+            response.rule = refusal.rule;
+            response.justification = refusal.message;
+            refusal.reason.as_str().clone_into(&mut response.reason);
+        }
+    }
+    response
+}
+
+pub(crate) fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
+    match verdict {
+        gateway::Verdict::Allow => v1::Verdict::Allow,
+        gateway::Verdict::Ask => v1::Verdict::Ask,
+        gateway::Verdict::Deny => v1::Verdict::Deny,
+    }
+}

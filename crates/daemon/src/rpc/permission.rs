@@ -1,0 +1,169 @@
+//! Permissions, between the API's form and the gateway's.
+
+use std::sync::Arc;
+
+use gateway::{Effect, PathPattern, Permission, Scope, Subject, UnixMillis};
+use wire::v1::{self, grant_permission_request, permission as wire_permission, revoke_permission_request};
+
+use super::{Principal, portion};
+use crate::app::App;
+use crate::grants::now;
+use crate::ids::PermissionId;
+use crate::status::Refusal;
+use crate::time::Timestamp;
+
+const MAX_PAGE: u32 = 1_000;
+
+/// Gives a permission, or lifts a revocation. Goes on when the client leaves: what is on record comes into force.
+pub(super) async fn grant(
+    app: &Arc<App>,
+    principal: &Principal,
+    request: v1::GrantPermissionRequest,
+) -> Result<v1::Permission, Refusal> {
+    use grant_permission_request::What;
+    let change = match request.what.ok_or_else(|| missing("permission or lift_permission_id"))? {
+        What::Permission(permission) => {
+            Change::Add(Box::new(from_wire(permission, Effect::Grant, principal)?))
+        }
+        What::LiftPermissionId(id) => Change::End(id, Effect::Revocation, request.reason),
+    };
+    change.make(app, principal).await
+}
+
+/// Takes a permission, or ends a grant.
+pub(super) async fn revoke(
+    app: &Arc<App>,
+    principal: &Principal,
+    request: v1::RevokePermissionRequest,
+) -> Result<v1::Permission, Refusal> {
+    use revoke_permission_request::What;
+    let change = match request.what.ok_or_else(|| missing("permission or permission_id"))? {
+        What::Permission(permission) => {
+            Change::Add(Box::new(from_wire(permission, Effect::Revocation, principal)?))
+        }
+        What::PermissionId(id) => Change::End(id, Effect::Grant, request.reason),
+    };
+    change.make(app, principal).await
+}
+
+enum Change {
+    Add(Box<Permission>),
+    End(String, Effect, String),
+}
+
+impl Change {
+    async fn make(self, app: &Arc<App>, principal: &Principal) -> Result<v1::Permission, Refusal> {
+        let (task, name) = (app.clone(), principal.name.clone());
+        let made = app.tasks.spawn(async move {
+            match self {
+                Self::Add(permission) => task.grants.add(*permission).await,
+                Self::End(id, effect, reason) => task.grants.end(&id, effect, &name, &reason).await,
+            }
+        });
+        let permission = made.await.map_err(|error| Refusal::internal("changing a permission", &error))??;
+        Ok(to_wire(permission))
+    }
+}
+
+/// A page of permissions.
+pub(super) async fn list(
+    app: &App,
+    request: v1::ListPermissionsRequest,
+) -> Result<v1::ListPermissionsResponse, Refusal> {
+    let parse = |token: &str| PermissionId::parse(token).ok().map(|id| id.to_string());
+    let (size, before) = portion::page(request.page_size, MAX_PAGE, &request.page_token, parse)?;
+    let mut permissions = app.grants.list(before, request.include_ended, size + 1).await?;
+    let more = permissions.len() > size;
+    permissions.truncate(size);
+    let next_page_token = permissions.last().filter(|_| more).map(|last| last.id.clone()).unwrap_or_default();
+    let permissions = permissions.into_iter().map(to_wire).collect();
+    Ok(v1::ListPermissionsResponse { permissions, next_page_token })
+}
+
+fn missing(what: &str) -> Refusal {
+    Refusal::invalid("what", format!("is missing: one of {what}"))
+}
+
+/// Everything but its id and time, which it gets when it is given.
+fn from_wire(
+    permission: v1::Permission,
+    effect: Effect,
+    principal: &Principal,
+) -> Result<Permission, Refusal> {
+    use wire_permission::Subject as Asked;
+    let subject = match permission
+        .subject
+        .ok_or_else(|| Refusal::invalid("permission", "is for nobody: name one of agent_id, role, team"))?
+    {
+        Asked::AgentId(name) => Subject::Agent(name),
+        Asked::Role(name) => Subject::Role(name),
+        Asked::Team(name) => Subject::Team(name),
+    };
+    let path = match permission.path_pattern.as_str() {
+        "" => None,
+        text => Some(PathPattern::parse(text).map_err(|bad| Refusal::invalid("path_pattern", bad))?),
+    };
+    let expires_at = permission.expires_at.as_ref().map(moment).transpose()?;
+    Ok(Permission {
+        id: String::new(),
+        effect,
+        subject,
+        scope: Scope {
+            operation: Some(permission.operation).filter(|operation| !operation.is_empty()),
+            path,
+            command: permission.command_prefix,
+        },
+        preapproved: permission.preapproved,
+        reason: permission.reason,
+        by: principal.name.clone(),
+        at: now(),
+        expires_at,
+        ended: None,
+    })
+}
+
+fn moment(at: &pbjson_types::Timestamp) -> Result<UnixMillis, Refusal> {
+    let millis = u64::try_from(at.seconds).ok().and_then(|seconds| seconds.checked_mul(1_000));
+    let nanos = u64::try_from(at.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
+    // Beyond the year 9999 is no date.
+    let millis = millis.zip(nanos).map(|(millis, nanos)| millis + nanos / 1_000_000);
+    millis
+        .filter(|millis| *millis < 253_402_300_800_000)
+        .map(UnixMillis)
+        .ok_or_else(|| Refusal::invalid("expires_at", "is no moment from 1970 to 9999"))
+}
+
+fn to_wire(permission: Permission) -> v1::Permission {
+    use wire_permission::Subject as Named;
+    let in_force = permission.is_in_force(now());
+    let at = |millis: UnixMillis| Timestamp::from_millis(millis.0).to_wire();
+    let Permission { id, effect, subject, scope, preapproved, reason, by, at: made, expires_at, ended } =
+        permission;
+    let (ended_by, ended_at, ended_reason) =
+        ended.map_or_else(Default::default, |ended| (ended.by, Some(at(ended.at)), ended.reason));
+    v1::Permission {
+        permission_id: id,
+        effect: match effect {
+            Effect::Grant => wire_permission::Effect::Grant,
+            Effect::Revocation => wire_permission::Effect::Revocation,
+        }
+        .into(),
+        subject: Some(match subject {
+            Subject::Agent(name) => Named::AgentId(name),
+            Subject::Role(name) => Named::Role(name),
+            Subject::Team(name) => Named::Team(name),
+        }),
+        operation: scope.operation.unwrap_or_default(),
+        path_pattern: scope.path.map(String::from).unwrap_or_default(),
+        command_prefix: scope.command,
+        preapproved,
+        reason,
+        expires_at: expires_at.map(at),
+        created_by: by,
+        created_at: Some(at(made)),
+        ended_by,
+        ended_at,
+        ended_reason,
+        in_force,
+    }
+}

@@ -1,0 +1,72 @@
+//! Run tokens: what an agent, or a bridge for it, holds to call the tools of its own run and nothing else.
+//!
+//! A token is made with the run, told once, and dies with it. It names its run, so that finding the run takes no search, and
+//! ends in 256 random bits. Kept is its SHA-256 alone, in the run's record; comparing takes the same time wherever two hashes
+//! differ.
+
+use chacha20poly1305::Key;
+use chacha20poly1305::aead::Generate as _;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::ids::RunId;
+
+/// How a token begins.
+const PREFIX: &str = "cft_";
+/// No token is longer, bytes.
+const MAX_BYTES: usize = 128;
+
+/// The hash of a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct TokenHash(String);
+
+/// Makes a token for a run.
+pub(crate) fn issue(run: RunId) -> (String, TokenHash) {
+    let secret = ops::encode_base64(&Key::generate());
+    let token = format!("{PREFIX}{run}_{}", secret.trim_end_matches('='));
+    let hash = TokenHash::of(&token);
+    (token, hash)
+}
+
+/// The run that a token says it is for.
+pub(crate) fn run_of(token: &str) -> Option<RunId> {
+    let rest = token.strip_prefix(PREFIX).filter(|_| token.len() <= MAX_BYTES)?;
+    RunId::parse(rest.split_once('_')?.0).ok()
+}
+
+impl TokenHash {
+    fn of(token: &str) -> Self {
+        Self(hex::encode(Sha256::digest(token.as_bytes())))
+    }
+
+    /// Whether this is the hash of `token`.
+    pub(crate) fn is_of(&self, token: &str) -> bool {
+        self.0.as_bytes().ct_eq(Self::of(token).0.as_bytes()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{issue, run_of};
+    use crate::ids::RunId;
+
+    #[test]
+    fn a_token_names_its_run_and_only_it_has_its_hash() {
+        let (run, other) = (RunId::new(), RunId::new());
+        let (token, hash) = issue(run);
+        assert_eq!(run_of(&token), Some(run));
+        assert!(hash.is_of(&token));
+        let (again, _) = issue(run);
+        assert!(!hash.is_of(&again) && again != token);
+        assert!(!hash.is_of(&token.replace(&run.to_string(), &other.to_string())));
+        assert!(!hash.is_of(&token[..token.len() - 1]) && !hash.is_of(""));
+        let long = format!("{token}{}", "A".repeat(128));
+        for bad in ["", "cft_", "cft_x_y", &token[4..], long.as_str()] {
+            assert_eq!(run_of(bad), None, "{bad}");
+        }
+        let secret = token.rsplit('_').next().unwrap();
+        assert!(secret.len() >= 43, "256 bits: {secret}");
+    }
+}
