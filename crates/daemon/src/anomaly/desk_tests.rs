@@ -95,7 +95,7 @@ fn fire(alerts: &Alerts, who: &str, action: AnomalyAction) -> crate::ids::AlertI
 }
 
 fn operator() -> Principal {
-    Principal { name: "uid:0".to_owned(), uid: 0, gid: 0, roles: Roles::all() }
+    Principal { name: "uid:0".to_owned(), uid: 0, gid: 0, roles: Roles::all(), run: None }
 }
 
 const ASK: AnomalyAction = AnomalyAction::RequireApproval { for_s: 600 };

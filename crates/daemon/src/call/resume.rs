@@ -33,6 +33,7 @@ pub(crate) fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
             gid: asker.gid,
             // Asked for when the call was made.
             roles: Roles::none(),
+            run: None,
         };
         let waited = SystemClock.now().since(approval.created_at);
         let now = Instant::now();

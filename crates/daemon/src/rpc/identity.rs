@@ -102,8 +102,7 @@ impl Principal {
     /// Whether it may look at what `owner` made: reviewers and auditors have to.
     pub(crate) fn may_see(&self, owner: &str) -> bool {
         self.may_use(owner)
-            || self.run.is_none()
-                && self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
+            || self.run.is_none() && self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
     }
 
     /// How far its word goes on approvals.

@@ -1,0 +1,149 @@
+//! The policies of the documentation, loaded and asked: what it says they decide is what they decide.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, SystemClock};
+use jail::SandboxPath;
+use ops::{Delete, Encoding, Exec, Git, Grep, Operation, Read, ReadPart, Shell, Write};
+
+fn path(text: &str) -> SandboxPath {
+    SandboxPath::parse(text).unwrap()
+}
+
+fn seconds() -> std::time::Duration {
+    std::time::Duration::from_secs(10)
+}
+
+fn operation(call: &str) -> Operation {
+    let (name, rest) = call.split_once(' ').unwrap_or((call, ""));
+    match name {
+        "read" => Operation::Read(Read { path: path(rest), part: ReadPart::Whole, encoding: Encoding::Utf8 }),
+        "grep" => Operation::Grep(Grep {
+            path: path(rest),
+            pattern: "x".into(),
+            regex: false,
+            case_insensitive: false,
+            before: 0,
+            after: 0,
+            glob: None,
+            max_matches: 50,
+            include_ignored: false,
+        }),
+        "write" => Operation::Write(Write {
+            path: path(rest),
+            content: b"x".to_vec(),
+            if_match_sha256: None,
+            create_only: false,
+        }),
+        "delete" => Operation::Delete(Delete { path: path(rest), if_match_sha256: None }),
+        "git.commit" => Operation::Git(Git::Commit { message: "x".into() }),
+        "exec" => {
+            let mut words = rest.split(' ').map(str::to_owned);
+            Operation::Exec(Exec {
+                command: words.next().unwrap(),
+                args: words.collect(),
+                cwd: path("."),
+                env: [].into(),
+                stdin: Vec::new(),
+                timeout: seconds(),
+            })
+        }
+        "shell" => Operation::Shell(Shell {
+            script: rest.to_owned(),
+            cwd: path("."),
+            env: [].into(),
+            stdin: Vec::new(),
+            timeout: seconds(),
+        }),
+        other => panic!("the example's operation `{other}` is not known to this test"),
+    }
+}
+
+/// What one line of an example says is what the policy says.
+fn ask(policy: &Policy, line: &str) {
+    let (who, rest) = line.split_once(": ").unwrap();
+    let (call, expected) = rest.rsplit_once(" → ").unwrap();
+    let mut who = who.split(' ');
+    let (profile, role) = (who.next().unwrap(), who.next().unwrap());
+    let agent = who.nth(1).unwrap_or("agent");
+    let gateway = Gateway::new(policy.clone(), Arc::new(SystemClock));
+    let scope = RunScope { profile: profile.to_owned(), image_id: String::new() };
+    let caller = Caller {
+        principal: "uid:1".into(),
+        agent_id: agent.to_owned(),
+        role: role.to_owned(),
+        run_id: "run".into(),
+    };
+    let explained = gateway.explain(policy, &scope, &caller, &operation(call));
+    assert_eq!(format!("{} ({})", explained.verdict(), explained.rule()), expected, "{line}\n{explained:#?}");
+}
+
+/// The fenced blocks of a text: language and content.
+fn blocks(text: &str) -> Vec<(String, String)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, String)> = None;
+    for line in text.lines() {
+        let fence = line.trim_start().strip_prefix("```");
+        match (fence, open.as_mut()) {
+            (Some(language), None) => open = Some((language.trim().to_owned(), String::new())),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some((_, content))) => {
+                content.push_str(line);
+                content.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+#[test]
+fn every_example_of_the_policy_page_decides_what_it_says() {
+    let mut policy = None;
+    let (mut policies, mut lines) = (0, 0);
+    for (language, content) in blocks(&document("POLICY.md")) {
+        match language.as_str() {
+            "yaml" => {
+                let loaded = Policy::from_files([("example.yaml", &content)]);
+                policy = Some(loaded.unwrap_or_else(|problems| panic!("{problems}\n{content}")));
+                policies += 1;
+            }
+            "calls" => {
+                let policy = policy.as_ref().expect("calls stand behind their policy");
+                for line in content.lines() {
+                    ask(policy, line);
+                    lines += 1;
+                }
+            }
+            other => panic!("a block of an unknown kind: {other}"),
+        }
+    }
+    assert!(policies >= 4 && lines >= 30, "{policies} policies, {lines} calls");
+}
+
+#[test]
+fn every_policy_in_the_other_documents_loads() {
+    for name in ["../../README.md", "../ARCHITECTURE.md", "../../CHANGELOG.md"] {
+        for (language, content) in blocks(&document(name)) {
+            let is_policy = language == "yaml"
+                && content.lines().any(|line| line.starts_with("profiles:") || line.starts_with("roles:"));
+            if is_policy {
+                Policy::from_part(name, &content).unwrap_or_else(|problems| panic!("{problems}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_shipped_profiles_can_be_started_from_one_by_one() {
+    for (name, text) in Policy::builtin_files() {
+        Policy::from_part(name, text).unwrap_or_else(|problems| panic!("{name}: {problems}"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Permissions given and taken at run time, and what policy says and would say.
+
+use harness::v1::call_response::Status as CallStatus;
+use harness::v1::permission::Subject;
+use harness::v1::{
+    self, Permission, Verdict, grant_permission_request as grant, revoke_permission_request as revoke,
+};
+use harness::{Clients, Daemon, RunHandle, calls, reason, record, requests};
+use tonic::Status;
+
+const FILE: (&str, &str) = ("docs/a.md", "one\n");
+
+fn permission(operation: &str) -> Permission {
+    Permission {
+        subject: Some(Subject::AgentId("tester".into())),
+        operation: operation.into(),
+        reason: "for a test".into(),
+        ..Default::default()
+    }
+}
+
+async fn give(clients: &mut Clients, permission: Permission) -> Result<Permission, Status> {
+    let request =
+        v1::GrantPermissionRequest { what: Some(grant::What::Permission(permission)), ..Default::default() };
+    clients.policy.grant_permission(request).await.map(|given| given.into_inner().permission.unwrap())
+}
+
+async fn take(clients: &mut Clients, what: revoke::What) -> Result<Permission, Status> {
+    let request = v1::RevokePermissionRequest { what: Some(what), reason: "over".into() };
+    clients.policy.revoke_permission(request).await.map(|taken| taken.into_inner().permission.unwrap())
+}
+
+async fn review(daemon: &Daemon) -> RunHandle {
+    let workspace = daemon.workspace("w", &[FILE]);
+    daemon
+        .run_on(v1::CreateRunRequest { role: "worker".into(), ..requests::bind("review", &workspace) })
+        .await
+}
+
+fn edit() -> v1::call_request::Operation {
+    calls::replace("docs/a.md", "one", "two")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_counts_at_once_is_on_record_first_and_survives_a_restart() {
+    let mut daemon = Daemon::start().await;
+    let mut run = review(&daemon).await;
+    assert_eq!(run.call(edit()).await.unwrap().status(), CallStatus::PendingApproval);
+    let asked = Permission { path_pattern: "docs/**".into(), preapproved: true, ..permission("edit") };
+    let given = give(&mut run.clients, asked).await.unwrap();
+    assert!(given.in_force && given.created_by.starts_with("uid:"));
+    let done = run.call(edit()).await.unwrap();
+    assert_eq!(done.status(), CallStatus::Succeeded, "{done:?}");
+    let intent = record(&run.clients.of_call(&done.call_id).await[0]);
+    assert_eq!(intent["decision"]["rule"], format!("permission {}", given.permission_id));
+    let events = run.clients.events("", "permission_granted").await;
+    assert_eq!(record(&events[0])["details"]["permission_id"], given.permission_id.as_str());
+
+    daemon.stop().await;
+    daemon.launch().await;
+    let mut clients = daemon.connect().await;
+    let listed =
+        clients.policy.list_permissions(v1::ListPermissionsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(listed.permissions, std::slice::from_ref(&given));
+
+    let ended = take(&mut clients, revoke::What::PermissionId(given.permission_id.clone())).await.unwrap();
+    assert!(!ended.in_force && ended.ended_reason == "over");
+    let again = take(&mut clients, revoke::What::PermissionId(given.permission_id)).await.unwrap_err();
+    assert_eq!(reason(&again), "NOT_FOUND");
+    let mut run = review(&daemon).await;
+    assert_eq!(run.call(edit()).await.unwrap().status(), CallStatus::PendingApproval);
+    let all = v1::ListPermissionsRequest { include_ended: true, ..Default::default() };
+    assert_eq!(clients.policy.list_permissions(all).await.unwrap().into_inner().permissions, [ended]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_counts_for_a_call_that_waits_and_can_be_lifted() {
+    let daemon = Daemon::start().await;
+    let mut run = review(&daemon).await;
+    let waiting = run.waits(edit());
+    let id = run.id().to_owned();
+    let approval = run.clients.pending_approval(&id).await;
+    let taken = take(&mut run.clients, revoke::What::Permission(permission("edit"))).await.unwrap();
+    run.clients.approve(&approval.approval_id).await.unwrap();
+    let refused = waiting.await.unwrap().unwrap_err();
+    assert_eq!(reason(&refused), "PERMISSION_DENIED", "{}", refused.message());
+    assert_eq!(std::fs::read_to_string(daemon.roots().join("w/docs/a.md")).unwrap(), "one\n");
+    // A grant does not help against it.
+    give(&mut run.clients, permission("edit")).await.unwrap();
+    assert_eq!(reason(&run.call(edit()).await.unwrap_err()), "PERMISSION_DENIED");
+    let what = Some(grant::What::LiftPermissionId(taken.permission_id));
+    let request = v1::GrantPermissionRequest { what, reason: "it is safe again".into() };
+    run.clients.policy.grant_permission(request).await.unwrap();
+    assert_eq!(run.call(edit()).await.unwrap().status(), CallStatus::PendingApproval);
+    assert_eq!(run.clients.events("", "permission_revoked").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permission_that_makes_no_sense_is_refused_and_leaves_no_trace() {
+    let daemon = Daemon::start().await;
+    let mut clients = daemon.connect().await;
+    for bad in [
+        permission("raed"),
+        permission(""),
+        Permission { subject: None, ..permission("read") },
+        Permission { subject: Some(Subject::Role("boss".into())), ..permission("read") },
+        Permission { reason: String::new(), ..permission("read") },
+        Permission { path_pattern: "../x".into(), ..permission("read") },
+        Permission { preapproved: true, ..permission("delete") },
+        Permission { preapproved: true, ..permission("exec") },
+    ] {
+        let refused = give(&mut clients, bad.clone()).await.unwrap_err();
+        assert_eq!(reason(&refused), "INVALID_ARGUMENT", "{bad:?}");
+    }
+    assert!(clients.events("", "permission_granted").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_explanation_says_what_a_call_then_meets() {
+    let daemon = Daemon::start().await;
+    let mut run = review(&daemon).await;
+    for operation in [
+        calls::read("docs/a.md"),
+        edit(),
+        calls::exec(&["make"]),
+        calls::exec(&["env", "rm", "x"]),
+        calls::exec(&["cat", "docs/a.md"]),
+        calls::shell("ls"),
+    ] {
+        let call = v1::CallRequest {
+            run_id: run.id().to_owned(),
+            operation: Some(operation.clone()),
+            ..Default::default()
+        };
+        let explained =
+            run.clients.policy.explain_policy(v1::ExplainPolicyRequest { call: Some(call) }).await;
+        let explained = explained.unwrap().into_inner();
+        assert_eq!(explained.considered.iter().filter(|one| one.decides).count(), 1, "{explained:?}");
+        let met = match run.call(operation).await {
+            Ok(call) if call.status() == CallStatus::PendingApproval => Verdict::Ask,
+            Ok(_) => Verdict::Allow,
+            Err(_) => Verdict::Deny,
+        };
+        assert_eq!(explained.verdict(), met, "{explained:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_lists_what_would_change_and_says_what_it_cannot_judge() {
+    let daemon = Daemon::start().await;
+    let mut run = review(&daemon).await;
+    run.ok(calls::read("docs/a.md")).await;
+    run.asks(edit()).await;
+    run.asks(calls::exec(&["make", &"x".repeat(2_000)])).await;
+    let same = run.clients.policy.get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner().yaml;
+    let replay = async |clients: &mut Clients, content: &str| {
+        let file = v1::PolicyFile { name: "proposed.yaml".into(), content: content.to_owned() };
+        let request = v1::ReplayPolicyRequest { files: vec![file], ..Default::default() };
+        clients.policy.replay_policy(request).await.map(tonic::Response::into_inner)
+    };
+    let none = replay(&mut run.clients, &same).await.unwrap();
+    assert_eq!((none.calls, none.unchanged, none.changed, none.cut), (3, 2, 0, 1), "{none:?}");
+    assert!(none.complete);
+    let stricter = "roles: {worker: {allow: [read]}}\nprofiles: {review: {operations: {read: ask}}}\n";
+    let changed = replay(&mut run.clients, stricter).await.unwrap();
+    assert_eq!((changed.changed, changed.cut), (2, 1), "{changed:?}");
+    let verdicts: Vec<_> = changed.changes.iter().map(|one| (one.was(), one.becomes())).collect();
+    assert_eq!(verdicts, [(Verdict::Allow, Verdict::Ask), (Verdict::Ask, Verdict::Deny)]);
+    let wrong =
+        replay(&mut run.clients, "profiles: {review: {operations: {raed: ask}}}\n").await.unwrap_err();
+    assert!(wrong.message().contains("did you mean `read`?"), "{}", wrong.message());
+}
