@@ -22,7 +22,7 @@ use crate::{git, place, sys};
 
 /// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
 pub(crate) fn run(work: Work, number: u64, deadline: Instant, filter: &Filter, result: OwnedFd) -> ! {
-    let done = restrict(filter, &result).and_then(|()| answer_to(&result)).and_then(|()| {
+    let done = restrict(filter, &result).and_then(|()| answer_to(result)).and_then(|()| {
         limit_time(deadline)?;
         perform(work, number)
     });
@@ -41,7 +41,7 @@ fn take_order(filter: &Filter, orders: OwnedFd, result: OwnedFd) -> io::Result<(
     std::mem::forget(orders);
     restrict(filter, &result)?;
     let Some(Order { number, deadline, start }) = ready::receive(stdin())? else { return Ok(()) };
-    answer_to(&result)?;
+    answer_to(result)?;
     limit_time(deadline)?;
     perform(Work::Call(Box::new(start)), number)
 }
@@ -82,9 +82,11 @@ fn restrict(filter: &Filter, result: &OwnedFd) -> io::Result<()> {
 }
 
 /// From here on standard input is the way out.
-fn answer_to(result: &OwnedFd) -> io::Result<()> {
-    fcntl_setfl(result, OFlags::empty())?;
-    Ok(dup2_stdin(result)?)
+fn answer_to(result: OwnedFd) -> io::Result<()> {
+    fcntl_setfl(&result, OFlags::empty())?;
+    dup2_stdin(&result)?;
+    drop(result);
+    Ok(())
 }
 
 fn execute(start: Start, number: u64) -> Outcome {
