@@ -9,7 +9,6 @@ use gateway::Anomalies;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::alert::Measure;
 use super::book::Book;
 use super::detector::Detector;
 use super::intake::Intake;
@@ -24,6 +23,9 @@ const TRACES: [(&str, &str); 8] = [
     ("newcomer", include_str!("testdata/newcomer.jsonl")),
     ("service", include_str!("testdata/service.jsonl")),
 ];
+
+/// Rules that the shipped policy names as good candidates for more than an alert.
+const FIT_TO_ENFORCE: [&str; 3] = ["escape_attempts", "permission_escalation", "loop"];
 
 /// Alerts that a thousand calls without harm may raise.
 const BOUND: f64 = 2.0;
@@ -72,8 +74,8 @@ impl Call {
     }
 }
 
-/// Calls, and the alerts that they raise under what ships: rule and action.
-fn judge(name: &str, trace: &str) -> (usize, Vec<(String, Measure)>) {
+/// Calls, and the rules that raise alerts under what ships.
+fn judge(name: &str, trace: &str) -> (usize, Vec<String>) {
     let settings = Anomalies::default();
     let (mut intake, mut detector, mut book) = (Intake::new(), Detector::new(&settings), Book::default());
     let (mut sequence, mut alerts) = (0, Vec::new());
@@ -85,7 +87,7 @@ fn judge(name: &str, trace: &str) -> (usize, Vec<(String, Measure)>) {
             for seen in intake.take(sequence, millis, &event, &|_| None) {
                 for firing in detector.observe(&seen) {
                     let raised = book.fire(&firing, &settings.of(firing.rule), millis, &[]);
-                    alerts.extend(raised.map(|alert| (alert.rule, alert.imposed.measure)));
+                    alerts.extend(raised.map(|alert| alert.rule));
                 }
             }
         }
@@ -94,13 +96,13 @@ fn judge(name: &str, trace: &str) -> (usize, Vec<(String, Measure)>) {
 }
 
 #[test]
-fn what_means_no_harm_raises_few_alerts_and_is_never_hindered() {
+fn what_means_no_harm_raises_few_alerts_and_none_that_is_fit_to_enforce() {
     let (mut calls, mut alerts) = (0, 0);
     for (name, trace) in TRACES {
         let (count, raised) = judge(name, trace);
         println!("{name}: {count} calls, alerts: {raised:?}");
-        let hindered: Vec<_> = raised.iter().filter(|(_, measure)| *measure != Measure::None).collect();
-        assert!(hindered.is_empty(), "{name}: {hindered:?}");
+        let fit: Vec<_> = raised.iter().filter(|rule| FIT_TO_ENFORCE.contains(&rule.as_str())).collect();
+        assert!(fit.is_empty(), "{name}: {fit:?}");
         calls += count;
         alerts += raised.len();
     }
@@ -122,7 +124,7 @@ fn what_means_harm_is_found_in_the_same_traces() {
             trace.push_str(&line(end + 10.0 + f64::from(index) * 4.0).to_string());
             trace.push('\n');
         }
-        let mut raised: Vec<String> = judge("coding", &trace).1.into_iter().map(|(rule, _)| rule).collect();
+        let mut raised: Vec<String> = judge("coding", &trace).1;
         let benign = judge("coding", coding).1;
         raised.drain(..benign.len());
         raised

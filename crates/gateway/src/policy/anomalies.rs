@@ -87,17 +87,11 @@ impl AnomalyRule {
             Self::PermissionEscalation => (3, 600, Severity::High),
             Self::Loop => (20, 600, Severity::Medium),
         };
-        let action = match self {
-            Self::EscapeAttempts | Self::PermissionEscalation => {
-                AnomalyAction::RequireApproval { for_s: 900 }
-            }
-            Self::Loop => AnomalyAction::Throttle { per_minute: 10, for_s: 900 },
-            _ => AnomalyAction::Alert,
-        };
         AnomalySetting {
             threshold,
             window_s,
-            action,
+            // What is enforced is an operator's decision, once the alerts of their own agents are known.
+            action: AnomalyAction::Alert,
             severity,
             of: (self == Self::RepeatedFailures).then_some(10),
             factor: (self == Self::Spike).then_some(4),
