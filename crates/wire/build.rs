@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "cofferdam/v1/operation.proto",
     "cofferdam/v1/run.proto",
     "cofferdam/v1/tool.proto",
@@ -14,6 +14,7 @@ const FILES: [&str; 14] = [
     "cofferdam/v1/query.proto",
     "cofferdam/v1/permission.proto",
     "cofferdam/v1/explain.proto",
+    "cofferdam/v1/checkpoint.proto",
     "cofferdam/v1/policy.proto",
     "cofferdam/v1/terminal.proto",
     "cofferdam/v1/trash.proto",

@@ -158,7 +158,7 @@ async fn it_does_the_main_job_in_the_promised_json() {
         grpcurl.all("AuditService/StreamEvents", &json!({"afterSequence": "0", "follow": false})).await;
     assert_eq!(
         (&events[0]["event"]["sequence"], &events[0]["event"]["kind"]),
-        (&json!("1"), &json!("daemon_started"))
+        (&json!("1"), &json!("audit_key"))
     );
     let receipts = events.iter().filter(|event| event["event"]["kind"] == "call_receipt").count();
     assert_eq!(receipts, 11);

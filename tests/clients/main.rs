@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
+use ::audit;
+
 mod grpcurl;
 mod readme;
 mod tool_lists;
+mod verify_log;

@@ -10,6 +10,7 @@ mod audit_load;
 mod bad_input;
 mod bad_runs;
 mod bypass;
+mod checkpoints;
 mod cli;
 mod consents;
 mod delete;

@@ -7,6 +7,7 @@ mod agent_lost;
 mod approvals;
 mod daemon_killed;
 mod engine_lost;
+mod full_disk;
 mod hand_lost;
 mod orderly_stop;
 mod overlay;

@@ -55,6 +55,13 @@ impl Checkpoint {
         })
     }
 
+    /// Takes a file of many notes apart, one behind the other with an empty line between. `None`: one of them is no
+    /// checkpoint.
+    pub fn parse_all(text: &str) -> Option<Vec<Self>> {
+        let parts: Vec<_> = text.strip_suffix('\n')?.split("\n\n").collect();
+        parts.chunks(2).map(|pair| Self::parse(&format!("{}\n", pair.join("\n\n")))).collect()
+    }
+
     /// Whether `key` signed it.
     pub fn is_signed_by(&self, key: &VerifierKey) -> bool {
         key.name() == origin(self.log) && Note::parse(&self.note).is_some_and(|note| note.is_signed_by(key))
@@ -102,6 +109,9 @@ mod tests {
         assert!(parsed.is_signed_by(key.public()));
         let other = SecretKey::new(&origin(log_id()), &[4; 32]);
         assert!(!parsed.is_signed_by(other.public()));
+        let many = format!("{0}\n{0}\n{0}", checkpoint.note);
+        assert_eq!(Checkpoint::parse_all(&many), Some(vec![checkpoint; 3]));
+        assert_eq!(Checkpoint::parse_all(&many[..many.len() - 9]), None);
         assert_eq!(size_of("00000000000000000042.txt"), Some(42));
         assert_eq!(Checkpoint::file_name(42), "checkpoints/00000000000000000042.txt");
     }

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use crate::canonical::{self, Place};
 use crate::event::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
+use crate::ledger::Ledger;
+use crate::signer::Signer;
 use crate::testing::log_id;
 use crate::verify::verify;
 
@@ -11,6 +13,59 @@ const DOCUMENT: &str = include_str!("../FORMAT.md");
 
 fn vectors() -> &'static str {
     DOCUMENT.split_once("```jsonl\n").unwrap().1.split_once("```").unwrap().0
+}
+
+fn signed_vectors() -> &'static str {
+    DOCUMENT.split("```jsonl\n").nth(2).unwrap().split_once("```").unwrap().0
+}
+
+/// A log with two keys and two checkpoints, and its last checkpoint.
+fn signed() -> (String, String) {
+    let (one, two) = (Signer::fixed(log_id(), 1), Signer::fixed(log_id(), 2));
+    let mut ledger = Ledger::genesis();
+    let mut text = Vec::new();
+    let mut last = String::new();
+    let vouched = one.vouch(two.verifier_key());
+    for second in 0..6 {
+        let event = match second {
+            0 => Event::new(Kind::AuditKey).details(json!({"key": one.verifier_key().to_string()})),
+            2 | 4 => {
+                let checkpoint = if second == 2 { &one } else { &two }.checkpoint(ledger.tree());
+                last.clone_from(&checkpoint.note);
+                Event::new(Kind::Checkpoint)
+                    .details(json!({"size": checkpoint.size, "note": checkpoint.note}))
+            }
+            3 => Event::new(Kind::AuditKey)
+                .details(json!({"key": two.verifier_key().to_string(), "note": vouched})),
+            _ => Event::new(Kind::DaemonStarted).principal("uid:0"),
+        };
+        let head = ledger.chain.head();
+        let place = Place {
+            log: log_id(),
+            sequence: ledger.chain.next(),
+            time: format!("2026-11-22T12:00:0{second}.000000000Z").parse().unwrap(),
+            previous: head.map_or_else(|| log_id().genesis(), |head| head.hash),
+        };
+        let start = text.len();
+        canonical::encode(&mut text, &place, &event).unwrap();
+        ledger.accept(&text[start..text.len() - 1]).unwrap();
+    }
+    (String::from_utf8(text).unwrap(), last)
+}
+
+#[test]
+fn the_signed_vectors_are_what_is_written_and_hold() {
+    let (text, last) = signed();
+    assert_eq!(text, signed_vectors(), "{text}\n{last}");
+    assert!(DOCUMENT.contains(&format!("```text\n{last}```")), "{last}");
+    for seed in [1, 2] {
+        assert!(DOCUMENT.contains(&Signer::fixed(log_id(), seed).verifier_key().to_string()));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("00000000000000000001.jsonl"), signed_vectors()).unwrap();
+    let report = verify(dir.path(), &mut |_| ()).unwrap();
+    assert!(report.is_intact());
+    assert_eq!((report.records, report.checkpoints, report.covered, report.keys.len()), (6, 2, 4, 2));
 }
 
 fn events() -> [(&'static str, Event); 3] {

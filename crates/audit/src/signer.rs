@@ -86,8 +86,12 @@ impl Signer {
             _ => {}
         }
         let next = create(&path, self.log)?;
-        let note = self.secret.sign(&handover(self.log, next.public()));
-        Ok((next.public().clone(), note))
+        Ok((next.public().clone(), self.vouch(next.public())))
+    }
+
+    /// The note by which this key hands over to the next one.
+    pub(crate) fn vouch(&self, next: &VerifierKey) -> String {
+        self.secret.sign(&handover(self.log, next))
     }
 
     /// Goes over to the key that was prepared, once the log names it.

@@ -74,18 +74,12 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let image = startup::default_image(engine.as_ref()).await?;
     let directories = Directories { state: config.state_dir.clone() };
 
-    let (log, opened, writer) = AuditLog::open(&config.state_dir.join("audit"))
+    let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
-    if let Some(repair) = &opened.repaired {
-        tracing::warn!(
-            bytes = repair.bytes,
-            segment = repair.segment,
-            "the audit log's torn tail was cut and recorded"
-        );
-    }
     let audit = Arc::new(log);
     let index =
         Index::start(audit.directory(), audit.heads()).context("cannot start the audit log's index")?;
+    let hooks = tokio::spawn(config.audit.hooks.clone().run(audit.checkpoints()));
     let open = recovery::look(&audit).await?;
     let store = Store::open(&config.state_dir.join("store.db"))
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
@@ -162,6 +156,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
     let watches = watch_approvals(&app);
     let anomalies = anomaly::start(&app, webhooks);
+    tokio::spawn(config.audit.keeper.clone().run(app.audit.clone(), app.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
     wait_for_signal(&app).await?;
@@ -174,11 +169,13 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
     end(watches, &anomalies).await;
+    let patience = if app.audit.is_available() { GOODBYE } else { crate::audit::LAST_WAIT + GOODBYE };
     drop(app);
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
-    let _ = tokio::time::timeout(GOODBYE, joined).await;
+    let _ = tokio::time::timeout(patience, joined).await;
     let _ = tokio::time::timeout(GOODBYE, executions).await;
+    let _ = tokio::time::timeout(GOODBYE, hooks).await;
     tracing::info!("stopped");
     Ok(())
 }
@@ -208,8 +205,13 @@ async fn stop(app: &Arc<App>) {
     app.tasks.close();
     app.tasks.wait().await;
     if app.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
-        tracing::error!("the audit log cannot be written: the stop is not in it");
+        tracing::error!(
+            "the audit log cannot be written: the stop is not in it unless the disk recovers now"
+        );
+        return;
     }
+    // Signed, so that nothing can be cut off while no daemon looks. What goes wrong is said by the thread.
+    let _ = app.audit.checkpoint().await;
 }
 
 /// Until SIGTERM or SIGINT. SIGHUP loads the policy again.

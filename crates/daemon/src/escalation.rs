@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_flood_is_counted_and_not_written() {
         let directory = tempfile::tempdir().unwrap();
-        let (log, _, _) = AuditLog::open(directory.path()).unwrap();
+        let (log, _, _) = AuditLog::open(directory.path(), crate::audit::Settings::default()).unwrap();
         let escalations = Escalations::new(Arc::new(log));
         let now = Instant::now();
         let admit = |who: &str, at| escalations.admit((who.to_owned(), None), at);

@@ -3,6 +3,7 @@
 //! Hashes in hex, UUIDs, identifiers and paths must stay: an audit record is of no use without them.
 
 use super::Finding;
+use crate::bound::floor;
 
 /// Shorter texts are too often innocent.
 const SHORTEST: usize = 20;
@@ -39,7 +40,8 @@ pub(super) fn find(text: &str) -> Vec<Finding> {
             (None, true) => start = Some(at),
             (Some(from), false) => {
                 start = None;
-                let public = BEFORE_HASH.iter().any(|before| text[..from].ends_with(before));
+                let before = &text[..from];
+                let public = BEFORE_HASH.iter().any(|hash| before.ends_with(hash)) || is_picture(before);
                 if !public && is_random(&text[from..at]) {
                     findings.push(Finding { at: from..at, name: "high-entropy" });
                 }
@@ -48,6 +50,15 @@ pub(super) fn find(text: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether what follows is a picture or a typeface in a data URI.
+fn is_picture(before: &str) -> bool {
+    let Some(head) = before.strip_suffix(";base64,") else { return false };
+    let near = &head[floor(head, head.len().saturating_sub(48))..];
+    near.rsplit_once("data:").is_some_and(|(_, kind)| {
+        ["image/", "font/", "audio/", "video/"].iter().any(|known| kind.starts_with(known))
+    })
 }
 
 fn is_random(run: &str) -> bool {

@@ -37,7 +37,8 @@ const SECRET: [&str; 25] = [
     "pgpassword",
 ];
 /// Words that make a secret of a `key` behind them.
-const OF_A_KEY: [&str; 24] = [
+const OF_A_KEY: [&str; 25] = [
+    "admin",
     "api",
     "access",
     "secret",
@@ -83,7 +84,8 @@ const ENDS: [&str; 16] = [
     "authorization",
 ];
 /// A last word that turns a secret's name into the name of something about it.
-const ABOUT: [&str; 58] = [
+const ABOUT: [&str; 59] = [
+    "age",
     "count",
     "counts",
     "type",
@@ -194,8 +196,11 @@ fn words(key: &str) -> Vec<String> {
 static NAMED: LazyLock<Regex> = LazyLock::new(|| {
     // A name and what joins it to its value: `name=`, `name: `, `"name": "`, `\"name\":`, `name => `, or `--name `.
     Regex::new(
-        r#"(?x) (?P<key>[A-Za-z0-9_][A-Za-z0-9_.\-]{1,63}) (?: \\{0,4}["']?[\ \t]{0,4}(?:=>|:=|[=:]) | ["']\] [\ \t]{0,4}= )
-         |      (?:^|[\s"'(])--?(?P<flag>[A-Za-z][A-Za-z0-9_\-]{1,63})[\ \t]{1,4} "#,
+        r#"(?x) (?:name|key)=["'](?P<attribute>[A-Za-z_][A-Za-z0-9_.\-]{1,63})["'][\ \t]{1,4}value=
+         |      (?P<key>[A-Za-z0-9_][A-Za-z0-9_.\-]{1,63}) (?: \\{0,4}["']?[\ \t]{0,4}(?:=>|:=|[=:]) | ["']\] [\ \t]{0,4}= )
+         |      (?:^|[\s"'(])--?(?P<flag>[A-Za-z][A-Za-z0-9_\-]{1,63})[\ \t]{1,4}
+         |      (?:^|\n)[\ \t]{0,8}ENV[\ \t]{1,4}(?P<env>[A-Za-z_][A-Za-z0-9_]{1,63})[\ \t]{1,4}
+         |      <(?P<tag>[A-Za-z][A-Za-z0-9_.\-]{1,63})> "#,
     )
     .expect("a valid pattern")
 });
@@ -207,12 +212,19 @@ pub(super) fn find(text: &str) -> Vec<Finding> {
     for captures in NAMED.captures_iter(text) {
         // Names inside a value that is hidden anyway: skipping them keeps `token=token=token=…` linear.
         let Some(whole) = captures.get(0).filter(|whole| whole.start() >= covered) else { continue };
-        let (key, flag) = (captures.name("key"), captures.name("flag"));
-        let Some(name) = key.or(flag).map(|name| name.as_str()).filter(|name| is_secret(name)) else {
-            continue;
+        let flag = captures.name("flag");
+        let names = ["key", "flag", "env", "tag", "attribute"];
+        let name = names.iter().find_map(|group| captures.name(group)).map(|name| name.as_str());
+        let Some(name) = name.filter(|name| is_secret(name)) else { continue };
+        let at = match captures.name("tag") {
+            Some(_) => element(text, whole.end()),
+            None => value(text, whole.end(), is_header(name)),
         };
-        let at = value(text, whole.end(), is_header(name));
         let secret = &text[at.clone()];
+        // `Token::Eof` is a path.
+        if whole.as_str().ends_with(':') && text[whole.end()..].starts_with(':') {
+            continue;
+        }
         // A flag at the end of a sentence is not followed by its value.
         let bare = flag.is_some() && secret.starts_with('-');
         if !secret.is_empty() && !bare && !is_harmless(secret) && !is_placeholder(&text[at.start..]) {
@@ -247,6 +259,12 @@ fn value(text: &str, from: usize, header: bool) -> Range<usize> {
     from + start..from + start + end.unwrap_or(rest.len())
 }
 
+/// The content of an XML element that begins at `from`.
+fn element(text: &str, from: usize) -> Range<usize> {
+    let rest = &text[from..];
+    from..from + rest.find(['<', '\n']).unwrap_or(rest.len())
+}
+
 /// In bytes. A bound at all is what keeps the search linear.
 const LONGEST_HARMLESS: usize = 100;
 
@@ -256,8 +274,10 @@ fn is_harmless(value: &str) -> bool {
         return false;
     }
     let bare = value.trim_end_matches([',', ';', ')', '}', ']', '.', '\\', '?', '{']);
+    let opaque = ["Bearer ", "Basic ", "token "].iter().find_map(|scheme| bare.strip_prefix(scheme));
     bare.is_empty()
         || is_reference(bare, value)
+        || opaque.is_some_and(|value| is_reference(value, value))
         || is_type_or_nothing(bare)
         || is_call(value)
         || bare.chars().all(|c| matches!(c, '*' | '.' | '…' | 'x' | 'X' | '=' | '>' | '|' | '&'))
@@ -284,7 +304,12 @@ fn is_reference(bare: &str, value: &str) -> bool {
 }
 
 fn is_type_or_nothing(bare: &str) -> bool {
-    const TYPES: [&str; 26] = [
+    const TYPES: [&str; 31] = [
+        "await",
+        "!vault",
+        "!ref",
+        "!sub",
+        "!secret",
         "null",
         "none",
         "nil",
@@ -323,5 +348,7 @@ fn is_call(value: &str) -> bool {
     let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':');
     let identifier =
         function.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && function.chars().all(name);
-    identifier && rest.trim_end_matches([';', ',', '?', '{', '.']).ends_with(')')
+    // `request.headers.get(`, with a quote behind it.
+    let cut = rest.is_empty() && function.contains(['.', ':']);
+    identifier && (cut || rest.trim_end_matches([';', ',', '?', '{', '.']).ends_with(')'))
 }

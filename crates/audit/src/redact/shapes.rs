@@ -59,8 +59,8 @@ const SHAPES: &[Shape] = &[
     ),
     shape(
         "stripe-key",
-        &["_live_", "_test_", "whsec_"],
-        r"(?:[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,})",
+        &["_live_", "_test_", "_org_", "whsec_"],
+        r"(?:[sr]k_(?:live|test|org)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,})",
     ),
     Shape {
         name: "api-key",
@@ -124,15 +124,57 @@ const SHAPES: &[Shape] = &[
             "tfp_",
             "pypi-age",
             "oy2",
+            "sq",
+            "shippo_",
+            "xkeysib-",
+            "rdme_",
+            "access-",
+            "packagist_",
+            "api-",
+            "napi_",
+            "lsv2_",
+            "pat",
+            "sat.",
+            "dt0c01.",
+            "dnkey-",
+            "bkua_",
+            "v1.0-",
+            "clojars_",
+            "csk-",
+            "a3-",
+            "sk_",
+            "live_",
+            "test_",
+            "fw_",
+            "rnd_",
+            "nfp_",
+            "tvly-",
+            "pcsk_",
+            "abskq",
         ],
         pattern: r"(?x)(?:^|[^A-Za-z0-9_]) (?P<s> (?:
               npm_ | dckr_(?:pat|oat)_ | hf_ | do[opr]_v1_ | shp(?:at|ca|pa|ss)_ | hv[sbr]\. | dapi | AT[AC]TT3 | NRAK- | sq0[a-z]{3}-
             | lin_api_ | ntn_ | secret_ | dp\.[a-z]{2,6}\. | pul- | glsa_ | glc_ | pscale_[a-z]{2,6}_ | sbp_ | pplx- | gsk_ | xai- | r8_
             | rubygems_ | sntry[a-z]_ | ph[cx]_ | fo1_ | fm2_ | key- | pnu_ | ops_ | tskey-[a-z]{2,8}- | cio | api_org_ | figd_ | vercel_
-            | nvapi- | sha256~ | EAAC | sgp_ | tfp_ | pypi-AgE | oy2
+            | nvapi- | sha256~ | EAAC | sgp_ | tfp_ | pypi-AgE | oy2 | sq[uap]_ | shippo_(?:live|test)_ | xkeysib- | rdme_
+            | access-(?:production|development|sandbox)- | packagist_[a-z]{3}_ | API- | napi_ | lsv2_(?:pt|sk)_ | [ps]at\.
+            | pat[A-Za-z0-9]{14}\. | dt0c01\. | dnkey- | bkua_ | v1\.0- | CLOJARS_ | csk- | A3-[A-Z0-9]{6}- | sk_ | fw_ | rnd_
+            | nfp_ | tvly- | pcsk_ | ABSKQ
             ) [A-Za-z0-9_\-+/=.]{20,} )",
         accepts: is_mixed,
     },
+    shape("access-token", &["live_", "test_"], r"\b(?P<s>(?:live|test)_[0-9a-f]{30,})"),
+    shape("gitlab-session", &["_gitlab_session="], r"_gitlab_session=(?P<s>[0-9a-f]{16,})"),
+    shape("mailchimp-key", &["-us"], r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"),
+    shape("asana-token", &["0/", "1/"], r"\b(?P<s>[01]/(?:[0-9]{10,20}:)?[0-9a-f]{32})\b"),
+    shape("azure-secret", &["q~"], r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.\-]{30,}"),
+    shape("azure-token", &["azdo"], r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}"),
+    shape("sas-signature", &["sig="], r"(?:^|[^A-Za-z0-9])sig=(?P<s>[A-Za-z0-9%+/=_\-]{20,})"),
+    shape(
+        "webhook",
+        &["webhook.office.com"],
+        r"webhook\.office\.com/[^\s/]{1,32}/[^\s/]{1,128}/IncomingWebhook/(?P<s>[0-9a-f]{20,}(?:/[0-9a-f\-]{36})?)",
+    ),
     shape("sendgrid-key", &["sg."], r"SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
     Shape {
         name: "twilio-key",
@@ -174,6 +216,24 @@ const SHAPES: &[Shape] = &[
         &["curl", "wget"],
         r#"\b(?:curl|wget)\b[^\n|;&]{0,512}?\s(?:-u|--user|--proxy-user)[ =]?["']?[^\s:"']{0,256}:(?P<s>[^\s"']+)"#,
     ),
+    Shape {
+        name: "command-password",
+        anchors: &["redis-cli", "openssl", "mosquitto_", "ldap"],
+        pattern: r#"\b(?:redis-cli|openssl|mosquitto_[a-z]{1,8}|ldap[a-z]{1,12})\b[^\n|;&]{0,512}?\s(?:-a|-k|-w|-P|--pw|--pass)[ =]["']?(?P<s>[^\s"']+)"#,
+        accepts: is_literal,
+    },
+    Shape {
+        name: "command-password",
+        anchors: &["docker", "podman"],
+        pattern: r#"\b(?:docker|podman)\s{1,4}login\b[^\n|;&]{0,512}?\s(?:-p|--password)[ =]["']?(?P<s>[^\s"']+)"#,
+        accepts: is_literal,
+    },
+    Shape {
+        name: "command-password",
+        anchors: &["htpasswd"],
+        pattern: r#"\bhtpasswd\s{1,4}(?:-[A-Za-z]{1,8}\s{1,4}){0,4}-[A-Za-z]{0,8}b[A-Za-z]{0,8}\s{1,4}(?:-[A-Za-z]{1,8}\s{1,4}){0,4}\S{1,256}\s{1,4}\S{1,256}\s{1,4}["']?(?P<s>[^\s"']+)"#,
+        accepts: is_literal,
+    },
     shape("command-password", &["sshpass"], r#"\bsshpass\s{1,4}-p\s{0,4}["']?(?P<s>[^\s"']+)"#),
     shape(
         "command-password",
@@ -181,6 +241,11 @@ const SHAPES: &[Shape] = &[
         r#"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,512}?\s-p["']?(?P<s>[^\s"']+)"#,
     ),
 ];
+
+/// No variable of a shell.
+fn is_literal(text: &str) -> bool {
+    !text.starts_with('$')
+}
 
 fn has_digit(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())

@@ -226,15 +226,14 @@ impl<'a> Walk<'a> {
                 if root != Some(checkpoint.root) {
                     return Err(self.rewritten(&segment.to_string(), offset));
                 }
-                self.checkpoints += 1;
-                self.covered = self.covered.max(size);
+                self.holds(size);
             }
             _ => {}
         }
         let removal = self.removed.as_ref().map(|removed| removed.record);
         if removal.is_some_and(|record| record.sequence == envelope.sequence && record.hash != envelope.hash)
         {
-            return here(Damage::Removal);
+            return Err(self.rewritten(&segment.to_string(), offset));
         }
         self.meet(envelope.sequence, &segment.to_string(), offset)?;
         match self.known {
@@ -265,10 +264,17 @@ impl<'a> Walk<'a> {
             if checkpoint.root != self.ledger.tree().root() {
                 return Err(self.rewritten(segment, offset));
             }
-            self.checkpoints += 1;
-            self.covered = self.covered.max(size);
+            self.holds(size);
         }
         Ok(())
+    }
+
+    /// A checkpoint of so many records holds. There may be several copies of one.
+    fn holds(&mut self, size: u64) {
+        if size > self.covered {
+            self.checkpoints += 1;
+            self.covered = size;
+        }
     }
 
     /// The chain holds, the root does not: somewhere behind the last checkpoint that does hold.

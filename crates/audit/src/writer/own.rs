@@ -36,15 +36,14 @@ impl Writer {
         Ok(signer)
     }
 
-    /// Goes over to a new key, for which the old one vouches, with a checkpoint of each around it.
-    pub fn rotate(&mut self, signer: &mut Signer) -> Result<(), RotateError> {
+    /// Goes over to a new key, for which the old one vouches, with a checkpoint of each around it. Gives the new one's.
+    pub fn rotate(&mut self, signer: &mut Signer) -> Result<Option<Checkpoint>, RotateError> {
         self.checkpoint(signer)?;
         let (next, note) = signer.prepare()?;
         let details = json!({ "key": next.to_string(), "note": note });
         self.append(&Event::new(Kind::AuditKey).details(details))?;
         signer.switch()?;
-        self.checkpoint(signer)?;
-        Ok(())
+        Ok(self.checkpoint(signer)?)
     }
 
     /// Signs everything up to here, keeps the checkpoint beside the segments, and puts it on record. `None`: nothing came

@@ -1,5 +1,6 @@
 //! `coffer audit`: reads, searches, exports and verifies the audit log.
 
+mod checkpoint;
 mod export;
 mod filter;
 mod query;
@@ -16,6 +17,9 @@ use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Checkpoint(checkpoint::Take),
+    Key(checkpoint::Key),
+    RotateKey(checkpoint::Rotate),
     Tail(tail::Tail),
     Query(query::Query),
     Export(export::Export),
@@ -26,6 +30,9 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
+            Self::Checkpoint(take) => take.run(context).await,
+            Self::Key(key) => key.run(context).await,
+            Self::RotateKey(rotate) => rotate.run(context).await,
             Self::Tail(tail) => tail.run(context).await,
             Self::Query(query) => query.run(context).await,
             Self::Export(export) => export.run(context).await,

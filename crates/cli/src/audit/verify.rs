@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ::audit::{Against, Checkpoint, VerifierKey};
 use clap::Args;
 use wire::v1::{VerifyLogRequest, VerifyLogResponse};
 
@@ -13,18 +14,28 @@ use crate::quantity::count;
 use crate::ui::Ui;
 
 /// Prove that no record was changed, moved or taken out; ends with 1 when one was.
+///
+/// From the files alone nobody can tell that the whole log was written anew, or cut back to an earlier state: that takes a
+/// key (`coffer audit key`) or a checkpoint (`coffer audit checkpoint`) that was kept elsewhere.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer audit verify /var/lib/cofferdam/audit")]
+#[command(before_help = "Example: coffer audit verify /var/lib/cofferdam/audit --checkpoint kept.txt")]
 pub(crate) struct Verify {
     /// Directory of the log, to verify it without the daemon. Default: the daemon verifies its own.
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// A public key that is trusted, as `coffer audit key` prints it; those that it vouches for are, too. Default: the
+    /// first key that the log itself names.
+    #[arg(long = "key", value_name = "VKEY", requires = "dir")]
+    keys: Vec<VerifierKey>,
+    /// A file of checkpoints that were kept elsewhere: the log must agree with them.
+    #[arg(long = "checkpoint", value_name = "FILE", requires = "dir")]
+    checkpoints: Vec<PathBuf>,
 }
 
 impl Verify {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let verdict = match &self.dir {
-            Some(dir) => offline(context.ui, dir)?,
+            Some(dir) => offline(context.ui, dir, self.against()?)?,
             None => by_daemon(context).await?,
         };
         if context.ui.is_json() {
@@ -38,15 +49,30 @@ impl Verify {
     }
 }
 
+impl Verify {
+    fn against(&self) -> Result<Against, Failure> {
+        let mut against = Against { keys: self.keys.clone(), ..Against::default() };
+        for path in &self.checkpoints {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::failed(format!("{name} cannot be read: {error}")))?;
+            let checkpoints = Checkpoint::parse_all(&text)
+                .ok_or_else(|| Failure::failed(format!("{name} holds no checkpoints of an audit log")))?;
+            against.checkpoints.extend(checkpoints.into_iter().map(|checkpoint| (name.clone(), checkpoint)));
+        }
+        Ok(against)
+    }
+}
+
 async fn by_daemon(context: &Context) -> Result<VerifyLogResponse, Failure> {
     let client = context.connect().await?;
     let _spinner = context.ui.spinner("verifying…");
     Ok(client.audit().verify_log(VerifyLogRequest {}).await?.into_inner())
 }
 
-fn offline(ui: Ui, dir: &Path) -> Result<VerifyLogResponse, Failure> {
+fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Failure> {
     let bar = ui.bytes_bar();
-    let report = ::audit::verify(dir, &mut |progress| bar.at(progress.done, progress.total))
+    let report = ::audit::verify_with(dir, against, &mut |progress| bar.at(progress.done, progress.total))
         .map_err(|error| Failure::failed(format!("the log in {} cannot be read: {error}", dir.display())))?;
     if report.segments == 0 {
         return Err(Failure::failed(format!("{} holds no audit log", dir.display()))
@@ -64,6 +90,10 @@ fn offline(ui: Ui, dir: &Path) -> Result<VerifyLogResponse, Failure> {
             }
             ::audit::Integrity::Broken(broken) => broken.to_string(),
         },
+        checkpoints: report.checkpoints,
+        covered_records: report.covered,
+        removed_records: report.removed,
+        verifier_keys: report.keys,
     })
 }
 
@@ -79,6 +109,16 @@ fn render(verdict: &VerifyLogResponse, page: &mut Page) {
         page.own(", head ").word(&verdict.head_hash);
     }
     page.own("\n");
+    if verdict.removed_records > 0 {
+        page.own("removed, on record: records 1 to ").word(&verdict.removed_records.to_string()).own("\n");
+    }
+    if verdict.checkpoints > 0 {
+        let checkpoints = count(verdict.checkpoints, "checkpoint", "checkpoints");
+        page.word(&checkpoints).own(" up to record ").word(&verdict.covered_records.to_string()).own("\n");
+    }
+    for key in &verdict.verifier_keys {
+        page.own("signed by ").word(key).own("\n");
+    }
 }
 
 #[cfg(test)]
@@ -100,7 +140,7 @@ mod tests {
             valid_records: 42,
             last_sequence: 42,
             head_hash: "c0ffee".into(),
-            damage: String::new(),
+            ..Default::default()
         };
         assert_eq!(text(&verdict), "intact: 42 records, head c0ffee\n");
         verdict.intact = false;
@@ -118,7 +158,7 @@ mod tests {
             }
             writer.head().unwrap()
         };
-        let verdict = offline(Ui::new(Format::Table), dir.path()).unwrap();
+        let verdict = offline(Ui::new(Format::Table), dir.path(), Against::default()).unwrap();
         assert_eq!(text(&verdict), format!("intact: 3 records, head {}\n", head.hash));
 
         let segment = std::fs::read_dir(dir.path())
@@ -128,16 +168,52 @@ mod tests {
             .unwrap();
         let edited = std::fs::read_to_string(&segment).unwrap().replacen("\"read\"", "\"exec\"", 1);
         std::fs::write(&segment, edited).unwrap();
-        let verdict = offline(Ui::new(Format::Table), dir.path()).unwrap();
+        let verdict = offline(Ui::new(Format::Table), dir.path(), Against::default()).unwrap();
         assert!(!verdict.intact);
         assert!(text(&verdict).starts_with("BROKEN: record 1 was edited"), "{}", text(&verdict));
     }
 
     #[test]
+    fn a_checkpoint_that_was_kept_tells_a_rollback_and_its_key_a_forgery() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, records: usize| {
+            let (mut writer, _) = ::audit::Writer::open(&dir.path().join(name)).unwrap();
+            let signer = writer.signer(&dir.path().join(name).join("key")).unwrap();
+            for _ in 0..records {
+                writer.append(&::audit::Event::new(::audit::Kind::CallIntent)).unwrap();
+            }
+            writer.checkpoint(&signer).unwrap().unwrap();
+            (writer, signer)
+        };
+        let (mut writer, signer) = make("log", 3);
+        let early = dir.path().join("early");
+        std::fs::create_dir(&early).unwrap();
+        let segment = "00000000000000000001.jsonl";
+        std::fs::copy(dir.path().join("log").join(segment), early.join(segment)).unwrap();
+        writer.append(&::audit::Event::new(::audit::Kind::Alert)).unwrap();
+        let kept = dir.path().join("kept");
+        std::fs::write(&kept, writer.checkpoint(&signer).unwrap().unwrap().note).unwrap();
+
+        let verify = |log: &Path, keys: Vec<VerifierKey>| {
+            let verify = Verify { dir: None, keys, checkpoints: vec![kept.clone()] };
+            offline(Ui::new(Format::Table), log, verify.against().unwrap()).unwrap()
+        };
+        let mine = signer.verifier_key().clone();
+        let verdict = verify(&dir.path().join("log"), vec![mine.clone()]);
+        assert!(verdict.intact, "{}", verdict.damage);
+        assert_eq!((verdict.checkpoints, verdict.covered_records), (2, 6));
+        let verdict = verify(&early, vec![mine.clone()]);
+        assert!(verdict.damage.contains("rolled back"), "{}", verdict.damage);
+        let (_, forger) = make("forged", 6);
+        assert!(!verify(&dir.path().join("forged"), vec![mine]).intact);
+        assert!(!verify(&dir.path().join("log"), vec![forger.verifier_key().clone()]).intact);
+    }
+
+    #[test]
     fn a_directory_without_a_log_is_no_intact_log() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = offline(Ui::new(Format::Table), dir.path()).unwrap_err();
+        let failure = offline(Ui::new(Format::Table), dir.path(), Against::default()).unwrap_err();
         assert!(failure.to_string().contains("holds no audit log"), "{failure}");
-        assert!(offline(Ui::new(Format::Table), Path::new("/nonexistent")).is_err());
+        assert!(offline(Ui::new(Format::Table), Path::new("/nonexistent"), Against::default()).is_err());
     }
 }

@@ -383,6 +383,20 @@ impl AuditService for Canned {
             last_sequence: 4,
             head_hash: "c0ffee".into(),
             damage: "record 5 was edited".into(),
+            ..Default::default()
         }))
     }
+
+    async fn get_checkpoint(&self, _: Request<GetCheckpointRequest>) -> Answer<GetCheckpointResponse> {
+        Ok(Response::new(GetCheckpointResponse { checkpoint: Some(checkpoint("one")) }))
+    }
+
+    async fn rotate_key(&self, _: Request<RotateKeyRequest>) -> Answer<RotateKeyResponse> {
+        Ok(Response::new(RotateKeyResponse { checkpoint: Some(checkpoint("two")) }))
+    }
+}
+
+fn checkpoint(key: &str) -> Checkpoint {
+    let (note, verifier_key) = (format!("log\n3\nroot\n\n— log {key}\n"), format!("log+01+{key}"));
+    Checkpoint { size: 3, root: "c0ffee".into(), note, verifier_key }
 }

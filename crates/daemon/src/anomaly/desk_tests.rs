@@ -43,7 +43,8 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (log, ..) = AuditLog::open(&directory.path().join("audit")).unwrap();
+        let (log, ..) =
+            AuditLog::open(&directory.path().join("audit"), crate::audit::Settings::default()).unwrap();
         Self { directory, audit: Arc::new(log), notes: Arc::default() }
     }
 

@@ -14,7 +14,9 @@
 
 mod filter;
 mod follow;
+mod hooks;
 mod index;
+mod keeper;
 mod tail;
 mod thread;
 
@@ -22,15 +24,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use audit::{Event, Head, Limits, OpenError, Opened, Record, Redactor, Writer};
+use audit::{
+    AppendError, Event, Head, Limits, OpenError, Opened, Record, Redactor, Removal, RotateError, Writer,
+};
 use ops::Reason;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use crate::status::Refusal;
 
 pub(crate) use filter::Filter;
 pub(crate) use follow::{Follow, Line};
+pub(crate) use hooks::Hooks;
 pub(crate) use index::{Bound, Index, Query, State as IndexState};
+pub(crate) use keeper::Keeper;
+use thread::{Job, Own, Signed, Signing, Told};
+
+/// How long what is left at an orderly stop may wait for a disk that fails.
+pub(crate) const LAST_WAIT: std::time::Duration = thread::LAST_WAIT;
 
 /// Events that may wait for the writer.
 const QUEUE: usize = 4_096;
@@ -54,15 +64,41 @@ impl From<Unavailable> for Refusal {
     }
 }
 
+/// How the log is written and signed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    /// When a segment is full.
+    pub(crate) limits: Limits,
+    /// The file of the key that signs checkpoints, and the number of records after which one is due. `None`: nothing is
+    /// signed.
+    pub(crate) signing: Option<(PathBuf, u64)>,
+}
+
+/// Why the log cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Key(#[from] RotateError),
+    #[error(transparent)]
+    Sign(#[from] AppendError),
+    #[error("cannot start the audit log's thread")]
+    Thread(#[from] std::io::Error),
+}
+
 /// A handle on the log; cheap to share.
 pub(crate) struct AuditLog {
-    queue: mpsc::Sender<Entry>,
+    queue: mpsc::Sender<Job>,
     head: watch::Receiver<Option<Head>>,
     available: watch::Receiver<bool>,
     /// Events that the queue has taken.
     taken: AtomicU64,
     /// Events of those that are on disk.
     written: watch::Receiver<u64>,
+    checkpoints: watch::Receiver<Option<Signed>>,
+    /// Held while segments are compressed or removed, and while all of them are read.
+    tidying: Mutex<()>,
     directory: PathBuf,
     /// For all who follow the log.
     tail: Arc<tail::Tail>,
@@ -75,28 +111,35 @@ pub(crate) struct AuditLog {
 impl AuditLog {
     /// Opens the log in `directory` and starts its writer. The thread ends when the last handle is gone; join it to
     /// know that everything is on disk.
-    pub(crate) fn open(directory: &Path) -> Result<(Self, Opened, std::thread::JoinHandle<()>), OpenError> {
-        Self::open_with(directory, Limits::default())
-    }
-
-    fn open_with(
+    pub(crate) fn open(
         directory: &Path,
-        limits: Limits,
-    ) -> Result<(Self, Opened, std::thread::JoinHandle<()>), OpenError> {
-        let (writer, opened) = Writer::open_with(directory, limits)?;
+        settings: Settings,
+    ) -> Result<(Self, Opened, std::thread::JoinHandle<()>), StartError> {
+        let Settings { limits, signing } = settings;
+        let (mut writer, opened) = Writer::open_with(directory, limits)?;
+        if let Some(repair) = &opened.repaired {
+            let (bytes, segment) = (repair.bytes, &repair.segment);
+            tracing::warn!(bytes, segment, "the audit log's torn tail was cut and recorded");
+        }
+        let (latest, checkpoints) = watch::channel(None);
+        let signing = match signing {
+            Some((key, every)) => {
+                let signer = writer.signer(&key)?;
+                tracing::info!(key = %signer.verifier_key(), "the audit log's checkpoints are signed with this key");
+                // What a repair left, and what an earlier daemon could not sign any more.
+                let key = signer.verifier_key().to_string();
+                latest.send_replace(writer.checkpoint(&signer)?.map(|checkpoint| (checkpoint, key)));
+                Some(Signing { signer, every, latest })
+            }
+            None => None,
+        };
         let (queue, entries) = mpsc::channel(QUEUE);
         let (head_sender, head) = watch::channel(writer.head());
         let (available_sender, available) = watch::channel(true);
         let (written_sender, written) = watch::channel(0);
+        let told = Told { head: head_sender, available: available_sender, written: written_sender };
         let hurry = Arc::new(AtomicBool::new(false));
-        let thread = thread::Thread::new(
-            writer,
-            directory.to_owned(),
-            head_sender,
-            available_sender,
-            written_sender,
-            hurry.clone(),
-        );
+        let thread = thread::Thread::new(writer, directory.to_owned(), limits, signing, told, hurry.clone());
         let join = std::thread::Builder::new().name("audit".to_owned()).spawn(move || thread.run(entries))?;
         let log = Self {
             queue,
@@ -106,6 +149,8 @@ impl AuditLog {
             available,
             taken: AtomicU64::new(0),
             written,
+            checkpoints,
+            tidying: Mutex::new(()),
             directory: directory.to_owned(),
             tail: tail::Tail::new(directory),
             redactor: Redactor::default(),
@@ -132,12 +177,49 @@ impl AuditLog {
     ) -> Result<(), Unavailable> {
         event.redact(&self.redactor);
         let waits = written.is_some();
-        self.queue.send(Entry { event, written }).await.map_err(|_| Unavailable)?;
+        self.queue.send(Job::Record(Entry { event, written })).await.map_err(|_| Unavailable)?;
         self.taken.fetch_add(1, Ordering::AcqRel);
         if waits {
             self.hurry();
         }
         Ok(())
+    }
+
+    /// Signs everything up to here and gives the last checkpoint with its key, which may be an earlier one when nothing came since.
+    pub(crate) async fn checkpoint(&self) -> Result<Signed, Unavailable> {
+        self.own(Own::Checkpoint).await?;
+        self.checkpoints.borrow().clone().ok_or(Unavailable)
+    }
+
+    /// Goes over to a new key, for which the old one vouches, and gives the first checkpoint that it signed.
+    pub(crate) async fn rotate(&self) -> Result<Signed, Unavailable> {
+        self.own(Own::Rotate).await?;
+        self.checkpoint().await
+    }
+
+    /// Puts on record that the oldest segments go.
+    async fn remove(&self, removal: Removal) -> Result<(), Unavailable> {
+        self.own(Own::Remove(Box::new(removal))).await
+    }
+
+    async fn own(&self, own: Own) -> Result<(), Unavailable> {
+        if !self.is_available() {
+            return Err(Unavailable);
+        }
+        let (done, answer) = oneshot::channel();
+        self.queue.send(Job::Own(own, done)).await.map_err(|_| Unavailable)?;
+        self.hurry();
+        answer.await.map_err(|_| Unavailable)?
+    }
+
+    /// Checkpoints as they are signed.
+    pub(crate) fn checkpoints(&self) -> watch::Receiver<Option<Signed>> {
+        self.checkpoints.clone()
+    }
+
+    /// While this is held no segment is compressed or removed.
+    pub(crate) async fn hold_segments(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.tidying.lock().await
     }
 
     /// Has the thread write what it has, instead of waiting for more.

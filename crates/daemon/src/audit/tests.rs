@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 
-use super::AuditLog;
+use super::{AuditLog, Settings};
 
 fn event(call: u32) -> Event {
     Event::new(Kind::CallIntent).call(format!("call-{call}"))
@@ -23,7 +23,7 @@ fn numbered(range: std::ops::Range<u32>) -> Vec<String> {
 }
 
 fn open(directory: &Path) -> AuditLog {
-    AuditLog::open(directory).unwrap().0
+    AuditLog::open(directory, Settings::default()).unwrap().0
 }
 
 #[tokio::test]
@@ -78,7 +78,8 @@ async fn a_follower_sees_everything_once_and_in_order() {
 async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let limit = audit::Limits { segment_bytes: 1, ..Default::default() };
-    let log = AuditLog::open_with(&directory.path().join("log"), limit).unwrap().0;
+    let settings = Settings { limits: limit, signing: None };
+    let log = AuditLog::open(&directory.path().join("log"), settings).unwrap().0;
     log.record(event(0)).await.unwrap();
 
     // Every batch begins a segment, which cannot be made in a directory that is not there.

@@ -1,4 +1,5 @@
-//! The thread that owns the writer: batches what waits, and brings the log back after the disk has failed.
+//! The thread that owns the writer: batches what waits, signs what was written, and brings the log back after the disk has
+//! failed.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -6,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use audit::{Event, Head, ReadError, Reader, Unrecorded, Writer};
-use tokio::sync::{mpsc, watch};
+use audit::{Checkpoint, Event, Head, Limits, ReadError, Reader, Removal, Signer, Unrecorded, Writer};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Entry, Unavailable};
+use crate::status::chain;
 
 /// Events of one group commit.
 const BATCH: usize = 512;
@@ -20,16 +22,63 @@ const LINGER: Duration = Duration::from_millis(10);
 /// Between attempts to open a failed log again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long what is left at the end may wait for a disk that fails.
+pub(super) const LAST_WAIT: Duration = Duration::from_secs(20);
+
+/// What the queue takes.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are records, and one allocation less for each counts"
+)]
+pub(super) enum Job {
+    /// To be recorded.
+    Record(Entry),
+    /// To be done by the log itself, between two batches.
+    Own(Own, oneshot::Sender<Result<(), Unavailable>>),
+}
+
+/// What the log does with itself.
+pub(super) enum Own {
+    /// Sign what is there.
+    Checkpoint,
+    /// Go over to a new key.
+    Rotate,
+    /// Put a removal on record.
+    Remove(Box<Removal>),
+}
+
+/// A checkpoint, and the public key that signed it.
+pub(super) type Signed = (Checkpoint, String);
+
+/// How the log is written and signed.
+pub(super) struct Signing {
+    pub(super) signer: Signer,
+    /// A checkpoint is due after so many records.
+    pub(super) every: u64,
+    /// The last one, for whoever sends it elsewhere.
+    pub(super) latest: watch::Sender<Option<Signed>>,
+}
+
+/// What others watch.
+pub(super) struct Told {
+    pub(super) head: watch::Sender<Option<Head>>,
+    pub(super) available: watch::Sender<bool>,
+    /// How many events are on disk since the start.
+    pub(super) written: watch::Sender<u64>,
+}
+
 pub(super) struct Thread {
     /// `None` while the log could not be opened again.
     writer: Option<Writer>,
     directory: PathBuf,
+    limits: Limits,
+    /// `None`: nothing is signed.
+    signing: Option<Signing>,
+    /// Taken and not yet done.
+    own: Vec<(Own, oneshot::Sender<Result<(), Unavailable>>)>,
     /// Taken and not yet written, oldest first. Longer than a batch only while the disk fails.
     waiting: VecDeque<Entry>,
-    head: watch::Sender<Option<Head>>,
-    available: watch::Sender<bool>,
-    /// How many events are on disk since the start.
-    written: watch::Sender<u64>,
+    told: Told,
     /// Somebody waits: what is there is to be written now.
     hurry: Arc<AtomicBool>,
 }
@@ -38,19 +87,21 @@ impl Thread {
     pub(super) fn new(
         writer: Writer,
         directory: PathBuf,
-        head: watch::Sender<Option<Head>>,
-        available: watch::Sender<bool>,
-        written: watch::Sender<u64>,
+        limits: Limits,
+        signing: Option<Signing>,
+        told: Told,
         hurry: Arc<AtomicBool>,
     ) -> Self {
-        Self { writer: Some(writer), directory, waiting: VecDeque::new(), head, available, written, hurry }
+        let (own, waiting) = (Vec::new(), VecDeque::new());
+        let writer = Some(writer);
+        Self { writer, directory, limits, signing, own, waiting, told, hurry }
     }
 
     /// Writes until the last handle is gone. What cannot be written even then is said in the daemon's log.
-    pub(super) fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
-        while let Some(entry) = entries.blocking_recv() {
+    pub(super) fn run(mut self, mut entries: mpsc::Receiver<Job>) {
+        while let Some(job) = entries.blocking_recv() {
             let until = Instant::now() + LINGER;
-            self.waiting.push_back(entry);
+            self.put(job);
             self.take(&mut entries);
             while self.may_linger() {
                 let Some(rest) = until.checked_duration_since(Instant::now()) else { break };
@@ -62,7 +113,12 @@ impl Thread {
                 }
             }
             self.write();
-            while self.writer.is_none() && !entries.is_closed() {
+            self.do_own();
+            let mut closed_at = None;
+            while self.writer.is_none() {
+                if entries.is_closed() && closed_at.get_or_insert_with(Instant::now).elapsed() >= LAST_WAIT {
+                    break;
+                }
                 std::thread::sleep(RETRY);
                 self.reopen();
                 self.write();
@@ -77,16 +133,74 @@ impl Thread {
     }
 
     /// What waits in the queue, up to a batch.
-    fn take(&mut self, entries: &mut mpsc::Receiver<Entry>) {
+    fn take(&mut self, entries: &mut mpsc::Receiver<Job>) {
         while self.waiting.len() < BATCH {
-            let Ok(entry) = entries.try_recv() else { break };
-            self.waiting.push_back(entry);
+            let Ok(job) = entries.try_recv() else { break };
+            self.put(job);
+        }
+    }
+
+    fn put(&mut self, job: Job) {
+        match job {
+            Job::Record(entry) => self.waiting.push_back(entry),
+            Job::Own(own, done) => self.own.push((own, done)),
         }
     }
 
     /// Nobody waits for what is there, and more may come.
     fn may_linger(&self) -> bool {
-        self.waiting.len() < BATCH && self.waiting.iter().all(|entry| entry.written.is_none())
+        self.waiting.len() < BATCH
+            && self.own.is_empty()
+            && self.waiting.iter().all(|entry| entry.written.is_none())
+    }
+
+    /// What the log has to do with itself: what was asked for, and a checkpoint when one is due.
+    fn do_own(&mut self) {
+        for (own, done) in std::mem::take(&mut self.own) {
+            let result = self.do_one(own);
+            let _ = done.send(result);
+        }
+        let due = |(writer, signing): (&Writer, &Signing)| writer.unsigned() >= signing.every;
+        if self.writer.as_ref().zip(self.signing.as_ref()).is_some_and(due) {
+            let _ = self.do_one(Own::Checkpoint);
+        }
+    }
+
+    fn do_one(&mut self, own: Own) -> Result<(), Unavailable> {
+        let Some(writer) = &mut self.writer else { return Err(Unavailable) };
+        let result = match (own, &mut self.signing) {
+            (Own::Checkpoint, Some(signing)) => {
+                writer.checkpoint(&signing.signer).map_err(|error| chain(&error))
+            }
+            (Own::Rotate, Some(signing)) => {
+                let rotated = writer.rotate(&mut signing.signer).map_err(|error| chain(&error));
+                rotated.inspect(
+                    |_| tracing::warn!(key = %signing.signer.verifier_key(), "the audit log has a new key"),
+                )
+            }
+            (Own::Checkpoint | Own::Rotate, None) => Err("nothing signs this log".to_owned()),
+            (Own::Remove(removal), _) => writer.remove(&removal).map(|_| None).map_err(|error| chain(&error)),
+        };
+        self.told.head.send_replace(writer.head());
+        let result = match result {
+            Ok(Some(checkpoint)) => {
+                if let Some(signing) = &self.signing {
+                    signing
+                        .latest
+                        .send_replace(Some((checkpoint, signing.signer.verifier_key().to_string())));
+                }
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                tracing::error!(error, "the audit log could not be signed or tidied");
+                Err(Unavailable)
+            }
+        };
+        if writer.is_poisoned() {
+            self.fail();
+        }
+        result
     }
 
     fn write(&mut self) {
@@ -99,13 +213,13 @@ impl Thread {
                 self.waiting.drain(..count).map(|entry| (entry.event, entry.written)).unzip();
             match writer.append_all(events) {
                 Ok(records) => {
-                    self.head.send_replace(writer.head());
+                    self.told.head.send_replace(writer.head());
                     for (written, record) in waiters.into_iter().zip(records) {
                         if let Some(written) = written {
                             let _ = written.send(Ok(record));
                         }
                     }
-                    self.written.send_modify(|written| *written += count as u64);
+                    self.told.written.send_modify(|written| *written += count as u64);
                 }
                 Err(Unrecorded { error, events }) => {
                     tracing::error!(error = %error, "the audit log cannot be written: no call is admitted until it can");
@@ -122,16 +236,19 @@ impl Thread {
     /// Tells everyone who waits; their events stay and will be written.
     fn fail(&mut self) {
         self.writer = None;
-        self.available.send_replace(false);
+        self.told.available.send_replace(false);
         for entry in &mut self.waiting {
             if let Some(written) = entry.written.take() {
                 let _ = written.send(Err(Unavailable));
             }
         }
+        for (_, done) in self.own.drain(..) {
+            let _ = done.send(Err(Unavailable));
+        }
     }
 
     fn reopen(&mut self) {
-        let (writer, opened) = match Writer::open(&self.directory) {
+        let (writer, opened) = match Writer::open_with(&self.directory, self.limits) {
             Ok(opened) => opened,
             Err(error) => {
                 tracing::error!(error = %error, "the audit log cannot be opened again yet");
@@ -139,7 +256,7 @@ impl Thread {
             }
         };
         // A batch whose fsync failed may be on disk all the same, in whole or in part: those are not written twice.
-        let acknowledged = self.head.borrow().map_or(0, |head| head.sequence);
+        let acknowledged = self.told.head.borrow().map_or(0, |head| head.sequence);
         let survived = match survived(&self.directory, acknowledged, opened.head) {
             Ok(survived) => survived.min(self.waiting.len()),
             Err(error) => {
@@ -148,10 +265,10 @@ impl Thread {
             }
         };
         self.waiting.drain(..survived);
-        self.written.send_modify(|written| *written += survived as u64);
-        self.head.send_replace(writer.head());
+        self.told.written.send_modify(|written| *written += survived as u64);
+        self.told.head.send_replace(writer.head());
         self.writer = Some(writer);
-        self.available.send_replace(true);
+        self.told.available.send_replace(true);
         tracing::warn!("the audit log can be written again");
     }
 }

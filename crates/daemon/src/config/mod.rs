@@ -3,6 +3,7 @@
 //! Every problem is reported at once, with its key. A missing security setting means the strict value.
 
 mod alerts;
+mod audit;
 mod parse;
 mod raw;
 mod units;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use hand::WeakerForm;
 use serde_json::json;
 
+use crate::audit::Settings;
 use crate::rpc::Roles;
 use crate::runs::OnStop;
 use crate::terminal::Limits;
@@ -63,10 +65,21 @@ pub(crate) struct Config {
     pub(crate) spool_min_free: u64,
     /// What an operator's session at a terminal may have.
     pub(crate) sessions: Limits,
+    /// How the audit log is kept.
+    pub(crate) audit: audit::Audit,
     /// Filter of the log.
     pub(crate) log_level: String,
     /// The log is JSON Lines instead of text.
     pub(crate) log_json: bool,
+}
+
+impl Config {
+    /// How the audit log is written and signed. Its key is beside it and not in it, so that a copy of the log is no copy of
+    /// the key.
+    pub(crate) fn audit_settings(&self) -> Settings {
+        let key = self.state_dir.join("keys/audit.key");
+        Settings { limits: self.audit.limits, signing: Some((key, self.audit.checkpoint_records)) }
+    }
 }
 
 /// Everything that is wrong with a configuration.
@@ -127,6 +140,7 @@ impl fmt::Display for Config {
                 "max_recording": units::show_size(self.sessions.max_recording),
                 "per_run": self.sessions.per_run,
             },
+            "audit": self.audit.shown(),
             "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
         });
         // Absent, these mean the whole jail, the built-in policy and the profile's own timeout.

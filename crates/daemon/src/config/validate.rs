@@ -17,10 +17,10 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Larger sizes are not meant.
 const MAX_SIZE: u64 = 1 << 50;
 
-struct Found(Vec<Problem>);
+pub(super) struct Found(Vec<Problem>);
 
 impl Found {
-    fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
+    pub(super) fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
         self.0.push(Problem { key: key.into(), message: message.into() });
     }
 }
@@ -79,6 +79,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     let spool_max_total = bytes(&mut found, "spool.max_total", &raw.spool.max_total, 1 << 20);
     let spool_min_free = bytes(&mut found, "spool.min_free", &raw.spool.min_free, 0);
     let sessions = sessions(&mut found, &raw.sessions);
+    let audit = super::audit::validate(&mut found, raw.audit);
     if raw.log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
         found
             .add("log.level", "must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
@@ -107,13 +108,14 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         spool_max_total,
         spool_min_free,
         sessions,
+        audit,
         log_level: raw.log.level,
         log_json: raw.log.format == "json",
     };
     if found.0.is_empty() { Ok(config) } else { Err(Problems(found.0)) }
 }
 
-fn absolute(found: &mut Found, key: &str, path: PathBuf) -> PathBuf {
+pub(super) fn absolute(found: &mut Found, key: &str, path: PathBuf) -> PathBuf {
     let plain = path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
     if !plain {
         found.add(key, "must be an absolute path without `..`");
@@ -197,7 +199,7 @@ fn sessions(found: &mut Found, raw: &raw::Sessions) -> Limits {
     }
 }
 
-fn bytes(found: &mut Found, key: &str, written: &raw::Size, least: u64) -> u64 {
+pub(super) fn bytes(found: &mut Found, key: &str, written: &raw::Size, least: u64) -> u64 {
     let bytes = match written {
         raw::Size::Bytes(bytes) => Some(*bytes),
         raw::Size::Text(text) => size(text),

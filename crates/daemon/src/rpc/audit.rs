@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use audit::{Integrity, Record};
+use audit::{Checkpoint, Integrity, Record};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
@@ -120,6 +120,7 @@ impl AuditService for Service {
             return Ok(Response::new(v1::VerifyLogResponse { intact: true, ..Default::default() }));
         };
         let directory = self.0.audit.directory().to_owned();
+        let _held = self.0.audit.hold_segments().await;
         let verified =
             tokio::task::spawn_blocking(move || audit::verify_up_to(&directory, head, &mut |_| {})).await;
         let report = verified
@@ -135,8 +136,33 @@ impl AuditService for Service {
             last_sequence: report.head.map_or(0, |head| head.sequence),
             head_hash: report.head.map(|head| head.hash.to_string()).unwrap_or_default(),
             damage,
+            checkpoints: report.checkpoints,
+            covered_records: report.covered,
+            removed_records: report.removed,
+            verifier_keys: report.keys,
         }))
     }
+
+    async fn get_checkpoint(
+        &self,
+        _request: Request<v1::GetCheckpointRequest>,
+    ) -> Result<Response<v1::GetCheckpointResponse>, Status> {
+        let checkpoint = self.0.audit.checkpoint().await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::GetCheckpointResponse { checkpoint: Some(signed(checkpoint)) }))
+    }
+
+    async fn rotate_key(
+        &self,
+        _request: Request<v1::RotateKeyRequest>,
+    ) -> Result<Response<v1::RotateKeyResponse>, Status> {
+        let checkpoint = self.0.audit.rotate().await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::RotateKeyResponse { checkpoint: Some(signed(checkpoint)) }))
+    }
+}
+
+fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {
+    let Checkpoint { size, root, note, .. } = checkpoint;
+    v1::Checkpoint { size, root: root.to_string(), note, verifier_key: key }
 }
 
 fn to_wire(line: Line) -> v1::AuditEvent {

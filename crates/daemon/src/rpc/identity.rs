@@ -154,15 +154,15 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         // It only takes away.
         ("cofferdam.v1.ApprovalService", "RevokeConsent") => roles.has_any(&[Operator, Approver, Director]),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),
-        ("cofferdam.v1.AuditService", "RebuildIndex") => roles.has(Operator),
-        ("cofferdam.v1.AuditService", _) | ("cofferdam.v1.PolicyService", "ReplayPolicy") => {
-            roles.has_any(&[Operator, Auditor])
-        }
         (
             "cofferdam.v1.PolicyService",
             "ReloadPolicy" | "AcknowledgeAlert" | "GrantPermission" | "RevokePermission" | "ListPermissions",
         )
+        | ("cofferdam.v1.AuditService", "RotateKey" | "RebuildIndex")
         | ("cofferdam.v1.TerminalService", _) => roles.has(Operator),
+        ("cofferdam.v1.AuditService", _) | ("cofferdam.v1.PolicyService", "ReplayPolicy") => {
+            roles.has_any(&[Operator, Auditor])
+        }
         _ => !roles.is_empty(),
     }
 }
@@ -270,6 +270,8 @@ mod tests {
             assert!(may_call(only(Role::Operator), &path));
         }
         assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.PolicyService/ReplayPolicy"));
+        assert!(may_call(only(Role::Auditor), "/cofferdam.v1.AuditService/GetCheckpoint"));
+        assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.AuditService/RotateKey"));
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.RunService/CreateRun"));
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.TrashService/ReadTrash"));
         assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.TrashService/ReadTrash"));

@@ -1,0 +1,103 @@
+//! A second verifier, written from `crates/audit/FORMAT.md` alone in another language, says the same of every log.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use audit::{Against, Integrity, VerifierKey, verify_with};
+
+#[path = "../../crates/audit/tests/damage/mutations.rs"]
+mod mutations;
+
+use mutations::{Bench, Dice, KINDS, Shape, make};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/verify_log.py");
+
+/// What the script says of each directory.
+fn theirs(keys: &[VerifierKey], logs: &[PathBuf]) -> Vec<String> {
+    let mut command = Command::new("python3");
+    command.arg(SCRIPT);
+    for key in keys {
+        command.arg("--key").arg(key.to_string());
+    }
+    let output = command.args(logs).output().expect("python3 is part of the set-up");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// What we say, in its words.
+fn ours(keys: &[VerifierKey], log: &Path) -> String {
+    let against = Against { keys: keys.to_vec(), ..Against::default() };
+    let report = verify_with(log, against, &mut |_| ()).unwrap();
+    match report.integrity {
+        Integrity::Intact => {
+            format!("intact {} {}", report.head.map_or(0, |head| head.sequence), report.checkpoints)
+        }
+        Integrity::Broken(broken) => format!("broken {}", broken.sequence),
+    }
+}
+
+#[test]
+fn it_needs_no_more_than_150_lines() {
+    assert!(std::fs::read_to_string(SCRIPT).unwrap().lines().count() <= 150);
+}
+
+#[test]
+fn it_agrees_on_good_damaged_rotated_compressed_and_shortened_logs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let base = Shape { records: 400, segment_bytes: 8_000, checkpoint_every: 50, rotate: false, tidy: false };
+    let shapes = [
+        base,
+        Shape { rotate: true, ..base },
+        Shape { tidy: true, ..base },
+        Shape { rotate: true, tidy: true, ..base },
+    ];
+    let mut dice = Dice(20_261_122);
+    let (mut logs, mut what) = (Vec::new(), Vec::new());
+    for (at, shape) in shapes.into_iter().enumerate() {
+        let dir = scratch.path().join(format!("log-{at}"));
+        let covered = make(&dir, shape);
+        let bench = Bench::new(&dir, covered);
+        logs.push(dir);
+        what.push(format!("{at}: intact"));
+        for round in 0..100 {
+            let mutation = bench.mutate(round % KINDS, &mut dice);
+            let mutated = scratch.path().join(format!("log-{at}-{round}"));
+            bench.write(&mutation, &mutated);
+            logs.push(mutated);
+            what.push(format!("{at}: {}", mutation.what));
+        }
+    }
+    let verdicts = theirs(&[], &logs);
+    assert_eq!(verdicts.len(), logs.len());
+    let mut differences = String::new();
+    for ((log, what), verdict) in logs.iter().zip(&what).zip(&verdicts) {
+        let own = ours(&[], log);
+        if own != *verdict {
+            writeln!(differences, "{what}: we say {own}, it says {verdict}").unwrap();
+        }
+    }
+    assert_eq!(differences, "");
+    let broken = verdicts.iter().filter(|verdict| verdict.starts_with("broken")).count();
+    println!("{} logs, {broken} of them damaged: agreed on every one", logs.len());
+    assert!(broken >= 390 && verdicts[0].starts_with("intact"), "{broken}");
+}
+
+#[test]
+fn it_trusts_the_same_keys() {
+    let scratch = tempfile::tempdir().unwrap();
+    let base = Shape { records: 120, segment_bytes: 8_000, checkpoint_every: 50, rotate: true, tidy: true };
+    let (one, other) = (scratch.path().join("one"), scratch.path().join("other"));
+    make(&one, base);
+    make(&other, base);
+    let key = |log: &Path| -> VerifierKey {
+        let report = verify_with(log, Against::default(), &mut |_| ()).unwrap();
+        report.keys.last().unwrap().parse().unwrap()
+    };
+    let keys = [key(&one), key(&other)];
+    for given in [&keys[..1], &keys[1..], &keys[..]] {
+        let logs = [one.clone(), other.clone()];
+        let own: Vec<_> = logs.iter().map(|log| ours(given, log)).collect();
+        assert_eq!(theirs(given, &logs), own);
+    }
+}

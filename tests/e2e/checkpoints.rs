@@ -1,0 +1,112 @@
+//! Checkpoints and old segments, through the API, the command line and the files.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use audit::{Against, Checkpoint, VerifierKey, verify_with};
+use harness::{Daemon, Setup, binary, calls, requests};
+
+fn coffer(daemon: &Daemon, arguments: &[&str]) -> (bool, String) {
+    let endpoint = format!("unix://{}", daemon.socket().display());
+    let output = Command::new(binary("coffer"))
+        .args(["--endpoint", &endpoint, "audit"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success() || output.status.code() == Some(1), "{output:?}");
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+fn offline(log: &Path, arguments: &[&str]) -> (bool, String) {
+    let output =
+        Command::new(binary("coffer")).args(["audit", "verify"]).arg(log).args(arguments).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_are_signed_sent_rotated_and_tell_a_rollback() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("checkpoints");
+    let setup = Setup {
+        config: format!("audit: {{ checkpoint: {{ interval: 1h, file: {} }} }}\n", file.display()),
+        ..Default::default()
+    };
+    let mut daemon = Daemon::start_with(setup).await;
+    let log = daemon.state_dir().join("audit");
+    let mode = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode(&daemon.state_dir().join("keys/audit.key")), 0o600);
+    let key = coffer(&daemon, &["key"]).1.trim().to_owned();
+    let first: VerifierKey = key.parse().unwrap();
+    assert!(daemon.log().contains(&key), "the key is said at the start");
+
+    let mut run = daemon.run_on(requests::managed("open")).await;
+    run.ok(calls::write("a.txt", "x")).await;
+    let early = elsewhere.path().join("early");
+    assert!(Command::new("cp").arg("-r").arg(&log).arg(&early).status().unwrap().success());
+    run.ok(calls::write("b.txt", "x")).await;
+    let note = coffer(&daemon, &["checkpoint"]).1;
+    let checkpoint = Checkpoint::parse(&note).unwrap();
+    assert!(checkpoint.is_signed_by(&first));
+    let second = coffer(&daemon, &["rotate-key"]).1.trim().to_owned();
+    assert_ne!(second, key);
+    run.ok(calls::write("c.txt", "x")).await;
+    let verified = run.clients.verify().await;
+    assert!(verified.intact, "{}", verified.damage);
+    assert_eq!(verified.verifier_keys, [key.clone(), second.clone()]);
+    assert!(verified.covered_records >= checkpoint.size);
+    daemon.stop().await;
+
+    // The stop is signed and was sent: whoever kept that finds everything in it, and whatever is missing.
+    let kept = Checkpoint::parse_all(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let report = verify_with(&log, Against { keys: vec![first], ..Default::default() }, &mut |_| ()).unwrap();
+    assert!(report.is_intact(), "{:?}", report.integrity);
+    assert_eq!(kept.last().unwrap().size, report.covered);
+    assert_eq!(report.covered + 1, report.head.unwrap().sequence, "all but its own record");
+    let file = file.to_str().unwrap();
+    assert!(offline(&log, &["--key", &key, "--checkpoint", file]).0);
+    let (intact, said) = offline(&early, &["--key", &key, "--checkpoint", file]);
+    assert!(!intact && said.contains("rolled back"), "{said}");
+    assert!(!offline(&log, &["--key", &second[..second.len() - 1]]).0, "no key");
+
+    // The key that was rotated to is still there.
+    daemon.launch().await;
+    assert_eq!(coffer(&daemon, &["key"]).1.trim(), second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_segments_are_compressed_and_removed_while_the_daemon_serves() {
+    let config = "audit: { segment_size: 64KiB, segment_age: 1s, compress_after: 1s, remove_after: 5s, \
+                  checkpoint: { records: 10, interval: 1s } }\n";
+    let setup = Setup { config: config.to_owned(), ..Default::default() };
+    let mut daemon = Daemon::start_with(setup).await;
+    let log = daemon.state_dir().join("audit");
+    let mut run = daemon.run_on(requests::managed("open")).await;
+    let mut compressed = 0;
+    let mut n = 0;
+    loop {
+        run.ok(calls::write("a.txt", &format!("{n}"))).await;
+        n += 1;
+        let names = std::fs::read_dir(&log).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        compressed = compressed.max(names.filter(|name| name.contains(".jsonl.gz")).count());
+        if log.join("removed").exists() {
+            break;
+        }
+        assert!(n < 2_000, "nothing was removed; compressed: {compressed}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(compressed > 0);
+    let verified = run.clients.verify().await;
+    assert!(verified.intact && verified.removed_records > 0, "{verified:?}");
+    let events = run.clients.events("", "").await;
+    assert_eq!(events[0].sequence, verified.removed_records + 1, "a stream begins with what is there");
+    assert!(events.windows(2).all(|pair| pair[0].sequence + 1 == pair[1].sequence));
+    assert!(events.iter().any(|event| event.kind == "segments_removed"));
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut clients = daemon.connect().await;
+    assert!(clients.verify().await.intact);
+}
