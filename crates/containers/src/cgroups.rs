@@ -10,9 +10,13 @@
 //! The container is hostile. A pid that it tells is only a claim, checked by [`ContainerCgroup::process`] against the
 //! container's cgroup and the agent's pid namespace.
 //!
+//! All leaves of a container are in one cgroup of its own below the container's, [`Commands`]: what freezes that one
+//! freezes every command, those that are still to come included, and not the agent.
+//!
 //! Everything here is blocking file input and output in `/proc` and `/sys`, microseconds each; [`Leaf::kill_all`] may
 //! wait until its deadline and belongs on a blocking thread.
 
+mod commands;
 mod former;
 mod hierarchy;
 mod leaf;
@@ -29,6 +33,7 @@ use crate::ids::ContainerId;
 use hierarchy::Hierarchy;
 use limits::Counters;
 
+pub use commands::Commands;
 pub use former::{FormerEnded, FormerLeaf};
 pub use leaf::{KillEvidence, KillMethod, Leaf};
 pub use limits::LimitEvents;
@@ -101,7 +106,12 @@ impl ContainerCgroup {
         if !well_formed {
             return Err(CgroupError::BadName);
         }
-        Leaf::make(self.hierarchy, self.dir.join(format!("{LEAF}{name}")))
+        self.commands().leaf(name)
+    }
+
+    /// All leaves together.
+    pub fn commands(&self) -> Commands {
+        Commands::of(self.hierarchy, &self.dir)
     }
 
     /// Finds a process of the container by the pid that it has there.
@@ -115,16 +125,31 @@ impl ContainerCgroup {
 
     /// The container's processes, those in leaves included.
     fn all_pids(&self) -> Result<Vec<Pid>, CgroupError> {
-        let mut pids = pids_in(&self.dir)?;
-        for entry in fs::read_dir(&self.dir).map_err(failed("list the leaves"))? {
-            let entry = entry.map_err(failed("list the leaves"))?;
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                // A leaf that is removed at this moment has no processes.
-                pids.extend(pids_in(&entry.path()).unwrap_or_default());
-            }
-        }
+        let mut pids = Vec::new();
+        // Leaves are two levels below; nothing of ours is deeper.
+        collect(&self.dir, 2, &mut pids)?;
         Ok(pids)
     }
+}
+
+/// The processes of a cgroup and of what is so many levels below it.
+fn collect(dir: &Path, levels: u32, pids: &mut Vec<Pid>) -> Result<(), CgroupError> {
+    pids.extend(pids_in(dir)?);
+    if levels == 0 {
+        return Ok(());
+    }
+    let entries = match fs::read_dir(dir) {
+        // A leaf that is removed at this moment has no processes.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        read => read.map_err(failed("list the leaves"))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed("list the leaves"))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(&entry.path(), levels - 1, pids)?;
+        }
+    }
+    Ok(())
 }
 
 /// Thread groups in one cgroup, without its children. Pids of other pid namespaces read as 0 and are left out.

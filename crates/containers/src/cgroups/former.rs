@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -44,7 +45,11 @@ impl ContainerCgroup {
         // The agent before the leaves, because it is what puts processes there.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
         let mut leaves = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(failed("list the leaves"))? {
+        let commands = match fs::read_dir(self.commands().dir()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(read.map_err(failed("list the leaves"))?),
+        };
+        for entry in commands.into_iter().flatten() {
             let entry = entry.map_err(failed("list the leaves"))?;
             let name = entry.file_name();
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(LEAF)) else { continue };

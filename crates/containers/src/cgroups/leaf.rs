@@ -84,9 +84,19 @@ impl Leaf {
         Ok(count(pids.len()))
     }
 
+    /// Whether it stands still because what is above it was frozen ([`super::Commands::freeze`]).
+    pub fn stands_still(&self) -> bool {
+        let (file, still) = match self.hierarchy {
+            Hierarchy::Unified => ("cgroup.events", "frozen 1"),
+            Hierarchy::Freezer => ("freezer.parent_freezing", "1"),
+        };
+        fs::read_to_string(self.dir.join(file)).is_ok_and(|text| text.lines().any(|line| line == still))
+    }
+
     /// Ends every process and waits until they are gone, `within` at the longest.
     ///
-    /// In a paused container on cgroup v1 they stay until it is resumed: resume first, or remove the container.
+    /// Also while they stand still; then they end without running on. In a container that the *engine* has paused they
+    /// stay, on cgroup v1, until it is resumed.
     pub fn kill_all(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
         let deadline = Instant::now() + within;
         let mut seen: BTreeSet<i32> = BTreeSet::new();
@@ -100,6 +110,7 @@ impl Leaf {
         }
         match self.hierarchy {
             Hierarchy::Unified => self.kill_unified(deadline)?,
+            Hierarchy::Freezer if self.stands_still() => self.kill_apart(deadline, &mut seen)?,
             Hierarchy::Freezer => self.kill_frozen(deadline, &mut seen)?,
         }
         let left = self.note(&mut seen)?.len();
@@ -151,6 +162,36 @@ impl Leaf {
         }
     }
 
+    /// On v1 a signal reaches a frozen process only when it is thawed, and a leaf cannot be thawed below a frozen cgroup.
+    /// So each process gets its SIGKILL and is then moved out, which thaws it: it dies before it runs on. None can fork
+    /// meanwhile.
+    fn kill_apart(&self, deadline: Instant, seen: &mut BTreeSet<i32>) -> Result<(), CgroupError> {
+        let above = self.dir.parent().and_then(|commands| commands.parent());
+        let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
+        let (Some(above), Some(name)) = (above, name) else {
+            return Err(CgroupError::Unavailable("the leaf has no place"));
+        };
+        // Goes with its last process, below.
+        let apart = Self::make(self.hierarchy, above.join(format!("{name}-end")))?;
+        let procs = apart.dir.join("cgroup.procs");
+        loop {
+            let mut pids = self.note(seen)?;
+            send(&pids, Signal::KILL);
+            for pid in &pids {
+                // The only failure that matters is seen by the next look.
+                let _ = fs::write(&procs, pid.as_raw_nonzero().to_string());
+            }
+            pids.extend(pids_in(&apart.dir)?);
+            if pids.is_empty() || Instant::now() >= deadline {
+                return Ok(());
+            }
+            if !self.stands_still() {
+                return self.kill_frozen(deadline, seen);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
     fn freeze(&self, until: Instant) -> Result<(), CgroupError> {
         let path = self.dir.join("freezer.state");
         loop {
@@ -177,6 +218,10 @@ impl Drop for Leaf {
     }
 }
 
+pub(super) fn kill(pids: &[Pid]) {
+    send(pids, Signal::KILL);
+}
+
 fn send(pids: &[Pid], signal: Signal) {
     for &pid in pids {
         // The only failure is that it has ended already.
@@ -189,17 +234,17 @@ fn count(n: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
     use crate::mounts::mountinfo;
 
-    const NEEDS_ROOT: &str = "these tests make cgroups: run them as root";
+    pub(in crate::cgroups) const NEEDS_ROOT: &str = "these tests make cgroups: run them as root";
 
     /// Roots of the hierarchies of this host that a leaf can be in.
-    fn hierarchies() -> Vec<(Hierarchy, PathBuf)> {
+    pub(in crate::cgroups) fn hierarchies() -> Vec<(Hierarchy, PathBuf)> {
         let table = fs::read("/proc/self/mountinfo").unwrap();
         mountinfo::entries(&table)
             .filter_map(|entry| match entry.file_system.as_str() {

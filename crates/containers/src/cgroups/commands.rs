@@ -1,0 +1,194 @@
+//! All commands of a container, and how they are made to stand still.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::hierarchy::Hierarchy;
+use super::leaf::Leaf;
+use super::{CgroupError, LEAF, collect, failed};
+
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The cgroup above the leaves of a container: it has no processes of its own.
+///
+/// Frozen, it freezes what is in its leaves, and what is moved into one of them later. Both kernels' ways are known:
+/// `cgroup.freeze` of cgroup v2, and the freezer of v1, which is inherited.
+#[derive(Debug, Clone)]
+pub struct Commands {
+    hierarchy: Hierarchy,
+    dir: PathBuf,
+}
+
+impl Commands {
+    pub(super) fn of(hierarchy: Hierarchy, container: &Path) -> Self {
+        Self { hierarchy, dir: container.join("cofferdam-commands") }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn leaf(&self, name: &str) -> Result<Leaf, CgroupError> {
+        self.make()?;
+        Leaf::make(self.hierarchy, self.dir.join(format!("{LEAF}{name}")))
+    }
+
+    /// Makes them stand still, and waits until they do, `within` at the longest: whether they do. A process in an
+    /// uninterruptible wait follows when that is over, before it runs on in user space. From this call on no command
+    /// begins to run.
+    pub fn freeze(&self, within: Duration) -> Result<bool, CgroupError> {
+        self.make()?;
+        let deadline = Instant::now() + within;
+        loop {
+            // On v1 processes that were forked meanwhile are frozen by writing again.
+            self.set(true)?;
+            if self.is_frozen()? {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Lets them go on. That they are not frozen is no error.
+    pub fn thaw(&self) -> Result<(), CgroupError> {
+        if self.dir.exists() { self.set(false) } else { Ok(()) }
+    }
+
+    /// Ends them all and then lets go: none runs on for a moment. For the end of a container, whose processes could not
+    /// be killed on v1 while they stand still.
+    pub fn end(&self) -> Result<(), CgroupError> {
+        if !self.dir.exists() {
+            return Ok(());
+        }
+        match self.hierarchy {
+            Hierarchy::Unified => {
+                fs::write(self.dir.join("cgroup.kill"), "1").map_err(failed("end the commands"))?
+            }
+            Hierarchy::Freezer => {
+                let mut pids = Vec::new();
+                collect(&self.dir, 1, &mut pids)?;
+                super::leaf::kill(&pids);
+            }
+        }
+        self.thaw()
+    }
+
+    /// Whether all of them stand still.
+    pub fn is_frozen(&self) -> Result<bool, CgroupError> {
+        let (file, frozen) = match self.hierarchy {
+            Hierarchy::Unified => ("cgroup.events", "frozen 1"),
+            Hierarchy::Freezer => ("freezer.state", "FROZEN"),
+        };
+        match fs::read_to_string(self.dir.join(file)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            read => {
+                Ok(read.map_err(failed("see the commands stand still"))?.lines().any(|line| line == frozen))
+            }
+        }
+    }
+
+    fn make(&self) -> Result<(), CgroupError> {
+        match fs::create_dir(&self.dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(failed("make a cgroup for the commands")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn set(&self, frozen: bool) -> Result<(), CgroupError> {
+        let (file, value) = match (self.hierarchy, frozen) {
+            (Hierarchy::Unified, true) => ("cgroup.freeze", "1"),
+            (Hierarchy::Unified, false) => ("cgroup.freeze", "0"),
+            (Hierarchy::Freezer, true) => ("freezer.state", "FROZEN"),
+            (Hierarchy::Freezer, false) => ("freezer.state", "THAWED"),
+        };
+        fs::write(self.dir.join(file), value).map_err(failed("freeze or thaw the commands"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+    use crate::cgroups::leaf::tests::{NEEDS_ROOT, hierarchies};
+    use crate::cgroups::process::HostProcess;
+
+    /// A process in a leaf that answers each line with the next number.
+    fn counter(leaf: &Leaf) -> (Child, std::sync::mpsc::Receiver<String>) {
+        let mut shell = Command::new("sh")
+            .args(["-c", "n=0; while read line; do n=$((n+1)); echo $n; done"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        leaf.add(&HostProcess::of_engine(shell.id()).unwrap()).unwrap();
+        let (sender, lines) = std::sync::mpsc::channel();
+        let output = BufReader::new(shell.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        (shell, lines)
+    }
+
+    fn ask(shell: &mut Child) {
+        shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    #[test]
+    fn frozen_commands_stand_still_can_be_ended_one_by_one_and_go_on() {
+        for (hierarchy, root) in hierarchies() {
+            let container = root.join(format!("cofferdam-test-container-{}", std::process::id()));
+            fs::create_dir(&container).expect(NEEDS_ROOT);
+            let commands = Commands::of(hierarchy, &container);
+            assert!(!commands.is_frozen().unwrap());
+            let (one, other) = (commands.leaf("one").unwrap(), commands.leaf("other").unwrap());
+            let (mut first, first_lines) = counter(&one);
+            let (mut second, second_lines) = counter(&other);
+            ask(&mut first);
+            ask(&mut second);
+            assert_eq!((first_lines.recv().unwrap(), second_lines.recv().unwrap()), ("1".into(), "1".into()));
+
+            let within = Duration::from_secs(10);
+            assert!(commands.freeze(within).unwrap() && commands.is_frozen().unwrap());
+            ask(&mut first);
+            ask(&mut second);
+            // One that comes later stands still, too.
+            let late = commands.leaf("late").unwrap();
+            let (mut third, third_lines) = counter(&late);
+            ask(&mut third);
+            let quiet = Duration::from_millis(300);
+            for lines in [&first_lines, &second_lines, &third_lines] {
+                assert!(lines.recv_timeout(quiet).is_err(), "a frozen command went on");
+            }
+            // One is ended while the others stand still.
+            let evidence = one.kill_all(within).unwrap();
+            assert_eq!((evidence.ended, evidence.left), (1, 0), "{hierarchy:?}");
+            assert!(!first.wait().unwrap().success());
+            assert!(first_lines.recv().is_err(), "it ran on before it ended");
+            assert!(commands.is_frozen().unwrap());
+            assert!(second_lines.recv_timeout(quiet).is_err(), "another one went on");
+
+            commands.thaw().unwrap();
+            assert_eq!((second_lines.recv().unwrap(), third_lines.recv().unwrap()), ("2".into(), "1".into()));
+            // At the end none runs on.
+            assert!(commands.freeze(within).unwrap());
+            ask(&mut second);
+            commands.end().unwrap();
+            assert!(!second.wait().unwrap().success() && !third.wait().unwrap().success());
+            assert!(second_lines.recv().is_err());
+            drop((one, other, late));
+            fs::remove_dir(container.join("cofferdam-commands")).unwrap();
+            fs::remove_dir(container).unwrap();
+            commands.thaw().unwrap();
+        }
+    }
+}
