@@ -16,6 +16,7 @@ const FILES: [&str; 15] = [
     "cofferdam/v1/explain.proto",
     "cofferdam/v1/checkpoint.proto",
     "cofferdam/v1/policy.proto",
+    "cofferdam/v1/limit.proto",
     "cofferdam/v1/terminal.proto",
     "cofferdam/v1/trash.proto",
     "cofferdam/v1/transcript.proto",

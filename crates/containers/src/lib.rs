@@ -27,8 +27,8 @@ mod verify;
 
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
 pub use cgroups::{
-    CgroupError, ContainerCgroup, FormerEnded, FormerLeaf, HostProcess, KillEvidence, KillMethod, Leaf,
-    LimitEvents,
+    CgroupError, Commands, ContainerCgroup, FormerEnded, FormerLeaf, HostProcess, KillEvidence, KillMethod,
+    Leaf, LimitEvents,
 };
 pub use docker::DockerEngine;
 pub use engine::{

@@ -261,7 +261,7 @@ impl Story {
         form: &Form,
         journal: &mut Journal,
     ) -> Result<Permit, Refusal> {
-        let lanes = run.lanes()?;
+        let lanes = run.lanes_for_review()?;
         let review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
         let (approval, settled) = self.app.desk.ask(ticket, review, asker).await?;
         journal.approval(&approval.approval_id);
@@ -330,6 +330,13 @@ impl Story {
     /// Everything is looked at again. That the consent is spent is on disk before its permit is used: a daemon that dies
     /// in between has executed it once or not at all.
     async fn redeem(&self, run: &Run, ticket: &Ticket, approval_id: &str) -> Result<Permit, Refusal> {
+        // Consent holds for what is there when the run goes on.
+        tokio::select! {
+            () = run.resumed() => {}
+            () = self.call.cancel.cancelled() => {
+                return Err(Refusal::new(Reason::Cancelled, "the call was cancelled while the run was paused"));
+            }
+        }
         let files = review::files(&*run.lanes()?, ticket.operation()).await?;
         let permit = self.app.gateway.redeem(approval_id, ticket, &files)?;
         self.app.desk.spend(approval_id).await?;
@@ -351,18 +358,23 @@ impl Story {
     ) -> Close {
         times.resume();
         let _busy = run.busy();
-        let lanes = match run.lanes() {
-            Ok(lanes) => lanes,
-            Err(refusal) => return Close::Refused(refusal),
-        };
         let cancel = self.call.cancel.child_token();
         let slot = tokio::select! {
-            slot = run.slots.clone().acquire_owned() => slot,
+            slot = async {
+                let slot = run.slots.clone().acquire_owned().await;
+                // One that was let through before the run was paused waits, like those that were begun.
+                run.resumed().await;
+                slot
+            } => slot,
             () = cancel.cancelled() => return Close::Refused(Refusal::new(Reason::Cancelled, "the call was cancelled")),
             () = run.ended.cancelled() => return Close::Refused(Refusal::new(Reason::Cancelled, "the run ended")),
         };
         let Ok(_slot) = slot else {
             return Close::Refused(Refusal::new(Reason::RunNotReady, "the run takes no more calls"));
+        };
+        let lanes = match run.lanes() {
+            Ok(lanes) => lanes,
+            Err(refusal) => return Close::Refused(refusal),
         };
         times.queued();
         let limit = journal.limit();

@@ -28,6 +28,7 @@ pub(crate) struct List {
 enum StateName {
     Creating,
     Ready,
+    Paused,
     Stopping,
     Stopped,
     Failed,
@@ -38,6 +39,7 @@ impl From<StateName> for State {
         match name {
             StateName::Creating => Self::Creating,
             StateName::Ready => Self::Ready,
+            StateName::Paused => Self::Paused,
             StateName::Stopping => Self::Stopping,
             StateName::Stopped => Self::Stopped,
             StateName::Failed => Self::Failed,

@@ -4,6 +4,7 @@ mod changes;
 mod create;
 mod end;
 mod list;
+mod pause;
 mod select;
 mod shell;
 mod show;
@@ -25,6 +26,8 @@ pub(crate) enum Command {
     Diff(changes::Diff),
     Accept(changes::Accept),
     Discard(changes::Discard),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
     Stop(end::Stop),
     Delete(end::Delete),
     Watch(watch::Watch),
@@ -40,6 +43,8 @@ impl Command {
             Self::Diff(diff) => diff.run(context).await,
             Self::Accept(accept) => accept.run(context).await,
             Self::Discard(discard) => discard.run(context).await,
+            Self::Pause(pause) => pause.run(context).await,
+            Self::Resume(resume) => resume.run(context).await,
             Self::Stop(stop) => stop.run(context).await,
             Self::Delete(delete) => delete.run(context).await,
             Self::Watch(watch) => watch.run(context).await,

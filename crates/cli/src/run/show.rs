@@ -50,6 +50,7 @@ fn render(run: &Run, page: &mut Page) {
         ("run", run.run_id.clone()),
         ("state", run.state().as_str_name().into()),
         ("failure", run.failure.clone()),
+        ("held by", super::pause::holds(run)),
         ("profile", run.profile.clone()),
         ("agent", run.agent_id.clone()),
         ("role", run.role.clone()),

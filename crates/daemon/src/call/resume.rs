@@ -98,6 +98,6 @@ impl Story {
     }
 
     fn living(&self) -> Option<Arc<Run>> {
-        self.app.runs.living_run(self.call.run).ok().filter(|run| run.lanes().is_ok())
+        self.app.runs.living_run(self.call.run).ok().filter(|run| run.lanes_for_review().is_ok())
     }
 }

@@ -12,6 +12,7 @@ mod terminal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use containers::Commands;
 use gateway::Permit;
 use ops::{Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
@@ -141,6 +142,11 @@ impl Lanes {
             OpResult::Read(read) => Ok(read.sha256),
             _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
         }
+    }
+
+    /// Every command of the container. None where the engine's cgroups are not this host's.
+    pub(crate) fn commands(&self) -> Option<Commands> {
+        self.agent.cgroup().map(|(cgroup, _)| cgroup.commands())
     }
 
     /// Ends both workers.

@@ -102,7 +102,11 @@ fn end(leaf: &Leaf, forced: bool) -> KillEvidence {
     if forced {
         asked = leaf.terminate_all().unwrap_or(0);
         let deadline = Instant::now() + GRACE;
-        while Instant::now() < deadline && leaf.pids().is_ok_and(|pids| !pids.is_empty()) {
+        // What stands still does not hear.
+        while !leaf.stands_still()
+            && Instant::now() < deadline
+            && leaf.pids().is_ok_and(|pids| !pids.is_empty())
+        {
             std::thread::sleep(LOOK);
         }
     }

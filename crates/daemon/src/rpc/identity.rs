@@ -156,7 +156,8 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),
         (
             "cofferdam.v1.PolicyService",
-            "ReloadPolicy" | "AcknowledgeAlert" | "GrantPermission" | "RevokePermission" | "ListPermissions",
+            "ReloadPolicy" | "ThrottleAgent" | "AcknowledgeAlert" | "GrantPermission" | "RevokePermission"
+            | "ListPermissions",
         )
         | ("cofferdam.v1.AuditService", "RotateKey" | "RebuildIndex")
         | ("cofferdam.v1.TerminalService", _) => roles.has(Operator),

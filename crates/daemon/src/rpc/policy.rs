@@ -122,4 +122,27 @@ impl PolicyService for Service {
     ) -> Result<Response<v1::ListPermissionsResponse>, Status> {
         Ok(Response::new(permission::list(&self.0, request.into_inner()).await?))
     }
+
+    async fn get_rate_limits(
+        &self,
+        request: Request<v1::GetRateLimitsRequest>,
+    ) -> Result<Response<v1::GetRateLimitsResponse>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(crate::limits::show(&self.0, &principal, request.get_ref())?))
+    }
+
+    async fn throttle_agent(
+        &self,
+        request: Request<v1::ThrottleAgentRequest>,
+    ) -> Result<Response<v1::ThrottleAgentResponse>, Status> {
+        let principal = principal(&request)?;
+        let app = self.0.clone();
+        // Goes on when the client leaves: what is on record comes into force.
+        let throttled = tokio::spawn(async move {
+            crate::limits::throttle_agent(&app, &principal, request.into_inner()).await
+        });
+        let response =
+            throttled.await.map_err(|error| Refusal::internal("throttling the agent", &error))??;
+        Ok(Response::new(response))
+    }
 }

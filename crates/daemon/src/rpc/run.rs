@@ -12,10 +12,10 @@ use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
 use wire::v1::{self, CreateRunRequest};
 
-use super::{Principal, behind, portion, principal};
+use super::{Principal, Role, behind, portion, principal};
 use crate::app::App;
 use crate::ids::{RunId, check_client_name};
-use crate::runs::{Record, issue_token, parse_request};
+use crate::runs::{Hold, Record, issue_token, parse_request};
 use crate::status::{Refusal, chain};
 
 const MAX_PAGE: u32 = 1_000;
@@ -162,6 +162,42 @@ impl RunService for Service {
         let stopped = tokio::spawn(async move { app.runs.stop(id).await }).await;
         let record = stopped.map_err(|error| Refusal::internal("stopping the run", &error))??;
         Ok(Response::new(v1::StopRunResponse { run: Some(record.to_wire()) }))
+    }
+
+    async fn pause_run(
+        &self,
+        request: Request<v1::PauseRunRequest>,
+    ) -> Result<Response<v1::PauseRunResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let (app, principal) = (self.0.clone(), principal(&request)?);
+        // Goes on when the client leaves.
+        let held =
+            tokio::spawn(async move { app.runs.hold(id, Hold::Operator, Some(&principal.name)).await }).await;
+        held.map_err(|error| Refusal::internal("pausing the run", &error))??;
+        Ok(Response::new(v1::PauseRunResponse { run: Some(self.0.runs.get(id)?.to_wire()) }))
+    }
+
+    async fn resume_run(
+        &self,
+        request: Request<v1::ResumeRunRequest>,
+    ) -> Result<Response<v1::ResumeRunResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let alerts = request.get_ref().lift_alerts;
+        if alerts && !principal(&request)?.roles.has(Role::Operator) {
+            let message = "lift_alerts: what an alert holds is for operators to let go";
+            return Err(Refusal::new(Reason::PermissionDenied, message).into());
+        }
+        let app = self.0.clone();
+        let released = tokio::spawn(async move {
+            let which = move |hold: &Hold| match hold {
+                Hold::Operator => true,
+                Hold::Alert(_) => alerts,
+                Hold::Approval(_) => false,
+            };
+            app.runs.release_all(id, which).await
+        });
+        released.await.map_err(|error| Refusal::internal("resuming the run", &error))??;
+        Ok(Response::new(v1::ResumeRunResponse { run: Some(self.0.runs.get(id)?.to_wire()) }))
     }
 
     async fn delete_run(

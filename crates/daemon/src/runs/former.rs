@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::adopt::{Adopted, Misfit, terms};
+use super::freeze::end_leftover;
 use super::record::{Record, State};
 use super::recover::recover;
 use super::registry::Runs;
@@ -167,6 +168,7 @@ impl Runs {
             let (engine, slots) = (engine.clone(), slots.clone());
             removals.spawn(async move {
                 let _slot = slots.acquire().await;
+                end_leftover(engine.as_ref(), &container.id).await;
                 engine.remove(&container.id).await
             });
         }
@@ -253,13 +255,14 @@ fn due(record: &Record, idle: Duration) -> Option<End> {
     let is_past = |limit: Option<Duration>, age: Duration| limit.is_some_and(|limit| age >= limit);
     match record.state {
         // The clock ran on.
-        State::Ready
+        State::Ready | State::Paused
             if is_past(record.spec.ttl, record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed))
-                || is_past(record.spec.idle_timeout, idle) =>
+                // A paused run is not idle.
+                || record.state == State::Ready && is_past(record.spec.idle_timeout, idle) =>
         {
             Some(End::Stopped)
         }
-        State::Ready => None,
+        State::Ready | State::Paused => None,
         State::Creating => Some(End::Failed("it was still being made".to_owned())),
         State::Stopping | State::Stopped | State::Failed => {
             Some(End::Failed("it was being ended".to_owned()))

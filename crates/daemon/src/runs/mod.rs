@@ -3,6 +3,7 @@
 mod adopt;
 mod changes;
 mod former;
+mod freeze;
 mod kept;
 mod launch;
 mod marks;
@@ -21,6 +22,7 @@ mod trash;
 mod workspace;
 
 pub(crate) use former::TakenOver;
+pub(crate) use freeze::Hold;
 pub(crate) use kept::Kept;
 pub(crate) use launch::{Directories, Launcher};
 pub(crate) use record::{Record, Spec, State};

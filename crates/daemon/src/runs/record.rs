@@ -8,6 +8,7 @@ use audit::{Event, Kind};
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
+use super::freeze::Held;
 use super::marks::Marks;
 use super::token::TokenHash;
 use super::workspace::Owner;
@@ -17,9 +18,12 @@ use crate::time::{Timestamp, duration_to_wire};
 /// Where a run is in its life.
 ///
 /// ```text
-///  CREATING ──► READY ──► STOPPING ──► STOPPED
-///      │          │           │
-///      └──────────┴───────────┴──────► FAILED
+///                PAUSED ────┐
+///                 │  ▲       │
+///                 ▼  │       ▼
+///  CREATING ───► READY ──► STOPPING ──► STOPPED
+///      │           │           │
+///      └───────────┴───────────┴──────► FAILED
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,6 +32,8 @@ pub(crate) enum State {
     Creating,
     /// It takes calls.
     Ready,
+    /// Its commands stand still, see `freeze.rs`.
+    Paused,
     /// It is being ended.
     Stopping,
     /// It has ended as asked.
@@ -50,6 +56,7 @@ impl State {
         match self {
             Self::Creating => v1::run::State::Creating,
             Self::Ready => v1::run::State::Ready,
+            Self::Paused => v1::run::State::Paused,
             Self::Stopping => v1::run::State::Stopping,
             Self::Stopped => v1::run::State::Stopped,
             Self::Failed => v1::run::State::Failed,
@@ -169,6 +176,9 @@ pub(crate) struct Record {
     /// When this daemon took it over from the one before; `None`: it made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adopted_at: Option<Timestamp>,
+    /// What keeps it paused, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) holds: Vec<Held>,
 }
 
 /// What was launched.
@@ -214,6 +224,7 @@ impl Record {
             started: None,
             restarts: 0,
             adopted_at: None,
+            holds: Vec::new(),
         }
     }
 
@@ -222,9 +233,9 @@ impl Record {
         self.state = state;
         self.failure = failure;
         match state {
-            State::Ready => self.ready_at = Some(Timestamp::now()),
+            State::Ready => drop(self.ready_at.get_or_insert_with(Timestamp::now)),
             State::Stopped | State::Failed => self.ended_at = Some(Timestamp::now()),
-            State::Creating | State::Stopping => {}
+            State::Creating | State::Paused | State::Stopping => {}
         }
     }
 
@@ -294,6 +305,7 @@ impl Record {
                 .layer()
                 .map_or(v1::run::Changes::Unspecified, |layer| layer.changes.to_wire())
                 .into(),
+            holds: self.holds.iter().map(Held::to_wire).collect(),
         }
     }
 }

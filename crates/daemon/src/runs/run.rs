@@ -90,6 +90,20 @@ impl Run {
         lanes.filter(|_| state == State::Ready).ok_or_else(|| takes_no_calls(state))
     }
 
+    /// The lanes for looking at what a reviewer decides on: also while the run is paused, when its commands stand still.
+    pub(crate) fn lanes_for_review(&self) -> Result<Arc<Lanes>, Refusal> {
+        let state = self.record.borrow().state;
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
+    }
+
+    /// Waits while the run is paused. What it is then is for [`Self::lanes`] to say.
+    pub(crate) async fn resumed(&self) {
+        let mut record = self.record.clone();
+        // The sender goes with the run's task; its last word stays readable.
+        let _ = record.wait_for(|record| record.state != State::Paused).await;
+    }
+
     /// Keeps the run from being idle until the value is dropped.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.activity().under_way += 1;
@@ -99,6 +113,13 @@ impl Run {
     pub(super) fn idle(&self) -> Duration {
         let activity = self.activity();
         if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
+    }
+
+    /// It was used just now.
+    pub(super) fn touch(&self) {
+        let mut activity = self.activity();
+        activity.last = Instant::now();
+        activity.before = Duration::ZERO;
     }
 
     fn activity(&self) -> MutexGuard<'_, Activity> {

@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::former;
+use super::freeze::{Freeze, Held, end_frozen};
 use super::launch::{Launched, Wanted};
 use super::record::{Record, State};
 use super::registry::Runs;
@@ -31,6 +32,8 @@ pub(super) enum Command {
     Stop(oneshot::Sender<()>),
     /// End as failed.
     Fail(String),
+    /// Make the commands stand still, or let them go.
+    Freeze(Freeze),
     /// Give the run up without ending it, for the next daemon; answered when nobody works in it any more.
     Leave(oneshot::Sender<()>),
 }
@@ -102,13 +105,15 @@ impl Shared {
         // Why the last restart failed.
         let mut refused: Option<String> = None;
         let mut tick = tokio::time::interval(TICK);
+        self.freeze_again(lanes).await;
         loop {
             tokio::select! {
-                command = self.commands.recv() => return match command {
-                    Some(Command::Stop(done)) => End::Stopped(Some(done)),
-                    Some(Command::Fail(why)) => End::Failed(why),
-                    Some(Command::Leave(done)) => End::Left(done),
-                    None => End::Stopped(None),
+                command = self.commands.recv() => match command {
+                    Some(Command::Stop(done)) => return End::Stopped(Some(done)),
+                    Some(Command::Fail(why)) => return End::Failed(why),
+                    Some(Command::Leave(done)) => return End::Left(done),
+                    Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
+                    None => return End::Stopped(None),
                 },
                 why = lanes.agent().lost() => {
                     let why = refused.take().unwrap_or_else(|| why.to_string());
@@ -128,6 +133,9 @@ impl Shared {
                 _ = tick.tick() => {
                     if record.spec.ttl.is_some_and(|ttl| age + began.elapsed() >= ttl) {
                         return End::Stopped(None);
+                    }
+                    if self.is_paused() {
+                        self.run.touch();
                     }
                     if record.spec.idle_timeout.is_some_and(|idle| self.run.idle() >= idle) {
                         return End::Stopped(None);
@@ -158,7 +166,8 @@ impl Shared {
         let others =
             std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
                 Command::Stop(done) | Command::Leave(done) => Some(done),
-                Command::Fail(_) => None,
+                // Dropped, it tells that the run is over.
+                Command::Fail(_) | Command::Freeze(_) => None,
             });
         for done in waiting.into_iter().chain(others) {
             let _ = done.send(());
@@ -166,7 +175,11 @@ impl Shared {
     }
 
     async fn end(&self, failure: Option<String>, lanes: &Lanes, mut remains: Remains) {
+        let was_paused = self.let_go();
         self.enter(State::Stopping, None).await;
+        if was_paused {
+            end_frozen(lanes).await;
+        }
         self.close(lanes).await;
         remains.take_away(self.runs.launcher.engine.as_ref()).await;
         let state = if failure.is_some() { State::Failed } else { State::Stopped };
@@ -189,7 +202,7 @@ impl Shared {
         lanes.shutdown().await;
     }
 
-    async fn enter(&self, state: State, failure: Option<String>) {
+    pub(super) async fn enter(&self, state: State, failure: Option<String>) {
         self.record.send_modify(|record| record.enter(state, failure));
         let record = self.record.borrow().clone();
         let mut details = json!({ "state": state.as_str() });
@@ -198,6 +211,9 @@ impl Shared {
             details["failure"] = failure.as_str().into();
         } else {
             tracing::info!(run = %record.id, state = state.as_str(), "run");
+        }
+        if !record.holds.is_empty() {
+            details["holds"] = record.holds.iter().map(Held::to_json).collect();
         }
         self.keep(&record, details).await;
         if state.has_ended() {

@@ -1,0 +1,82 @@
+//! `coffer run pause` and `coffer run resume`.
+
+use clap::Args;
+use wire::v1::run_hold::Kind;
+use wire::v1::{PauseRunRequest, ResumeRunRequest, Run};
+
+use super::RunRef;
+use crate::client::Context;
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Make a run's commands stand still.
+///
+/// No process that was started in it runs on, and it takes no calls until `coffer run resume`. Calls under way wait, and go
+/// on then; their timeouts go on meanwhile.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run pause 3f2a9c01")]
+pub(crate) struct Pause {
+    /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+}
+
+/// Let a paused run go on.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer run resume 3f2a9c01")]
+pub(crate) struct Resume {
+    /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+    /// Also let go what alerts hold. For operators.
+    #[arg(long)]
+    lift_alerts: bool,
+}
+
+impl Pause {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let run_id = self.run.resolve(&client).await?;
+        let response = client.runs().pause_run(PauseRunRequest { run_id }).await?.into_inner();
+        tell(context, &response.run.unwrap_or_default())
+    }
+}
+
+impl Resume {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let run_id = self.run.resolve(&client).await?;
+        let request = ResumeRunRequest { run_id, lift_alerts: self.lift_alerts };
+        let response = client.runs().resume_run(request).await?.into_inner();
+        tell(context, &response.run.unwrap_or_default())
+    }
+}
+
+fn tell(context: &Context, run: &Run) -> Result<Exit, Failure> {
+    if context.ui.is_json() {
+        context.ui.json_line(&serde_json::json!({
+            "runId": run.run_id, "state": run.state().as_str_name(), "heldBy": holds(run),
+        }))?;
+        return Ok(Exit::Ok);
+    }
+    let mut page = context.ui.page();
+    page.own(run.state().as_str_name()).own(" ").word(&run.run_id);
+    let holds = holds(run);
+    if !holds.is_empty() {
+        page.own(", held by ").word(&holds);
+    }
+    page.end_line();
+    context.ui.show(&page)?;
+    Ok(Exit::Ok)
+}
+
+/// What keeps a run paused.
+pub(super) fn holds(run: &Run) -> String {
+    let holds = run.holds.iter().map(|hold| match hold.kind() {
+        Kind::Unspecified => "?".to_owned(),
+        Kind::Operator => hold.principal.clone(),
+        Kind::Approval => format!("approval {}", hold.cause_id),
+        Kind::Alert => format!("alert {}", hold.cause_id),
+    });
+    holds.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,270 @@
+//! Pausing: while anything holds a run its commands stand still and it takes no calls.
+//!
+//! What is frozen is the cgroup above all leaves of the container ([`Commands`]): every process that a call or a terminal
+//! has started, and every one that is still to begin. The agent and PID 1, which are ours, go on: so the agent's heartbeat
+//! goes on, and a reviewer's previews and hashes can be made of files that nothing changes. A file operation that the
+//! host lane has begun comes to its end; the next one waits, or is refused.
+//!
+//! Each hold ends with its own cause, and the run goes on with the end of the last. Holds are in the run's record before
+//! anything is frozen and leave it after it was thawed, so that a daemon that takes the run over finds at least as many as
+//! there should be, and makes them true again ([`Shared::freeze_again`]).
+//!
+//! The clock of calls does not stop: a timeout is a promise to whoever waits, whose own deadline does not stop either. A
+//! command whose time is over, or that is cancelled, is ended where it stands.
+
+use std::time::Duration;
+
+use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine};
+use ops::Reason;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use wire::v1;
+
+use super::record::{Record, State};
+use super::registry::Runs;
+use super::run::takes_no_calls;
+use super::task::{Command, Shared};
+use crate::executor::Lanes;
+use crate::ids::RunId;
+use crate::status::{Refusal, chain};
+use crate::time::Timestamp;
+
+/// For commands to stand still. What waits in the kernel for longer does so without running on.
+const WITHIN: Duration = Duration::from_secs(2);
+/// Holds of one run.
+const MOST: usize = 256;
+
+/// Why a run is paused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Hold {
+    /// `PauseRun`, until `ResumeRun`.
+    Operator,
+    /// An approval with this id waits for its reviewers.
+    Approval(String),
+    /// An alert with this id.
+    Alert(String),
+}
+
+/// A hold, as the run's record has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) hold: Hold,
+    /// Who asked for it; `None`: the daemon itself.
+    pub(crate) by: Option<String>,
+    pub(crate) since: Timestamp,
+}
+
+/// What a run's task is asked to do.
+pub(super) struct Freeze {
+    change: Change,
+    done: oneshot::Sender<Result<(), Refusal>>,
+}
+
+enum Change {
+    Hold(Held),
+    /// All holds of which this is true.
+    Release(Box<dyn Fn(&Hold) -> bool + Send>),
+}
+
+impl Hold {
+    fn kind(&self) -> v1::run_hold::Kind {
+        match self {
+            Self::Operator => v1::run_hold::Kind::Operator,
+            Self::Approval(_) => v1::run_hold::Kind::Approval,
+            Self::Alert(_) => v1::run_hold::Kind::Alert,
+        }
+    }
+
+    fn cause(&self) -> &str {
+        match self {
+            Self::Operator => "",
+            Self::Approval(id) | Self::Alert(id) => id,
+        }
+    }
+}
+
+impl Held {
+    pub(super) fn to_wire(&self) -> v1::RunHold {
+        v1::RunHold {
+            kind: self.hold.kind().into(),
+            cause_id: self.hold.cause().to_owned(),
+            principal: self.by.clone().unwrap_or_default(),
+            since: Some(self.since.to_wire()),
+        }
+    }
+
+    /// For the audit log.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "kind": self.hold.kind().as_str_name(), "cause_id": self.hold.cause(), "principal": self.by,
+        })
+    }
+}
+
+impl Runs {
+    /// Makes a run stand still until [`Self::release`]. A hold that is there already is no error.
+    pub(crate) async fn hold(&self, id: RunId, hold: Hold, by: Option<&str>) -> Result<(), Refusal> {
+        let held = Held { hold, by: by.map(str::to_owned), since: Timestamp::now() };
+        self.freeze(id, Change::Hold(held)).await
+    }
+
+    /// Ends a hold; the run goes on when it was the last. One that is not there, or whose run has ended, is no error.
+    pub(crate) async fn release(&self, id: RunId, hold: &Hold) -> Result<(), Refusal> {
+        let hold = hold.clone();
+        self.release_all(id, move |held| *held == hold).await
+    }
+
+    /// Ends all holds of which `which` is true.
+    pub(crate) async fn release_all(
+        &self,
+        id: RunId,
+        which: impl Fn(&Hold) -> bool + Send + 'static,
+    ) -> Result<(), Refusal> {
+        if self.get(id)?.state.has_ended() {
+            return Ok(());
+        }
+        self.freeze(id, Change::Release(Box::new(which))).await
+    }
+
+    async fn freeze(&self, id: RunId, change: Change) -> Result<(), Refusal> {
+        let run = self.living_run(id)?;
+        let (done, answer) = oneshot::channel();
+        let told = run.commands.send(Command::Freeze(Freeze { change, done })).await;
+        match (told, answer.await) {
+            (Ok(()), Ok(outcome)) => outcome,
+            _ => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn is_paused(&self) -> bool {
+        self.record.borrow().state == State::Paused
+    }
+
+    /// Does what was asked, and answers.
+    pub(super) async fn freeze(&mut self, freeze: Freeze, lanes: &Lanes) {
+        let outcome = match freeze.change {
+            Change::Hold(held) => self.hold(held, lanes).await,
+            Change::Release(which) => self.release(which.as_ref(), lanes).await,
+        };
+        // Whoever asked may be gone; the run is as it is.
+        let _ = freeze.done.send(outcome);
+    }
+
+    async fn hold(&mut self, held: Held, lanes: &Lanes) -> Result<(), Refusal> {
+        let before = self.record.borrow().holds.clone();
+        if before.iter().any(|other| other.hold == held.hold) {
+            return Ok(());
+        }
+        if before.len() >= MOST {
+            return Err(Refusal::new(Reason::Overloaded, format!("{MOST} causes hold the run already")));
+        }
+        let Some(commands) = lanes.commands() else {
+            return Err(Refusal::new(
+                Reason::PreconditionFailed,
+                "the daemon does not see the container's cgroup, without which its commands cannot be made to stand still",
+            ));
+        };
+        self.record.send_modify(|record| record.holds.push(held.clone()));
+        self.enter(State::Paused, None).await;
+        if !before.is_empty() {
+            return Ok(());
+        }
+        match with(commands, |commands| commands.freeze(WITHIN)).await {
+            Ok(still) => {
+                if !still {
+                    let run = self.record.borrow().id;
+                    tracing::warn!(%run, "a paused run has a process that waits in the kernel; it stands still after that");
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                self.record.send_modify(|record| record.holds.retain(|other| other.hold != held.hold));
+                if let Some(commands) = lanes.commands() {
+                    let _ = with(commands, Commands::thaw).await;
+                }
+                self.enter(State::Ready, None).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn release(
+        &mut self,
+        which: &(dyn Fn(&Hold) -> bool + Send),
+        lanes: &Lanes,
+    ) -> Result<(), Refusal> {
+        let (before, left) = {
+            let holds = &self.record.borrow().holds;
+            (holds.len(), holds.iter().filter(|held| !which(&held.hold)).cloned().collect::<Vec<_>>())
+        };
+        if left.len() == before {
+            return Ok(());
+        }
+        if !left.is_empty() {
+            self.record.send_modify(|record| record.holds = left);
+            self.enter(State::Paused, None).await;
+            return Ok(());
+        }
+        if let Some(commands) = lanes.commands() {
+            with(commands, Commands::thaw).await?;
+        }
+        self.run.touch();
+        self.record.send_modify(|record| record.holds.clear());
+        self.enter(State::Ready, None).await;
+        Ok(())
+    }
+
+    /// What holds a run that an earlier daemon has left holds it still, and nothing else does.
+    pub(super) async fn freeze_again(&mut self, lanes: &Lanes) {
+        let Some(commands) = lanes.commands() else { return };
+        let held = !self.record.borrow().holds.is_empty();
+        let done = with(
+            commands,
+            move |commands| if held { commands.freeze(WITHIN).map(drop) } else { commands.thaw() },
+        );
+        if let Err(refusal) = done.await {
+            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");
+        }
+        if held && !self.is_paused() {
+            self.enter(State::Paused, None).await;
+        }
+    }
+
+    /// Nothing holds the run any more, because it ends: whether something did.
+    pub(super) fn let_go(&mut self) -> bool {
+        let held = !self.record.borrow().holds.is_empty();
+        self.record.send_modify(|record: &mut Record| record.holds.clear());
+        held
+    }
+}
+
+/// The run ends: its commands do so where they stand. Processes that stay frozen could not be killed on cgroup v1.
+pub(super) async fn end_frozen(lanes: &Lanes) {
+    if let Some(commands) = lanes.commands()
+        && let Err(refusal) = with(commands, Commands::end).await
+    {
+        tracing::error!(why = refusal.message, "the commands of a paused run could not be ended");
+    }
+}
+
+/// Ends what stands still in a container that an earlier daemon has left, so that it can be removed.
+pub(super) async fn end_leftover(engine: &dyn Engine, container: &ContainerId) {
+    let pid = engine.inspect(container).await.ok().and_then(|inspection| inspection.host_pid);
+    // Without a process or a cgroup in sight nothing of ours was frozen.
+    let Some(cgroup) = pid.and_then(|pid| ContainerCgroup::of_pid(pid, container).ok()) else { return };
+    if let Err(refusal) = with(cgroup.commands(), Commands::end).await {
+        tracing::warn!(%container, why = refusal.message, "a container that a former daemon left may stand still");
+    }
+}
+
+async fn with<T: Send + 'static>(
+    commands: Commands,
+    job: impl FnOnce(&Commands) -> Result<T, CgroupError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(move || job(&commands)).await;
+    done.map_err(|error| Refusal::internal("freezing the run's commands", &error))?
+        .map_err(|error| Refusal::internal("freezing the run's commands", &chain(&error)))
+}
