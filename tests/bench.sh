@@ -2,7 +2,7 @@
 # The benchmark of both lanes; tests/bench/README.md says what it compares. Builds what it needs first: cofferd
 # and itself in the release profile, and a static ripgrep (once, under target/tools). Takes a few minutes after that.
 #
-#   tests/bench.sh [--lane container|host|audit] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+#   tests/bench.sh [--lane container|host|audit|gateway] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -21,6 +21,14 @@ build_ripgrep() {
     RUSTFLAGS='-C target-feature=+crt-static' cargo install ripgrep --version 15.2.0 --locked \
         --profile release-lto --target "$TRIPLE" --root "$REPOSITORY/target/tools/ripgrep"
 }
+
+# What deciding over a call takes: a benchmark of the gateway's crate alone.
+if [[ " $* " == *" --lane gateway "* ]]; then
+    ensure_toolchain
+    arguments=()
+    if [[ " $* " == *" --check "* ]]; then arguments+=(--check); fi
+    exec cargo bench --quiet --locked -p cofferdam-gateway --bench decide -- "${arguments[@]}"
+fi
 
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
 ensure_toolchain

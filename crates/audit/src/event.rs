@@ -60,6 +60,8 @@ pub enum Kind {
     EscalationAttempt,
     /// Something looks wrong.
     Alert,
+    /// An agent may do less for a while, or no longer so; on disk before it is in force.
+    AgentThrottled,
     /// A signed checkpoint over all records before this one. Written by the log itself.
     Checkpoint,
     /// A key that signs checkpoints from here on. Written by the log itself.
@@ -103,6 +105,7 @@ impl Kind {
             Self::PermissionRevoked => "permission_revoked",
             Self::EscalationAttempt => "escalation_attempt",
             Self::Alert => "alert",
+            Self::AgentThrottled => "agent_throttled",
             Self::Checkpoint => "checkpoint",
             Self::AuditKey => "audit_key",
             Self::SegmentsRemoved => "segments_removed",

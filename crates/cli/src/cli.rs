@@ -8,8 +8,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, doctor, permission, policy, run, transcript, trash,
-    workspace,
+    alert, approval, audit, bundle, call, completions, doctor, limits, permission, policy, run, transcript,
+    trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -108,6 +108,8 @@ enum Command {
     /// Give and take permissions beside the policy.
     #[command(subcommand)]
     Permission(permission::Command),
+    Limits(limits::Limits),
+    Throttle(limits::Throttle),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }
@@ -130,6 +132,8 @@ impl Cli {
             Command::Bundle(command) => command.run(&context),
             Command::Policy(command) => command.run(&context).await,
             Command::Permission(command) => command.run(&context).await,
+            Command::Limits(limits) => limits.run(&context).await,
+            Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context).await,
             Command::Completions(completions) => completions.run(),
         }

@@ -19,6 +19,7 @@ mod endpoint;
 mod exit;
 mod failure;
 mod ids;
+mod limits;
 mod outlet;
 mod page;
 mod permission;

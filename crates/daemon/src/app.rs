@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::escalation::Escalations;
 use crate::grants::Grants;
 use crate::ids::RunId;
+use crate::limits::Limits;
 use crate::replay::Replays;
 use crate::rpc::{self, Access, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
@@ -41,6 +42,8 @@ pub(crate) struct App {
     /// Finds records in the log.
     pub(crate) index: Arc<Index>,
     pub(crate) gateway: Arc<Gateway>,
+    /// How often, over restarts.
+    pub(crate) limits: Limits,
     pub(crate) desk: Desk,
     /// What looked wrong.
     pub(crate) alerts: Arc<Alerts>,
@@ -122,6 +125,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
     let grants = Grants::open(store.clone(), audit.clone(), gateway.clone())
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir).await?;
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
     let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), &config);
@@ -134,6 +138,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         audit,
         index: Arc::new(index),
         gateway,
+        limits,
         desk,
         alerts,
         runs,
@@ -154,7 +159,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
     let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
-    let watches = watch_approvals(&app);
+    let watches = watches(&app);
     let anomalies = anomaly::start(&app, webhooks);
     tokio::spawn(config.audit.keeper.clone().run(app.audit.clone(), app.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
@@ -180,12 +185,14 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The approvals' clock, and the end of what is remembered for runs that end. Until the daemon stops.
-fn watch_approvals(app: &Arc<App>) -> [JoinHandle<()>; 2] {
-    let (clock, ends) = (app.clone(), app.clone());
+/// The approvals' clock, the end of what is remembered for runs that end, and the copies of the rate limits' counters. Until
+/// the daemon stops.
+fn watches(app: &Arc<App>) -> [JoinHandle<()>; 3] {
+    let (clock, ends, counters) = (app.clone(), app.clone(), app.clone());
     [
         tokio::spawn(async move { clock.desk.keep_time(clock.stop.clone()).await }),
         tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),
+        tokio::spawn(async move { counters.limits.keep(counters.stop.clone()).await }),
     ]
 }
 
@@ -210,6 +217,7 @@ async fn stop(app: &Arc<App>) {
         );
         return;
     }
+    app.limits.copy().await;
     // Signed, so that nothing can be cut off while no daemon looks. What goes wrong is said by the thread.
     let _ = app.audit.checkpoint().await;
 }

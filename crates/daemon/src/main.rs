@@ -18,6 +18,7 @@ mod execution_log;
 mod executor;
 mod grants;
 mod ids;
+mod limits;
 mod policy;
 mod recovery;
 mod replay;

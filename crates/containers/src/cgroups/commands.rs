@@ -68,7 +68,7 @@ impl Commands {
         }
         match self.hierarchy {
             Hierarchy::Unified => {
-                fs::write(self.dir.join("cgroup.kill"), "1").map_err(failed("end the commands"))?
+                fs::write(self.dir.join("cgroup.kill"), "1").map_err(failed("end the commands"))?;
             }
             Hierarchy::Freezer => {
                 let mut pids = Vec::new();

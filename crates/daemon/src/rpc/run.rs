@@ -189,12 +189,10 @@ impl RunService for Service {
         }
         let app = self.0.clone();
         let released = tokio::spawn(async move {
-            let which = move |hold: &Hold| match hold {
-                Hold::Operator => true,
-                Hold::Alert(_) => alerts,
-                Hold::Approval(_) => false,
-            };
-            app.runs.release_all(id, which).await
+            if alerts {
+                app.runs.release_all(id, |hold| matches!(hold, Hold::Alert(_))).await?;
+            }
+            app.runs.release(id, &Hold::Operator).await
         });
         released.await.map_err(|error| Refusal::internal("resuming the run", &error))??;
         Ok(Response::new(v1::ResumeRunResponse { run: Some(self.0.runs.get(id)?.to_wire()) }))

@@ -64,7 +64,7 @@ pub(super) struct Freeze {
 enum Change {
     Hold(Held),
     /// All holds of which this is true.
-    Release(Box<dyn Fn(&Hold) -> bool + Send>),
+    Release(Box<dyn Fn(&Hold) -> bool + Send + Sync>),
 }
 
 impl Hold {
@@ -119,7 +119,7 @@ impl Runs {
     pub(crate) async fn release_all(
         &self,
         id: RunId,
-        which: impl Fn(&Hold) -> bool + Send + 'static,
+        which: impl Fn(&Hold) -> bool + Send + Sync + 'static,
     ) -> Result<(), Refusal> {
         if self.get(id)?.state.has_ended() {
             return Ok(());
@@ -193,7 +193,7 @@ impl Shared {
 
     async fn release(
         &mut self,
-        which: &(dyn Fn(&Hold) -> bool + Send),
+        which: &(dyn Fn(&Hold) -> bool + Send + Sync),
         lanes: &Lanes,
     ) -> Result<(), Refusal> {
         let (before, left) = {
@@ -234,7 +234,7 @@ impl Shared {
     }
 
     /// Nothing holds the run any more, because it ends: whether something did.
-    pub(super) fn let_go(&mut self) -> bool {
+    pub(super) fn let_go(&self) -> bool {
         let held = !self.record.borrow().holds.is_empty();
         self.record.send_modify(|record: &mut Record| record.holds.clear());
         held

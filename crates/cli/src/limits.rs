@@ -1,0 +1,206 @@
+//! `coffer limits`: what was used of the rate limits, and what is left; and `coffer throttle`.
+
+use clap::Args;
+use wire::v1::rate_limit::Scope;
+use wire::v1::{GetRateLimitsRequest, GetRateLimitsResponse, RateLimit, ThrottleAgentRequest};
+
+use crate::client::{Context, quick};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::page::Page;
+use crate::run::RunRef;
+use crate::time;
+
+/// See how often calls were made, and how often they may be.
+///
+/// A line a window: what was used of the limit, when there is room again where it is full, and when nothing of it counts
+/// any more.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer limits 3f2a9c01")]
+pub(crate) struct Limits {
+    /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
+    #[arg(value_name = "RUN", required_unless_present = "agent")]
+    run: Option<RunRef>,
+    /// An agent of yours instead, under the profile of its newest living run.
+    #[arg(long, value_name = "AGENT", conflicts_with = "run")]
+    agent: Option<String>,
+}
+
+/// Let an agent do less for a while. For operators.
+///
+/// Of a throttle that is there already and this one the stricter number and the later end hold; --lift ends it.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer throttle alice --per-minute 5 --for 1h --reason 'runs in circles'")]
+pub(crate) struct Throttle {
+    /// The agent, whoever it works for.
+    #[arg(value_name = "AGENT")]
+    agent: String,
+    /// Most calls in any minute, all operations together; 0 is none at all.
+    #[arg(long, value_name = "N", required_unless_present = "lift", default_value_t = 0)]
+    per_minute: u32,
+    /// How long, such as `90s`, `5m`, `2h`; at most 30 days.
+    #[arg(long = "for", value_name = "TIME", required_unless_present = "lift", value_parser = time::parse)]
+    duration: Option<std::time::Duration>,
+    /// Why, for the record.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    /// End the agent's throttle.
+    #[arg(long, conflicts_with_all = ["per_minute", "duration"])]
+    lift: bool,
+}
+
+impl Limits {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let run_id = match &self.run {
+            Some(run) => run.resolve(&client).await?,
+            None => String::new(),
+        };
+        let request = GetRateLimitsRequest { run_id, agent_id: self.agent.unwrap_or_default() };
+        let response = client.policy().get_rate_limits(quick(request)).await?.into_inner();
+        let ui = context.ui;
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        render(&response, &time::now(), &mut page);
+        ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Throttle {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let request = ThrottleAgentRequest {
+            agent_id: self.agent.clone(),
+            per_minute: self.per_minute,
+            duration: self.duration.filter(|_| !self.lift).and_then(|duration| duration.try_into().ok()),
+            reason: self.reason,
+        };
+        let response = client.policy().throttle_agent(quick(request)).await?.into_inner();
+        let ui = context.ui;
+        if ui.is_json() {
+            ui.json(&response)?;
+            return Ok(Exit::Ok);
+        }
+        let mut page = ui.page();
+        match response.throttle {
+            Some(throttle) => {
+                let until = time::moment(throttle.until.as_ref());
+                page.own("throttled ").word(&throttle.agent_id);
+                page.own(" to ").word(&throttle.per_minute.to_string()).own(" a minute until ").word(&until);
+            }
+            None => {
+                page.own("not throttled ").word(&self.agent);
+            }
+        }
+        page.end_line();
+        ui.show(&page)?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn render(response: &GetRateLimitsResponse, now: &pbjson_types::Timestamp, page: &mut Page) {
+    page.facts(&[("profile", response.profile.clone())]);
+    let rows: Vec<Vec<String>> = response.limits.iter().flat_map(|limit| rows(limit, now)).collect();
+    page.table(&["SCOPE", "WINDOW", "USED", "LIMIT", "ROOM IN", "EMPTY IN"], &rows);
+    for throttle in &response.throttles {
+        page.own("throttled: ").word(&throttle.agent_id).own(" to ");
+        page.word(&throttle.per_minute.to_string()).own(" a minute until ");
+        page.word(&time::moment(throttle.until.as_ref())).end_line();
+    }
+    if !response.concurrency.is_empty() {
+        page.own("\n");
+        let rows: Vec<Vec<String>> = response
+            .concurrency
+            .iter()
+            .map(|cap| vec![cap.scope.clone(), cap.running.to_string(), cap.limit.to_string()])
+            .collect();
+        page.table(&["AT ONCE", "RUNNING", "LIMIT"], &rows);
+    }
+}
+
+fn rows(limit: &RateLimit, now: &pbjson_types::Timestamp) -> Vec<Vec<String>> {
+    let name = match limit.scope() {
+        Scope::Operation => limit.name.clone(),
+        Scope::Run => "run".to_owned(),
+        Scope::Principal => format!("principal {}", limit.name),
+        Scope::Throttle => "throttle".to_owned(),
+        Scope::Unspecified => "?".to_owned(),
+    };
+    let until = |moment: Option<&pbjson_types::Timestamp>| {
+        time::between(Some(now), moment).map_or_else(|| "-".to_owned(), time::brief)
+    };
+    let windows = limit.windows.iter().filter(|window| window.used > 0 || window.limit.is_some());
+    windows
+        .map(|window| {
+            let length = match window.length.as_ref().map_or(0, |length| length.seconds) {
+                60 => "minute",
+                3_600 => "hour",
+                86_400 => "day",
+                _ => "?",
+            };
+            vec![
+                name.clone(),
+                length.to_owned(),
+                window.used.to_string(),
+                window.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
+                until(window.room_at.as_ref()),
+                until(window.empty_at.as_ref()),
+            ]
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::RateWindow;
+
+    use super::*;
+    use crate::page::Look;
+
+    #[test]
+    fn a_line_a_window() {
+        let at = |seconds| Some(pbjson_types::Timestamp { seconds, nanos: 0 });
+        let window = |length, limit, used, room, empty| RateWindow {
+            length: Some(pbjson_types::Duration { seconds: length, nanos: 0 }),
+            limit,
+            used,
+            room_at: room,
+            empty_at: empty,
+        };
+        let limit =
+            |scope: Scope, name: &str, windows| RateLimit { scope: scope.into(), name: name.into(), windows };
+        let response = GetRateLimitsResponse {
+            profile: "strict".into(),
+            limits: vec![
+                limit(
+                    Scope::Operation,
+                    "read",
+                    vec![
+                        window(60, Some(30), 30, at(1_012), at(1_050)),
+                        window(3_600, Some(500), 31, None, at(4_000)),
+                    ],
+                ),
+                limit(
+                    Scope::Principal,
+                    "uid:0",
+                    vec![window(86_400, None, 31, None, at(4_000)), window(60, None, 0, None, None)],
+                ),
+            ],
+            ..Default::default()
+        };
+        let mut page = Page::new(Look::PIPE);
+        render(&response, &pbjson_types::Timestamp { seconds: 1_000, nanos: 0 }, &mut page);
+        assert_eq!(
+            page.as_str(),
+            "profile  strict\n\
+             SCOPE            WINDOW  USED  LIMIT  ROOM IN  EMPTY IN\n\
+             read             minute  30    30     12s      50s\n\
+             read             hour    31    500    -        50m 0s\n\
+             principal uid:0  day     31    -      -        50m 0s\n"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! The gateway's counters, kept over a restart, and shown.
+//!
+//! The audit log has an intent for each call that was counted, durable before any effect: it is the truth, and nothing is
+//! written on a call's path for the limits' sake. So that a start need not read a day of it, the counters are copied to
+//! `limits.json` now and then and at an orderly stop; the start takes the copy and counts the intents behind it. What a
+//! crash can lose is what the log itself can lose: calls that only read of the last 10 ms. It is never more than that,
+//! and on the other side a call that was under way when the copy was made may be counted twice.
+//!
+//! Throttles are in the same copy. Each is on record before it is in force, so that it is found behind the copy as well.
+
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use audit::{Event, Kind, Verdict};
+use gateway::limits::{Counted, KeptCounters, Limits as Counters, Throttle};
+use gateway::{Gateway, UnixMillis};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::{AuditLog, Unavailable};
+use crate::status::{Refusal, chain};
+
+pub(crate) use show::{show, throttle_agent};
+
+/// Between copies. At 10,000 calls a second the log behind one is read in seconds.
+const COPY: Duration = Duration::from_secs(30);
+/// A copy that is larger is none of ours.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// The file's content.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Copy {
+    counters: KeptCounters,
+    throttles: Vec<(String, Throttle)>,
+}
+
+/// The limits of a daemon.
+pub(crate) struct Limits {
+    gateway: Arc<Gateway>,
+    audit: Arc<AuditLog>,
+    path: PathBuf,
+    /// A throttle is on record and in force, or neither, whenever a copy is made.
+    changing: Mutex<()>,
+}
+
+impl Limits {
+    /// Takes up what an earlier daemon has counted. A copy that cannot be read is made good by reading the whole log.
+    pub(crate) async fn open(
+        gateway: Arc<Gateway>,
+        audit: Arc<AuditLog>,
+        state_dir: &Path,
+    ) -> anyhow::Result<Self> {
+        let path = state_dir.join("limits.json");
+        let copy = match read(&path) {
+            Ok(copy) => copy.unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(%error, "the copy of the rate limits' counters cannot be read; the audit log is");
+                Copy::default()
+            }
+        };
+        let counters = gateway.limits();
+        for (agent, throttle) in &copy.throttles {
+            counters.throttle(agent, *throttle);
+        }
+        let sequence = copy.counters.sequence;
+        let replay = counters.restore(copy.counters);
+        let (mut follow, mut counted) = (audit.read_after(sequence, false), 0_u64);
+        let failed = |refusal: Refusal| anyhow::anyhow!("the rate limits: {}", refusal.message);
+        while let Some(lines) = follow.next().await.map_err(failed)? {
+            for line in lines {
+                let at = moment(line.record.time);
+                let event = &line.record.event;
+                if let Some(call) = intent(line.record.sequence, at, event) {
+                    replay.intent(call);
+                    counted += 1;
+                } else if event.kind == Kind::AgentThrottled {
+                    again(counters, event);
+                }
+            }
+        }
+        tracing::info!(after = sequence, calls = counted, "rate limits go on where they were");
+        Ok(Self { gateway, audit, path, changing: Mutex::default() })
+    }
+
+    /// The counters.
+    pub(crate) fn counters(&self) -> &Counters {
+        self.gateway.limits()
+    }
+
+    /// Throttles an agent: on record first, then in force. `cause` says why, such as an alert and its id.
+    pub(crate) async fn throttle(
+        &self,
+        agent_id: &str,
+        throttle: Throttle,
+        cause: serde_json::Value,
+        principal: Option<&str>,
+    ) -> Result<Throttle, Unavailable> {
+        let _changing = self.changing.lock().await;
+        let details =
+            json!({ "per_minute": throttle.per_minute, "until_ms": throttle.until.0, "cause": cause });
+        self.audit.record(event(agent_id, details, principal)).await?;
+        Ok(self.counters().throttle(agent_id, throttle))
+    }
+
+    /// Lifts an agent's throttle.
+    pub(crate) async fn lift(
+        &self,
+        agent_id: &str,
+        cause: serde_json::Value,
+        principal: Option<&str>,
+    ) -> Result<(), Unavailable> {
+        let _changing = self.changing.lock().await;
+        self.audit.record(event(agent_id, json!({ "lifted": true, "cause": cause }), principal)).await?;
+        self.counters().lift_throttle(agent_id);
+        Ok(())
+    }
+
+    /// Copies the counters now and then.
+    pub(crate) async fn keep(&self, stop: CancellationToken) {
+        let mut last = None;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(COPY) => {}
+                () = stop.cancelled() => return,
+            }
+            // Without a record there was no call.
+            let head = self.audit.head().map(|head| head.sequence);
+            if head != last {
+                self.copy().await;
+                last = head;
+            }
+        }
+    }
+
+    /// Copies the counters. Should it fail, the start reads more of the log.
+    pub(crate) async fn copy(&self) {
+        let changing = self.changing.lock().await;
+        let (gateway, audit, path) = (self.gateway.clone(), self.audit.clone(), self.path.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let counters = gateway.limits();
+            let copy = Copy {
+                counters: counters.keep(|| audit.head().map_or(0, |head| head.sequence)),
+                throttles: counters.throttles(),
+            };
+            write(&path, &copy)
+        });
+        let written = written.await;
+        drop(changing);
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = %chain(&error), "the rate limits' counters were not copied")
+            }
+            Err(error) => tracing::warn!(%error, "the rate limits' counters were not copied"),
+        }
+    }
+}
+
+fn event(agent_id: &str, details: serde_json::Value, principal: Option<&str>) -> Event {
+    let event = Event::new(Kind::AgentThrottled).agent(agent_id).details(details);
+    match principal {
+        Some(principal) => event.principal(principal),
+        None => event,
+    }
+}
+
+/// The call that was counted when this was recorded: what a rule let through, or wanted consent for.
+fn intent(sequence: u64, at: UnixMillis, event: &Event) -> Option<Counted<'_>> {
+    let admitted = matches!(event.decision.as_ref()?.outcome, Verdict::Allow | Verdict::Ask);
+    (event.kind == Kind::CallIntent && admitted).then_some(())?;
+    Some(Counted {
+        sequence,
+        at,
+        principal: event.principal.as_deref()?,
+        agent_id: event.agent_id.as_deref()?,
+        run_id: event.run_id.as_deref()?,
+        operation: event.operation.as_deref()?,
+    })
+}
+
+fn moment(time: audit::Time) -> UnixMillis {
+    let seconds = u64::try_from(time.unix_seconds()).unwrap_or(0);
+    UnixMillis(seconds.saturating_mul(1_000).saturating_add(u64::from(time.subsecond_nanos() / 1_000_000)))
+}
+
+/// Does again what the record says was done.
+fn again(counters: &Counters, event: &Event) {
+    let (Some(agent), Some(details)) = (&event.agent_id, &event.details) else { return };
+    let number = |name: &str| details.get(name).and_then(serde_json::Value::as_u64);
+    if details.get("lifted").is_some() {
+        counters.lift_throttle(agent);
+    } else if let (Some(per_minute), Some(until)) = (number("per_minute"), number("until_ms")) {
+        let per_minute = u32::try_from(per_minute).unwrap_or(u32::MAX);
+        counters.throttle(agent, Throttle { per_minute, until: UnixMillis(until) });
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Option<Copy>> {
+    let file = match std::fs::File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    if file.metadata()?.len() > MAX_BYTES {
+        return Err(std::io::Error::other("it is too large"));
+    }
+    Ok(Some(serde_json::from_reader(std::io::BufReader::new(file))?))
+}
+
+fn write(path: &Path, copy: &Copy) -> std::io::Result<()> {
+    let file = atomicwrites::AtomicFile::new(path, atomicwrites::OverwriteBehavior::AllowOverwrite);
+    let written = file.write(|file| {
+        let mut out = std::io::BufWriter::new(file);
+        serde_json::to_writer(&mut out, copy)?;
+        std::io::Write::flush(&mut out)
+    });
+    written.map_err(std::io::Error::from)
+}

@@ -1,0 +1,122 @@
+//! `GetRateLimits` and `ThrottleAgent`.
+
+use std::time::Duration;
+
+use gateway::limits::{Scope, Throttle, Usage};
+use gateway::{Clock as _, SystemClock, UnixMillis};
+use ops::Reason;
+use serde_json::json;
+use wire::v1;
+
+use crate::app::App;
+use crate::ids::RunId;
+use crate::rpc::Principal;
+use crate::status::Refusal;
+use crate::time::{duration_from_wire, duration_to_wire};
+
+/// The longest throttle.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
+const MAX_REASON: usize = 1_024;
+
+/// What was used and what is left, for a run or an agent.
+pub(crate) fn show(
+    app: &App,
+    principal: &Principal,
+    request: &v1::GetRateLimitsRequest,
+) -> Result<v1::GetRateLimitsResponse, Refusal> {
+    let (profile, owner, agent, run) = match (request.run_id.as_str(), request.agent_id.as_str()) {
+        ("", "") => return Err(Refusal::invalid("run_id", "give a run, or an agent")),
+        ("", agent) => {
+            crate::ids::check_client_name("agent_id", agent)?;
+            let of_agent = |record: &crate::runs::Record| {
+                record.spec.agent_id == agent
+                    && !record.state.has_ended()
+                    && record.spec.principal == principal.name
+            };
+            let newest = app.runs.list().into_iter().find(of_agent);
+            let profile = newest.map_or_else(|| "strict".to_owned(), |record| record.spec.profile);
+            (profile, principal.name.clone(), agent.to_owned(), None)
+        }
+        (run, "") => {
+            let record = app.runs.shown_to(RunId::parse(run)?, principal)?;
+            let run = record.id.to_string();
+            (record.spec.profile, record.spec.principal, record.spec.agent_id, Some(run))
+        }
+        _ => return Err(Refusal::invalid("agent_id", "give a run or an agent, not both")),
+    };
+    let policy = app.gateway.policy();
+    let Some(in_force) = policy.profile(&profile) else {
+        return Err(Refusal::new(
+            Reason::PreconditionFailed,
+            format!("the profile `{profile}` is not in the policy any more"),
+        ));
+    };
+    let counters = app.limits.counters();
+    let usages = counters.usages(&in_force.rate_limits, &owner, &agent, run.as_deref());
+    let throttles = counters.throttles().into_iter().filter(|(throttled, _)| *throttled == agent);
+    Ok(v1::GetRateLimitsResponse {
+        profile,
+        limits: usages.iter().map(limit).collect(),
+        throttles: throttles.map(|(agent, throttle)| throttle_to_wire(agent, throttle)).collect(),
+        concurrency: Vec::new(),
+    })
+}
+
+/// Throttles an agent, or lifts that.
+pub(crate) async fn throttle_agent(
+    app: &App,
+    principal: &Principal,
+    request: v1::ThrottleAgentRequest,
+) -> Result<v1::ThrottleAgentResponse, Refusal> {
+    let v1::ThrottleAgentRequest { agent_id, per_minute, duration, reason } = request;
+    if agent_id.is_empty() {
+        return Err(Refusal::invalid("agent_id", "is missing"));
+    }
+    crate::ids::check_client_name("agent_id", &agent_id)?;
+    if reason.chars().count() > MAX_REASON {
+        return Err(Refusal::invalid("reason", format!("must be at most {MAX_REASON} characters")));
+    }
+    let cause = json!({ "reason": reason });
+    let duration = match duration.filter(|duration| duration.seconds != 0 || duration.nanos != 0) {
+        None => {
+            app.limits.lift(&agent_id, cause, Some(&principal.name)).await?;
+            return Ok(v1::ThrottleAgentResponse { throttle: None });
+        }
+        Some(duration) => duration_from_wire(&duration).filter(|duration| *duration <= LONGEST),
+    };
+    let Some(duration) = duration else {
+        return Err(Refusal::invalid("duration", "must be more than zero and at most 30 days"));
+    };
+    let throttle = Throttle { per_minute, until: SystemClock.now().after(duration) };
+    let in_force = app.limits.throttle(&agent_id, throttle, cause, Some(&principal.name)).await?;
+    Ok(v1::ThrottleAgentResponse { throttle: Some(throttle_to_wire(agent_id, in_force)) })
+}
+
+fn throttle_to_wire(agent_id: String, throttle: Throttle) -> v1::Throttle {
+    v1::Throttle { agent_id, per_minute: throttle.per_minute, until: Some(moment(throttle.until)) }
+}
+
+fn limit(usage: &Usage) -> v1::RateLimit {
+    use v1::rate_limit::Scope as Wire;
+    let (scope, name) = match &usage.scope {
+        Scope::Operation { operation, .. } => (Wire::Operation, operation),
+        Scope::Run(run) => (Wire::Run, run),
+        Scope::Principal(principal) => (Wire::Principal, principal),
+        Scope::Throttled(agent) => (Wire::Throttle, agent),
+    };
+    let windows = usage.windows.iter().map(|window| v1::RateWindow {
+        length: Some(duration_to_wire(Duration::from_millis(window.span.millis()))),
+        limit: window.limit.calls(),
+        used: window.used,
+        room_at: window.room_at.map(moment),
+        empty_at: window.empty_at.map(moment),
+    });
+    v1::RateLimit { scope: scope.into(), name: name.clone(), windows: windows.collect() }
+}
+
+fn moment(at: UnixMillis) -> pbjson_types::Timestamp {
+    pbjson_types::Timestamp {
+        seconds: i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(at.0 % 1_000).unwrap_or(0) * 1_000_000,
+    }
+}

@@ -1,0 +1,187 @@
+//! What deciding over one call costs: validation, permission, risk and rate limits, with 10,000 agents and 500 rules.
+//!
+//! `tests/bench.sh --lane gateway`; `tests/bench/README.md` says how to read it. `--check` makes a missed goal an error.
+
+#![allow(clippy::unwrap_used)] // a benchmark that cannot be set up fails
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cofferdam_gateway::{Admission, Caller, Gateway, Policy, RunScope, SystemClock};
+use jail::SandboxPath;
+use ops::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
+
+const AGENTS: usize = 10_000;
+const RULES: usize = 500;
+const WARM_UP: usize = 200_000;
+const CALLS: usize = 500_000;
+const CALLERS: usize = 64;
+
+/// Microseconds: what is asked of the median and of the 99th percentile.
+const GOALS: (f64, f64) = (10.0, 50.0);
+
+fn policy() -> Policy {
+    let mut yaml = "profiles:
+  bench:
+    operations: {read: allow, exec: allow, write: allow, list: allow}
+    rate_limits:
+      operations: {default: {minute: 1000000, hour: 10000000, day: 100000000}}
+      run: {minute: 1000000, hour: 10000000, day: 100000000}
+      principal: {minute: 100000000, hour: 100000000, day: 100000000}
+    exec:
+      read_only_commands: true
+      default: ask
+      rules:
+"
+    .to_owned();
+    for rule in 0..RULES {
+        let decision = ["allow", "ask"][rule % 2];
+        writeln!(yaml, "        - {{prefix: [tool{rule}, [build, test]], decision: {decision}, justification: rule {rule}}}").unwrap();
+    }
+    let mut files: Vec<(&str, &str)> = Policy::builtin_files().collect();
+    files.push(("bench.yaml", &yaml));
+    Policy::from_files(files).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn path(text: &str) -> SandboxPath {
+    SandboxPath::parse(text).unwrap()
+}
+
+fn exec(argv: &[String]) -> Operation {
+    Operation::Exec(Exec {
+        command: argv[0].clone(),
+        args: argv[1..].to_vec(),
+        cwd: path("."),
+        env: [].into(),
+        stdin: Vec::new(),
+        timeout: Duration::from_secs(30),
+    })
+}
+
+/// What an agent does: half of it reads, the rest are commands under some rule, read-only commands, and writes.
+fn operation(number: usize) -> Operation {
+    match number % 8 {
+        0..4 => Operation::Read(Read {
+            path: path("src/lib.rs"),
+            part: ReadPart::Whole,
+            encoding: Encoding::Utf8,
+        }),
+        4 | 5 => exec(&[format!("tool{}", number * 7 % RULES), "test".to_owned(), "--all".to_owned()]),
+        6 => exec(&["find", ".", "-name", "*.rs"].map(str::to_owned)),
+        _ => Operation::Write(WriteFile {
+            path: path("src/new.rs"),
+            content: b"fn main() {}\n".to_vec(),
+            if_match_sha256: None,
+            create_only: false,
+        }),
+    }
+}
+
+fn callers() -> Vec<Caller> {
+    (0..AGENTS)
+        .map(|agent| Caller {
+            principal: format!("uid:{}", 1_000 + agent % 50),
+            agent_id: format!("agent-{agent}"),
+            role: "director".to_owned(),
+            run_id: format!("0192f0c1-2f3a-7000-8000-{agent:012}"),
+        })
+        .collect()
+}
+
+/// Whether the call was let through; what it got is dropped in here.
+fn admit(gateway: &Gateway, scope: &RunScope, caller: &Caller, operation: Operation) -> bool {
+    match black_box(gateway.admit(scope, caller, "0192f0c1-2f3a-7000-8000-000000000000", operation)) {
+        Admission::Permit(_) | Admission::Ask(_) => true,
+        Admission::Refuse(_) => false,
+    }
+}
+
+fn percentile(sorted: &[u64], part: f64) -> f64 {
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let index = ((sorted.len() - 1) as f64 * part) as usize;
+    #[allow(clippy::cast_precision_loss)]
+    let nanos = sorted[index] as f64;
+    nanos / 1_000.0
+}
+
+/// Each in turn, in nanoseconds, sorted.
+fn time(mut job: impl FnMut(usize) -> Box<dyn FnOnce() -> bool>) -> Vec<u64> {
+    let mut times = Vec::with_capacity(CALLS);
+    for number in 0..WARM_UP + CALLS {
+        let job = job(number);
+        let began = Instant::now();
+        let done = job();
+        let took = began.elapsed();
+        assert!(done, "a call was refused");
+        if number >= WARM_UP {
+            times.push(u64::try_from(took.as_nanos()).unwrap());
+        }
+    }
+    times.sort_unstable();
+    times
+}
+
+fn main() -> ExitCode {
+    let check = std::env::args().any(|argument| argument == "--check");
+    let gateway = Arc::new(Gateway::new(policy(), Arc::new(SystemClock)));
+    let callers: Arc<[Caller]> = callers().into();
+    let scope = RunScope { profile: "bench".to_owned(), image_id: "sha256:1".to_owned() };
+    let table: Arc<HashMap<String, u64>> =
+        Arc::new(callers.iter().map(|caller| (caller.agent_id.clone(), 1)).collect());
+
+    // An agent in no order, as the memory of a busy daemon has them.
+    let who = |number: usize| number.wrapping_mul(7_919) % AGENTS;
+    let decided = time(|number| {
+        let (gateway, callers, scope) = (gateway.clone(), callers.clone(), scope.clone());
+        let operation = operation(number);
+        Box::new(move || admit(&gateway, &scope, &callers[who(number)], operation))
+    });
+    let looked = time(|number| {
+        let (table, callers) = (table.clone(), callers.clone());
+        Box::new(move || {
+            let found = table.get(&callers[who(number)].agent_id).copied();
+            black_box(found).is_some()
+        })
+    });
+
+    let next = AtomicU64::new(0);
+    let began = Instant::now();
+    std::thread::scope(|threads| {
+        for _ in 0..CALLERS {
+            threads.spawn(|| {
+                loop {
+                    let number = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap();
+                    if number >= CALLS {
+                        return;
+                    }
+                    assert!(admit(&gateway, &scope, &callers[who(number)], operation(number)));
+                }
+            });
+        }
+    });
+    let together = began.elapsed();
+
+    let (median, p99) = (percentile(&decided, 0.5), percentile(&decided, 0.99));
+    let lookup = percentile(&looked, 0.5);
+    println!("deciding over one call, {AGENTS} agents, {RULES} rules, {CALLS} calls after {WARM_UP}");
+    println!("                         median       p99");
+    println!("gateway               {median:>6.2} µs {p99:>6.2} µs");
+    println!("look-up in a HashMap  {lookup:>6.2} µs {:>6.2} µs", percentile(&looked, 0.99));
+    println!("ratio                 {:>6.1}", median / lookup.max(0.001));
+    #[allow(clippy::cast_precision_loss)]
+    let rate = CALLS as f64 / together.as_secs_f64();
+    println!("{CALLERS} callers at once: {rate:.0} calls a second");
+    let met = median <= GOALS.0 && p99 <= GOALS.1;
+    println!(
+        "goal: median at most {} µs, p99 at most {} µs: {}",
+        GOALS.0,
+        GOALS.1,
+        if met { "met" } else { "missed" }
+    );
+    if check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
