@@ -198,7 +198,7 @@ mod tests {
             page.as_str(),
             "profile  strict\n\
              SCOPE            WINDOW  USED  LIMIT  ROOM IN  EMPTY IN\n\
-             read             minute  30    30     12s      50s\n\
+             read             minute  30    30     12.0 s   50.0 s\n\
              read             hour    31    500    -        50m 0s\n\
              principal uid:0  day     31    -      -        50m 0s\n"
         );

@@ -9,7 +9,7 @@ use gateway::{Gateway, Measure as Consent, MeasureScope, UnixMillis};
 
 use super::alert::{Alert, Measure, Whom};
 use crate::ids::RunId;
-use crate::runs::Runs;
+use crate::runs::{Hold, Runs};
 
 /// Changes what holds for calls. Failures are for operators.
 #[async_trait]
@@ -45,7 +45,10 @@ impl Enforcement for Hands {
                 }
                 self.gateway.limits().throttle(&alert.agent_id, Throttle { per_minute, until });
             }
-            Measure::Freeze => return Err("freezing is not there".to_owned()),
+            Measure::Freeze => {
+                let hold = Hold::Alert(alert.id.to_string());
+                self.runs.hold(run(alert)?, hold, None).await.map_err(|refusal| refusal.message)?;
+            }
             Measure::Stop => {
                 self.runs.stop(run(alert)?).await.map_err(|refusal| refusal.message)?;
             }
@@ -62,7 +65,11 @@ impl Enforcement for Hands {
             Measure::Throttle { .. } => {
                 self.gateway.limits().lift_throttle(&alert.agent_id);
             }
-            Measure::Freeze | Measure::None | Measure::Stop => {}
+            Measure::Freeze => {
+                let hold = Hold::Alert(alert.id.to_string());
+                self.runs.release(run(alert)?, &hold).await.map_err(|refusal| refusal.message)?;
+            }
+            Measure::None | Measure::Stop => {}
         }
         Ok(())
     }
