@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 15] = [
+const FILES: &[&str] = &[
     "cofferdam/v1/operation.proto",
     "cofferdam/v1/run.proto",
     "cofferdam/v1/tool.proto",

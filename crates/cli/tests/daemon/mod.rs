@@ -134,6 +134,14 @@ impl RunService for Canned {
         }
     }
 
+    async fn pause_run(&self, _: Request<PauseRunRequest>) -> Answer<PauseRunResponse> {
+        Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
+    }
+
+    async fn resume_run(&self, _: Request<ResumeRunRequest>) -> Answer<ResumeRunResponse> {
+        Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
+    }
+
     async fn delete_run(&self, _: Request<DeleteRunRequest>) -> Answer<DeleteRunResponse> {
         Err(refusal(Code::FailedPrecondition, "PRECONDITION_FAILED", "the run has not ended"))
     }
