@@ -41,6 +41,8 @@ lint() {
     title "Lint"
     check "Formatting" cargo fmt --all --check
     check "Clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+    # Also those that only other platforms use: they are in the graph that is looked at.
+    check "Dependencies: all of them" cargo fetch --locked
     check "Dependencies: licences, bans, sources" cargo deny --offline check bans licenses sources
     check_advisories
     check "API definitions" buf lint
