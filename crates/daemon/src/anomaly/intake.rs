@@ -34,7 +34,6 @@ struct Asked {
     files: Vec<Mark>,
     secret: bool,
     risk: Risk,
-    decided: bool,
 }
 
 /// Of a command: those of little risk only read.
@@ -58,43 +57,36 @@ impl Intake {
         millis: u64,
         event: &Event,
         agent_of: &dyn Fn(&str) -> Option<Agent>,
-    ) -> Vec<Seen> {
+    ) -> Option<Seen> {
         let at = self.time.at(millis);
         let run: Arc<str> = event.run_id.as_deref().unwrap_or_default().into();
-        let (first, second) = match event.kind {
+        let what = match event.kind {
             Kept::RunCreated => {
                 if let Some(agent) = named(event) {
                     self.agents.touch(&run, || agent.clone()).clone_from(&agent);
                 }
-                return Vec::new();
+                return None;
             }
             Kept::CallIntent => {
                 if let Some(call) = &event.call_id {
                     self.open.touch(&call.as_str().into(), || asked(event));
                 }
-                (What::Asked, None)
+                What::Asked
             }
             Kept::CallReceipt => {
                 let asked = event.call_id.as_deref().and_then(|call| self.open.remove(&call.into()));
-                let Some(ended) = ended(event, asked.as_ref()) else { return Vec::new() };
-                // Refused before the policy was asked: the call was made in another agent's name.
-                let escalated =
-                    reason(event) == "PERMISSION_DENIED" && asked.is_some_and(|asked| !asked.decided);
-                (What::Ended(ended), escalated.then_some(What::Escalated))
+                What::Ended(ended(event, asked.as_ref())?)
             }
             Kept::Alert => {
-                let Some((rule, subject)) = acknowledged(event) else { return Vec::new() };
-                (What::Acknowledged(rule, subject), None)
+                let (rule, subject) = acknowledged(event)?;
+                What::Acknowledged(rule, subject)
             }
-            // By their names: these come with permissions that are given at run time.
-            kind => match kind.as_str() {
-                "permission_granted" => {
-                    let Some(agent) = granted(event) else { return Vec::new() };
-                    return vec![Seen { sequence, at, agent, run, what: What::Granted }];
-                }
-                "escalation_attempt" => (What::Escalated, None),
-                _ => return Vec::new(),
-            },
+            Kept::PermissionGranted => {
+                let agent = granted(event)?;
+                return Some(Seen { sequence, at, agent, run, what: What::Granted });
+            }
+            Kept::EscalationAttempt => What::Escalated,
+            _ => return None,
         };
         let agent = named(event)
             .or_else(|| self.agents.get(&run).cloned())
@@ -103,11 +95,7 @@ impl Intake {
                 principal: event.principal.as_deref().unwrap_or_default().into(),
                 id: "".into(),
             });
-        [Some(first), second]
-            .into_iter()
-            .flatten()
-            .map(|what| Seen { sequence, at, agent: agent.clone(), run: run.clone(), what })
-            .collect()
+        Some(Seen { sequence, at, agent, run, what })
     }
 }
 
@@ -135,7 +123,6 @@ fn asked(event: &Event) -> Asked {
         files: path.map(file).into_iter().collect(),
         secret: path.is_some_and(|path| SandboxPath::parse(path).is_ok_and(|path| looks_secret(&path))),
         risk,
-        decided: event.decision.is_some(),
     }
 }
 
@@ -221,16 +208,16 @@ mod tests {
     use super::*;
 
     /// A call through the intake: what is seen of its receipt.
-    fn receipt(intent: Event, outcome: Outcome) -> Vec<Seen> {
+    fn receipt(intent: Event, outcome: Outcome) -> Option<Seen> {
         let mut intake = Intake::new();
         let intent = intent.run("r").call("c");
         let mut receipt = intent.clone().outcome(outcome);
         receipt.kind = Kept::CallReceipt;
         let agent = Agent { principal: "uid:1".into(), id: "alice".into() };
         let asked = intake.take(1, 0, &intent, &|_| Some(agent.clone()));
-        assert_eq!(asked.iter().map(|seen| &seen.what).collect::<Vec<_>>(), [&What::Asked]);
+        assert_eq!(asked.unwrap().what, What::Asked);
         let seen = intake.take(2, 0, &receipt, &|run| (run == "r").then(|| agent.clone()));
-        assert!(seen.iter().all(|seen| seen.agent == agent), "{seen:?}");
+        assert!(seen.as_ref().is_none_or(|seen| seen.agent == agent), "{seen:?}");
         seen
     }
 
@@ -245,7 +232,7 @@ mod tests {
             let outcome = Outcome::new(status);
             let outcome = if reason.is_empty() { outcome } else { outcome.reason(reason) };
             let seen = receipt(event, outcome);
-            let ended = seen[0].ended().unwrap().clone();
+            let ended = seen.as_ref().unwrap().ended().unwrap().clone();
             (ended.kind, ended.ending, ended.secret)
         };
         let read = |path: &str| intent("read", json!({ "path": path }), "low");
@@ -269,18 +256,19 @@ mod tests {
         ] {
             assert_eq!(ended(exec("high"), status, reason).1, ending, "{reason}");
         }
-        assert!(
-            receipt(read("a"), Outcome::new(Status::PendingApproval)).is_empty(),
-            "there is more to come"
-        );
+        assert!(receipt(read("a"), Outcome::new(Status::PendingApproval)).is_none(), "there is more to come");
     }
 
     #[test]
     fn attempts_to_have_more_and_what_was_given_are_seen() {
         let denied = || Outcome::new(Status::Denied).reason("PERMISSION_DENIED");
         let undecided = Event::new(Kept::CallIntent).operation("read");
-        assert_eq!(receipt(undecided, denied()).last().unwrap().what, What::Escalated);
-        assert_eq!(receipt(intent("delete", json!({}), "critical"), denied()).len(), 1, "the policy said no");
+        let ended = |seen: Option<Seen>| matches!(seen.unwrap().what, What::Ended(_));
+        assert!(ended(receipt(undecided, denied())), "the attempt has a record of its own");
+        assert!(ended(receipt(intent("delete", json!({}), "critical"), denied())), "the policy said no");
+        let attempt = Event::new(Kept::EscalationAttempt).principal("uid:7");
+        let seen = Intake::new().take(1, 0, &attempt, &|_| None).unwrap();
+        assert_eq!((seen.what, &*seen.agent.principal), (What::Escalated, "uid:7"));
 
         let details = json!({ "subject": { "agent": "alice" }, "ends": false });
         let granted = granted(&Event::new(Kept::Unknown).details(details)).unwrap();

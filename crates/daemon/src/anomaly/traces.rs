@@ -84,7 +84,7 @@ fn judge(name: &str, trace: &str) -> (usize, Vec<String>) {
         let millis = std::time::Duration::from_secs_f64(call.at).as_millis().try_into().unwrap();
         for event in call.events(name, number) {
             sequence += 1;
-            for seen in intake.take(sequence, millis, &event, &|_| None) {
+            if let Some(seen) = intake.take(sequence, millis, &event, &|_| None) {
                 for firing in detector.observe(&seen) {
                     let raised = book.fire(&firing, &settings.of(firing.rule), millis, &[]);
                     alerts.extend(raised.map(|alert| alert.rule));

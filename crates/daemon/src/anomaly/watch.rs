@@ -95,9 +95,9 @@ impl Watch {
                 if record.event.kind == Kind::Alert {
                     self.alerts.found(record).await;
                 }
-                let firings = intake
+                let seen = intake
                     .take(record.sequence, millis(record.time), &record.event, &|run| self.agent_of(run));
-                for firing in firings.iter().flat_map(|seen| detector.observe(seen)) {
+                for firing in seen.iter().flat_map(|seen| detector.observe(seen)) {
                     if record.sequence > known {
                         self.alerts.fire(&firing, &policy.anomalies().of(firing.rule), millis(record.time));
                     }
