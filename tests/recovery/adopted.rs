@@ -275,3 +275,26 @@ async fn a_run_whose_time_is_over_meanwhile_ends() {
         assert_eq!(last_state(&mut run).await["state"], "STOPPED");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_runs_are_taken_over_before_anybody_is_let_in() {
+    const RUNS: usize = 20;
+    let mut daemon = Daemon::start().await;
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        runs.push(daemon.run_on(requests::managed("open")).await);
+    }
+    daemon.kill().await;
+    daemon.launch().await;
+    // Whoever gets an answer finds them all as they are.
+    let mut clients = daemon.connect().await;
+    let listed = clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner().runs;
+    assert_eq!(listed.len(), RUNS);
+    assert!(listed.iter().all(|run| run.state() == State::Ready && run.restarts == 1));
+    assert!(daemon.log().contains("adopted=20"), "the log says how many");
+    for run in runs {
+        let mut run = RunHandle { clients: clients.clone(), ..run };
+        run.ok(calls::write("a.txt", "x")).await;
+        assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "x");
+    }
+}

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::{Event, Kind};
-use gateway::{Gateway, SystemClock};
+use containers::{DefaultImage, EngineFacts};
+use gateway::{Gateway, Policy, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,7 @@ use crate::escalation::Escalations;
 use crate::grants::Grants;
 use crate::ids::RunId;
 use crate::limits::Limits;
+use crate::recovery::Marker;
 use crate::replay::Replays;
 use crate::rpc::{self, Access, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
@@ -83,22 +85,12 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let index =
         Index::start(audit.directory(), audit.heads()).context("cannot start the audit log's index")?;
     let hooks = tokio::spawn(config.audit.hooks.clone().run(audit.checkpoints()));
-    let open = recovery::look(&audit).await?;
     let store = Store::open(&config.state_dir.join("store.db"))
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let living = store.living_runs().map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let open = recovery::look(&audit, &store, &living).await?;
     let former_approvals = Former::read(&store, &audit).await?;
-    let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "instance": state.instance,
-        "engine": host.engine_version,
-        "runc": host.runc_version,
-        "default_image": image.image.id().to_string(),
-    }));
-    audit.record(started).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
-    audit
-        .record(policy::loaded_event(&policy))
-        .await
-        .map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+    record_start(&audit, &state.instance, &host, &image, &policy).await?;
 
     let roots = Roots::new(config.workspace_roots.clone());
     let launcher = Launcher {
@@ -120,6 +112,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Nobody is let in before this is over: whoever asks for a run finds it as it is.
     let taken = runs.take_over(former, &policy, &open.used).await?;
     open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
+    let marker = Arc::new(Marker::new(audit.clone(), store.clone()));
     let is_known = |run| runs.get(run).is_ok();
     terminal::remove_leftovers(&config.state_dir.join("sessions"), is_known).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
@@ -162,26 +155,48 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let watches = watches(&app);
     let anomalies = anomaly::start(&app, webhooks);
     tokio::spawn(config.audit.keeper.clone().run(app.audit.clone(), app.stop.clone()));
+    let marking = tokio::spawn(marker.clone().keep(app.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
     wait_for_signal(&app).await?;
     tracing::info!(runs = app.on_stop.name(), "stopping: no new calls");
-    let stopped = tokio::time::timeout(STOP, stop(&app)).await;
+    let stopped = tokio::time::timeout(STOP, stop(&app, &marker)).await;
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
     }
     // Streams have ended and calls are answered: what is left are clients that do not hang up.
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
-    end(watches, &anomalies).await;
+    end(watches.into_iter().chain([marking]), &anomalies).await;
     let patience = if app.audit.is_available() { GOODBYE } else { crate::audit::LAST_WAIT + GOODBYE };
-    drop(app);
+    drop((app, marker));
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
     let _ = tokio::time::timeout(patience, joined).await;
     let _ = tokio::time::timeout(GOODBYE, executions).await;
     let _ = tokio::time::timeout(GOODBYE, hooks).await;
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// The log's word of the start, and of the policy that is in force.
+async fn record_start(
+    audit: &AuditLog,
+    instance: &str,
+    host: &EngineFacts,
+    image: &DefaultImage,
+    policy: &Policy,
+) -> anyhow::Result<()> {
+    let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "instance": instance,
+        "engine": host.engine_version,
+        "runc": host.runc_version,
+        "default_image": image.image.id().to_string(),
+    }));
+    for event in [started, policy::loaded_event(policy)] {
+        audit.record(event).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+    }
     Ok(())
 }
 
@@ -206,7 +221,7 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
 }
 
 /// Refuse, end, flush.
-async fn stop(app: &Arc<App>) {
+async fn stop(app: &Arc<App>, marker: &Marker) {
     app.stop.cancel();
     app.runs.shutdown(app.on_stop).await;
     app.tasks.close();
@@ -218,6 +233,7 @@ async fn stop(app: &Arc<App>) {
         return;
     }
     app.limits.copy().await;
+    marker.finish().await;
     // Signed, so that nothing can be cut off while no daemon looks. What goes wrong is said by the thread.
     let _ = app.audit.checkpoint().await;
 }

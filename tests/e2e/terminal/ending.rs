@@ -144,6 +144,12 @@ async fn a_daemon_that_dies_leaves_no_session_without_an_end() {
     assert_eq!(closed["outcome"]["facts"]["recording"]["sha256"], json!(digest(&path)));
     assert!(text(&events(&path), "o").contains("42"), "what was seen is in it");
     assert!(!stray.exists());
+    // Its run outlived the daemon, what ran on the terminal did not.
+    let idle = ["/.cofferdam/agent hold", "/.cofferdam/agent serve"];
+    assert_eq!(harness::processes(&run.run.container_id), idle);
+    let mut next = Seat::at(&run).await;
+    next.types("echo $((6*8))\r").await;
+    next.sees("48").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

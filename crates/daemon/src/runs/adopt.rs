@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use containers::{
     Access, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
-    Inspection, MountSlot, MountSpec, Propagation, RunUser,
+    Inspection, MountSlot, MountSpec, Propagation, RunUser, UsableImage,
 };
 use gateway::{Policy, Profile};
 use jail::Mount;
@@ -30,7 +30,7 @@ use super::remains::Remains;
 use super::source;
 use super::workspace::{self, Directory};
 use crate::executor::{AgentLane, HandLane, Lanes};
-use crate::status::{Refusal, chain};
+use crate::status::chain;
 
 /// Until everything of the former daemon's has to be gone, for each of its commands.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -118,7 +118,16 @@ impl Launcher {
         })?;
         let first = alive(&inspection, marks)?;
         let user = user(started, marks)?;
-        self.check(record, started, marks, wanted, user, &remains, &directories, &inspection).await?;
+        let mounts = mounts(&remains.slots, &directories)?;
+        let image = self.image_again(started).await?;
+        let spec = self
+            .describe(record, wanted, image, user, mounts, marks.agent.clone())
+            .map_err(|refusal| refusal.message)?;
+        if let Some(fields) = differs(&run, &spec, &inspection) {
+            return Err(format!(
+                "its container is not as it was launched, or as its profile is now ({fields})"
+            ));
+        }
         let ended = end_former(&container, first).await?;
 
         let pid = inspection.host_pid.unwrap_or_default();
@@ -187,43 +196,25 @@ impl Launcher {
         same(directory, marks.workspace, "workspace")
     }
 
-    /// Compares what was launched with what the engine has, mounts included.
-    #[allow(clippy::too_many_arguments)] // each is one of the things that have to agree
-    async fn check(
-        &self,
-        record: &Record,
-        started: &Started,
-        marks: &Marks,
-        wanted: &Wanted,
-        user: RunUser,
-        remains: &Remains,
-        directories: &[(Mount, &Directory, Access)],
-        inspection: &Inspection,
-    ) -> Result<(), Misfit> {
-        let run = record.id.to_string();
+    /// The image that runs, by its digest.
+    async fn image_again(&self, started: &Started) -> Result<UsableImage, Misfit> {
         let reference = ImageReference::parse(&started.image_id).map_err(|error| chain(&error))?;
         let image = self.engine.image(&reference).await.map_err(|error| chain(&error))?;
         let image = image.ok_or("the engine does not have its image any more")?;
-        let image = image.usable().map_err(|error| chain(&error))?;
-        let mounts: Result<Vec<_>, _> = remains
-            .slots
-            .iter()
-            .zip(directories)
-            .map(|(slot, (mount, _, access))| {
-                let read_only = *access == Access::ReadOnly;
-                MountSpec::new(slot.path(), mount.container_path(), read_only, Propagation::Private)
-            })
-            .collect();
-        let mounts = mounts.map_err(|error| chain(&error))?;
-        let spec = self.describe(record, wanted, image, user, mounts, marks.agent.clone());
-        let spec = spec.map_err(|refusal: Refusal| refusal.message)?;
-        match differs(&run, &spec, inspection) {
-            Some(fields) => {
-                Err(format!("its container is not as it was launched, or as its profile is now ({fields})"))
-            }
-            None => Ok(()),
-        }
+        image.usable().map_err(|error| chain(&error))
     }
+}
+
+/// The mounts as the engine has to name them.
+fn mounts(
+    slots: &[MountSlot],
+    directories: &[(Mount, &Directory, Access)],
+) -> Result<Vec<MountSpec>, Misfit> {
+    let mounts = slots.iter().zip(directories).map(|(slot, (mount, _, access))| {
+        let read_only = *access == Access::ReadOnly;
+        MountSpec::new(slot.path(), mount.container_path(), read_only, Propagation::Private)
+    });
+    mounts.collect::<Result<_, _>>().map_err(|error| chain(&error))
 }
 
 /// Mount points, and what belongs there.

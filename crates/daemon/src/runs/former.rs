@@ -43,6 +43,11 @@ const NAMED: usize = 32;
 pub(crate) struct TakenOver(BTreeMap<RunId, FormerEnded>);
 
 impl TakenOver {
+    #[cfg(test)]
+    pub(crate) fn of(runs: impl IntoIterator<Item = RunId>) -> Self {
+        Self(runs.into_iter().map(|run| (run, FormerEnded::default())).collect())
+    }
+
     /// Whether the run lives on.
     pub(crate) fn has(&self, run: RunId) -> bool {
         self.0.contains_key(&run)

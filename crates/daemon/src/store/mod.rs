@@ -7,6 +7,7 @@
 mod alerts;
 mod approvals;
 mod calls;
+mod mark;
 mod permissions;
 mod runs;
 mod schema;

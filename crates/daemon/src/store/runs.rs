@@ -1,5 +1,7 @@
 //! Runs, and the workspaces that outlive them.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
@@ -47,6 +49,12 @@ impl Store {
         let mut statement = connection.prepare("SELECT record FROM runs ORDER BY run_id")?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
         rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
+    }
+
+    /// The runs that have not ended.
+    pub(crate) fn living_runs(&self) -> Result<BTreeSet<RunId>, StoreError> {
+        let runs = self.runs()?;
+        Ok(runs.into_iter().filter(|record| !record.state.has_ended()).map(|record| record.id).collect())
     }
 
     /// The run that a request made, with that request's digest.

@@ -7,7 +7,7 @@ use super::StoreError;
 /// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
 /// end.
 const STEPS: &[&str] =
-    &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS, ALERTS, PERMISSIONS];
+    &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS, ALERTS, PERMISSIONS, AUDIT_MARK];
 
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
@@ -89,6 +89,15 @@ CREATE TABLE permissions (
     permission_id TEXT PRIMARY KEY,
     ends_at       INTEGER,
     record        TEXT NOT NULL
+) STRICT;
+";
+
+/// Up to where in the audit log everything has its end.
+const AUDIT_MARK: &str = "
+CREATE TABLE audit_mark (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    sequence INTEGER NOT NULL,
+    hash     TEXT NOT NULL
 ) STRICT;
 ";
 

@@ -1,0 +1,233 @@
+//! What the audit log says of a daemon that died: calls and sessions without an end. Each of them gets one.
+
+mod ends;
+mod marker;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use audit::{Event, Kind, Outcome, Status};
+use ops::{Reason, ToolFailure};
+use prost::Message as _;
+use serde_json::json;
+use wire::v1::{CallResponse, call_response};
+
+use crate::audit::AuditLog;
+use crate::ids::{CallId, RunId};
+use crate::runs::{Directories, TakenOver};
+use crate::status::chain;
+use crate::store::{Store, StoredCall};
+use crate::terminal;
+use crate::time::Timestamp;
+
+pub(crate) use ends::Mark;
+pub(crate) use marker::Marker;
+
+use ends::Ends;
+
+/// What is said of a call that nobody saw the end of.
+const INTERRUPTED: &str = "the daemon ended during the call; whether it had an effect is not known";
+
+/// Receipts among which those are whose outcomes did not come into the store any more.
+const LATEST: usize = 4_096;
+
+/// What the log tells a start.
+#[derive(Default)]
+pub(crate) struct Open {
+    ends: Ends,
+    /// Receipts of calls with a request id, in runs that may live on: the latest.
+    closed: VecDeque<Event>,
+    /// When each of those runs was last used, or a moment after that.
+    pub(crate) used: BTreeMap<RunId, Timestamp>,
+}
+
+/// Reads the log to its end, from where nothing before was open. `living` are the runs that have not ended.
+pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>) -> anyhow::Result<Open> {
+    let mut open = Open::default();
+    let mut follow = log.read_after(marker::begin(log, store).await, false);
+    while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
+        for line in lines {
+            let at = Timestamp::of_record(line.record.time);
+            if open.ends.last.is_none() {
+                // What was before is not read.
+                open.used = living.iter().map(|run| (*run, at)).collect();
+            }
+            open.ends.read(&line.record);
+            open.note(line.record.event, at, living);
+        }
+    }
+    Ok(open)
+}
+
+impl Open {
+    fn note(&mut self, event: Event, at: Timestamp, living: &BTreeSet<RunId>) {
+        let run = event.run_id.as_deref().and_then(|run| RunId::parse(run).ok());
+        let Some(run) = run.filter(|run| living.contains(run)) else { return };
+        if let Kind::CallIntent | Kind::CallReceipt | Kind::SessionOpened | Kind::SessionClosed = event.kind {
+            self.used.insert(run, at);
+        }
+        if event.kind == Kind::CallReceipt && event.request_id.is_some() {
+            if self.closed.len() == LATEST {
+                self.closed.pop_front();
+            }
+            // Its input and facts are of no use here.
+            self.closed.push_back(Event { input: None, details: None, ..event });
+        }
+    }
+
+    /// A daemon that dies between a receipt and the store leaves a call that is over, and whose repetition would be made.
+    async fn find_outcomes(&self, store: &Store, taken: &TakenOver) -> anyhow::Result<()> {
+        if self.closed.is_empty() {
+            return Ok(());
+        }
+        let known = store.with(Store::call_ids).await;
+        let known = known.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+        for event in &self.closed {
+            let call = event.call_id.as_deref().and_then(|call| CallId::parse(call).ok());
+            let run = event.run_id.as_deref().and_then(|run| RunId::parse(run).ok());
+            let Some((call, run)) = call.zip(run) else { continue };
+            if known.contains(&call) || !taken.has(run) {
+                continue;
+            }
+            let why = "the call came to its end, but the daemon ended before its outcome was kept; the audit log says how";
+            if let Some(stored) = lost(call, run, event, why.to_owned()) {
+                keep(store, stored).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every intent that has no receipt one that says so, and every session that was open its end. Calls that are
+    /// `waiting` stay open: they go on in their run.
+    pub(crate) async fn close(
+        self,
+        log: &AuditLog,
+        store: &Store,
+        directories: &Directories,
+        taken: &TakenOver,
+        waiting: &BTreeSet<CallId>,
+    ) -> anyhow::Result<()> {
+        self.find_outcomes(store, taken).await?;
+        for (call, (_, intent)) in self.ends.calls {
+            let id = CallId::parse(&call).ok();
+            if id.is_some_and(|id| waiting.contains(&id)) {
+                continue;
+            }
+            tracing::warn!(call, "a call was under way when the daemon ended: recorded as interrupted");
+            let mut outcome = Outcome::new(Status::Interrupted).message(INTERRUPTED);
+            let run = intent.run_id.as_deref().and_then(|run| RunId::parse(run).ok());
+            if let Some(kill) = run.zip(id).and_then(|(run, id)| taken.evidence(run, id)) {
+                outcome = outcome.facts(json!({ "kill": kill }));
+            }
+            let why = format!("{INTERRUPTED}: look before you repeat it");
+            if let Some(stored) = run.zip(id).and_then(|(run, id)| lost(id, run, &intent, why)) {
+                keep(store, stored).await?;
+            }
+            let mut receipt = Event::new(Kind::CallReceipt).call(call).outcome(outcome);
+            receipt.run_id = intent.run_id;
+            receipt.request_id = intent.request_id;
+            receipt.principal = intent.principal;
+            receipt.agent_id = intent.agent_id;
+            receipt.operation = intent.operation;
+            log.record(receipt).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+        }
+        for (session, (_, opened)) in self.ends.sessions {
+            tracing::warn!(%session, "a session was open when the daemon ended: recorded as interrupted");
+            let directories = directories.clone();
+            let closed =
+                tokio::task::spawn_blocking(move || terminal::interrupted(&opened, &directories)).await?;
+            log.record(closed).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a client finds that comes back for a call whose outcome nobody has. Kept, so that a repeated request is not made
+/// once more.
+fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<StoredCall> {
+    let failure = ToolFailure::new(Reason::Cancelled, why).with("interrupted", "true");
+    let response = CallResponse {
+        call_id: call_id.to_string(),
+        status: call_response::Status::Failed.into(),
+        error: Some(worker::convert::failure_to_wire(failure)),
+        ..Default::default()
+    };
+    Some(StoredCall {
+        call_id,
+        run_id,
+        principal: event.principal.clone()?,
+        request_id: event.request_id.clone(),
+        // The log does not have it.
+        request: Vec::new(),
+        response: response.encode_to_vec(),
+    })
+}
+
+async fn keep(store: &Store, stored: StoredCall) -> anyhow::Result<()> {
+    let kept = store.with(move |store| store.insert_call(&stored)).await;
+    kept.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use audit::{Event, Kind};
+    use prost::Message as _;
+    use wire::v1::CallResponse;
+
+    use super::look;
+    use crate::audit::AuditLog;
+    use crate::ids::CallId;
+    use crate::runs::{Directories, TakenOver};
+    use crate::store::{Store, StoredCall};
+
+    #[tokio::test]
+    async fn a_request_whose_outcome_was_not_kept_is_not_made_again() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store.db")).unwrap();
+        let (log, _, _) =
+            AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
+        let log = Arc::new(log);
+        let run = crate::store::tests::record();
+        store.insert_run(&run, None).unwrap();
+        let calls: Vec<_> = ["kept", "lost", "open", "waits"].map(|request| (CallId::new(), request)).into();
+        for (call, request) in &calls {
+            let mut event = Event::new(Kind::CallIntent)
+                .run(run.id.to_string())
+                .call(call.to_string())
+                .principal("uid:0");
+            event.request_id = Some((*request).to_owned());
+            log.record(event.clone()).await.unwrap();
+            if matches!(*request, "kept" | "lost") {
+                event.kind = Kind::CallReceipt;
+                log.record(event).await.unwrap();
+            }
+        }
+        let kept = StoredCall {
+            call_id: calls[0].0,
+            run_id: run.id,
+            principal: "uid:0".to_owned(),
+            request_id: Some("kept".to_owned()),
+            request: vec![1],
+            response: vec![],
+        };
+        store.insert_call(&kept).unwrap();
+
+        let open = look(&log, &store, &[run.id].into()).await.unwrap();
+        assert!(open.used.contains_key(&run.id));
+        let directories = Directories { state: place.path().to_owned() };
+        let waiting = BTreeSet::from([calls[3].0]);
+        open.close(&log, &store, &directories, &TakenOver::of([run.id]), &waiting).await.unwrap();
+        assert_eq!(store.call_by_request(run.id, "kept").unwrap(), Some(kept));
+        for (request, words) in [("lost", "came to its end"), ("open", "not known")] {
+            let stored = store.call_by_request(run.id, request).unwrap().unwrap();
+            let response = CallResponse::decode(stored.response.as_slice()).unwrap();
+            assert!(response.error.unwrap().message.contains(words), "{request}");
+        }
+        assert_eq!(store.call_by_request(run.id, "waits").unwrap(), None);
+        // One end for each, but for what waits.
+        let again = look(&log, &store, &BTreeSet::new()).await.unwrap();
+        assert_eq!(again.ends.calls.keys().collect::<Vec<_>>(), [&calls[3].0.to_string()]);
+    }
+}
