@@ -154,7 +154,7 @@ impl Limits {
         match written {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(error = %chain(&error), "the rate limits' counters were not copied")
+                tracing::warn!(error = %chain(&error), "the rate limits' counters were not copied");
             }
             Err(error) => tracing::warn!(%error, "the rate limits' counters were not copied"),
         }

@@ -28,7 +28,7 @@ impl Lines {
             }
             Kind::CallReceipt => {
                 let input = self.inputs.remove(call).unwrap_or_default();
-                Some(format!("{}\n", line(record, call, input)))
+                Some(format!("{}\n", line(record, call, &input)))
             }
             _ => None,
         }
@@ -44,7 +44,7 @@ impl Lines {
     }
 }
 
-fn line(record: &Record, call: &str, input: Value) -> Value {
+fn line(record: &Record, call: &str, input: &Value) -> Value {
     let event = &record.event;
     // `DIALECT:TOOL`, or a canonical operation.
     let tool = event.dialect.as_deref().and_then(|dialect| dialect.split_once(':')).map(|(_, tool)| tool);

@@ -131,10 +131,10 @@ mod tests {
     /// Each thing that a run could put in its place; what lies outside of the state directory stays as it is.
     #[test]
     fn nothing_else_is_ever_written() {
+        type Harm = fn(&State, &Path);
         let outside = tempfile::tempdir().unwrap();
         let victim = outside.path().join("execution.jsonl");
         std::fs::write(&victim, "victim\n").unwrap();
-        type Harm = fn(&State, &Path);
         let harms: [(&str, Harm); 8] = [
             ("a link to a file", |state, victim| {
                 let file = state.path("logs/execution.jsonl");

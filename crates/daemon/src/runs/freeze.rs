@@ -105,8 +105,8 @@ impl Held {
 impl Runs {
     /// Makes a run stand still until [`Self::release`]. A hold that is there already is no error.
     pub(crate) async fn hold(&self, id: RunId, hold: Hold, by: Option<&str>) -> Result<(), Refusal> {
-        let held = Held { hold, by: by.map(str::to_owned), since: Timestamp::now() };
-        self.freeze(id, Change::Hold(held)).await
+        let change = Change::Hold(Held { hold, by: by.map(str::to_owned), since: Timestamp::now() });
+        self.freeze(id, change).await
     }
 
     /// Ends a hold; the run goes on when it was the last. One that is not there, or whose run has ended, is no error.

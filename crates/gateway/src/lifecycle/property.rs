@@ -130,7 +130,7 @@ fn no_history_executes_without_a_live_permit_or_twice() {
     assert!(histories >= 10_000, "{histories}");
     // A test in which nothing happens would hold as well.
     assert!(
-        executed > histories && recalled > 100 && restarts > histories / 2,
+        executed > histories / 2 && recalled > 100 && restarts > histories / 2,
         "{executed} {recalled} {restarts}"
     );
 }
