@@ -159,6 +159,7 @@ async fn the_record_is_read_and_verified_with_the_daemon_and_without() {
     let segment = std::fs::read_dir(&log)
         .unwrap()
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
         .find(|path| std::fs::read(path).is_ok_and(|bytes| bytes.windows(5).any(|word| word == b"alice")));
     let segment = segment.unwrap();
     let text = std::fs::read_to_string(&segment).unwrap();

@@ -129,6 +129,8 @@ async fn without_a_record_no_session_begins() {
     let mut daemon = Daemon::start().await;
     daemon.stop().await;
     let log = daemon.state_dir().join("audit");
+    // Another log has another key.
+    std::fs::remove_dir_all(daemon.state_dir().join("keys")).unwrap();
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs"]).arg(&log).status();
     assert!(mounted.unwrap().success());
