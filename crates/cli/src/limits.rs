@@ -76,7 +76,7 @@ impl Throttle {
         let request = ThrottleAgentRequest {
             agent_id: self.agent.clone(),
             per_minute: self.per_minute,
-            duration: self.duration.filter(|_| !self.lift),
+            duration: self.duration.filter(|_| !self.lift).map(Into::into),
             reason: self.reason,
         };
         let response = client.policy().throttle_agent(quick(request)).await?.into_inner();
