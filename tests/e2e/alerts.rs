@@ -190,7 +190,7 @@ async fn answer(mut stream: TcpStream, status: &str) {
 fn signature(key: &[u8], request: &str) -> String {
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     let signed = format!("{}.{}.{body}", header(head, "webhook-id"), header(head, "webhook-timestamp"));
-    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = key.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     let script = format!("openssl dgst -sha256 -mac HMAC -macopt hexkey:{hex} -binary | base64");
     let mut child = std::process::Command::new("sh")
         .args(["-c", &script])
@@ -245,7 +245,7 @@ async fn a_webhook_is_told_with_a_valid_signature_again_after_failures_and_acros
     answer(stream, "500 Oops").await;
     let (stream, second) = requests.recv().await.unwrap();
     answer(stream, "302 Found\r\nlocation: http://127.0.0.1:1/").await;
-    let (held, third) = requests.recv().await.unwrap();
+    let (unanswered, third) = requests.recv().await.unwrap();
     for again in [&second, &third] {
         let (again_head, again_body) = again.split_once("\r\n\r\n").unwrap();
         assert_eq!(header(again_head, "webhook-id"), header(head, "webhook-id"));
@@ -259,7 +259,7 @@ async fn a_webhook_is_told_with_a_valid_signature_again_after_failures_and_acros
         run.ok(calls::read("b.txt")).await;
     }
     daemon.kill().await;
-    drop(held);
+    drop(unanswered);
     daemon.launch().await;
     let (stream, fourth) = requests.recv().await.unwrap();
     assert_eq!(header(&fourth, "webhook-id"), header(head, "webhook-id"), "it goes on where it was");

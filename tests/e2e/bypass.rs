@@ -191,8 +191,8 @@ async fn a_runs_token_opens_that_runs_tools_and_nothing_else() {
     permission_denied(clients.runs.list_runs(bearing(&token, v1::ListRunsRequest::default())).await);
     permission_denied(clients.audit.verify_log(bearing(&token, v1::VerifyLogRequest {})).await);
     // A token that is none is no way back to what the uid may do.
-    let (rest, last) = token.split_at(token.len() - 1);
-    let forged = format!("{rest}{}", if last == "A" { "E" } else { "A" });
+    let (all_but_one, end) = token.split_at(token.len() - 1);
+    let forged = format!("{all_but_one}{}", if end == "A" { "E" } else { "A" });
     for bad in ["", "x", forged.as_str()] {
         permission_denied(clients.tools.call(bearing(bad, call(&run, calls::read("keep.txt")))).await);
     }

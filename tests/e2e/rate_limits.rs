@@ -104,7 +104,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
     let throttle = v1::ThrottleAgentRequest {
         agent_id: "tester".to_owned(),
         per_minute: 1,
-        duration: Duration::from_secs(3_600).try_into().ok(),
+        duration: Some(Duration::from_secs(3_600).into()),
         reason: "runs in circles".to_owned(),
     };
     let imposed = run.clients.policy.throttle_agent(throttle).await.unwrap().into_inner().throttle.unwrap();

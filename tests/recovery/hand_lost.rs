@@ -138,7 +138,7 @@ async fn the_hand_comes_when_it_is_needed_again_when_it_died_and_goes_with_its_r
     assert_eq!(hands(daemon.pid()), [0_u32; 0], "nothing was written so far");
     run.ok(calls::write("a.txt", "two\n")).await;
     let first = hands(daemon.pid());
-    assert_eq!(first.len(), 2, "a keeper and a hand");
+    assert!((2..=3).contains(&first.len()), "a keeper, a hand, and soon a process that waits: {first:?}");
 
     kill(&first);
     // The daemon may not know yet; a call that is caught by the loss fails, and none is repeated.
@@ -147,7 +147,10 @@ async fn the_hand_comes_when_it_is_needed_again_when_it_died_and_goes_with_its_r
     };
     tokio::time::timeout(Duration::from_secs(20), written).await.unwrap();
     let second = hands(daemon.pid());
-    assert!(second.len() == 2 && second.iter().all(|pid| !first.contains(pid)), "{first:?} {second:?}");
+    assert!(
+        (2..=3).contains(&second.len()) && second.iter().all(|pid| !first.contains(pid)),
+        "{first:?} {second:?}"
+    );
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "three\n");
     assert_eq!(run.show().await.state(), State::Ready, "it costs the run nothing");
 
