@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -38,7 +39,7 @@ fn writer_process() {
         let mut said = String::new();
         for record in writer.append_all(events).unwrap() {
             let call = record.event.call_id.unwrap();
-            said.push_str(&format!("acknowledged {} {} {call}\n", record.sequence, record.hash));
+            writeln!(said, "acknowledged {} {} {call}", record.sequence, record.hash).unwrap();
         }
         out.write_all(said.as_bytes()).unwrap();
         out.flush().unwrap();
@@ -104,9 +105,9 @@ fn two_hundred_kills_cost_no_acknowledged_record() {
         drop(writer);
 
         // From a record before: its link to what follows is proved, too.
-        let mut reader = Reader::from(directory.path(), head.max(1) - 1);
+        let reader = Reader::from(directory.path(), head.max(1) - 1);
         let mut said = said.into_iter().peekable();
-        while let Some(record) = reader.next() {
+        for record in reader {
             let record = record.unwrap_or_else(|error| panic!("kill {kill}: {error}"));
             if record.sequence <= head {
                 continue;
