@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 use jail::SandboxPath;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 1_024;
 #[serde(try_from = "String", into = "String")]
 pub struct PathPattern {
     text: String,
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     /// The directory above all that it can match.
     base: String,
 }
@@ -47,11 +47,11 @@ impl PathPattern {
             }
             Some(_) => return bad("begins with an unknown mount; there are @project, @pkg and @state"),
         };
-        let glob = compile(&text)?;
+        let matcher = compile(&text)?;
         let parts = text.split('/');
         let literal = parts.take_while(|part| !part.contains(['*', '?', '[', '{']));
         let base = literal.collect::<Vec<_>>().join("/");
-        Ok(Self { matcher: glob.compile_matcher(), base, text })
+        Ok(Self { matcher, base, text })
     }
 
     /// As it is kept and shown.
@@ -76,9 +76,12 @@ fn within(inner: &str, outer: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn compile(text: &str) -> Result<Glob, BadPattern> {
+fn compile(text: &str) -> Result<GlobSet, BadPattern> {
     let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
-    built.map_err(|error| BadPattern(format!("is no pattern: {}", error.kind())))
+    // A set, since its compilation answers an error where that of a single pattern panics.
+    built
+        .and_then(|glob| GlobSet::builder().add(glob).build())
+        .map_err(|error| BadPattern(format!("is no pattern: {}", error.kind())))
 }
 
 impl TryFrom<String> for PathPattern {

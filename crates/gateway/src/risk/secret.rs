@@ -1,6 +1,6 @@
 //! What is called like a secret: a key, a password file, a token. By name alone, without case.
 
-use globset::GlobBuilder;
+use globset::{GlobBuilder, GlobSet};
 use jail::SandboxPath;
 
 const NAMES: [&str; 23] = [
@@ -50,6 +50,9 @@ fn is_secret(name: &str) -> bool {
         || name.split_once('.').is_some_and(|(stem, _)| STEMS.contains(&stem))
 }
 
+/// Longest pattern of one name that is compiled, bytes.
+const LONGEST: usize = 128;
+
 /// Whether a pattern of file names looks for secrets: it matches what one is called, and not what anything else of that
 /// kind could be called as well. `*.pem` and `.env*` do, `*` and `*.json` do not.
 pub(super) fn is_sought(pattern: &str) -> bool {
@@ -63,7 +66,11 @@ pub(super) fn is_sought(pattern: &str) -> bool {
         return false;
     }
     let Ok(glob) = GlobBuilder::new(last).literal_separator(true).build() else { return false };
-    let matcher = glob.compile_matcher();
+    // What would take long to judge, or cannot be compiled, is taken for one that does.
+    if last.len() > LONGEST {
+        return true;
+    }
+    let Ok(matcher) = GlobSet::builder().add(glob).build() else { return true };
     let of_name = NAMES.iter().map(|name| ((*name).to_owned(), decoy(name)));
     let of_ending = ENDINGS.iter().map(|ending| (format!("server{ending}"), "server.txt".to_owned()));
     let of_stem = STEMS.iter().map(|stem| (format!("{stem}.yaml"), "server.yaml".to_owned()));
@@ -114,6 +121,14 @@ mod tests {
         ] {
             assert_eq!(looks_secret(&SandboxPath::parse(path).unwrap()), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn no_pattern_is_too_much() {
+        for pattern in ["{a,b}".repeat(200), "[!b]".repeat(250), "*a".repeat(300), "{a,b}".repeat(25)] {
+            assert!(is_sought(&pattern) || pattern.len() <= LONGEST, "{pattern}");
+        }
+        assert!(!is_sought(&"{".repeat(300)), "what is no pattern is refused elsewhere");
     }
 
     #[test]
