@@ -1,7 +1,7 @@
 //! `ApprovalService`.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use audit::Redactor;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -24,6 +24,9 @@ use crate::time::Timestamp;
 
 /// What a list shows of what the calls would do, bytes; it has to fit into one message.
 const MAX_SHOWN: usize = MAX_MESSAGE / 2;
+
+/// For the names of files.
+static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::default);
 
 /// `ApprovalService`.
 pub(super) struct Service(pub(super) Arc<App>);
@@ -270,7 +273,8 @@ fn file_to_wire(path: &str, state: &FileState) -> v1::BoundFile {
         FileState::Sha256(hash) => (hash.clone(), String::new()),
         FileState::Unreadable(why) => (String::new(), why.clone()),
     };
-    v1::BoundFile { path: path.to_owned(), sha256, unreadable }
+    // A word of a command may be the name of a file, and a secret.
+    v1::BoundFile { path: REDACTOR.text(path).0, sha256, unreadable }
 }
 
 fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {
