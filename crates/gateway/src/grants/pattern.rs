@@ -51,7 +51,7 @@ impl PathPattern {
         let parts = text.split('/');
         let literal = parts.take_while(|part| !part.contains(['*', '?', '[', '{']));
         let base = literal.collect::<Vec<_>>().join("/");
-        Ok(Self { matcher, base, text })
+        Ok(Self { text, matcher, base })
     }
 
     /// As it is kept and shown.
