@@ -129,6 +129,11 @@ impl Writer {
         self.log
     }
 
+    /// The lines of the records that were appended last, as they are on disk, each with its line feed.
+    pub fn last_lines(&self) -> &[u8] {
+        &self.lines
+    }
+
     /// Whether an append failed, so that nothing can be recorded until the log is opened again.
     pub fn is_poisoned(&self) -> bool {
         self.poison.is_some()

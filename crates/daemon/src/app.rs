@@ -82,8 +82,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
     let audit = Arc::new(log);
-    let index =
-        Index::start(audit.directory(), audit.heads()).context("cannot start the audit log's index")?;
+    let index = audit.index().context("cannot start the audit log's index")?;
     let hooks = tokio::spawn(config.audit.hooks.clone().run(audit.checkpoints()));
     let store = Store::open(&config.state_dir.join("store.db"))
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;

@@ -17,13 +17,15 @@ use super::desk::Alerts;
 use super::detector::Detector;
 use super::intake::Intake;
 use super::seen::Agent;
-use crate::audit::{AuditLog, Line};
+use crate::audit::AuditLog;
 use crate::ids::RunId;
 use crate::runs::Runs;
 use crate::status::Refusal;
 
 /// Until what could not be done is tried again, and what is over is said to be.
 const TICK: Duration = Duration::from_secs(2);
+/// How long records may wait for company: a rule looks at seconds and minutes.
+const LINGER: Duration = Duration::from_millis(20);
 /// Until the log is read again after that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Ticks without an alert after which the position is stored by itself.
@@ -66,7 +68,7 @@ impl Watch {
         // What was missed is caught up with as far as a rule remembers, and not from the beginning of the log.
         let known = self.alerts.position().max(self.beginning(head, memory).await);
         let after = self.beginning(known, memory).await;
-        let mut follow = self.audit.read_after(after, true);
+        let mut follow = self.audit.read_after(after, true).lingering(LINGER);
         let mut caught_up = head <= after;
         let mut ticks = tokio::time::interval(TICK);
         let mut quiet = 0;
@@ -91,7 +93,8 @@ impl Watch {
                 detector.configure(current.anomalies());
             }
             policy = current;
-            for Line { record, .. } in &lines {
+            for line in &lines {
+                let record = &line.record;
                 if record.event.kind == Kind::Alert {
                     self.alerts.found(record).await;
                 }

@@ -108,12 +108,12 @@ async fn bring_up_to_date(
     let mut follow = log.read_after(after, false);
     while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
         for line in lines {
-            let event = line.record.event;
+            let event = &line.record.event;
             let Some(approval) = &event.approval_id else { continue };
             if event.kind == Kind::CallReceipt {
                 over.extend(kept.remove(approval).map(|kept| kept.approval.approval_id));
             } else if let Some(kept) = kept.get_mut(approval) {
-                replay(&mut kept.approval, &event);
+                replay(&mut kept.approval, event);
             }
         }
     }

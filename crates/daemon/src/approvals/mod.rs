@@ -96,10 +96,11 @@ impl Desk {
 
     /// On record, then in the store: nobody has been shown it before.
     async fn keep(&self, approval: &Approval, ticket: &Ticket, asker: Asker) -> Result<(), Refusal> {
-        let record = self.audit.record(events::requested(approval)).await?;
+        let line = self.audit.record(events::requested(approval)).await?;
         let kept = Kept { approval: approval.clone(), asker, operation: ticket.operation().clone() };
-        let stored =
-            kept.store(record.sequence).map_err(|error| Refusal::internal("keeping the call", &error))?;
+        let stored = kept
+            .store(line.record.sequence)
+            .map_err(|error| Refusal::internal("keeping the call", &error))?;
         let stored = self.store.with(move |store| store.insert_approval(&stored)).await;
         stored.map_err(|error| Refusal::internal("keeping the call", &chain(&error)))
     }

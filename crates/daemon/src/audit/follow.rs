@@ -1,11 +1,12 @@
 //! Reading the log for a subscriber: first what is there, then what comes, nothing skipped and nothing twice.
 //!
 //! A subscriber reads at its own pace and only up to the durable head, so that a slow one costs the writer nothing and
-//! none sees a record that a crash could take back: near the head what was read once for all, further behind the
+//! none sees a record that a crash could take back: near the head what the writer left for all, further behind the
 //! segments.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use audit::{Head, ReadError, Reader, Record};
 use ops::Reason;
@@ -17,7 +18,7 @@ use crate::status::Refusal;
 /// Records read in one go.
 const BATCH: u64 = 256;
 
-/// A record and the line that it stands on.
+/// A record and the line that it stands on, without its line feed.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) record: Record,
@@ -32,6 +33,7 @@ pub(crate) struct Follow {
     /// For what the tail does not have.
     reader: Option<Reader>,
     waits: bool,
+    linger: Duration,
     head: watch::Receiver<Option<Head>>,
 }
 
@@ -44,27 +46,35 @@ impl Follow {
         head: watch::Receiver<Option<Head>>,
     ) -> Self {
         let next = after.saturating_add(1);
-        Self { directory: directory.to_owned(), next, tail, reader: None, waits: follow, head }
+        let (directory, linger) = (directory.to_owned(), Duration::ZERO);
+        Self { directory, next, tail, reader: None, waits: follow, linger, head }
+    }
+
+    /// Lets what comes wait for company for so long, so that many records wake the follower once.
+    pub(crate) fn lingering(self, time: Duration) -> Self {
+        Self { linger: time, ..self }
     }
 
     /// The next records, waiting for some when following; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Line>>, Refusal> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Arc<Line>>>, Refusal> {
         loop {
             let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);
             if self.next > head {
                 if !self.waits || self.head.changed().await.is_err() {
                     return Ok(None);
                 }
+                if !self.linger.is_zero() {
+                    tokio::time::sleep(self.linger).await;
+                }
                 continue;
             }
             let most = usize::try_from(BATCH).unwrap_or(usize::MAX);
-            let lines = match self.tail.from(self.next, head, most).await {
-                Ok(Some(lines)) => {
+            let lines = match self.tail.from(self.next, head, most) {
+                Some(lines) => {
                     self.reader = None;
                     Ok(lines)
                 }
-                Ok(None) => self.read(head).await?,
-                Err(error) => Err(error),
+                None => self.read(head).await?,
             };
             if let Ok(Some(last)) = lines.as_ref().map(|lines| lines.last()) {
                 self.next = last.record.sequence.saturating_add(1);
@@ -83,7 +93,7 @@ impl Follow {
     }
 
     /// From the segments.
-    async fn read(&mut self, head: u64) -> Result<Result<Vec<Line>, ReadError>, Refusal> {
+    async fn read(&mut self, head: u64) -> Result<Result<Vec<Arc<Line>>, ReadError>, Refusal> {
         let last = head.min(self.next.saturating_add(BATCH - 1));
         let reader = self.reader.take().filter(|reader| reader.next_sequence() == self.next);
         let mut reader = reader.unwrap_or_else(|| Reader::from(&self.directory, self.next.saturating_sub(1)));
@@ -98,11 +108,11 @@ impl Follow {
     }
 }
 
-fn read_up_to(reader: &mut Reader, last: u64) -> Result<Vec<Line>, ReadError> {
+fn read_up_to(reader: &mut Reader, last: u64) -> Result<Vec<Arc<Line>>, ReadError> {
     let mut lines = Vec::new();
     while reader.next_sequence() <= last {
         let Some((record, text)) = reader.next_with_line()? else { break };
-        lines.push(Line { record, text: text.to_owned() });
+        lines.push(Arc::new(Line { record, text: text.to_owned() }));
     }
     Ok(lines)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  record(event) ──► bounded queue ──► writer thread ──one write, one fdatasync──► log
 //!       ▲                                   │
-//!       └──── the record, once durable ─────┴──► head (subscribers read the log up to it)
+//!       └──── the record, once durable ─────┴──► tail, head (subscribers read the log up to it)
 //! ```
 //!
 //! Invariants:
@@ -24,9 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use audit::{
-    AppendError, Event, Head, Limits, OpenError, Opened, Record, Redactor, Removal, RotateError, Writer,
-};
+use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Redactor, Removal, RotateError, Writer};
 use ops::Reason;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
@@ -37,6 +35,7 @@ pub(crate) use follow::{Follow, Line};
 pub(crate) use hooks::Hooks;
 pub(crate) use index::{Bound, Index, Query, State as IndexState};
 pub(crate) use keeper::Keeper;
+use tail::Tail;
 use thread::{Job, Own, Signed, Signing, Told};
 
 /// How long what is left at an orderly stop may wait for a disk that fails.
@@ -48,7 +47,7 @@ const QUEUE: usize = 4_096;
 /// One event, and who waits for it.
 struct Entry {
     event: Event,
-    written: Option<oneshot::Sender<Result<Record, Unavailable>>>,
+    written: Option<oneshot::Sender<Result<Arc<Line>, Unavailable>>>,
 }
 
 /// The log cannot be written now.
@@ -101,7 +100,7 @@ pub(crate) struct AuditLog {
     tidying: Mutex<()>,
     directory: PathBuf,
     /// For all who follow the log.
-    tail: Arc<tail::Tail>,
+    tail: Arc<Tail>,
     redactor: Redactor,
     /// Set, and the thread woken, when somebody waits for what is in the queue.
     hurry: Arc<AtomicBool>,
@@ -137,7 +136,13 @@ impl AuditLog {
         let (head_sender, head) = watch::channel(writer.head());
         let (available_sender, available) = watch::channel(true);
         let (written_sender, written) = watch::channel(0);
-        let told = Told { head: head_sender, available: available_sender, written: written_sender };
+        let tail = Arc::new(Tail::default());
+        let told = Told {
+            head: head_sender,
+            available: available_sender,
+            written: written_sender,
+            tail: tail.clone(),
+        };
         let hurry = Arc::new(AtomicBool::new(false));
         let thread = thread::Thread::new(writer, directory.to_owned(), limits, signing, told, hurry.clone());
         let join = std::thread::Builder::new().name("audit".to_owned()).spawn(move || thread.run(entries))?;
@@ -152,14 +157,14 @@ impl AuditLog {
             checkpoints,
             tidying: Mutex::new(()),
             directory: directory.to_owned(),
-            tail: tail::Tail::new(directory),
+            tail,
             redactor: Redactor::default(),
         };
         Ok((log, opened, join))
     }
 
     /// Records an event and waits until it is on disk.
-    pub(crate) async fn record(&self, event: Event) -> Result<Record, Unavailable> {
+    pub(crate) async fn record(&self, event: Event) -> Result<Arc<Line>, Unavailable> {
         let (written, answer) = oneshot::channel();
         self.send(event, Some(written)).await?;
         answer.await.map_err(|_| Unavailable)?
@@ -173,7 +178,7 @@ impl AuditLog {
     async fn send(
         &self,
         mut event: Event,
-        written: Option<oneshot::Sender<Result<Record, Unavailable>>>,
+        written: Option<oneshot::Sender<Result<Arc<Line>, Unavailable>>>,
     ) -> Result<(), Unavailable> {
         event.redact(&self.redactor);
         let waits = written.is_some();
@@ -255,14 +260,14 @@ impl AuditLog {
         *self.head.borrow()
     }
 
-    /// The same as it moves.
-    pub(crate) fn heads(&self) -> watch::Receiver<Option<Head>> {
-        self.head.clone()
-    }
-
     /// Reads the log after `sequence`; with `follow` it goes on for ever.
     pub(crate) fn read_after(&self, sequence: u64, follow: bool) -> Follow {
         Follow::new(&self.directory, self.tail.clone(), sequence, follow, self.head.clone())
+    }
+
+    /// Starts an index of the log, which follows it.
+    pub(crate) fn index(&self) -> std::io::Result<Index> {
+        Index::start(&self.directory, self.head.clone(), self.tail.clone())
     }
 
     /// Where the segments are.

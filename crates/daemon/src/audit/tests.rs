@@ -13,7 +13,7 @@ async fn calls(log: &AuditLog, after: u64) -> Vec<String> {
     let mut follow = log.read_after(after, false);
     let mut calls = Vec::new();
     while let Some(lines) = follow.next().await.unwrap() {
-        calls.extend(lines.into_iter().filter_map(|line| line.record.event.call_id));
+        calls.extend(lines.iter().filter_map(|line| line.record.event.call_id.clone()));
     }
     calls
 }
@@ -31,8 +31,8 @@ async fn what_was_recorded_can_be_read_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path());
     for call in 0..3 {
-        let record = log.record(event(call)).await.unwrap();
-        assert_eq!(record.sequence, u64::from(call) + 1);
+        let line = log.record(event(call)).await.unwrap();
+        assert_eq!(line.record.sequence, u64::from(call) + 1);
     }
     assert_eq!(calls(&log, 0).await, numbered(0..3));
     assert_eq!(calls(&log, 2).await, numbered(2..3));
@@ -63,7 +63,7 @@ async fn a_follower_sees_everything_once_and_in_order() {
         let mut calls = Vec::new();
         while calls.len() < 900 {
             let lines = follow.next().await.unwrap().unwrap();
-            calls.extend(lines.into_iter().filter_map(|line| line.record.event.call_id));
+            calls.extend(lines.iter().filter_map(|line| line.record.event.call_id.clone()));
         }
         calls
     });

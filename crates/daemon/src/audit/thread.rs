@@ -7,9 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use audit::{Checkpoint, Event, Head, Limits, ReadError, Reader, Removal, Signer, Unrecorded, Writer};
+use audit::{
+    Checkpoint, Event, Head, Limits, ReadError, Reader, Record, Removal, Signer, Unrecorded, Writer,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::follow::Line;
+use super::tail::Tail;
 use super::{Entry, Unavailable};
 use crate::status::chain;
 
@@ -65,6 +69,8 @@ pub(super) struct Told {
     pub(super) available: watch::Sender<bool>,
     /// How many events are on disk since the start.
     pub(super) written: watch::Sender<u64>,
+    /// The last records, for who follows the log.
+    pub(super) tail: Arc<Tail>,
 }
 
 pub(super) struct Thread {
@@ -181,6 +187,8 @@ impl Thread {
             (Own::Checkpoint | Own::Rotate, None) => Err("nothing signs this log".to_owned()),
             (Own::Remove(removal), _) => writer.remove(&removal).map(|_| None).map_err(|error| chain(&error)),
         };
+        // Its records are read from the segments, and what a removal took away is no longer handed out.
+        self.told.tail.clear();
         self.told.head.send_replace(writer.head());
         let result = match result {
             Ok(Some(checkpoint)) => {
@@ -213,10 +221,12 @@ impl Thread {
                 self.waiting.drain(..count).map(|entry| (entry.event, entry.written)).unzip();
             match writer.append_all(events) {
                 Ok(records) => {
+                    let lines = lines(records, writer.last_lines());
+                    self.told.tail.push(&lines);
                     self.told.head.send_replace(writer.head());
-                    for (written, record) in waiters.into_iter().zip(records) {
+                    for (written, line) in waiters.into_iter().zip(lines) {
                         if let Some(written) = written {
-                            let _ = written.send(Ok(record));
+                            let _ = written.send(Ok(line));
                         }
                     }
                     self.told.written.send_modify(|written| *written += count as u64);
@@ -271,6 +281,16 @@ impl Thread {
         self.told.available.send_replace(true);
         tracing::warn!("the audit log can be written again");
     }
+}
+
+/// Each record with its line of `text`.
+pub(super) fn lines(records: Vec<Record>, text: &[u8]) -> Vec<Arc<Line>> {
+    let texts = text.split_inclusive(|byte| *byte == b'\n');
+    let line = |(record, text): (Record, &[u8])| {
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        Arc::new(Line { record, text: String::from_utf8_lossy(text).into_owned() })
+    };
+    records.into_iter().zip(texts).map(line).collect()
 }
 
 /// How many events of ours came after record `acknowledged`, up to `head`. An attempt to open the log that failed may

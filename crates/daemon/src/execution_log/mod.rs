@@ -28,13 +28,15 @@ use place::Place;
 
 /// Files that are open at the same time.
 const OPEN: usize = 128;
+/// How long lines may wait for company.
+const LINGER: Duration = Duration::from_millis(50);
 /// Between attempts when the audit log cannot be read.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Follows the log from now on until it has no writer any more.
 pub(crate) fn start(audit: &AuditLog, directories: Directories) -> tokio::task::JoinHandle<()> {
     let head = audit.head().map_or(0, |head| head.sequence);
-    let follow = audit.read_after(head, true);
+    let follow = audit.read_after(head, true).lingering(LINGER);
     tokio::spawn(run(follow, Files { directories, open: HashMap::new(), order: VecDeque::new() }))
 }
 

@@ -52,7 +52,7 @@ pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>
                 open.used = living.iter().map(|run| (*run, at)).collect();
             }
             open.ends.read(&line.record);
-            open.note(line.record.event, at, living);
+            open.note(line.record.event.clone(), at, living);
         }
     }
     Ok(open)

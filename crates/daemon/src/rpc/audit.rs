@@ -48,7 +48,9 @@ impl AuditService for Service {
                 Ok(lines) => lines
                     .into_iter()
                     .filter(|line| filter.matches(&line.record, &line.text))
-                    .map(|line| Ok(v1::StreamEventsResponse { event: Some(to_wire(line)) }))
+                    .map(|line| {
+                        Ok(v1::StreamEventsResponse { event: Some(to_wire(Arc::unwrap_or_clone(line))) })
+                    })
                     .collect(),
                 Err(status) => vec![Err(status)],
             };

@@ -26,6 +26,7 @@ use ops::Reason;
 use rusqlite::Connection;
 use tokio::sync::{Notify, Semaphore, watch};
 
+use crate::audit::tail::Tail;
 use crate::status::{Refusal, chain};
 
 pub(crate) use query::{Page, Query};
@@ -87,7 +88,11 @@ struct Shared {
 
 impl Index {
     /// Starts to index the log in `directory` up to its head, as that moves. The thread ends with the head's sender.
-    pub(crate) fn start(directory: &Path, head: watch::Receiver<Option<Head>>) -> std::io::Result<Self> {
+    pub(in crate::audit) fn start(
+        directory: &Path,
+        head: watch::Receiver<Option<Head>>,
+        tail: Arc<Tail>,
+    ) -> std::io::Result<Self> {
         let path = directory.join("index.db");
         let (state_sender, state) = watch::channel(State::Building(0));
         let shared = Arc::new(Shared::default());
@@ -98,6 +103,7 @@ impl Index {
             state: state_sender,
             shared: shared.clone(),
             runtime: tokio::runtime::Handle::current(),
+            tail,
         };
         std::thread::Builder::new().name("audit-index".to_owned()).spawn(move || thread.run())?;
         let turns = Semaphore::new(READERS);

@@ -28,7 +28,7 @@ impl Log {
     }
 
     fn index(&self) -> Arc<Index> {
-        Arc::new(Index::start(self.directory.path(), self.head.subscribe()).unwrap())
+        Arc::new(Index::start(self.directory.path(), self.head.subscribe(), Arc::default()).unwrap())
     }
 
     fn below(&mut self, limit: u64) -> u64 {

@@ -15,10 +15,12 @@ use tokio::sync::watch;
 use super::fill::Filler;
 use super::schema::{self, Through};
 use super::{IndexError, Shared, State};
+use crate::audit::follow::Line;
+use crate::audit::tail::Tail;
 use crate::status::chain;
 
 /// Records of one transaction.
-const BATCH: u64 = 4_096;
+const BATCH: usize = 4_096;
 /// How long records that no query waits for may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
 /// Between attempts when neither the index nor the log can be read.
@@ -35,6 +37,8 @@ pub(super) struct Thread {
     pub(super) state: watch::Sender<State>,
     pub(super) shared: Arc<Shared>,
     pub(super) runtime: tokio::runtime::Handle,
+    /// What the writer wrote last.
+    pub(super) tail: Arc<Tail>,
 }
 
 /// Why a filler is followed no further.
@@ -132,15 +136,25 @@ impl Thread {
     fn follow(&mut self, mut filler: Filler) -> Result<End, IndexError> {
         let through = filler.through().map_or(0, |through| through.sequence);
         let mut reader = Reader::from(&self.directory, through);
+        let mut next = through.saturating_add(1);
         let mut said = Instant::now();
         loop {
             let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);
-            while reader.next_sequence() <= head {
+            while next <= head {
                 if self.shared.rebuild.load(Ordering::Acquire) {
                     return Ok(End::Rebuild);
                 }
+                let last = if let Some(lines) = self.tail.from(next, head, BATCH) {
+                    fill_with(&mut filler, &lines)?
+                } else {
+                    if reader.next_sequence() != next {
+                        reader = Reader::from(&self.directory, next.saturating_sub(1));
+                    }
+                    fill(&mut filler, &mut reader, head)?
+                };
                 // Less than the head: the log is shorter than its writer said. The next look tells.
-                let Some(last) = fill(&mut filler, &mut reader, head)? else { break };
+                let Some(last) = last else { break };
+                next = last.saturating_add(1);
                 self.state.send_replace(State::Ready(last));
                 if said.elapsed() >= SAY {
                     said = Instant::now();
@@ -198,6 +212,15 @@ fn fill(filler: &mut Filler, reader: &mut Reader, head: u64) -> Result<Option<u6
     }
     filler.commit()?;
     Ok(last)
+}
+
+/// The same with records that were at hand.
+fn fill_with(filler: &mut Filler, lines: &[Arc<Line>]) -> Result<Option<u64>, IndexError> {
+    for line in lines {
+        filler.add(&line.record, &line.text)?;
+    }
+    filler.commit()?;
+    Ok(lines.last().map(|line| line.record.sequence))
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {
