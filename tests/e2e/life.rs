@@ -9,7 +9,7 @@ use harness::{Daemon, Setup, calls, reason, requests};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_calls_at_once_are_all_answered() {
-    let config = "limits: { calls_per_run: 8 }\n".to_owned();
+    let config = "limits: { calls: 8 }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;

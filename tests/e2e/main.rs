@@ -12,6 +12,7 @@ mod bad_runs;
 mod bypass;
 mod checkpoints;
 mod cli;
+mod concurrency;
 mod consents;
 mod delete;
 mod images;

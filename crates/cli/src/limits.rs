@@ -11,7 +11,7 @@ use crate::page::Page;
 use crate::run::RunRef;
 use crate::time;
 
-/// See how often calls were made, and how often they may be.
+/// See how often calls were made, how many run now, and how many may.
 ///
 /// A line a window: what was used of the limit, when there is room again where it is full, and when nothing of it counts
 /// any more.
@@ -116,9 +116,15 @@ fn render(response: &GetRateLimitsResponse, now: &pbjson_types::Timestamp, page:
         let rows: Vec<Vec<String>> = response
             .concurrency
             .iter()
-            .map(|cap| vec![cap.scope.clone(), cap.running.to_string(), cap.limit.to_string()])
+            .map(|cap| {
+                let mut row = vec![cap.scope.clone()];
+                row.extend(
+                    [cap.running, cap.limit, cap.waiting, cap.max_waiting].map(|count| count.to_string()),
+                );
+                row
+            })
             .collect();
-        page.table(&["AT ONCE", "RUNNING", "LIMIT"], &rows);
+        page.table(&["AT ONCE", "RUNNING", "LIMIT", "WAITING", "LIMIT"], &rows);
     }
 }
 
@@ -156,7 +162,7 @@ fn rows(limit: &RateLimit, now: &pbjson_types::Timestamp) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use wire::v1::RateWindow;
+    use wire::v1::{ConcurrencyLimit, RateWindow};
 
     use super::*;
     use crate::page::Look;
@@ -190,6 +196,13 @@ mod tests {
                     vec![window(86_400, None, 31, None, at(4_000)), window(60, None, 0, None, None)],
                 ),
             ],
+            concurrency: vec![ConcurrencyLimit {
+                scope: "run".into(),
+                running: 8,
+                limit: 8,
+                waiting: 3,
+                max_waiting: 64,
+            }],
             ..Default::default()
         };
         let mut page = Page::new(Look::PIPE);
@@ -200,7 +213,10 @@ mod tests {
              SCOPE            WINDOW  USED  LIMIT  ROOM IN  EMPTY IN\n\
              read             minute  30    30     12.0 s   50.0 s\n\
              read             hour    31    500    -        50m 0s\n\
-             principal uid:0  day     31    -      -        50m 0s\n"
+             principal uid:0  day     31    -      -        50m 0s\n\
+             \n\
+             AT ONCE  RUNNING  LIMIT  WAITING  LIMIT\n\
+             run      8        8      3        64\n"
         );
     }
 }

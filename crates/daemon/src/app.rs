@@ -103,8 +103,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     };
     let bounds = spool::Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
     let spool = startup::spool(&store, config.state_dir.join("spool"), bounds).await?;
-    let (limit, calls) = (config.max_runs, config.calls_per_run);
-    let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), limit, calls)
+    let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.max_runs)
         .await
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
     let runs = Arc::new(runs);
@@ -117,7 +116,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
     let grants = Grants::open(store.clone(), audit.clone(), gateway.clone())
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
-    let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir).await?;
+    let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
     let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), &config);

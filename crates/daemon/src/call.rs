@@ -16,6 +16,7 @@
 mod begin;
 mod decode;
 mod facts;
+mod place;
 mod record;
 mod resume;
 mod review;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use dialects::Facts;
 use futures_util::FutureExt as _;
+use gateway::limits::concurrency::{Place, Turn};
 use gateway::{Admission, Approval, ApprovalState, Caller, Permit, Ticket};
 use jail::Mount;
 use ops::{OpResult, Operation, Reason};
@@ -163,18 +165,18 @@ impl Story {
 
     async fn make(&self, decoded: Decoded, journal: &mut Journal, times: &mut Times) -> Close {
         match self.admit(decoded, journal, times).await {
-            Ok((run, permit)) => self.execute(&run, permit, journal, times).await,
+            Ok((run, permit, place)) => self.execute(&run, permit, place, journal, times).await,
             Err(refusal) => Close::Refused(refusal),
         }
     }
 
-    /// Until there is a permit, or there is none.
+    /// Until there is a permit and a place to use it in, or there is none.
     async fn admit(
         &self,
         decoded: Decoded,
         journal: &mut Journal,
         times: &mut Times,
-    ) -> Result<(Arc<Run>, Permit), Refusal> {
+    ) -> Result<(Arc<Run>, Permit, Place), Refusal> {
         let operation = decoded.operation?;
         let run = self.app.runs.living_run(self.call.run)?;
         let _busy = run.busy();
@@ -208,31 +210,24 @@ impl Story {
             Admission::Permit(permit) => {
                 journal.decided(permit.decision());
                 journal.open(&self.app.audit, times).await?;
-                Ok((run, permit))
+                let place = self.place(&run, &caller, Turn::Ordinary, times).await?;
+                Ok((run, permit, place))
             }
             Admission::Ask(ticket) => {
-                if let Some(permit) = self.recalled(&run, &ticket).await? {
+                if let Some((permit, place)) = self.recalled(&run, &ticket, times).await? {
                     journal.decided(permit.decision());
                     journal.open(&self.app.audit, times).await?;
-                    return Ok((run, permit));
+                    return Ok((run, permit, place));
                 }
                 journal.decided(ticket.decision());
                 journal.asked();
                 let asker = self.asker(&decoded.form, decoded.task_id, decoded.correlation_id, decoded.limit);
                 journal.open(&self.app.audit, times).await?;
-                let permit = self.consent(&run, &ticket, asker, &decoded.form, journal).await?;
-                Ok((run, permit))
+                let (permit, place) =
+                    self.consent(&run, &ticket, asker, &decoded.form, journal, times).await?;
+                Ok((run, permit, place))
             }
         }
-    }
-
-    /// The permit for a call whose consent a reviewer had remembered, while the files are what they were.
-    async fn recalled(&self, run: &Run, ticket: &Ticket) -> Result<Option<Permit>, Refusal> {
-        if !self.app.gateway.remembers(&ticket.caller().run_id) {
-            return Ok(None);
-        }
-        let files = review::files(&*run.lanes()?, ticket.operation()).await?;
-        Ok(self.app.gateway.recall(ticket, &files))
     }
 
     /// What is kept of the call while it waits.
@@ -252,7 +247,7 @@ impl Story {
         }
     }
 
-    /// Asks a reviewer and waits. No lock and no slot is held meanwhile.
+    /// Asks a reviewer and waits. No lock and no place is held meanwhile.
     async fn consent(
         &self,
         run: &Run,
@@ -260,14 +255,15 @@ impl Story {
         asker: Asker,
         form: &Form,
         journal: &mut Journal,
-    ) -> Result<Permit, Refusal> {
+        times: &mut Times,
+    ) -> Result<(Permit, Place), Refusal> {
         let lanes = run.lanes_for_review()?;
         let review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
         let (approval, settled) = self.app.desk.ask(ticket, review, asker).await?;
         journal.approval(&approval.approval_id);
         let facts = self.facts(form, Duration::ZERO);
         self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
-        self.decided(run, ticket, &approval, settled).await
+        self.decided(run, ticket, &approval, settled, times).await
     }
 
     /// Waits for the decision, and turns consent into a permit, once.
@@ -277,7 +273,8 @@ impl Story {
         ticket: &Ticket,
         approval: &Approval,
         settled: oneshot::Receiver<Approval>,
-    ) -> Result<Permit, Refusal> {
+        times: &mut Times,
+    ) -> Result<(Permit, Place), Refusal> {
         let approval = tokio::select! {
             settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
             () = self.call.cancel.cancelled() => {
@@ -317,30 +314,32 @@ impl Story {
                 ));
             }
         }
-        let redeemed = self.redeem(run, ticket, &approval.approval_id).await;
+        times.resume();
+        let redeemed = self.redeem(run, ticket, &approval.approval_id, times).await;
         if redeemed.is_err() {
             // Void from here on, whatever a later daemon finds.
             self.app.desk.cancel(&approval.call_id).await;
         }
-        let permit = redeemed?;
+        let (permit, place) = redeemed?;
         self.call.resume();
-        Ok(permit)
+        Ok((permit, place))
     }
 
     /// Everything is looked at again. That the consent is spent is on disk before its permit is used: a daemon that dies
     /// in between has executed it once or not at all.
-    async fn redeem(&self, run: &Run, ticket: &Ticket, approval_id: &str) -> Result<Permit, Refusal> {
-        // Consent holds for what is there when the run goes on.
-        tokio::select! {
-            () = run.resumed() => {}
-            () = self.call.cancel.cancelled() => {
-                return Err(Refusal::new(Reason::Cancelled, "the call was cancelled while the run was paused"));
-            }
-        }
+    async fn redeem(
+        &self,
+        run: &Run,
+        ticket: &Ticket,
+        approval_id: &str,
+        times: &mut Times,
+    ) -> Result<(Permit, Place), Refusal> {
+        // Consent holds for what is there when the run goes on and the call's turn has come.
+        let place = self.place(run, ticket.caller(), Turn::Consented, times).await?;
         let files = review::files(&*run.lanes()?, ticket.operation()).await?;
         let permit = self.app.gateway.redeem(approval_id, ticket, &files)?;
         self.app.desk.spend(approval_id).await?;
-        Ok(permit)
+        Ok((permit, place))
     }
 
     /// Only dialects tell them.
@@ -353,32 +352,28 @@ impl Story {
         &self,
         run: &Arc<Run>,
         permit: Permit,
+        mut place: Place,
         journal: &mut Journal,
         times: &mut Times,
     ) -> Close {
         times.resume();
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
-        let slot = tokio::select! {
-            slot = async {
-                let slot = run.slots.clone().acquire_owned().await;
-                // One that was let through before the run was paused waits, like those that were begun.
-                run.resumed().await;
-                slot
-            } => slot,
-            () = cancel.cancelled() => return Close::Refused(Refusal::new(Reason::Cancelled, "the call was cancelled")),
-            () = run.ended.cancelled() => return Close::Refused(Refusal::new(Reason::Cancelled, "the run ended")),
-        };
-        let Ok(_slot) = slot else {
-            return Close::Refused(Refusal::new(Reason::RunNotReady, "the run takes no more calls"));
-        };
+        if run.is_paused() {
+            drop(place);
+            let turn = permit.approval_id().map_or(Turn::Ordinary, |_| Turn::Consented);
+            place = match self.place(run, permit.caller(), turn, times).await {
+                Ok(place) => place,
+                Err(refusal) => return Close::Refused(refusal),
+            };
+        }
         let lanes = match run.lanes() {
             Ok(lanes) => lanes,
             Err(refusal) => return Close::Refused(refusal),
         };
-        times.queued();
         let limit = journal.limit();
         let finished = lanes.execute(permit, limit, self.call.output.clone(), cancel).await;
+        drop(place);
         times.executed();
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command

@@ -8,6 +8,7 @@
 //!
 //! Throttles are in the same copy. Each is on record before it is in force, so that it is found behind the copy as well.
 
+mod place;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -15,8 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind, Verdict};
+use gateway::limits::concurrency::{Places, Whole};
 use gateway::limits::{Counted, KeptCounters, Limits as Counters, Throttle};
-use gateway::{Gateway, UnixMillis};
+use gateway::{Gateway, SystemClock, UnixMillis};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -44,6 +46,8 @@ pub(crate) struct Limits {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
     path: PathBuf,
+    /// The calls that run. Nothing of them survives a daemon.
+    places: Places,
     /// A throttle is on record and in force, or neither, whenever a copy is made.
     changing: Mutex<()>,
 }
@@ -54,6 +58,7 @@ impl Limits {
         gateway: Arc<Gateway>,
         audit: Arc<AuditLog>,
         state_dir: &Path,
+        calls: Whole,
     ) -> anyhow::Result<Self> {
         let path = state_dir.join("limits.json");
         let copy = match read(&path) {
@@ -84,7 +89,8 @@ impl Limits {
             }
         }
         tracing::info!(after = sequence, calls = counted, "rate limits go on where they were");
-        Ok(Self { gateway, audit, path, changing: Mutex::default() })
+        let places = Places::new(calls, Arc::new(SystemClock));
+        Ok(Self { gateway, audit, path, places, changing: Mutex::default() })
     }
 
     /// The counters.

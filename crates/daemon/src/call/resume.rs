@@ -91,8 +91,8 @@ impl Story {
         };
         let _busy = run.busy();
         let ticket = Ticket::resumed(approval, run.scope(), operation);
-        match self.decided(&run, &ticket, approval, settled).await {
-            Ok(permit) => self.execute(&run, permit, journal, times).await,
+        match self.decided(&run, &ticket, approval, settled, times).await {
+            Ok((permit, place)) => self.execute(&run, permit, place, journal, times).await,
             Err(refusal) => Close::Refused(refusal),
         }
     }

@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gateway::limits::concurrency::Whole;
 use hand::WeakerForm;
 use serde_json::json;
 
@@ -53,8 +54,8 @@ pub(crate) struct Config {
     pub(crate) access: Vec<(u32, Roles)>,
     /// Runs that live at the same time.
     pub(crate) max_runs: usize,
-    /// Calls of one run that are executed at the same time.
-    pub(crate) calls_per_run: usize,
+    /// Calls of all runs at the same time, and those that wait.
+    pub(crate) calls: Whole,
     /// Connections at the same time.
     pub(crate) max_connections: usize,
     /// What becomes of runs when the daemon stops in good order.
@@ -126,7 +127,8 @@ impl fmt::Display for Config {
             "access": access,
             "limits": {
                 "runs": self.max_runs,
-                "calls_per_run": self.calls_per_run,
+                "calls": self.calls.running,
+                "calls_waiting": self.calls.waiting,
                 "connections": self.max_connections,
             },
             "runs": { "on_stop": self.on_stop.name() },

@@ -144,13 +144,14 @@ pub(super) struct Access {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Limits {
     pub(super) runs: u32,
-    pub(super) calls_per_run: u32,
+    pub(super) calls: u32,
+    pub(super) calls_waiting: u32,
     pub(super) connections: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { runs: 256, calls_per_run: 32, connections: 256 }
+        Self { runs: 256, calls: 512, calls_waiting: 2_048, connections: 256 }
     }
 }
 

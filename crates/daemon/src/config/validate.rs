@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use gateway::limits::concurrency::Whole;
 use hand::WeakerForm;
 
 use super::units::{duration, show_size, size};
@@ -70,7 +71,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     let webhooks = super::alerts::webhooks(&mut |key, message| found.add(key, message), raw.alerts.webhooks);
     let access = access(&mut found, raw.access);
     let max_runs = within(&mut found, "limits.runs", raw.limits.runs, 1, 10_000);
-    let calls_per_run = within(&mut found, "limits.calls_per_run", raw.limits.calls_per_run, 1, 64);
+    let calls = calls(&mut found, &raw.limits);
     let max_connections = within(&mut found, "limits.connections", raw.limits.connections, 1, 65_536);
     let on_stop = OnStop::parse(&raw.runs.on_stop).unwrap_or_else(|| {
         found.add("runs.on_stop", "must be end or leave");
@@ -102,7 +103,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         webhooks,
         access,
         max_runs,
-        calls_per_run,
+        calls,
         max_connections,
         on_stop,
         spool_max_total,
@@ -175,6 +176,17 @@ fn access(found: &mut Found, access: Vec<raw::Access>) -> Vec<(u32, Roles)> {
     granted
 }
 
+fn calls(found: &mut Found, raw: &raw::Limits) -> Whole {
+    let mut number = |key: &str, value: u32, least: u32| {
+        within(found, key, value, least, 65_536);
+        value
+    };
+    Whole {
+        running: number("limits.calls", raw.calls, 1),
+        waiting: number("limits.calls_waiting", raw.calls_waiting, 0),
+    }
+}
+
 fn within(found: &mut Found, key: &str, value: u32, least: u32, most: u32) -> usize {
     if !(least..=most).contains(&value) {
         found.add(key, format!("must be from {least} to {most}"));
@@ -230,6 +242,7 @@ mod tests {
         assert_eq!(config.approval_timeout, None);
         assert_eq!(config.accepted_jail, None);
         assert_eq!(config.on_stop, OnStop::End);
+        assert_eq!((config.calls.running, config.calls.waiting), (512, 2_048));
         assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
     }
 
@@ -244,7 +257,7 @@ host_lane: { accept: anything }
 pool: { min: 1, max: 2 }
 approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
-limits: { runs: 0 }
+limits: { runs: 0, calls: 0, calls_waiting: 65537 }
 runs: { on_stop: pause }
 spool: { max_total: 4, min_free: 1XB }
 sessions: { max_length: 2d, idle_timeout: 0s, max_recording: 1KiB, per_run: 9 }
@@ -265,6 +278,8 @@ log: { format: xml }
                 "access[0].roles",
                 "access[1].uid",
                 "limits.runs",
+                "limits.calls",
+                "limits.calls_waiting",
                 "runs.on_stop",
                 "spool.max_total",
                 "spool.min_free",

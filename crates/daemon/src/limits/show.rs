@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gateway::limits::concurrency::{Caps, Count, Places, Together};
 use gateway::limits::{Scope, Throttle, Usage};
 use gateway::{Clock as _, SystemClock, UnixMillis};
 use ops::Reason;
@@ -58,8 +59,30 @@ pub(crate) fn show(
         profile,
         limits: usages.iter().map(limit).collect(),
         throttles: throttles.map(|(agent, throttle)| throttle_to_wire(agent, throttle)).collect(),
-        concurrency: Vec::new(),
+        concurrency: at_once(&app.limits.places, run.as_deref(), &owner, &in_force.concurrency),
     })
+}
+
+/// What runs at this moment, and the most of it.
+fn at_once(places: &Places, run: Option<&str>, principal: &str, caps: &Caps) -> Vec<v1::ConcurrencyLimit> {
+    let shown = |scope: Together, Count { running, waiting }, limit, max_waiting| v1::ConcurrencyLimit {
+        scope: scope.as_str().to_owned(),
+        running,
+        limit,
+        waiting,
+        max_waiting,
+    };
+    let may_wait = |calls: u32| if caps.wait_s == 0 { 0 } else { calls };
+    let (all, whole) = places.of_all();
+    let of_run = run.map(|run| shown(Together::Run, places.of_run(run), caps.run, may_wait(caps.waiting)));
+    let of_principal = places.of_principal(principal);
+    of_run
+        .into_iter()
+        .chain([
+            shown(Together::Principal, of_principal, caps.principal, may_wait(caps.principal)),
+            shown(Together::Daemon, all, whole.running, whole.waiting),
+        ])
+        .collect()
 }
 
 /// Throttles an agent, or lifts that.

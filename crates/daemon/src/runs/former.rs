@@ -234,7 +234,7 @@ impl Runs {
         let Adopted { lanes, remains, ended } = adopted;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
-        let run = Arc::new(Run::new(record_receiver, commands, self.calls_per_run, idle));
+        let run = Arc::new(Run::new(record_receiver, commands, idle));
         *run.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
         self.living().insert(record.id, run.clone());
         let shared = Shared {

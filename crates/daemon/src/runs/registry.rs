@@ -71,7 +71,6 @@ pub(crate) struct Runs {
     ended: Mutex<BTreeMap<RunId, Record>>,
     changes: broadcast::Sender<Record>,
     limit: usize,
-    pub(super) calls_per_run: usize,
 }
 
 impl Runs {
@@ -82,7 +81,6 @@ impl Runs {
         launcher: Launcher,
         spool: Arc<Spool>,
         limit: usize,
-        calls_per_run: usize,
     ) -> Result<(Self, Vec<Record>), crate::store::StoreError> {
         let mut former = Vec::new();
         let mut ended = BTreeMap::new();
@@ -126,7 +124,6 @@ impl Runs {
             ended: Mutex::new(ended),
             changes: broadcast::Sender::new(CHANGES),
             limit,
-            calls_per_run,
         };
         Ok((runs, former))
     }
@@ -144,7 +141,7 @@ impl Runs {
         let wanted = wanted(profile, &record.spec)?;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
-        let run = Arc::new(Run::new(record_receiver, commands, self.calls_per_run, Duration::ZERO));
+        let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
         if let Workspace::Kept { workspace } = record.spec.workspace {
             // Nobody deletes it in between.
             let _settling = self.settle(workspace)?;

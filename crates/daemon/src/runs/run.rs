@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gateway::RunScope;
 use ops::Reason;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::record::{Record, Spec, State};
@@ -20,8 +20,6 @@ pub(crate) struct Run {
     pub(super) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
     pub(super) commands: mpsc::Sender<Command>,
     activity: Mutex<Activity>,
-    /// Calls that are executed at the same time.
-    pub(crate) slots: Arc<Semaphore>,
     /// Cancelled when the run no longer takes calls.
     pub(crate) ended: CancellationToken,
 }
@@ -52,7 +50,6 @@ impl Run {
     pub(super) fn new(
         record: watch::Receiver<Record>,
         commands: mpsc::Sender<Command>,
-        calls: usize,
         idle: Duration,
     ) -> Self {
         let spec = Arc::new(record.borrow().spec.clone());
@@ -62,7 +59,6 @@ impl Run {
             lanes: Arc::default(),
             commands,
             activity: Mutex::new(Activity { under_way: 0, last: Instant::now(), before: idle }),
-            slots: Arc::new(Semaphore::new(calls)),
             ended: CancellationToken::new(),
         }
     }
@@ -95,6 +91,11 @@ impl Run {
         let state = self.record.borrow().state;
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
         lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
+    }
+
+    /// Whether anything holds it.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.record.borrow().state == State::Paused
     }
 
     /// Waits while the run is paused. What it is then is for [`Self::lanes`] to say.

@@ -22,6 +22,7 @@
 //!
 //! One lock each for 64 shards of counters, taken in order: measured with `tests/bench.sh --lane gateway`.
 
+pub mod concurrency;
 mod counter;
 mod keep;
 mod quota;

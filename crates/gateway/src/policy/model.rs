@@ -11,6 +11,7 @@ use super::prefix::Prefix;
 use super::read_approvals::ApprovalPolicy;
 use crate::decision::{Risk, Verdict};
 use crate::limits::RateLimits;
+use crate::limits::concurrency::Caps;
 
 /// What a run of this profile is, and what may be done in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,6 +44,8 @@ pub struct Profile {
     pub bounds: CallBounds,
     /// How often.
     pub rate_limits: RateLimits,
+    /// How much at once.
+    pub concurrency: Caps,
     /// How consent is asked for.
     pub approvals: ApprovalPolicy,
     /// Who commits.

@@ -8,7 +8,7 @@ use super::holding::EXEC_READ_ONLY;
 use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
 use super::read_approvals::approvals;
 use super::read_exec::rules;
-use super::read_limits::rate_limits;
+use super::read_limits::{caps, rate_limits};
 use super::suggest::nearest;
 use super::walk::{At, Fields};
 use crate::decision::{Risk, Verdict};
@@ -46,6 +46,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "exec",
         "bounds",
         "rate_limits",
+        "concurrency",
         "approvals",
         "commit",
     ]);
@@ -70,6 +71,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         exec: exec(&section(&fields, "exec", &EXEC), fields.get("exec")),
         bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
         rate_limits: rate_limits(fields.get("rate_limits")),
+        concurrency: caps(fields.get("concurrency")),
         approvals: approvals(fields.get("approvals")),
         commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
     }

@@ -1,4 +1,4 @@
-//! `rate_limits`: how often. What is not there has the seed's limits.
+//! `rate_limits`: how often, and `concurrency`: how much at once. What is not there has the limits of `strict`.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,16 @@ use ops::Operation;
 
 use super::suggest::nearest;
 use super::walk::{At, Fields};
+use crate::limits::concurrency::{Caps, STRICT_CAPS};
 use crate::limits::{Limit, Quota, RateLimits, STRICT_PRINCIPAL, STRICT_RUN, Span, strict};
 
 /// More calls in a window are not meant: whoever wants no limit says `unlimited`.
 const MOST: u64 = 100_000_000;
+/// Calls of one run that its workers take at the same time, and those that a run may have under way.
+const MOST_OF_RUN: u32 = 64;
+const MOST_UNDER_WAY: u32 = 256;
+const MOST_OF_PRINCIPAL: u32 = 65_536;
+const LONGEST_WAIT_S: u64 = 300;
 
 pub(super) fn rate_limits(at: Option<&At<'_>>) -> RateLimits {
     let fields = at.map(|at| at.fields(&["operations", "run", "principal"]));
@@ -24,6 +30,31 @@ pub(super) fn rate_limits(at: Option<&At<'_>>) -> RateLimits {
         run: quota_or("run", STRICT_RUN),
         principal: quota_or("principal", STRICT_PRINCIPAL),
     }
+}
+
+pub(super) fn caps(at: Option<&At<'_>>) -> Caps {
+    let Some(at) = at else { return STRICT_CAPS };
+    let fields = at.fields(&["run", "principal", "waiting", "wait_s"]);
+    let number = |key: &str, least: u32, most: u32, otherwise: u32| {
+        let number = fields.number_or(key, least.into()..=most.into(), otherwise.into());
+        u32::try_from(number).unwrap_or(otherwise)
+    };
+    let caps = Caps {
+        run: number("run", 1, MOST_OF_RUN, STRICT_CAPS.run),
+        principal: number("principal", 1, MOST_OF_PRINCIPAL, STRICT_CAPS.principal),
+        waiting: number("waiting", 0, MOST_UNDER_WAY, STRICT_CAPS.waiting),
+        wait_s: fields.number_or("wait_s", 0..=LONGEST_WAIT_S, STRICT_CAPS.wait_s),
+    };
+    if caps.run > caps.principal {
+        let Caps { run, principal, .. } = caps;
+        fields.get("run").or(fields.get("principal")).unwrap_or(at).problem_hint(
+            format!(
+                "{run} calls of a run are more than {principal} of a principal, which would never be reached"
+            ),
+            Some(format!("set `run` to at most {principal}, or raise `principal`")),
+        );
+    }
+    caps
 }
 
 /// A `default` stands for all that are not named; without one the seed's limits do.
@@ -78,6 +109,7 @@ fn limit(fields: &Fields<'_>, span: Span) -> Option<Limit> {
 #[cfg(test)]
 mod tests {
     use crate::limits::Span;
+    use crate::limits::concurrency::{Caps, STRICT_CAPS};
     use crate::policy::{Policy, Problems};
 
     const ROLES: &str = "roles: {r: {allow: [read]}}\n";
@@ -145,6 +177,42 @@ mod tests {
             ),
         ] {
             assert_eq!(problems(&with(&limits)), [expected]);
+        }
+    }
+
+    #[test]
+    fn caps_are_read_and_bad_ones_are_named() {
+        let with = |caps: &str| {
+            format!("{ROLES}profiles:\n  p:\n    operations: {{read: allow}}\n    concurrency: {caps}\n")
+        };
+        let policy =
+            Policy::from_files([("p.yaml", with("{run: 3, principal: 5, waiting: 0, wait_s: 0}"))]).unwrap();
+        let caps = policy.profile("p").unwrap().concurrency;
+        assert_eq!(caps, Caps { run: 3, principal: 5, waiting: 0, wait_s: 0 });
+        let shown = policy.to_yaml().unwrap();
+        assert_eq!(Policy::from_files([("p.yaml", shown)]).unwrap().digest(), policy.digest());
+        let silent = Policy::from_files([("p.yaml", with("{}"))]).unwrap();
+        assert_eq!(silent.profile("p").unwrap().concurrency, STRICT_CAPS);
+
+        for (caps, expected) in [
+            ("{run: 0}", "p.yaml:5: profiles.p.concurrency.run: must be a whole number from 1 to 64"),
+            ("{run: 65}", "p.yaml:5: profiles.p.concurrency.run: must be a whole number from 1 to 64"),
+            (
+                "{waiting: 257}",
+                "p.yaml:5: profiles.p.concurrency.waiting: must be a whole number from 0 to 256",
+            ),
+            (
+                "{wait_s: 301}",
+                "p.yaml:5: profiles.p.concurrency.wait_s: must be a whole number from 0 to 300",
+            ),
+            ("{runs: 3}", "p.yaml:5: profiles.p.concurrency.runs: unknown key (did you mean `run`?)"),
+            (
+                "{run: 9, principal: 8}",
+                "p.yaml:5: profiles.p.concurrency.run: 9 calls of a run are more than 8 of a principal, which would \
+                 never be reached (set `run` to at most 8, or raise `principal`)",
+            ),
+        ] {
+            assert_eq!(problems(&with(caps)), [expected]);
         }
     }
 }

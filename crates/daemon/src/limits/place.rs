@@ -1,0 +1,63 @@
+//! A call's place among those that run: given at once, waited for, or refused.
+
+use std::time::Duration;
+
+use gateway::Caller;
+use gateway::limits::concurrency::{Busy, Place, Together, Turn, Wake};
+use ops::Reason;
+use tokio::sync::oneshot;
+
+use super::Limits;
+use crate::status::Refusal;
+
+/// Longest that a call waits which a reviewer has consented to: what runs now has ended several times over.
+const CONSENTED: Duration = Duration::from_secs(600);
+
+impl Limits {
+    /// Waits for a place under the profile's caps and the daemon's. Whoever drops the future gives up the wait.
+    pub(crate) async fn place(&self, caller: &Caller, profile: &str, turn: Turn) -> Result<Place, Refusal> {
+        let policy = self.gateway.policy();
+        let Some(caps) = policy.profile(profile).map(|profile| profile.concurrency) else {
+            let message = "the profile of this run is not in the policy any more";
+            return Err(Refusal::new(Reason::PermissionDenied, message).with("rule", "profile"));
+        };
+        let mut waits = None;
+        let place = self.places.enter(&caller.run_id, &caller.principal, &caps, turn, || {
+            let (wake, woken) = oneshot::channel();
+            waits = Some(woken);
+            let wake: Wake = Box::new(move || {
+                // Whoever has given up meanwhile gives the place back.
+                let _ = wake.send(());
+            });
+            wake
+        });
+        let place = place.map_err(|busy| refusal(&busy, profile))?;
+        let Some(woken) = waits else { return Ok(place) };
+        let wait = match turn {
+            Turn::Ordinary => caps.wait(),
+            Turn::Consented => CONSENTED,
+        };
+        // The line keeps its end of the channel for as long as the place is there.
+        if tokio::time::timeout(wait, woken).await.is_err()
+            && let Some(busy) = place.waits_for()
+        {
+            return Err(refusal(&busy, profile).with("waited_s", wait.as_secs().to_string()));
+        }
+        Ok(place)
+    }
+}
+
+/// What the caller is told. When to come back is an estimate, and says so.
+fn refusal(busy: &Busy, profile: &str) -> Refusal {
+    let rule = match busy.scope {
+        Together::Run | Together::Principal => {
+            format!("profile {profile}: concurrency.{}", busy.scope.as_str())
+        }
+        Together::Daemon => "limits.calls".to_owned(),
+    };
+    Refusal::new(Reason::Overloaded, busy.to_string())
+        .with("rule", rule)
+        .with("limit", busy.limit.to_string())
+        .retry_after(busy.retry_after)
+        .with("retry_after_is", "estimated")
+}

@@ -1,0 +1,125 @@
+//! Histories of calls that come, go and give up, against a list that is looked through from the front.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{Caps, Count, Place, Places, Turn, Whole};
+use crate::testing::TestClock;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A call of one of three runs; the last two have one principal.
+    Enter(usize),
+    /// The call with this number, of those that are there, ends or gives up.
+    Leave(prop::sample::Index),
+}
+
+const RUNS: [(&str, &str); 3] = [("run-0", "uid:0"), ("run-1", "uid:1"), ("run-2", "uid:1")];
+
+struct Call {
+    id: usize,
+    run: usize,
+    runs: bool,
+    place: Place,
+}
+
+/// The calls that are there, oldest first.
+#[derive(Default)]
+struct Model(Vec<Call>);
+
+impl Model {
+    fn count(&self, of: impl Fn(&str, &str) -> bool) -> Count {
+        let of = |call: &&Call| of(RUNS[call.run].0, RUNS[call.run].1);
+        let number = |runs: bool| self.0.iter().filter(of).filter(|call| call.runs == runs).count();
+        let number = |runs| u32::try_from(number(runs)).unwrap();
+        Count { running: number(true), waiting: number(false) }
+    }
+
+    /// Of the run, of its principal, and of all.
+    fn counts(&self, run: usize) -> [Count; 3] {
+        let (name, principal) = RUNS[run];
+        [self.count(|of, _| of == name), self.count(|_, of| of == principal), self.count(|_, _| true)]
+    }
+
+    fn has_room(&self, run: usize, caps: &Caps, whole: Whole) -> bool {
+        let [of_run, of_principal, all] = self.counts(run).map(|count| count.running);
+        of_run < caps.run && of_principal < caps.principal && all < whole.running
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_one_too_many_never_a_place_left_empty_and_first_come_first_served(
+        steps in prop::collection::vec(
+            prop_oneof![3 => (0_usize..3).prop_map(Step::Enter), 2 => any::<prop::sample::Index>().prop_map(Step::Leave)],
+            1..120,
+        ),
+        (run, principal, waiting) in (1_u32..4, 1_u32..6, 0_u32..4),
+        (running, in_line) in (1_u32..7, 0_u32..8),
+    ) {
+        let caps = Caps { run, principal, waiting, wait_s: 1 };
+        let whole = Whole { running, waiting: in_line };
+        let clock = TestClock::new();
+        let places = Places::new(whole, clock.clone());
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let mut model = Model::default();
+        for (id, step) in steps.into_iter().enumerate() {
+            clock.advance(Duration::from_millis(10));
+            match step {
+                Step::Enter(run) => {
+                    let [of_run, of_principal, all] = model.counts(run);
+                    let has_room = model.has_room(run, &caps, whole);
+                    let may_wait = of_run.waiting < caps.waiting
+                        && of_principal.waiting < caps.principal
+                        && all.waiting < whole.waiting;
+                    let (mut waits, later) = (false, woken.clone());
+                    let entered = places.enter(RUNS[run].0, RUNS[run].1, &caps, Turn::Ordinary, || {
+                        waits = true;
+                        Box::new(move || later.lock().unwrap().push(id))
+                    });
+                    prop_assert_eq!(entered.is_ok(), has_room || may_wait);
+                    match entered {
+                        Ok(place) => {
+                            prop_assert_eq!(waits, !has_room);
+                            prop_assert_eq!(place.waits_for().is_some(), waits);
+                            model.0.push(Call { id, run, runs: has_room, place });
+                        }
+                        Err(busy) => {
+                            prop_assert!(busy.count.running >= busy.limit);
+                            prop_assert!(busy.retry_after >= Duration::from_millis(100));
+                            prop_assert!(busy.retry_after <= Duration::from_secs(60));
+                        }
+                    }
+                }
+                Step::Leave(which) if !model.0.is_empty() => {
+                    let gone = model.0.remove(which.index(model.0.len()));
+                    drop(gone.place);
+                    let mut expected = Vec::new();
+                    for index in 0..model.0.len() {
+                        if !model.0[index].runs && model.has_room(model.0[index].run, &caps, whole) {
+                            model.0[index].runs = true;
+                            expected.push(model.0[index].id);
+                        }
+                    }
+                    prop_assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), expected);
+                }
+                Step::Leave(_) => {}
+            }
+            for (run, (name, principal)) in RUNS.into_iter().enumerate() {
+                let expected = model.counts(run);
+                let counts = [places.of_run(name), places.of_principal(principal), places.of_all().0];
+                prop_assert_eq!(counts, expected);
+                let most = [caps.run, caps.principal, whole.running];
+                prop_assert!(counts.iter().zip(most).all(|(count, most)| count.running <= most));
+                prop_assert!(counts[2].waiting <= whole.waiting && counts[1].waiting <= caps.principal);
+            }
+        }
+        drop(model);
+        prop_assert_eq!(places.of_all().0, Count::default());
+        prop_assert!(places.is_forgotten());
+    }
+}
