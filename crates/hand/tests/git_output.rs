@@ -252,9 +252,10 @@ fn add_and_commit() {
     let add = Operation::Git(Git::Add { paths: paths(&["d", "a.txt"]) });
     let id = hand.begin(&add, DEADLINE, true);
     let OpResult::Git(preview) = hand.outcome(id).unwrap() else { panic!() };
-    assert_eq!(preview.output, "add 'a.txt'\nadd 'd/b.txt'\nadd 'd/run.sh'\n");
     assert_eq!(hand.status(), "## No commits yet on main\n?? a.txt\n?? d/\n", "a preview stages nothing");
     assert_eq!(hand.add(&["d", "a.txt"]).unwrap().output, "");
+    let staged = scratch.git(&["diff", "--cached"]);
+    assert_eq!(preview.output, format!("add 'a.txt'\nadd 'd/b.txt'\nadd 'd/run.sh'\n\n{staged}"));
     assert_eq!(hand.status(), scratch.git(&["status", "--porcelain", "-b"]));
 
     let commit = Operation::Git(Git::Commit { message: "no".to_owned() });
@@ -304,6 +305,37 @@ fn add_and_commit() {
     );
     assert_eq!(hand.commit(" \n\t").unwrap_err().reason, Reason::InvalidArgument);
     assert_eq!(hand.status(), "## HEAD (no branch)\n");
+}
+
+/// What a reviewer is shown of something long says to the byte how much is missing.
+#[test]
+fn a_preview_that_is_cut_says_how_much_is_missing() {
+    let scratch = Scratch::new();
+    scratch.init();
+    scratch.write("a.txt", lines(0, 500) + "é\u{10348}\n");
+    scratch.own();
+    let mut hand = scratch.hand();
+    let add = Operation::Git(Git::Add { paths: paths(&["."]) });
+    let commit = Operation::Git(Git::Commit { message: "x".to_owned() });
+    for operation in [add, commit] {
+        let mut preview = |most: u64| {
+            hand.bounds.max_output_bytes = most;
+            let id = hand.begin(&operation, DEADLINE, true);
+            let OpResult::Git(preview) = hand.outcome(id).unwrap() else { panic!() };
+            preview
+        };
+        let whole = preview(1 << 20);
+        assert!(!whole.truncated && whole.output.ends_with("+é\u{10348}\n"), "{}", whole.output);
+        let length = whole.output.len() as u64;
+        for most in [1, 100, 5_000, length - 4, length - 1, length] {
+            let cut = preview(most);
+            assert!(whole.output.starts_with(&cut.output) && cut.output.len() as u64 <= most);
+            assert_eq!(cut.output.len() as u64 + cut.omitted_bytes, length, "{most}");
+            assert_eq!(cut.truncated, most < length);
+        }
+        scratch.git(&["add", "."]);
+        scratch.own();
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use ops::{Git, OpResult, Operation};
 use support::{Dice, Hand, Scratch};
 
 const STATES: u64 = 120;
@@ -76,17 +77,22 @@ fn git(scratch: &Scratch, args: &[&str]) -> String {
     String::from_utf8_lossy(&output).replace(" | Unmerged ", " | Unmerged\n ")
 }
 
+/// Where the two begin to differ.
+fn differs(what: &str, ours: &str, theirs: &str) -> Option<String> {
+    if ours == theirs {
+        return None;
+    }
+    let at = ours.lines().zip(theirs.lines()).take_while(|(one, other)| one == other).count();
+    let [ours, theirs] = [ours, theirs].map(|text| -> Vec<_> { text.lines().skip(at).take(6).collect() });
+    Some(format!("{what}, line {at}:\n ours {ours:#?}\n git  {theirs:#?}"))
+}
+
 /// Compares status and every diff; what is not the same.
 fn compare(scratch: &Scratch, hand: &mut Hand, state: u64) -> Vec<String> {
     scratch.own();
     let mut wrong = Vec::new();
     let mut same = |what: &str, ours: &str, theirs: &str| {
-        if ours != theirs {
-            let at = ours.lines().zip(theirs.lines()).take_while(|(one, other)| one == other).count();
-            let [ours, theirs] =
-                [ours, theirs].map(|text| -> Vec<_> { text.lines().skip(at).take(6).collect() });
-            wrong.push(format!("state {state}, {what}, line {at}:\n ours {ours:#?}\n git  {theirs:#?}"));
-        }
+        wrong.extend(differs(what, ours, theirs).map(|words| format!("state {state}, {words}")));
     };
     let expected = git(scratch, &["status", "--porcelain=v1", "--branch", "--ignore-submodules=dirty"]);
     same("status", &hand.status(), &expected);
@@ -392,7 +398,38 @@ fn state(number: u64) -> Vec<String> {
     making.changes(14);
     making.stage();
     making.changes(10);
-    compare(&making.scratch, &mut making.scratch.hand(), number)
+    let mut hand = making.scratch.hand();
+    let mut wrong = compare(&making.scratch, &mut hand, number);
+    wrong.extend(preview_of_add(&making.scratch, &mut hand, number));
+    wrong
+}
+
+/// What a reviewer is shown of `git add .` is what git then has staged, and it fails as the adding does.
+fn preview_of_add(scratch: &Scratch, hand: &mut Hand, state: u64) -> Option<String> {
+    let add = Operation::Git(Git::Add { paths: support::paths(&["."]) });
+    // Entries without a content, and the sides of a conflict, are in no tree: then there is nothing to compare with.
+    let before = scratch.git_command(&["write-tree"]).output().unwrap();
+    scratch.own();
+    let id = hand.begin(&add, support::DEADLINE, true);
+    let shown = hand.outcome(id);
+    match (shown, hand.call(&add)) {
+        (Ok(OpResult::Git(shown)), Ok(_)) => {
+            scratch.own();
+            let before = before.status.success().then(|| String::from_utf8(before.stdout).unwrap())?;
+            let staged = git(scratch, &["diff", "--cached", "--ignore-submodules=dirty", before.trim()]);
+            let (_, diff) = shown.output.split_once("\n\n").unwrap_or_default();
+            // libgit2 keeps some line endings that git makes into others, and what is shown is what git does.
+            let [diff, staged] = [diff, &staged].map(|text| {
+                let lines = text.lines().filter(|line| !line.starts_with("index "));
+                lines.map(|line| line.trim_end_matches('\r')).collect::<Vec<_>>().join("\n")
+            });
+            differs("git add .", &diff, &staged).map(|words| format!("state {state}, {words}"))
+        }
+        (Err(shown), Err(added)) if shown == added => None,
+        (shown, added) => {
+            Some(format!("state {state}, git add .: shown {:?}, added {:?}", shown.err(), added.err()))
+        }
+    }
 }
 
 fn part(number: u64) {

@@ -264,6 +264,18 @@ fn long_texts_are_cut_and_no_token_is_cut_in_half() {
 }
 
 #[test]
+fn of_a_whole_text_nothing_is_dropped_but_secrets() {
+    let redactor = Redactor::default();
+    let token = secret(SECRETS[4].1);
+    let words = "word ".repeat(MAX_TEXT / 5);
+    let text = format!("{words}{token} {words}the end");
+    let (clean, count) = redactor.whole(&text);
+    assert!(!leaks(&clean, &token) && clean.ends_with(" word the end"));
+    let mark = clean.len() - 2 * words.len() - " the end".len();
+    assert_eq!((count, &clean[words.len()..words.len() + 10]), (1, "[redacted:"), "{mark}");
+}
+
+#[test]
 fn hostile_texts_take_linear_time() {
     let redactor = Redactor::default();
     for piece in [

@@ -1,8 +1,9 @@
 //! What a reviewer sees, and what the consent is bound to: the state of the files that the call names.
 //!
 //! Secrets are hidden before anything is shown. What is shown is complete in kind: the whole argument vector, the whole
-//! script, the whole diff up to the profile's bound, which says when it was cut. A file that cannot be read is not taken for one that is
-//! not there: whoever can make it unreadable, before and after, could change it in between.
+//! script, the diff of every file up to [`SHOWN`] bytes, behind which the last line says to the byte how much is missing. A
+//! file that cannot be read is not taken for one that is not there: whoever can make it unreadable, before and after, could
+//! change it in between.
 
 mod describe;
 
@@ -13,12 +14,19 @@ use audit::Redactor;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{FileState, FileStates, Review, Ticket};
 use jail::SandboxPath;
-use ops::{DeleteResult, EntryType, FileChange, Git, OpResult, Operation, PatchResult, Reason, ToolFailure};
+use ops::{
+    Bounds, DeleteResult, EntryType, FileChange, Git, GitResult, OpResult, Operation, PatchResult, Reason,
+    ToolFailure,
+};
 
 use crate::executor::Lanes;
 use crate::status::Refusal;
-use describe::{describe, visible};
+use describe::{describe, quote, visible};
 
+/// Bytes of a diff that a reviewer is shown; more where the profile gives agents more.
+const SHOWN: u64 = 256 * 1024;
+/// And at most.
+const MOST_SHOWN: u64 = 768 * 1024;
 /// Files that a call can name and be bound to.
 const FILES: usize = 256;
 /// Names that are looked at to find them: most words of a script are none.
@@ -31,12 +39,14 @@ const AT_ONCE: usize = 8;
 pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> Result<Review, Refusal> {
     let operation = ticket.operation();
     let files = files(lanes, operation).await?;
-    let hidden = |text: &str| redactor.text(text).0;
-    let preview = match lanes.preview(operation, ticket.bounds()).await {
+    let hidden = |text: &str| redactor.whole(text).0;
+    let most = ticket.bounds().max_output_bytes.clamp(SHOWN, MOST_SHOWN);
+    let bounds = Bounds { max_output_bytes: most, ..ticket.bounds().clone() };
+    let preview = match lanes.preview(operation, &bounds).await {
         Some(Ok(OpResult::Edit(edit))) => hidden(&edit.diff),
         Some(Ok(OpResult::Patch(patch))) => hidden(&patch_preview(&patch)),
         Some(Ok(OpResult::Delete(delete))) => delete_preview(&delete),
-        Some(Ok(OpResult::Git(git))) => hidden(&git_preview(operation, &git.output)),
+        Some(Ok(OpResult::Git(git))) => hidden(&git_preview(operation, &git)),
         Some(Ok(_)) => String::new(),
         Some(Err(failure)) => return Err(would_fail(&failure)),
         None => describe(operation, &files, redactor),
@@ -44,7 +54,7 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
     let request = worker::convert::operation_to_wire(operation);
     let mut value = serde_json::to_value(&request).unwrap_or_default();
     redactor.value(&mut value);
-    Ok(Review { operation_json: value.to_string(), preview, files })
+    Ok(Review { operation_json: value.to_string(), preview, files, ..Review::default() })
 }
 
 /// The files that the call names, as they are now.
@@ -164,13 +174,20 @@ fn shown(path: &str) -> String {
     path.chars().flat_map(visible).collect()
 }
 
-fn git_preview(operation: &Operation, output: &str) -> String {
-    match operation {
-        Operation::Git(Git::Commit { message }) => {
-            format!("commit message:\n{message}\n\nto be committed:\n{output}")
-        }
-        _ => output.to_owned(),
+fn git_preview(operation: &Operation, git: &GitResult) -> String {
+    let mut text = String::new();
+    if let Operation::Git(Git::Commit { message }) = operation {
+        text.push_str("commit message:\n");
+        quote(&mut text, message);
+        text.push_str("\nto be committed:\n");
     }
+    text.push_str(&git.output);
+    if git.truncated {
+        let newline = if git.output.is_empty() || git.output.ends_with('\n') { "" } else { "\n" };
+        // A line that begins with a backslash is a remark in a unified diff.
+        let _ = writeln!(text, "{newline}\\ {} more bytes of this diff are left out", git.omitted_bytes);
+    }
+    text
 }
 
 #[cfg(test)]

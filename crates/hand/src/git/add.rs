@@ -3,6 +3,8 @@
 //! All paths are checked before anything is staged, and the index is written once, at the end: it is as it was or has
 //! all of them. (Objects of a failed call may stay behind, unreferenced, as with git.)
 
+mod preview;
+
 use std::fs;
 use std::path::Path;
 
@@ -21,7 +23,7 @@ use super::{diff, paths};
 const LARGEST: u64 = 128 * 1024 * 1024;
 const SUBMODULE: u32 = 0o160_000;
 
-/// Stages `given`. A `preview` says what would be staged, as `git add --dry-run` does.
+/// Stages `given`. A `preview` shows what would be staged.
 pub(super) fn add(
     repository: &Repository,
     jail: &Jail,
@@ -40,11 +42,7 @@ pub(super) fn add(
     }
     let changes = changes(repository, &wanted, output)?;
     if preview {
-        for (path, there) in &changes {
-            let verb = if *there { "add" } else { "remove" };
-            output.push_str(&format!("{verb} '{}'\n", quoted(path.as_bytes(), Spaces::Plain)));
-        }
-        return Ok(());
+        return preview::write(repository, &wanted, &changes, output);
     }
     // Removals first, since a directory may stand where a file was.
     for (path, _) in changes.iter().filter(|(_, there)| !there) {

@@ -64,6 +64,11 @@ impl<'r> Contents<'r> {
         Ok(Self { repository, memory, few: few.into() })
     }
 
+    /// As if the index had no attributes at `path`.
+    pub(super) fn without_attributes(&self, path: &str) -> Result<(), GitError> {
+        Ok(self.few.borrow_mut().remove_path(Path::new(path))?)
+    }
+
     /// The id of what the work tree has at `path`, of which the index has `entry`. `None` for a file that is too large.
     pub(super) fn id_in_work_tree(&self, path: &[u8], entry: &Entry) -> Result<Option<Oid>, GitError> {
         if size_in_work_tree(path) > LARGEST {

@@ -8,7 +8,7 @@ use std::path::Path;
 use git2::{AttrCheckFlags, AttrValue, Oid, Patch, Repository};
 
 use super::contents::{Content as Loaded, Contents};
-use super::difference::{Difference, Version, What, is_other_type};
+use super::difference::{Difference, LINK, Version, What, is_other_type};
 use super::error::GitError;
 use super::rename::{self, Candidate, Pair};
 use super::similarity::is_text;
@@ -195,7 +195,9 @@ fn change<'r>(
     } else if before.id == after.id {
         Content::Same { is_binary: is_binary(contents.repository, new_path, &after) }
     } else {
-        compared(old_path, &before, new_path, &after)?
+        // Attributes are of files, not of links.
+        let is_link = old.mode == LINK || new.mode == LINK;
+        compared((!is_link).then_some((old_path, new_path)), &before, &after)?
     };
     let side = |path: &[u8], version: Version, content: &Loaded<'_>| Side {
         path: path.to_vec(),
@@ -209,15 +211,15 @@ fn change<'r>(
 }
 
 fn compared<'r>(
-    old_path: &[u8],
+    paths: Option<(&[u8], &[u8])>,
     before: &Loaded<'r>,
-    new_path: &[u8],
     after: &Loaded<'r>,
 ) -> Result<Content<'r>, GitError> {
     let (Some(old), Some(new)) = (&before.blob, &after.blob) else { return Ok(Content::Binary) };
-    let [old_path, new_path] = [old_path, new_path].map(|path| Path::new(OsStr::from_bytes(path)));
+    let named = |path| Path::new(OsStr::from_bytes(path));
+    let (old_path, new_path) = paths.map(|(old, new)| (named(old), named(new))).unzip();
     let mut options = super::diff::options();
-    let patch = Patch::from_blobs(old, Some(old_path), new, Some(new_path), Some(&mut options))?;
+    let patch = Patch::from_blobs(old, old_path, new, new_path, Some(&mut options))?;
     if patch.delta().flags().is_binary() {
         return Ok(Content::Binary);
     }

@@ -15,7 +15,25 @@ const CONTEXT: usize = 3;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Diff {
     pub(super) text: String,
-    pub(super) truncated: bool,
+    /// Bytes that did not fit.
+    pub(super) left_out: usize,
+}
+
+impl Diff {
+    pub(super) fn is_cut(&self) -> bool {
+        self.left_out > 0
+    }
+
+    /// The text with a last line that says how much is missing. A line that begins with a backslash is a remark in a
+    /// unified diff.
+    pub(super) fn noted(mut self) -> String {
+        if self.is_cut() {
+            let newline = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(self.text, "{newline}\\ {} more bytes of this diff are left out", self.left_out);
+        }
+        self.text
+    }
 }
 
 /// The change from `old` (`None`: there was no file) to `new`, in at most about `most` bytes. Lines end at `\n` only, as
@@ -40,14 +58,14 @@ pub(super) fn between(
     // A sink takes everything.
     let _ = write!(sink, "--- {}\n+++ {}\n", name(old), name(new));
     let _ = write!(sink, "{}", diff.unified_diff().context_radius(CONTEXT));
-    sink.finish()
+    Diff { text: sink.text, left_out: sink.left_out }
 }
 
 /// What stands for a diff when one side is no text, or too long: one line.
 pub(super) fn sizes(path: &SandboxPath, old: Option<u64>, new: Option<u64>) -> Diff {
     let size = |size: Option<u64>| size.map_or_else(|| "no file".to_owned(), |size| format!("{size} bytes"));
     let text = format!("Binary or very long: {} from {} to {}\n", header_name(path), size(old), size(new));
-    Diff { text, truncated: false }
+    Diff { text, left_out: 0 }
 }
 
 /// A name that could forge a line of the diff is quoted, as git does.
@@ -65,16 +83,6 @@ struct Sink {
 impl Sink {
     fn new(most: u64) -> Self {
         Self { text: String::new(), most: usize::try_from(most).unwrap_or(usize::MAX), left_out: 0 }
-    }
-
-    /// A line that begins with a backslash is a remark in a unified diff.
-    fn finish(mut self) -> Diff {
-        let truncated = self.left_out > 0;
-        if truncated {
-            let newline = if self.text.ends_with('\n') { "" } else { "\n" };
-            let _ = writeln!(self.text, "{newline}\\ {} more bytes of this diff are left out", self.left_out);
-        }
-        Diff { text: self.text, truncated }
     }
 }
 

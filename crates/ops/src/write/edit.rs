@@ -49,8 +49,8 @@ fn plan<'j>(jail: &'j Jail, edit: &'j Edit, bounds: &Bounds) -> Result<Plan<'j>,
     let diff = unified(&edit.path, old, &changed.text, bounds.max_output_bytes);
     let result = EditResult {
         path: edit.path.to_string(),
-        diff: diff.text,
-        diff_truncated: diff.truncated,
+        diff_truncated: diff.is_cut(),
+        diff: diff.noted(),
         sha256_before: place.sha256_before(),
         sha256_after: sha256(changed.text.as_bytes()),
         replacements: changed.replacements,

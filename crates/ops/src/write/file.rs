@@ -32,7 +32,8 @@ pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
 /// What [`write()`] would do, as the diff that whoever approves it sees. Fails as [`write()`] would, and changes nothing.
 pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
     let place = admit(jail, write, bounds, MAX_COMPARED_BYTES)?;
-    let Diff { text: diff, truncated: diff_truncated } = compare(&place, write, bounds);
+    let diff = compare(&place, write, bounds);
+    let (diff_truncated, diff) = (diff.is_cut(), diff.noted());
     let (sha256_before, sha256_after) = (place.sha256_before(), sha256(&write.content));
     Ok(OpResult::Edit(EditResult {
         path: write.path.to_string(),

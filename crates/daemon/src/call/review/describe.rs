@@ -56,11 +56,7 @@ impl Lines<'_> {
     fn text(&mut self, name: &str, bytes: &[u8]) {
         self.line(&format!("{name}: {} bytes", bytes.len()));
         let (clean, _) = self.redactor.text(&String::from_utf8_lossy(bytes));
-        for line in clean.strip_suffix('\n').unwrap_or(&clean).split('\n') {
-            self.text.push_str("  | ");
-            self.text.extend(line.chars().flat_map(visible));
-            self.text.push('\n');
-        }
+        quote(&mut self.text, &clean);
     }
 
     fn surroundings(
@@ -90,6 +86,15 @@ impl Lines<'_> {
                 FileState::Absent => {}
             }
         }
+    }
+}
+
+/// Adds lines that an agent chose, each behind a bar.
+pub(super) fn quote(to: &mut String, text: &str) {
+    for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+        to.push_str("  | ");
+        to.extend(line.chars().flat_map(visible));
+        to.push('\n');
     }
 }
 

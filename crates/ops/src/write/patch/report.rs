@@ -2,25 +2,25 @@
 
 use super::plan::Planned;
 use crate::digest::sha256;
-use crate::write::diff::{between, sizes};
+use crate::write::diff::{Diff, between, sizes};
 use crate::write::file::as_text;
 use crate::{Bounds, FileChange, PatchResult, PatchedFile};
 
 /// The result, with one diff over all files.
 pub(super) fn report(planned: &[Planned<'_>], bounds: &Bounds) -> PatchResult {
     let mut result = PatchResult::default();
+    let mut whole = Diff { text: String::new(), left_out: 0 };
     for file in planned {
         result.files.push(describe(file));
         result.notes.extend(file.notes.iter().cloned());
-        let room = bounds.max_output_bytes.saturating_sub(result.diff.len() as u64);
-        if room == 0 {
-            result.diff_truncated = true;
-            continue;
-        }
-        let (text, truncated) = diff(file, room);
-        result.diff.push_str(&text);
-        result.diff_truncated |= truncated;
+        // Once something is missing, nothing may follow the gap.
+        let most = if whole.is_cut() { 0 } else { bounds.max_output_bytes };
+        let diff = diff(file, most.saturating_sub(whole.text.len() as u64));
+        whole.text.push_str(&diff.text);
+        whole.left_out += diff.left_out;
     }
+    result.diff_truncated = whole.is_cut();
+    result.diff = whole.noted();
     result
 }
 
@@ -43,11 +43,11 @@ fn describe(file: &Planned<'_>) -> PatchedFile {
     }
 }
 
-fn diff(file: &Planned<'_>, most: u64) -> (String, bool) {
+fn diff(file: &Planned<'_>, most: u64) -> Diff {
     let to = file.moved_to.as_ref().map_or(file.path, |(to, _)| to);
     let old = file.place.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
     let new = file.content.as_deref().map(as_text);
-    let diff = match (old, new) {
+    match (old, new) {
         (None, Some(Some(new))) => between(None, Some((to, new)), most),
         (Some(Some(old)), Some(Some(new))) => between(Some((file.path, old)), Some((to, new)), most),
         (Some(Some(old)), None) => between(Some((file.path, old)), None, most),
@@ -55,6 +55,5 @@ fn diff(file: &Planned<'_>, most: u64) -> (String, bool) {
             let old = file.place.before.as_ref().map(|before| before.size);
             sizes(to, old, file.content.as_ref().map(|content| content.len() as u64))
         }
-    };
-    (diff.text, diff.truncated)
+    }
 }

@@ -41,7 +41,7 @@ proptest! {
     #[test]
     fn the_diff_leads_from_the_old_text_to_the_new(old in text(60), new in text(60)) {
         let diff = unified(&path("a"), Some(&old), &new, MOST);
-        prop_assert!(!diff.truncated);
+        prop_assert!(!diff.is_cut());
         prop_assert_eq!(apply(&old, &diff.text), new);
     }
 }

@@ -181,6 +181,12 @@ fn a_long_diff_is_cut() {
         .concat();
     let result = scene.envelope(&files).unwrap();
     assert!(result.diff_truncated && result.diff.len() < 17_000, "{}", result.diff.len());
+    let whole: usize = (0..5)
+        .map(|n| format!("--- /dev/null\n+++ @project/f{n}\n@@ -0,0 +1,600 @@\n").len() + 600 * 14)
+        .sum();
+    let left_out = whole - 16 * 1024;
+    let said = format!("\n\\ {left_out} more bytes of this diff are left out\n");
+    assert!(result.diff.ends_with(&said), "{said} of {}", result.diff);
     assert_eq!(result.files.len(), 5);
 }
 
