@@ -25,6 +25,7 @@ mod pausing;
 mod permissions;
 mod rate_limits;
 mod shell;
+mod standstill;
 mod startup;
 mod strangers;
 mod streaming;

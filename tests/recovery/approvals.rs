@@ -8,7 +8,7 @@ use harness::{Daemon, RunHandle, Setup, as_user, calls, reason, record, v1};
 use crate::adopted::outlives;
 
 /// A policy in which commands ask, and can write.
-fn asking(section: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn asking(section: &str) -> Vec<(&'static str, String)> {
     let profile = format!(
         "profiles:\n  p:\n    workspace: read-write\n    operations: {{read: allow, write: ask, edit: ask, exec: allow, shell: ask, delete: ask, git.commit: ask}}\n    exec: {{default: ask}}\n    approvals: {section}\n    rate_limits:\n      operations: {{default: {{minute: unlimited, hour: unlimited, day: unlimited}}}}\n      run: {{minute: unlimited, hour: unlimited, day: unlimited}}\n      principal: {{minute: unlimited, hour: unlimited, day: unlimited}}\n"
     );

@@ -12,5 +12,6 @@ mod hand_lost;
 mod orderly_stop;
 mod overlay;
 mod reads;
+mod standstill;
 mod tampered;
 mod torn_log;

@@ -144,7 +144,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         stop: CancellationToken::new(),
     });
     // The runs' lanes work, and no client has come in between: whoever asks for a call that waits finds it.
-    call::resume(&app, waiting);
+    call::resume(&app, waiting).await;
 
     let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;

@@ -14,12 +14,14 @@
 //! leaves nothing half done: its call goes on in a task of its own. One that breaks has its receipt as well.
 
 mod begin;
+mod consent;
 mod decode;
 mod facts;
-mod place;
 mod record;
 mod resume;
 mod review;
+mod room;
+mod standstill;
 mod stream;
 
 use std::panic::AssertUnwindSafe;
@@ -28,21 +30,19 @@ use std::time::{Duration, Instant};
 
 use dialects::Facts;
 use futures_util::FutureExt as _;
-use gateway::limits::concurrency::{Place, Turn};
-use gateway::{Admission, Approval, ApprovalState, Caller, Permit, Ticket};
+use gateway::limits::concurrency::Turn;
+use gateway::{Admission, Caller, Permit};
 use jail::Mount;
 use ops::{OpResult, Operation, Reason};
-use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
 
 use crate::app::App;
-use crate::approvals::Asker;
 use crate::calls::{Answer, Call};
 use crate::escalation::Attempt;
 use crate::rpc::Principal;
-use crate::runs::{Run, State};
+use crate::runs::Run;
 use crate::status::Refusal;
 use crate::time::micros;
 
@@ -52,6 +52,8 @@ pub(crate) use stream::{Events, stream};
 use begin::{Manner, Taken};
 use decode::{Decoded, Form};
 use record::{Journal, Times};
+use room::Room;
+use standstill::Standstill;
 
 /// Makes a call, or finds it made already, and waits for what is to be said of it.
 pub(crate) async fn call(
@@ -90,6 +92,15 @@ struct Story {
     principal: Arc<Principal>,
     call: Arc<Call>,
     taken: Instant,
+}
+
+/// A call that may be executed now.
+struct Admitted {
+    run: Arc<Run>,
+    permit: Permit,
+    room: Room,
+    /// Its run may stand still for it until it is over.
+    still: Standstill,
 }
 
 /// What a refused or executed call comes to.
@@ -165,18 +176,18 @@ impl Story {
 
     async fn make(&self, decoded: Decoded, journal: &mut Journal, times: &mut Times) -> Close {
         match self.admit(decoded, journal, times).await {
-            Ok((run, permit, place)) => self.execute(&run, permit, place, journal, times).await,
+            Ok(admitted) => self.execute(admitted, journal, times).await,
             Err(refusal) => Close::Refused(refusal),
         }
     }
 
-    /// Until there is a permit and a place to use it in, or there is none.
+    /// Until there is a permit and room for the call, or there is none.
     async fn admit(
         &self,
         decoded: Decoded,
         journal: &mut Journal,
         times: &mut Times,
-    ) -> Result<(Arc<Run>, Permit, Place), Refusal> {
+    ) -> Result<Admitted, Refusal> {
         let operation = decoded.operation?;
         let run = self.app.runs.living_run(self.call.run)?;
         let _busy = run.busy();
@@ -210,136 +221,27 @@ impl Story {
             Admission::Permit(permit) => {
                 journal.decided(permit.decision());
                 journal.open(&self.app.audit, times).await?;
-                let place = self.place(&run, &caller, Turn::Ordinary, times).await?;
-                Ok((run, permit, place))
+                let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
+                Ok(self.admitted(run, permit, room))
             }
             Admission::Ask(ticket) => {
-                if let Some((permit, place)) = self.recalled(&run, &ticket, times).await? {
+                if let Some((permit, room)) = self.recalled(&run, &ticket, times).await? {
                     journal.decided(permit.decision());
                     journal.open(&self.app.audit, times).await?;
-                    return Ok((run, permit, place));
+                    return Ok(self.admitted(run, permit, room));
                 }
                 journal.decided(ticket.decision());
                 journal.asked();
                 let asker = self.asker(&decoded.form, decoded.task_id, decoded.correlation_id, decoded.limit);
                 journal.open(&self.app.audit, times).await?;
-                let (permit, place) =
-                    self.consent(&run, &ticket, asker, &decoded.form, journal, times).await?;
-                Ok((run, permit, place))
+                self.consent(run, &ticket, asker, &decoded.form, journal, times).await
             }
         }
     }
 
-    /// What is kept of the call while it waits.
-    fn asker(&self, form: &Form, task_id: String, correlation_id: String, limit: Option<Duration>) -> Asker {
-        Asker {
-            call: self.call.id,
-            run: self.call.run,
-            principal: self.principal.name.clone(),
-            uid: self.principal.uid,
-            gid: self.principal.gid,
-            request_id: self.call.request_id.clone(),
-            digest: self.call.digest.clone(),
-            dialect: form.dialect(),
-            task_id,
-            correlation_id,
-            limit,
-        }
-    }
-
-    /// Asks a reviewer and waits. No lock and no place is held meanwhile.
-    async fn consent(
-        &self,
-        run: &Run,
-        ticket: &Ticket,
-        asker: Asker,
-        form: &Form,
-        journal: &mut Journal,
-        times: &mut Times,
-    ) -> Result<(Permit, Place), Refusal> {
-        let lanes = run.lanes_for_review()?;
-        let review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
-        let (approval, settled) = self.app.desk.ask(ticket, review, asker).await?;
-        journal.approval(&approval.approval_id);
-        let facts = self.facts(form, Duration::ZERO);
-        self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
-        self.decided(run, ticket, &approval, settled, times).await
-    }
-
-    /// Waits for the decision, and turns consent into a permit, once.
-    async fn decided(
-        &self,
-        run: &Run,
-        ticket: &Ticket,
-        approval: &Approval,
-        settled: oneshot::Receiver<Approval>,
-        times: &mut Times,
-    ) -> Result<(Permit, Place), Refusal> {
-        let approval = tokio::select! {
-            settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
-            () = self.call.cancel.cancelled() => {
-                self.app.desk.cancel(&approval.call_id).await;
-                return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
-            }
-            () = run.ended.cancelled() => {
-                if self.app.stop.is_cancelled() && run.record().state == State::Ready {
-                    // The run is left for the next daemon, and its call that waits with it.
-                    self.call.suspend();
-                } else {
-                    self.app.desk.cancel(&approval.call_id).await;
-                }
-                return Err(Refusal::new(Reason::Cancelled, "the run ended before the call was approved"));
-            }
-        };
-        match approval.state {
-            ApprovalState::Approved => {}
-            ApprovalState::Expired => {
-                return Err(Refusal::new(
-                    Reason::ApprovalExpired,
-                    "nobody decided in time, so the call was denied",
-                ));
-            }
-            ApprovalState::Cancelled | ApprovalState::Pending => {
-                return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
-            }
-            ApprovalState::Denied => {
-                let said = if approval.comment.is_empty() {
-                    String::new()
-                } else {
-                    format!(": {}", approval.comment)
-                };
-                return Err(Refusal::new(
-                    Reason::ApprovalDenied,
-                    format!("a reviewer denied the call{said}"),
-                ));
-            }
-        }
-        times.resume();
-        let redeemed = self.redeem(run, ticket, &approval.approval_id, times).await;
-        if redeemed.is_err() {
-            // Void from here on, whatever a later daemon finds.
-            self.app.desk.cancel(&approval.call_id).await;
-        }
-        let (permit, place) = redeemed?;
-        self.call.resume();
-        Ok((permit, place))
-    }
-
-    /// Everything is looked at again. That the consent is spent is on disk before its permit is used: a daemon that dies
-    /// in between has executed it once or not at all.
-    async fn redeem(
-        &self,
-        run: &Run,
-        ticket: &Ticket,
-        approval_id: &str,
-        times: &mut Times,
-    ) -> Result<(Permit, Place), Refusal> {
-        // Consent holds for what is there when the run goes on and the call's turn has come.
-        let place = self.place(run, ticket.caller(), Turn::Consented, times).await?;
-        let files = review::files(&*run.lanes()?, ticket.operation()).await?;
-        let permit = self.app.gateway.redeem(approval_id, ticket, &files)?;
-        self.app.desk.spend(approval_id).await?;
-        Ok((permit, place))
+    /// A call that may be executed without asking anybody.
+    fn admitted(&self, run: Arc<Run>, permit: Permit, room: Room) -> Admitted {
+        Admitted { run, permit, room, still: Standstill::none(&self.app, self.call.run) }
     }
 
     /// Only dialects tell them.
@@ -347,34 +249,15 @@ impl Story {
         if form.is_dialect() { facts::of(&self.app, &self.call, execution) } else { Facts::default() }
     }
 
-    /// Spends the permit in its lane.
-    async fn execute(
-        &self,
-        run: &Arc<Run>,
-        permit: Permit,
-        mut place: Place,
-        journal: &mut Journal,
-        times: &mut Times,
-    ) -> Close {
-        times.resume();
+    /// Spends the permit in its lane. A run that stood still for the call goes on afterwards.
+    async fn execute(&self, admitted: Admitted, journal: &mut Journal, times: &mut Times) -> Close {
+        let Admitted { run, permit, room, mut still } = admitted;
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
-        if run.is_paused() {
-            drop(place);
-            let turn = permit.approval_id().map_or(Turn::Ordinary, |_| Turn::Consented);
-            place = match self.place(run, permit.caller(), turn, times).await {
-                Ok(place) => place,
-                Err(refusal) => return Close::Refused(refusal),
-            };
-        }
-        let lanes = match run.lanes() {
-            Ok(lanes) => lanes,
-            Err(refusal) => return Close::Refused(refusal),
-        };
-        let limit = journal.limit();
-        let finished = lanes.execute(permit, limit, self.call.output.clone(), cancel).await;
-        drop(place);
+        let finished = room.lanes.execute(permit, journal.limit(), self.call.output.clone(), cancel).await;
+        drop(room);
         times.executed();
+        still.end().await;
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command
             && command.kill.left > 0

@@ -77,7 +77,10 @@ impl Call {
 
     /// It still waits, and this daemon ends.
     pub(crate) fn suspend(&self) {
-        self.state.send_modify(|answer| answer.suspended = true);
+        self.state.send_modify(|answer| {
+            answer.suspended = true;
+            answer.response.status = Status::PendingApproval.into();
+        });
     }
 
     /// Its approval was given.

@@ -53,6 +53,10 @@ fn render(approval: &Approval, now: &pbjson_types::Timestamp, page: &mut Page) {
         ("profile", approval.profile.clone()),
         ("asked by", approval.requested_by.clone()),
         ("asked at", time::moment(approval.created_at.as_ref())),
+        (
+            "meanwhile",
+            if waits && approval.freezes_run { "its run stands still".into() } else { String::new() },
+        ),
         ("expires in", if waits { expiry(approval, now) } else { String::new() }),
         ("decided by", approval.decided_by.clone()),
         ("decided at", approval.decided_at.as_ref().map(|t| time::moment(Some(t))).unwrap_or_default()),
@@ -139,6 +143,7 @@ mod tests {
             approval_id: "a".into(),
             state: State::Pending.into(),
             approvals_needed: 2,
+            freezes_run: true,
             level_needed: "director".into(),
             remember_options: vec![Remember::Once.into(), Remember::Digest.into(), Remember::Prefix.into()],
             files: vec![BoundFile {
@@ -152,6 +157,7 @@ mod tests {
         render(&approval, &pbjson_types::Timestamp::default(), &mut page);
         for part in [
             "needs       2 consents at the level director\n",
+            "meanwhile   its run stands still\n",
             "Runs only while these files are what they were\n  @project/a.sh  sha256 ab\n",
             "coffer approval approve a --remember  (and the same call again in this run)\n",
             "coffer approval approve a --remember-prefix WORD…",

@@ -1,6 +1,7 @@
 //! Calls that a former daemon has left waiting go on here: each in a task of its own, from where it waits for its decision.
 //! Its intent is on record and stays the only one; its receipt comes now.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,17 +12,27 @@ use ops::Reason;
 use tokio::sync::oneshot;
 
 use super::begin::watch;
+use super::consent::Waiting;
 use super::decode::{Decoded, Form};
 use super::record::{Journal, Times};
 use super::{Close, Story};
 use crate::app::App;
 use crate::approvals::Kept;
 use crate::rpc::{Principal, Roles};
-use crate::runs::Run;
+use crate::runs::{Hold, Run};
 use crate::status::Refusal;
 
-/// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on.
-pub(crate) fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
+/// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on; and no run
+/// stands still for a call that does not wait.
+pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
+    let ids: BTreeSet<String> = waiting.iter().map(|kept| kept.approval.approval_id.clone()).collect();
+    let is_gone = move |hold: &Hold| matches!(hold, Hold::Approval(id) if !ids.contains(id));
+    for run in app.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold))) {
+        tracing::warn!(run = %run.id, "a run stood still for a call that does not wait any more");
+        if let Err(refusal) = app.runs.release_all(run.id, is_gone.clone()).await {
+            tracing::error!(run = %run.id, why = refusal.message, "a run stands still for no call: stop it");
+        }
+    }
     for kept in waiting {
         let Kept { approval, asker, operation } = kept;
         let form = Form::resumed(asker.dialect.clone(), &operation);
@@ -65,7 +76,7 @@ impl Story {
         journal.request(self.call.request_id.clone());
         journal.resumed(&approval);
         let mut times = Times::begin(self.taken);
-        let made = self.make_resumed(decoded, &approval, settled, &mut journal, &mut times);
+        let made = self.make_resumed(decoded, (approval, settled), &mut journal, &mut times);
         let made = AssertUnwindSafe(made).catch_unwind().await;
         self.end(made.ok(), &form, journal, times).await;
     }
@@ -73,8 +84,7 @@ impl Story {
     async fn make_resumed(
         &self,
         decoded: Decoded,
-        approval: &Approval,
-        settled: oneshot::Receiver<Approval>,
+        (approval, settled): Waiting,
         journal: &mut Journal,
         times: &mut Times,
     ) -> Close {
@@ -90,9 +100,17 @@ impl Story {
             ));
         };
         let _busy = run.busy();
-        let ticket = Ticket::resumed(approval, run.scope(), operation);
-        match self.decided(&run, &ticket, approval, settled, times).await {
-            Ok((permit, place)) => self.execute(&run, permit, place, journal, times).await,
+        let ticket = Ticket::resumed(&approval, run.scope(), operation);
+        // It stands still already, unless somebody has put its record aside.
+        let still = match self.stand_still(&run, approval.freeze, &approval.approval_id).await {
+            Ok(still) => still,
+            Err(refusal) => {
+                self.app.desk.cancel(&approval.call_id).await;
+                return Close::Refused(refusal);
+            }
+        };
+        match self.decided(run, &ticket, (approval, settled), still, times).await {
+            Ok(admitted) => self.execute(admitted, journal, times).await,
             Err(refusal) => Close::Refused(refusal),
         }
     }

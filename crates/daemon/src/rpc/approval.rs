@@ -1,7 +1,7 @@
 //! `ApprovalService`.
 
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use audit::Redactor;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -24,9 +24,6 @@ use crate::time::Timestamp;
 
 /// What a list shows of what the calls would do, bytes; it has to fit into one message.
 const MAX_SHOWN: usize = MAX_MESSAGE / 2;
-
-/// For the names of files.
-static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::default);
 
 /// `ApprovalService`.
 pub(super) struct Service(pub(super) Arc<App>);
@@ -56,7 +53,9 @@ impl ApprovalService for Service {
         };
         let mut approvals = self.0.gateway.list_approvals(&filter);
         approvals.retain(|approval| sees(&self.0, &principal, approval));
-        Ok(Response::new(v1::ListApprovalsResponse { approvals: within(&approvals, MAX_SHOWN) }))
+        Ok(Response::new(v1::ListApprovalsResponse {
+            approvals: within(&approvals, MAX_SHOWN, self.0.audit.redactor()),
+        }))
     }
 
     async fn get_approval(
@@ -68,7 +67,9 @@ impl ApprovalService for Service {
         let approval = approval.filter(|approval| sees(&self.0, &principal, approval)).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
         })?;
-        Ok(Response::new(v1::GetApprovalResponse { approval: Some(to_wire(&approval)) }))
+        Ok(Response::new(v1::GetApprovalResponse {
+            approval: Some(to_wire(&approval, self.0.audit.redactor())),
+        }))
     }
 
     async fn decide_approval(
@@ -94,7 +95,9 @@ impl ApprovalService for Service {
         let decided =
             tokio::spawn(async move { app.desk.decide(&request.approval_id, &principal, &ballot).await });
         let approval = decided.await.map_err(|error| Refusal::internal("deciding", &error))??;
-        Ok(Response::new(v1::DecideApprovalResponse { approval: Some(to_wire(&approval)) }))
+        Ok(Response::new(v1::DecideApprovalResponse {
+            approval: Some(to_wire(&approval, self.0.audit.redactor())),
+        }))
     }
 
     async fn list_consents(
@@ -133,14 +136,16 @@ impl ApprovalService for Service {
         let principal = principal(&request)?;
         let run = Some(request.into_inner().run_id).filter(|id| !id.is_empty());
         let app = self.0.clone();
+        let audit = self.0.audit.clone();
         let shown = move |approval: &Approval| sees(&app, &principal, approval);
         // Subscribed first, so that nothing falls between the two.
         let changes = self.0.desk.changes();
         let filter = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: run.clone() };
-        let respond =
-            |approval: &Approval| Ok(v1::WatchApprovalsResponse { approval: Some(to_wire(approval)) });
+        let respond = move |approval: &Approval| {
+            Ok(v1::WatchApprovalsResponse { approval: Some(to_wire(approval, audit.redactor())) })
+        };
         let pending = self.0.gateway.list_approvals(&filter);
-        let pending: Vec<_> = pending.iter().filter(|approval| shown(approval)).map(respond).collect();
+        let pending: Vec<_> = pending.iter().filter(|approval| shown(approval)).map(&respond).collect();
         let later = BroadcastStream::new(changes).filter_map(move |change| {
             let answer = match change {
                 Ok(approval)
@@ -172,10 +177,10 @@ fn remember_from_wire(form: v1::approval::Remember, prefix: Vec<String>) -> Resu
 
 /// A list that fits: beyond `most` bytes only that there is an approval, since agents must not be able to hide one from
 /// its reviewers behind large ones. Each can be had whole by itself.
-fn within(approvals: &[Approval], most: usize) -> Vec<v1::Approval> {
+fn within(approvals: &[Approval], most: usize, redactor: &Redactor) -> Vec<v1::Approval> {
     let mut left = most;
     let shown = approvals.iter().map(|approval| {
-        let mut approval = to_wire(approval);
+        let mut approval = to_wire(approval, redactor);
         let files: usize = approval.files.iter().map(|file| file.path.len() + 80).sum();
         let size = approval.operation_json.len() + approval.preview.len() + files;
         if size > left {
@@ -201,7 +206,7 @@ fn state_from_wire(state: v1::approval::State) -> Result<Option<ApprovalState>, 
     }))
 }
 
-fn to_wire(approval: &Approval) -> v1::Approval {
+fn to_wire(approval: &Approval, redactor: &Redactor) -> v1::Approval {
     let time = |time: UnixMillis| Timestamp::from_millis(time.0).to_wire();
     let state = match approval.state {
         ApprovalState::Pending => v1::approval::State::Pending,
@@ -240,13 +245,14 @@ fn to_wire(approval: &Approval) -> v1::Approval {
             .chain(approval.offers.iter().copied().map(form_to_wire))
             .map(i32::from)
             .collect(),
-        files: approval.files.iter().map(|(path, state)| file_to_wire(path, state)).collect(),
+        files: approval.files.iter().map(|(path, state)| file_to_wire(path, state, redactor)).collect(),
         reminded: approval.reminded,
         consent_id: approval
             .remembered
             .as_ref()
             .map(|consent| consent.consent_id.clone())
             .unwrap_or_default(),
+        freezes_run: approval.freeze,
     }
 }
 
@@ -267,14 +273,14 @@ fn form_to_wire(form: Form) -> v1::approval::Remember {
     }
 }
 
-fn file_to_wire(path: &str, state: &FileState) -> v1::BoundFile {
+fn file_to_wire(path: &str, state: &FileState, redactor: &Redactor) -> v1::BoundFile {
     let (sha256, unreadable) = match state {
         FileState::Absent => (String::new(), String::new()),
         FileState::Sha256(hash) => (hash.clone(), String::new()),
         FileState::Unreadable(why) => (String::new(), why.clone()),
     };
     // A word of a command may be the name of a file, and a secret.
-    v1::BoundFile { path: REDACTOR.text(path).0, sha256, unreadable }
+    v1::BoundFile { path: redactor.text(path).0, sha256, unreadable }
 }
 
 fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {

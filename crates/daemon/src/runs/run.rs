@@ -8,6 +8,7 @@ use ops::Reason;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::freeze::Hold;
 use super::record::{Record, Spec, State};
 use super::task::Command;
 use crate::executor::Lanes;
@@ -20,6 +21,8 @@ pub(crate) struct Run {
     pub(super) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
     pub(super) commands: mpsc::Sender<Command>,
     activity: Mutex<Activity>,
+    /// Held shared by calls that change files on the host.
+    pub(crate) writing: Arc<tokio::sync::RwLock<()>>,
     /// Cancelled when the run no longer takes calls.
     pub(crate) ended: CancellationToken,
 }
@@ -59,6 +62,7 @@ impl Run {
             lanes: Arc::default(),
             commands,
             activity: Mutex::new(Activity { under_way: 0, last: Instant::now(), before: idle }),
+            writing: Arc::default(),
             ended: CancellationToken::new(),
         }
     }
@@ -93,16 +97,21 @@ impl Run {
         lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
     }
 
-    /// Whether anything holds it.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.record.borrow().state == State::Paused
-    }
-
     /// Waits while the run is paused. What it is then is for [`Self::lanes`] to say.
     pub(crate) async fn resumed(&self) {
         let mut record = self.record.clone();
         // The sender goes with the run's task; its last word stays readable.
-        let _ = record.wait_for(|record| record.state != State::Paused).await;
+        let _ = record.wait_for(|record| !is_held_but_for(record, None)).await;
+    }
+
+    /// Whether anything else than `own` holds the run.
+    pub(crate) fn is_held_but_for(&self, own: Option<&Hold>) -> bool {
+        is_held_but_for(&self.record.borrow(), own)
+    }
+
+    /// Waits until no call changes a file on the host that had begun before.
+    pub(crate) async fn writes_end(&self) {
+        drop(self.writing.write().await);
     }
 
     /// Keeps the run from being idle until the value is dropped.
@@ -131,6 +140,14 @@ impl Run {
     pub(crate) async fn fail(&self, why: String) {
         let _ = self.commands.send(Command::Fail(why)).await;
     }
+}
+
+/// Holds are in the record before the run is PAUSED, and it is READY again when they have left it.
+fn is_held_but_for(record: &Record, own: Option<&Hold>) -> bool {
+    if record.holds.is_empty() {
+        return record.state == State::Paused;
+    }
+    record.holds.iter().any(|held| Some(&held.hold) != own)
 }
 
 /// The refusal of a call to a run in this state.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::memory::{Consent, Form};
 use super::vote::{Choice, Level, Vote};
@@ -137,6 +138,8 @@ pub struct Approval {
 /// What a reviewer is shown of a call. Made by the caller, secrets already redacted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Review {
+    /// The id that the approval will have, where it had to be known before; `None`: a new one.
+    pub approval_id: Option<Uuid>,
     /// The operation as JSON.
     pub operation_json: String,
     /// Argv and working directory, or the diff that will result.

@@ -34,7 +34,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
-    /// By id; ids of one process ascend.
+    /// By id.
     pub(super) all: BTreeMap<String, Approval>,
 }
 
@@ -46,11 +46,11 @@ impl Approvals {
         timeout: Duration,
         now: UnixMillis,
     ) -> Result<Approval, Refusal> {
-        let Review { operation_json, preview, files } = review;
+        let Review { approval_id, operation_json, preview, files } = review;
         let bytes = operation_json.len() + preview.len();
         self.room_for(ticket, bytes)?;
         let approval = Approval {
-            approval_id: Uuid::now_v7().to_string(),
+            approval_id: approval_id.unwrap_or_else(Uuid::now_v7).to_string(),
             state: ApprovalState::Pending,
             permit: PermitState::None,
             run_id: ticket.caller.run_id.clone(),

@@ -32,7 +32,7 @@ fn files(hash: &str) -> FileStates {
 }
 
 fn review() -> Review {
-    Review { operation_json: "{}".into(), preview: "+hi".into(), files: files("aa") }
+    Review { operation_json: "{}".into(), preview: "+hi".into(), files: files("aa"), ..Review::default() }
 }
 
 impl Scene {

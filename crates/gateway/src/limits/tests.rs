@@ -161,7 +161,7 @@ fn a_call_that_asks_counts_once() {
     else {
         panic!("does not ask")
     };
-    let review = Review { operation_json: "{}".into(), preview: "+hi".into(), files: FileStates::default() };
+    let review = Review { operation_json: "{}".into(), preview: "+hi".into(), ..Review::default() };
     let approval = gateway.request_approval(&ticket, review, None).unwrap();
     let reviewer = Reviewer {
         principal: "uid:1".into(),

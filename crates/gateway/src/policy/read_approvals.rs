@@ -112,20 +112,9 @@ pub(super) fn approvals(at: Option<&At<'_>>) -> ApprovalPolicy {
         reminder: get("reminder").and_then(|at| at.one_of(&REMINDERS)).unwrap_or(Reminder::HalfTime),
         quorum: number("quorum", MAX_QUORUM, 1),
         levels: levels(get("levels")),
-        freeze: get("freeze").is_some_and(freeze),
+        freeze: get("freeze").and_then(At::flag).unwrap_or(false),
         remember: get("remember").map_or_else(Vec::new, remember),
     }
-}
-
-/// A promise that nothing keeps yet is refused: a reviewer would rely on it.
-fn freeze(at: &At<'_>) -> bool {
-    if at.flag() == Some(true) {
-        at.problem_hint(
-            "runs do not stand still yet while an approval is pending",
-            Some("write `false`; what changes meanwhile is found when the consent is redeemed".to_owned()),
-        );
-    }
-    false
 }
 
 fn levels(at: Option<&At<'_>>) -> Levels {
@@ -191,15 +180,14 @@ mod tests {
     #[test]
     fn a_quorum_is_for_critical_calls() {
         let policy = load(
-            "{quorum: 3, levels: {high: director}, remember: [prefix, digest], reminder: none, freeze: false}",
+            "{quorum: 3, levels: {high: director}, remember: [prefix, digest], reminder: none, freeze: true}",
         )
         .unwrap();
         let (high, critical) = (policy.terms(Risk::High), policy.terms(Risk::Critical));
         assert_eq!((high.needed, high.level), (1, Level::Director));
         assert_eq!((critical.needed, critical.level), (3, Level::Director));
         assert_eq!(critical.remember, [Form::Digest, Form::Prefix]);
-        assert!(!critical.freeze && !critical.remind);
-        assert!(load("{freeze: true}").unwrap_err()[0].contains("do not stand still yet"));
+        assert!(critical.freeze && high.freeze && !critical.remind);
     }
 
     #[test]

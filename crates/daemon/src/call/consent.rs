@@ -1,0 +1,257 @@
+//! Consent to a call: asked for, waited for, and turned into a permit, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway::limits::concurrency::Turn;
+use gateway::{Approval, ApprovalState, Permit, Ticket};
+use ops::{Lane, Reason};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::decode::Form;
+use super::record::{Journal, Times};
+use super::room::Room;
+use super::standstill::Standstill;
+use super::{Admitted, Story, review};
+use crate::approvals::Asker;
+use crate::runs::{OnStop, Run, State};
+use crate::status::Refusal;
+
+/// A call that waits, and how its reviewers' answer arrives.
+pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);
+
+impl Story {
+    /// The permit for a call whose consent a reviewer had remembered, while the files are what they were.
+    pub(super) async fn recalled(
+        &self,
+        run: &Run,
+        ticket: &Ticket,
+        times: &mut Times,
+    ) -> Result<Option<(Permit, Room)>, Refusal> {
+        if !self.app.gateway.remembers(&ticket.caller().run_id) {
+            return Ok(None);
+        }
+        let room = self.room(run, ticket.caller(), ticket.operation(), Turn::Ordinary, times).await?;
+        let files = review::files(&room.lanes, ticket.operation()).await?;
+        Ok(self.app.gateway.recall(ticket, &files).map(|permit| (permit, room)))
+    }
+
+    /// What is kept of the call while it waits.
+    pub(super) fn asker(
+        &self,
+        form: &Form,
+        task_id: String,
+        correlation_id: String,
+        limit: Option<Duration>,
+    ) -> Asker {
+        Asker {
+            call: self.call.id,
+            run: self.call.run,
+            principal: self.principal.name.clone(),
+            uid: self.principal.uid,
+            gid: self.principal.gid,
+            request_id: self.call.request_id.clone(),
+            digest: self.call.digest.clone(),
+            dialect: form.dialect(),
+            task_id,
+            correlation_id,
+            limit,
+        }
+    }
+
+    /// Asks a reviewer and waits. No lock and no place is held meanwhile; the run stands still if its profile says so.
+    pub(super) async fn consent(
+        &self,
+        run: Arc<Run>,
+        ticket: &Ticket,
+        asker: Asker,
+        form: &Form,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> Result<Admitted, Refusal> {
+        let approval_id = Uuid::now_v7();
+        let freezes = ticket.terms().freeze;
+        let mut still = self.stand_still(&run, freezes, &approval_id.to_string()).await?;
+        match self.ask(&run, ticket, asker, form, journal, approval_id).await {
+            Ok(waiting) => self.decided(run, ticket, waiting, still, times).await,
+            Err(refusal) => {
+                still.end().await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The run stands still from here on, if it has to.
+    pub(super) async fn stand_still(
+        &self,
+        run: &Run,
+        freezes: bool,
+        approval_id: &str,
+    ) -> Result<Standstill, Refusal> {
+        if !freezes {
+            return Ok(Standstill::none(&self.app, self.call.run));
+        }
+        Standstill::begin(&self.app, (self.call.run, run), approval_id).await
+    }
+
+    async fn ask(
+        &self,
+        run: &Run,
+        ticket: &Ticket,
+        asker: Asker,
+        form: &Form,
+        journal: &mut Journal,
+        approval_id: Uuid,
+    ) -> Result<Waiting, Refusal> {
+        let lanes = run.lanes_for_review()?;
+        let mut review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
+        review.approval_id = Some(approval_id);
+        let (approval, settled) = self.app.desk.ask(ticket, review, asker).await?;
+        journal.approval(&approval.approval_id);
+        let facts = self.facts(form, Duration::ZERO);
+        self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
+        Ok((approval, settled))
+    }
+
+    /// Waits for the decision, and turns consent into a permit and room for the call. Whatever comes of it, a run that stood
+    /// still for it goes on, unless the call is left to the next daemon.
+    pub(super) async fn decided(
+        &self,
+        run: Arc<Run>,
+        ticket: &Ticket,
+        (approval, settled): Waiting,
+        mut still: Standstill,
+        times: &mut Times,
+    ) -> Result<Admitted, Refusal> {
+        let granted = match self.answer(&run, &approval, settled).await {
+            Ok(()) => {
+                self.call.resume();
+                // The wait for a reviewer is nobody's time.
+                times.resume();
+                self.redeem(&run, ticket, &approval, &mut still, times).await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        match granted {
+            Ok((permit, room)) => Ok(Admitted { run, permit, room, still }),
+            Err(refusal) => {
+                if self.call.answer().suspended {
+                    still.leave();
+                } else {
+                    still.end().await;
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Waits until the approval is settled; whatever is no consent is a refusal.
+    async fn answer(
+        &self,
+        run: &Run,
+        approval: &Approval,
+        settled: oneshot::Receiver<Approval>,
+    ) -> Result<(), Refusal> {
+        let approval = tokio::select! {
+            // A decision that is there counts, whatever else has happened by now.
+            biased;
+            settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
+            () = self.call.cancel.cancelled() => {
+                self.app.desk.cancel(&approval.call_id).await;
+                return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
+            }
+            () = run.ended.cancelled() => {
+                if self.is_left(run) {
+                    // The run is left for the next daemon, and its call that waits with it.
+                    self.call.suspend();
+                } else {
+                    self.app.desk.cancel(&approval.call_id).await;
+                }
+                return Err(Refusal::new(Reason::Cancelled, "the run ended before the call was approved"));
+            }
+        };
+        match approval.state {
+            ApprovalState::Approved => Ok(()),
+            ApprovalState::Expired => {
+                Err(Refusal::new(Reason::ApprovalExpired, "nobody decided in time, so the call was denied"))
+            }
+            ApprovalState::Cancelled | ApprovalState::Pending => {
+                Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"))
+            }
+            ApprovalState::Denied => {
+                let said = if approval.comment.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", approval.comment)
+                };
+                Err(Refusal::new(Reason::ApprovalDenied, format!("a reviewer denied the call{said}")))
+            }
+        }
+    }
+
+    /// Whether the daemon stops and leaves the run, with all that waits in it, to the next one.
+    fn is_left(&self, run: &Run) -> bool {
+        self.app.stop.is_cancelled()
+            && self.app.on_stop == OnStop::Leave
+            && matches!(run.record().state, State::Ready | State::Paused)
+    }
+
+    /// Everything is looked at again, at the last moment: when there is room for the call, and nothing is left to wait for.
+    async fn redeem(
+        &self,
+        run: &Run,
+        ticket: &Ticket,
+        approval: &Approval,
+        still: &mut Standstill,
+        times: &mut Times,
+    ) -> Result<(Permit, Room), Refusal> {
+        let looked = async {
+            let room = self.room_for(run, ticket, still, times).await?;
+            let files = review::files(&room.lanes, ticket.operation()).await?;
+            Ok((room, files))
+        };
+        let (room, files) = match looked.await {
+            Ok(looked) => looked,
+            Err(refusal) => {
+                if self.is_left(run) {
+                    // Approved in the moment of the stop: the next daemon looks again, and executes it.
+                    self.call.suspend();
+                } else {
+                    self.app.desk.cancel(&approval.call_id).await;
+                }
+                return Err(refusal);
+            }
+        };
+        let spent = match self.app.gateway.redeem(&approval.approval_id, ticket, &files) {
+            // On disk before the permit is used: a daemon that dies in between has executed it once or not at all.
+            Ok(permit) => self.app.desk.spend(&approval.approval_id).await.map(|()| permit),
+            Err(refusal) => Err(refusal.into()),
+        };
+        times.decided();
+        if spent.is_err() {
+            // Void from here on, whatever a later daemon finds.
+            self.app.desk.cancel(&approval.call_id).await;
+        }
+        Ok((spent?, room))
+    }
+
+    /// Room for a call that was approved. What the host lane does is done while the run stands still, if this call alone
+    /// holds it; for anything else the run goes on first.
+    async fn room_for(
+        &self,
+        run: &Run,
+        ticket: &Ticket,
+        still: &mut Standstill,
+        times: &mut Times,
+    ) -> Result<Room, Refusal> {
+        let (caller, operation) = (ticket.caller(), ticket.operation());
+        if let Some(own) = still.hold().filter(|_| operation.lane() == Lane::Host)
+            && let Some(room) = self.room_within(run, caller, operation, own).await
+        {
+            return Ok(room);
+        }
+        still.end().await;
+        self.room(run, caller, operation, Turn::Consented, times).await
+    }
+}

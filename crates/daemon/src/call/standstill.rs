@@ -1,0 +1,96 @@
+//! A run that stands still while one of its calls waits for a reviewer: `approvals.freeze` of its profile.
+//!
+//! ```text
+//!  hold ─► writes under way end ─► hash, preview ─► ask ─► decision ─┬─ write ──► hash, execute ─► release
+//!   │                                                                ├─ command ─► release ─► hash, execute
+//!   └─ before anything is looked at                                  └─ no, late, cancelled ─► release
+//! ```
+//!
+//! From before the first look until the decision nothing in the workspace changes by a command of the run or a call: what
+//! the reviewer sees is one state, and is still there when the answer comes. What the host lane executes is executed in
+//! that state. A command needs the run to go on, so that what else runs in it goes on, too, a moment before it begins; the
+//! hashes are taken once more in that moment (`consent.rs`), and what a command opens later is not what was hashed then.
+//!
+//! Each approval is a hold of its own, in the run's record before its commands stand still, and known by the approval's id:
+//! a daemon that takes the run over finds it held, and goes on from there. A hold whose approval is gone ends with the start.
+
+use std::sync::Arc;
+
+use ops::Reason;
+
+use crate::app::App;
+use crate::ids::RunId;
+use crate::runs::{Hold, Run};
+use crate::status::Refusal;
+
+/// Holds a run, or does not where the profile does not want it. Dropped without a word it lets the run go.
+pub(super) struct Standstill {
+    app: Arc<App>,
+    run: RunId,
+    hold: Option<Hold>,
+}
+
+impl Standstill {
+    /// Nothing is held.
+    pub(super) fn none(app: &Arc<App>, run: RunId) -> Self {
+        Self { app: app.clone(), run, hold: None }
+    }
+
+    /// Makes the run stand still for this approval. When this returns, no call changes a file of it either.
+    pub(super) async fn begin(
+        app: &Arc<App>,
+        (id, run): (RunId, &Run),
+        approval_id: &str,
+    ) -> Result<Self, Refusal> {
+        let hold = Hold::Approval(approval_id.to_owned());
+        let still = Self { app: app.clone(), run: id, hold: Some(hold.clone()) };
+        match app.runs.hold(id, hold, None).await {
+            Ok(()) => {}
+            Err(refusal) if refusal.reason == Reason::PreconditionFailed => {
+                let message = format!(
+                    "the profile has the run stand still while a reviewer is asked (approvals.freeze), and {}",
+                    refusal.message
+                );
+                return Err(Refusal { message, ..refusal });
+            }
+            Err(refusal) => return Err(refusal),
+        }
+        run.writes_end().await;
+        Ok(still)
+    }
+
+    /// What holds the run for this call.
+    pub(super) fn hold(&self) -> Option<&Hold> {
+        self.hold.as_ref()
+    }
+
+    /// Lets the run go, unless something else holds it.
+    pub(super) async fn end(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            release(&self.app, self.run, &hold).await;
+        }
+    }
+
+    /// The hold stays for the next daemon, which goes on with the call.
+    pub(super) fn leave(mut self) {
+        self.hold = None;
+    }
+}
+
+impl Drop for Standstill {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            let (app, run) = (self.app.clone(), self.run);
+            self.app.tasks.spawn(async move { release(&app, run, &hold).await });
+        }
+    }
+}
+
+async fn release(app: &App, run: RunId, hold: &Hold) {
+    // A run that has ended meanwhile holds nobody.
+    if let Err(refusal) = app.runs.release(run, hold).await
+        && refusal.reason != Reason::RunNotReady
+    {
+        tracing::error!(%run, why = refusal.message, "a run stands still although its call waits no longer: stop it");
+    }
+}
