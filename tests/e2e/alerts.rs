@@ -146,8 +146,77 @@ async fn probing_stops_the_run_and_a_throttle_holds_until_it_is_lifted() {
         (stopped.rule.as_str(), stopped.severity()),
         ("escape_attempts", v1::alert::Severity::Critical)
     );
+    assert_eq!(stopped.run_id, run.id());
+    assert_eq!(stopped.measure.unwrap().action, "stop");
     assert_eq!(run.ended().await.state(), v1::run::State::Stopped);
+    let refused = run.call(calls::read("a.txt")).await.unwrap_err();
+    assert_eq!(reason(&refused), "RUN_NOT_READY");
     drop(daemon);
+}
+
+const LOOP_FREEZES: &str = "  loop: {threshold: 3, window_s: 600, action: freeze, severity: critical}\n";
+
+async fn resume(run: &mut RunHandle, lift_alerts: bool) -> v1::Run {
+    let request = v1::ResumeRunRequest { run_id: run.id().to_owned(), lift_alerts };
+    run.clients.runs.resume_run(request).await.unwrap().into_inner().run.unwrap()
+}
+
+async fn restarted(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
+    daemon.kill().await;
+    daemon.launch().await;
+    RunHandle { clients: daemon.connect().await, ..run }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_freezes_its_run_over_restarts_until_an_operator_lets_it_go() {
+    let (mut daemon, mut run) = daemon(LOOP_FREEZES, String::new()).await;
+    let ticks = daemon.roots().join("w/ticks");
+    let counted = || std::fs::read(&ticks).map_or(0, |ticks| ticks.len());
+    let counting =
+        run.waits(calls::exec(&["sh", "-c", "while [ ! -e stop ]; do printf x >> ticks; sleep 0.01; done"]));
+    let begins = async {
+        // A command has no other way to tell.
+        while counted() < 3 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), begins).await.unwrap();
+    repeat(&mut run).await;
+    let raised = alert(&mut run.clients, measure_is(MeasureState::InForce)).await;
+    assert_eq!((raised.rule.as_str(), raised.run_id.as_str()), ("loop", run.id()));
+    assert_eq!(raised.measure.as_ref().unwrap().action, "freeze");
+    let is_held = |run: &v1::Run| {
+        assert_eq!(run.state(), v1::run::State::Paused);
+        let [hold] = &run.holds[..] else { panic!("{:?}", run.holds) };
+        assert_eq!((hold.kind(), &hold.cause_id), (v1::run_hold::Kind::Alert, &raised.alert_id));
+    };
+    is_held(&run.show().await);
+    let before = counted();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(counted(), before, "the command goes on");
+    assert_eq!(reason(&run.call(calls::read("b.txt")).await.unwrap_err()), "RUN_NOT_READY");
+    is_held(&resume(&mut run, false).await);
+    drop(counting);
+
+    let mut run = restarted(&mut daemon, run).await;
+    is_held(&run.show().await);
+    let resumed = resume(&mut run, true).await;
+    assert_eq!((resumed.state(), resumed.holds.len()), (v1::run::State::Ready, 0));
+    run.ok(calls::read("b.txt")).await;
+    let lifted = alert_due(&mut run.clients, &raised.alert_id).await;
+    assert!(measure_is(MeasureState::Lifted)(&lifted) && lifted.acknowledged_by == "uid:0", "{lifted:?}");
+
+    let mut run = restarted(&mut daemon, run).await;
+    assert_eq!(run.show().await.state(), v1::run::State::Ready, "what was let go stays so");
+    assert_eq!(records(&mut run.clients).await, ["raised", "imposed", "acknowledged"]);
+
+    // The same by the alert itself.
+    repeat(&mut run).await;
+    let again = alert(&mut run.clients, measure_is(MeasureState::InForce)).await;
+    assert_ne!(again.alert_id, raised.alert_id);
+    acknowledge(&mut run.clients, &again.alert_id).await.unwrap();
+    assert_eq!(run.show().await.state(), v1::run::State::Ready);
+    run.ok(calls::read("b.txt")).await;
 }
 
 /// A server for webhooks: hands over each connection with the request that came on it.

@@ -53,7 +53,12 @@ async fn a_call_that_waits_goes_on_under_the_next_daemon_and_is_executed_once() 
     assert_eq!(run.outcome(&denied.call_id).await.error.unwrap().reason, "APPROVAL_DENIED");
 
     // The next daemon executes nothing again, and finds what was.
+    let settled =
+        [run.clients.approval(&asked.approval_id).await, run.clients.approval(&denied.approval_id).await];
     let mut run = outlives(&mut daemon, run).await;
+    let all = v1::ListApprovalsRequest { run_id: run.id().to_owned(), ..Default::default() };
+    let listed = run.clients.approvals.list_approvals(all).await.unwrap().into_inner().approvals;
+    assert_eq!(listed, settled, "settled approvals are listed as they were");
     assert_eq!(run.get(&asked.call_id).await.status(), Status::Succeeded);
     assert_eq!(run.call_with(request).await.unwrap().call_id, asked.call_id);
     assert_eq!(intents_and_receipts(&mut run, &asked.call_id).await, (1, vec!["succeeded".to_owned()]));

@@ -119,7 +119,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
-    let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), &config);
+    let (timeout, own) = (config.approval_timeout, config.allow_self_approval);
+    let clock = Arc::new(SystemClock);
+    let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
     let (alerts, webhooks) =
         anomaly::open(store.clone(), audit.clone(), gateway.clone(), runs.clone(), &config.webhooks).await?;
     let executions = execution_log::start(&audit, directories.clone());
@@ -198,11 +200,12 @@ async fn record_start(
     Ok(())
 }
 
-/// The approvals' clock, the end of what is remembered for runs that end, and the copies of the rate limits' counters. Until
-/// the daemon stops.
-fn watches(app: &Arc<App>) -> [JoinHandle<()>; 3] {
-    let (clock, ends, counters) = (app.clone(), app.clone(), app.clone());
+/// The approvals' clock, the end of what is remembered for runs that end, the copies of the rate limits' counters, and what is
+/// owed to the store. Until the daemon stops.
+fn watches(app: &Arc<App>) -> [JoinHandle<()>; 4] {
+    let (clock, ends, counters, owed) = (app.clone(), app.clone(), app.clone(), app.clone());
     [
+        tokio::spawn(async move { owed.grants.keep_owed(owed.stop.clone()).await }),
         tokio::spawn(async move { clock.desk.keep_time(clock.stop.clone()).await }),
         tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),
         tokio::spawn(async move { counters.limits.keep(counters.stop.clone()).await }),

@@ -1,15 +1,18 @@
 //! Permissions that operators give and take: recorded, kept, in force, in this order.
 //!
-//! A change is on record before it counts, and it counts before it is answered. One that cannot be kept is taken back when it
-//! gives, and stays in force when it takes: the stricter way, until the daemon ends.
+//! A change is on record before it counts, and it counts before it is answered. One that cannot be kept is the stricter way
+//! all the same: what it gives is taken back, on record as well, so that the log says what holds; what it takes is in force, and
+//! is tried to be kept again until it is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use audit::{Event, Kind};
 use gateway::{Clock as _, Effect, Ended, Gateway, Permission, Permissions, SystemClock, UnixMillis};
 use ops::Reason;
 use serde_json::json;
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::ids::PermissionId;
@@ -18,14 +21,18 @@ use crate::store::{Store, StoreError};
 
 /// Characters of a reason.
 const MAX_REASON: usize = 1_000;
+/// Between attempts to keep what could not be kept.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Who changes something that nobody asked for.
+const DAEMON: &str = "cofferd";
 
 /// The permissions of this daemon.
 pub(crate) struct Grants {
     store: Store,
     audit: Arc<AuditLog>,
     gateway: Arc<Gateway>,
-    /// One change at a time: the last one on record is the one in force.
-    changing: Mutex<()>,
+    /// One change at a time: the last one on record is the one in force. With what takes, is in force and could not be kept.
+    changing: Mutex<Vec<Permission>>,
 }
 
 impl Grants {
@@ -41,7 +48,7 @@ impl Grants {
 
     /// Gives or takes. The permission has everything but its id and its time.
     pub(crate) async fn add(&self, permission: Permission) -> Result<Permission, Refusal> {
-        let _one = self.changing.lock().await;
+        let mut owed = self.changing.lock().await;
         let now = now();
         let permission = Permission { id: PermissionId::new().to_string(), at: now, ..permission };
         permission
@@ -54,12 +61,12 @@ impl Grants {
         self.record(&permission, permission.effect, &permission.by, &permission.reason).await?;
         match permission.effect {
             Effect::Grant => {
-                self.keep(&permission).await?;
+                self.keep_gift(&permission, &mut owed).await?;
                 self.gateway.set_permissions(after);
             }
             Effect::Revocation => {
                 self.gateway.set_permissions(after);
-                self.keep(&permission).await?;
+                self.keep_taken(&permission, &mut owed).await?;
             }
         }
         Ok(permission)
@@ -78,7 +85,7 @@ impl Grants {
             let message = format!("must say why, in at most {MAX_REASON} characters");
             return Err(Refusal::invalid("reason", message));
         }
-        let _one = self.changing.lock().await;
+        let mut owed = self.changing.lock().await;
         let now = now();
         let before = self.gateway.permissions();
         let permission = before.get(&id, now).filter(|permission| permission.effect == effect);
@@ -96,11 +103,11 @@ impl Grants {
             Effect::Grant => {
                 self.record(&permission, Effect::Revocation, principal, reason).await?;
                 self.gateway.set_permissions(before.without(&id));
-                self.keep(&permission).await?;
+                self.keep_taken(&permission, &mut owed).await?;
             }
             Effect::Revocation => {
                 self.record(&permission, Effect::Grant, principal, reason).await?;
-                self.keep(&permission).await?;
+                self.keep_gift(&permission, &mut owed).await?;
                 self.gateway.set_permissions(before.without(&id));
             }
         }
@@ -144,20 +151,178 @@ impl Grants {
         self.audit.record(event).await.map(drop).map_err(Refusal::from)
     }
 
-    async fn keep(&self, permission: &Permission) -> Result<(), Refusal> {
+    /// Keeps what gives: a grant, or the end of a revocation. Where that fails, the log says that it never held.
+    async fn keep_gift(&self, permission: &Permission, owed: &mut Vec<Permission>) -> Result<(), Refusal> {
+        if self.keep(permission, owed).await {
+            return Ok(());
+        }
+        let taken_back = "it could not be kept, and was never in force";
+        if self.record(permission, Effect::Revocation, DAEMON, taken_back).await.is_err() {
+            tracing::error!(permission = permission.id, "that a permission is not in force is not on record");
+        }
+        Err(Refusal::new(
+            Reason::Internal,
+            "the change cannot be kept, and is not in force; the record says so. Try again when the store works",
+        ))
+    }
+
+    /// Keeps what takes, which is in force already.
+    async fn keep_taken(&self, permission: &Permission, owed: &mut Vec<Permission>) -> Result<(), Refusal> {
+        if self.keep(permission, owed).await {
+            return Ok(());
+        }
+        owed.push(permission.clone());
+        Err(Refusal::new(
+            Reason::Internal,
+            "the change is on record and in force, and cannot be kept so far: that is tried again, and until then a restart of the daemon would undo it",
+        ))
+    }
+
+    /// Whether it is in the store, where it stands in place of whatever was owed of the same permission.
+    async fn keep(&self, permission: &Permission, owed: &mut Vec<Permission>) -> bool {
         let (kept, now) = (permission.clone(), now());
         let kept = self.store.with(move |store| store.put_permission(&kept, now)).await;
-        kept.map_err(|error| {
-            tracing::error!(permission = permission.id, error = %chain(&error), "a permission was recorded and not kept");
-            Refusal::new(
-                Reason::Internal,
-                "the change is on record but cannot be kept: what it gives is not in force, what it takes is until the daemon ends",
-            )
-        })
+        if let Err(error) = &kept {
+            tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded and not kept");
+        }
+        if kept.is_ok() {
+            owed.retain(|other| other.id != permission.id);
+        }
+        kept.is_ok()
+    }
+
+    /// Tries again to keep what takes and could not be kept, until `stop` and once more then.
+    pub(crate) async fn keep_owed(&self, stop: CancellationToken) {
+        let mut stopping = false;
+        while !stopping {
+            tokio::select! {
+                () = stop.cancelled() => stopping = true,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+            self.pay().await;
+        }
+    }
+
+    async fn pay(&self) {
+        let mut owed = self.changing.lock().await;
+        for permission in owed.clone() {
+            if !self.keep(&permission, &mut owed).await {
+                return;
+            }
+        }
     }
 }
 
 /// The gateway's clock is the system's.
 pub(crate) fn now() -> UnixMillis {
     SystemClock.now()
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::Kind;
+    use gateway::{Policy, Scope, Subject};
+    use rusqlite::Connection;
+
+    use super::*;
+
+    struct Scene {
+        grants: Grants,
+        gateway: Arc<Gateway>,
+        log: Arc<AuditLog>,
+        place: tempfile::TempDir,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let place = tempfile::tempdir().unwrap();
+            let store = Store::open(&place.path().join("store.db")).unwrap();
+            let (log, _, _) =
+                AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
+            let log = Arc::new(log);
+            let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), Arc::new(SystemClock)));
+            let grants = Grants::open(store, log.clone(), gateway.clone()).unwrap();
+            Self { grants, gateway, log, place }
+        }
+
+        /// The store's table is there, or is not.
+        fn works(&self, works: bool) {
+            let (from, to) = if works { ("away", "permissions") } else { ("permissions", "away") };
+            let store = Connection::open(self.place.path().join("store.db")).unwrap();
+            store.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}")).unwrap();
+        }
+
+        async fn add(&self, effect: Effect) -> Result<Permission, Refusal> {
+            let permission = Permission {
+                id: String::new(),
+                effect,
+                subject: Subject::Agent("alice".to_owned()),
+                scope: Scope { operation: Some("write".to_owned()), ..Scope::default() },
+                preapproved: false,
+                reason: "a test".to_owned(),
+                by: "uid:0".to_owned(),
+                at: UnixMillis(0),
+                expires_at: None,
+                ended: None,
+            };
+            self.grants.add(permission).await
+        }
+
+        fn in_force(&self) -> usize {
+            self.gateway.permissions().in_force(now()).count()
+        }
+
+        /// What a daemon that starts now has in force.
+        fn stored(&self) -> usize {
+            self.grants.store.permissions_in_force(now()).unwrap().len()
+        }
+
+        async fn recorded(&self) -> Vec<(Kind, String)> {
+            let mut records = Vec::new();
+            let mut follow = self.log.read_after(0, false);
+            while let Some(lines) = follow.next().await.unwrap() {
+                records.extend(lines.iter().map(|line| {
+                    let event = &line.record.event;
+                    (event.kind, event.principal.clone().unwrap_or_default())
+                }));
+            }
+            records
+        }
+    }
+
+    #[tokio::test]
+    async fn a_grant_that_cannot_be_kept_is_not_in_force_and_the_record_says_so() {
+        let scene = Scene::new();
+        scene.works(false);
+        assert_eq!(scene.add(Effect::Grant).await.unwrap_err().reason, Reason::Internal);
+        scene.works(true);
+        assert_eq!((scene.in_force(), scene.stored()), (0, 0));
+        let granted = (Kind::PermissionGranted, "uid:0".to_owned());
+        let taken_back = (Kind::PermissionRevoked, DAEMON.to_owned());
+        assert_eq!(scene.recorded().await, [granted.clone(), taken_back]);
+        scene.grants.pay().await;
+        assert_eq!(scene.stored(), 0, "what gives is not tried again behind anybody's back");
+        scene.add(Effect::Grant).await.unwrap();
+        assert_eq!((scene.in_force(), scene.stored()), (1, 1));
+        assert_eq!(scene.recorded().await.last(), Some(&granted));
+    }
+
+    #[tokio::test]
+    async fn a_revocation_that_cannot_be_kept_is_in_force_and_kept_later() {
+        let scene = Scene::new();
+        let grant = scene.add(Effect::Grant).await.unwrap();
+        scene.works(false);
+        let refused = scene.add(Effect::Revocation).await.unwrap_err();
+        assert!(refused.message.contains("in force"), "{}", refused.message);
+        let ended = scene.grants.end(&grant.id, Effect::Grant, "uid:0", "no more").await.unwrap_err();
+        assert_eq!(ended.reason, Reason::Internal);
+        assert_eq!(scene.in_force(), 1, "the revocation");
+        scene.grants.pay().await;
+        scene.works(true);
+        assert_eq!(scene.stored(), 1, "the grant, which a restart would bring back");
+        scene.grants.pay().await;
+        let kept = scene.grants.store.permissions_in_force(now()).unwrap();
+        assert_eq!(kept.iter().map(|kept| kept.effect).collect::<Vec<_>>(), [Effect::Revocation]);
+        assert!(scene.grants.changing.lock().await.is_empty());
+    }
 }

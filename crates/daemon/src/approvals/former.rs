@@ -8,19 +8,21 @@ use audit::Kind;
 use gateway::{Approval, Consent, Gateway};
 
 use super::events::replay;
-use super::kept::Kept;
+use super::kept::{Kept, settled};
 use crate::audit::AuditLog;
 use crate::ids::CallId;
 use crate::status::chain;
-use crate::store::Store;
+use crate::store::{SettledApproval, Store};
 
 /// What a former daemon has left waiting.
 #[derive(Default)]
 pub(crate) struct Former {
     /// Calls that go on.
     pub(crate) waiting: Vec<Kept>,
-    /// Approvals whose calls are over, or may have been executed: nothing goes on with them.
-    over: Vec<String>,
+    /// Those whose calls are over, or may have been executed: they are shown, and nothing goes on with them.
+    over: Vec<SettledApproval>,
+    /// Approvals of which nothing can be read any more.
+    lost: Vec<String>,
     consents: Vec<Consent>,
 }
 
@@ -29,36 +31,36 @@ impl Former {
     pub(crate) async fn read(store: &Store, log: &AuditLog) -> anyhow::Result<Self> {
         let failed = |error: crate::store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
         let (stored, unreadable) = store.approvals().map_err(failed)?;
-        let mut former = Self { over: unreadable, ..Self::default() };
-        for approval in &former.over {
+        let mut former = Self { lost: unreadable, ..Self::default() };
+        for approval in &former.lost {
             tracing::error!(approval, "a call that waited cannot be read any more: it is closed");
         }
         let first = stored.iter().map(|stored| stored.after).min();
         let mut kept = BTreeMap::new();
         for stored in stored {
             match Kept::read(&stored) {
-                Ok(call) if !stored.spent => drop(kept.insert(stored.approval_id, call)),
-                Ok(_) => former.over.push(stored.approval_id),
+                Ok(call) => drop(kept.insert(stored.approval_id, (call, stored.spent))),
                 Err(error) => {
                     let approval = &stored.approval_id;
                     tracing::error!(approval, error = %chain(&error), "a call that waited cannot be read");
-                    former.over.push(stored.approval_id);
+                    former.lost.push(stored.approval_id);
                 }
             }
         }
         if let Some(first) = first {
             former.over.extend(bring_up_to_date(log, first, &mut kept).await?);
         }
-        let (sound, damaged): (Vec<_>, Vec<_>) =
-            kept.into_values().partition(|kept| kept.approval.is_sound());
-        for kept in damaged {
-            tracing::error!(
-                approval = kept.approval.approval_id,
-                "a call that waited is damaged: it is closed"
-            );
-            former.over.push(kept.approval.approval_id);
+        for (kept, spent) in kept.into_values() {
+            if spent {
+                former.over.push(settled(kept.approval, true)?);
+            } else if kept.approval.is_sound() {
+                former.waiting.push(kept);
+            } else {
+                let approval = kept.approval.approval_id;
+                tracing::error!(approval, "a call that waited is damaged: it is closed");
+                former.lost.push(approval);
+            }
         }
-        former.waiting = sound;
         for (id, consent) in store.consents().map_err(failed)? {
             match consent.and_then(|consent| serde_json::from_slice(&consent).ok()) {
                 Some(consent) => former.consents.push(consent),
@@ -81,11 +83,24 @@ impl Former {
         lives: impl Fn(&str) -> bool,
     ) -> anyhow::Result<Vec<Kept>> {
         let failed = |error: crate::store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
-        for approval in &self.over {
+        for approval in &self.lost {
             store.delete_approval(approval).map_err(failed)?;
         }
-        let approvals: Vec<Approval> = self.waiting.iter().map(|kept| kept.approval.clone()).collect();
-        gateway.restore_approvals(approvals)?;
+        for approval in &self.over {
+            store.settle_approval(approval).map_err(failed)?;
+        }
+        let waiting = self.waiting.iter().map(|kept| kept.approval.clone());
+        let mut approvals: BTreeMap<String, Approval> =
+            waiting.map(|approval| (approval.approval_id.clone(), approval)).collect();
+        for json in store.settled_approvals().map_err(failed)? {
+            // One that cannot be what it says is not shown.
+            if let Ok(approval) = serde_json::from_slice::<Approval>(&json)
+                && approval.is_sound()
+            {
+                approvals.entry(approval.approval_id.clone()).or_insert(approval);
+            }
+        }
+        gateway.restore_approvals(approvals.into_values().collect())?;
         let digest = gateway.policy().digest().to_owned();
         for consent in self.consents.drain(..) {
             if consent.policy_digest == digest && lives(&consent.run_id) {
@@ -102,8 +117,8 @@ impl Former {
 async fn bring_up_to_date(
     log: &AuditLog,
     after: u64,
-    kept: &mut BTreeMap<String, Kept>,
-) -> anyhow::Result<Vec<String>> {
+    kept: &mut BTreeMap<String, (Kept, bool)>,
+) -> anyhow::Result<Vec<SettledApproval>> {
     let mut over = Vec::new();
     let mut follow = log.read_after(after, false);
     while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
@@ -111,8 +126,10 @@ async fn bring_up_to_date(
             let event = &line.record.event;
             let Some(approval) = &event.approval_id else { continue };
             if event.kind == Kind::CallReceipt {
-                over.extend(kept.remove(approval).map(|kept| kept.approval.approval_id));
-            } else if let Some(kept) = kept.get_mut(approval) {
+                if let Some((kept, spent)) = kept.remove(approval) {
+                    over.push(settled(kept.approval, spent)?);
+                }
+            } else if let Some((kept, _)) = kept.get_mut(approval) {
                 replay(&mut kept.approval, event);
             }
         }

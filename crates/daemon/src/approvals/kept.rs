@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gateway::Approval;
+use gateway::{Approval, ApprovalState, PermitState};
 use ops::Operation;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use wire::v1;
 use worker::convert::{operation_from_wire, operation_to_wire};
 
 use crate::ids::{CallId, RunId};
-use crate::store::StoredApproval;
+use crate::store::{SettledApproval, StoredApproval};
 
 /// Whose call it is, how it was put, and how it is to be answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +54,23 @@ pub(crate) enum Unreadable {
     Operation(#[from] prost::DecodeError),
     #[error("its operation is malformed: {0}")]
     Malformed(String),
+}
+
+/// To put into the store when the call is over: what waited was cancelled, and what was approved was used or is void.
+pub(super) fn settled(mut approval: Approval, spent: bool) -> Result<SettledApproval, serde_json::Error> {
+    if approval.state == ApprovalState::Pending {
+        approval.state = ApprovalState::Cancelled;
+        approval.decided_at.get_or_insert(approval.created_at);
+    }
+    if approval.permit == PermitState::Available {
+        approval.permit = if spent { PermitState::Issued } else { PermitState::Withdrawn };
+    }
+    Ok(SettledApproval {
+        approval_id: approval.approval_id.clone(),
+        run_id: approval.run_id.clone(),
+        at: approval.decided_at.unwrap_or(approval.created_at).0,
+        approval: serde_json::to_vec(&approval)?,
+    })
 }
 
 impl Kept {

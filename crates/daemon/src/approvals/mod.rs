@@ -5,33 +5,35 @@
 //!
 //! What waits outlives the daemon. A call is in the store, sealed, from the moment that it is asked for until it is over; that
 //! its consent is spent is there before the permit is used; and what was decided is in the audit log. `former.rs` puts the
-//! three together again, and `call/resume.rs` goes on with the calls.
+//! three together again, and `call/resume.rs` goes on with the calls. What is settled stays in the store, to be shown.
 
 mod consents;
 mod events;
 mod former;
 mod kept;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use audit::Kind;
-use gateway::{
-    Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, SystemClock, Ticket,
-};
+use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
 use ops::Reason;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
-use crate::config::Config;
 use crate::rpc::Principal;
 use crate::status::{Refusal, chain};
 use crate::store::Store;
 
 pub(crate) use former::Former;
 pub(crate) use kept::{Asker, Kept};
+
+use kept::settled;
 
 /// Changes that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
@@ -41,6 +43,7 @@ pub(crate) struct Desk {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
     store: Store,
+    clock: Arc<dyn Clock>,
     /// In place of the profile's, when the configuration says so.
     timeout: Option<Duration>,
     allow_self_approval: bool,
@@ -52,13 +55,22 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(gateway: Arc<Gateway>, audit: Arc<AuditLog>, store: Store, config: &Config) -> Self {
+    /// `clock` is the gateway's own.
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        audit: Arc<AuditLog>,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        timeout: Option<Duration>,
+        allow_self_approval: bool,
+    ) -> Self {
         Self {
             gateway,
             audit,
             store,
-            timeout: config.approval_timeout,
-            allow_self_approval: config.allow_self_approval,
+            clock,
+            timeout,
+            allow_self_approval,
             waiting: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             wake: Notify::new(),
@@ -179,10 +191,15 @@ impl Desk {
         }
     }
 
-    /// The call is over, and its outcome kept.
+    /// The call is over, and its outcome kept: what is left of its approval is for whoever asks later.
     pub(crate) async fn done(&self, approval_id: &str) {
         let id = approval_id.to_owned();
-        if let Err(error) = self.store.with(move |store| store.delete_approval(&id)).await {
+        let settled = self.gateway.approval(approval_id).and_then(|approval| settled(approval, true).ok());
+        let done = self.store.with(move |store| match settled {
+            Some(settled) => store.settle_approval(&settled),
+            None => store.delete_approval(&id),
+        });
+        if let Err(error) = done.await {
             tracing::error!(approval_id, error = %chain(&error), "a call that is over is still kept");
         }
     }
@@ -190,12 +207,8 @@ impl Desk {
     /// Lets approvals expire and reminds reviewers, until `stop`.
     pub(crate) async fn keep_time(&self, stop: CancellationToken) {
         loop {
-            let expired = self.gateway.expire_due();
-            let _ = self.settle(expired).await;
-            for approval in self.gateway.reminders_due() {
-                self.remind(&approval).await;
-            }
-            let now = SystemClock.now();
+            self.look().await;
+            let now = self.clock.now();
             // A wall clock may jump: it is looked at once a second at least while something waits.
             let sleep = self
                 .gateway
@@ -211,6 +224,15 @@ impl Desk {
                     }
                 } => {}
             }
+        }
+    }
+
+    /// Lets expire what has expired by now, and reminds of what has waited for half of its time.
+    async fn look(&self) {
+        let expired = self.gateway.expire_due();
+        let _ = self.settle(expired).await;
+        for approval in self.gateway.reminders_due() {
+            self.remind(&approval).await;
         }
     }
 

@@ -85,7 +85,8 @@ pub(super) async fn begin(
         Err(refusal) => {
             let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
             // Both records or none, whether or not the client stays.
-            Err(app.tasks.spawn(away).await.unwrap_or_else(|broken| Refusal::internal("refusing", &broken)))
+            let away = Attended::new(app.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
+            Err(away.await.unwrap_or_else(|_| Refusal::internal("refusing the call", &"it panicked")))
         }
     }
 }

@@ -14,7 +14,7 @@ use wire::v1::{self, CreateRunRequest};
 
 use super::{Principal, Role, behind, portion, principal};
 use crate::app::App;
-use crate::ids::{RunId, check_client_name};
+use crate::ids::{AlertId, RunId, check_client_name};
 use crate::runs::{Hold, Record, issue_token, parse_request};
 use crate::status::{Refusal, chain};
 
@@ -99,6 +99,24 @@ impl Service {
 /// Ids sort by time.
 fn page(size: u32, token: &str) -> Result<(usize, Option<RunId>), Refusal> {
     portion::page(size, MAX_PAGE, token, |token| RunId::parse(token).ok())
+}
+
+/// Lets go what alerts hold by acknowledging them: one that is still in force would hold the run again under the next daemon.
+async fn lift_alerts(app: &App, run: RunId, principal: &Principal) -> Result<(), Refusal> {
+    for held in app.runs.get(run)?.holds {
+        let Hold::Alert(alert) = &held.hold else { continue };
+        if let Ok(id) = AlertId::parse(alert) {
+            match app.alerts.acknowledge(id, principal, "let go with ResumeRun").await {
+                // Acknowledged or forgotten meanwhile: it holds nothing.
+                Err(refusal) if !matches!(refusal.reason, Reason::PreconditionFailed | Reason::NotFound) => {
+                    return Err(refusal);
+                }
+                _ => {}
+            }
+        }
+        app.runs.release(run, &held.hold).await?;
+    }
+    Ok(())
 }
 
 fn digest(request: &CreateRunRequest) -> Vec<u8> {
@@ -187,10 +205,10 @@ impl RunService for Service {
             let message = "lift_alerts: what an alert holds is for operators to let go";
             return Err(Refusal::new(Reason::PermissionDenied, message).into());
         }
-        let app = self.0.clone();
+        let (app, principal) = (self.0.clone(), principal(&request)?);
         let released = tokio::spawn(async move {
             if alerts {
-                app.runs.release_all(id, |hold| matches!(hold, Hold::Alert(_))).await?;
+                lift_alerts(&app, id, &principal).await?;
             }
             app.runs.release(id, &Hold::Operator).await
         });

@@ -11,6 +11,7 @@ mod mark;
 mod permissions;
 mod runs;
 mod schema;
+mod settled;
 mod transcripts;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ use rusqlite::Connection;
 use crate::seal::{Broken, Seal, StreamKey};
 pub(crate) use approvals::StoredApproval;
 pub(crate) use calls::StoredCall;
+pub(crate) use settled::SettledApproval;
 pub(crate) use transcripts::{MAX_SESSIONS, Taken, Turn};
 
 /// Why the store did not do it.

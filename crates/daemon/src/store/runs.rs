@@ -37,6 +37,7 @@ impl Store {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         transaction.execute("DELETE FROM calls WHERE run_id = ?1", [id.to_string()])?;
+        transaction.execute("DELETE FROM settled_approvals WHERE run_id = ?1", [id.to_string()])?;
         super::transcripts::forget(&transaction, id)?;
         transaction.execute("DELETE FROM runs WHERE run_id = ?1", [id.to_string()])?;
         transaction.commit()?;

@@ -6,8 +6,17 @@ use super::StoreError;
 
 /// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
 /// end.
-const STEPS: &[&str] =
-    &[RUNS_AND_CALLS, WORKSPACES, SEALED_OUTCOMES, TRANSCRIPTS, APPROVALS, ALERTS, PERMISSIONS, AUDIT_MARK];
+const STEPS: &[&str] = &[
+    RUNS_AND_CALLS,
+    WORKSPACES,
+    SEALED_OUTCOMES,
+    TRANSCRIPTS,
+    APPROVALS,
+    ALERTS,
+    PERMISSIONS,
+    AUDIT_MARK,
+    SETTLED_APPROVALS,
+];
 
 const RUNS_AND_CALLS: &str = "
 CREATE TABLE runs (
@@ -98,6 +107,16 @@ CREATE TABLE audit_mark (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     sequence INTEGER NOT NULL,
     hash     TEXT NOT NULL
+) STRICT;
+";
+
+/// Approvals whose calls are over.
+const SETTLED_APPROVALS: &str = "
+CREATE TABLE settled_approvals (
+    approval_id TEXT PRIMARY KEY,
+    run_id      TEXT NOT NULL,
+    settled_at  INTEGER NOT NULL,
+    approval    BLOB NOT NULL
 ) STRICT;
 ";
 

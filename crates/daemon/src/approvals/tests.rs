@@ -1,0 +1,197 @@
+//! The desk against a clock that is set forward and back while calls wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gateway::{
+    Admission, Approval, ApprovalState, Ballot, Caller, Choice, Clock, Gateway, Level, Policy, Review,
+    Reviewer, RunScope, Ticket, UnixMillis,
+};
+use ops::{Operation, Write};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{Asker, Desk};
+use crate::audit::AuditLog;
+use crate::ids::{CallId, RunId};
+use crate::store::Store;
+
+/// When each test begins, milliseconds since 1970; its calls have 300 seconds.
+const BEGIN: u64 = 60_000_000;
+
+#[derive(Debug)]
+struct Wall(AtomicU64);
+
+impl Clock for Wall {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn uptime(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+struct Scene {
+    wall: Arc<Wall>,
+    log: Arc<AuditLog>,
+    desk: Arc<Desk>,
+    gateway: Arc<Gateway>,
+    _place: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store.db")).unwrap();
+        let (log, _, _) =
+            AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
+        let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
+        let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
+        let desk = Desk::new(gateway.clone(), log.clone(), store, wall.clone(), None, false);
+        Self { wall, log, desk: Arc::new(desk), gateway, _place: place }
+    }
+
+    /// Somebody sets the clock to so many seconds after the beginning.
+    fn set(&self, seconds: i64) {
+        self.wall.0.store(BEGIN.saturating_add_signed(seconds * 1_000), Ordering::SeqCst);
+    }
+
+    async fn asks(&self) -> (Approval, oneshot::Receiver<Approval>) {
+        let (call, run) = (CallId::new(), RunId::new());
+        let scope = RunScope { profile: "review".to_owned(), image_id: "sha256:1".to_owned() };
+        let caller = Caller {
+            principal: "uid:1000".to_owned(),
+            agent_id: "alice".to_owned(),
+            role: "worker".to_owned(),
+            run_id: run.to_string(),
+        };
+        let write = Write {
+            path: "a.txt".parse().unwrap(),
+            content: b"x".to_vec(),
+            if_match_sha256: None,
+            create_only: false,
+        };
+        let admitted = self.gateway.admit(&scope, &caller, &call.to_string(), Operation::Write(write));
+        let Admission::Ask(ticket) = admitted else { panic!("{admitted:?}") };
+        let ticket: &Ticket = &ticket;
+        self.desk.ask(ticket, Review::default(), asker(call, run)).await.unwrap()
+    }
+
+    fn state(&self, approval: &Approval) -> ApprovalState {
+        self.gateway.approval(&approval.approval_id).unwrap().state
+    }
+
+    fn approve(&self, approval: &Approval) -> bool {
+        let reviewer =
+            Reviewer { principal: "uid:0".to_owned(), level: Level::Director, may_decide_own: false };
+        self.gateway.decide(&approval.approval_id, &reviewer, &Ballot::once(Choice::Approve, "")).is_ok()
+    }
+
+    /// Kinds of the records, in order.
+    async fn recorded(&self) -> Vec<String> {
+        let mut kinds = Vec::new();
+        let mut follow = self.log.read_after(0, false);
+        while let Some(lines) = follow.next().await.unwrap() {
+            kinds.extend(lines.iter().map(|line| line.record.event.kind.as_str().to_owned()));
+        }
+        kinds
+    }
+}
+
+const REQUESTED: &str = "approval_requested";
+const REMINDED: &str = "approval_reminded";
+const DECIDED: &str = "approval_decided";
+
+fn asker(call: CallId, run: RunId) -> Asker {
+    Asker {
+        call,
+        run,
+        principal: "uid:1000".to_owned(),
+        uid: 1_000,
+        gid: 1_000,
+        request_id: None,
+        digest: Vec::new(),
+        dialect: None,
+        task_id: String::new(),
+        correlation_id: String::new(),
+        limit: None,
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
+    let scene = Scene::new();
+    let (approval, mut settled) = scene.asks().await;
+    for seconds in [0, 144, 150, 156, 299] {
+        scene.set(seconds);
+        scene.desk.look().await;
+    }
+    assert!(settled.try_recv().is_err());
+    assert_eq!(scene.recorded().await, [REQUESTED, REMINDED]);
+    for seconds in [300, 306, 3600] {
+        scene.set(seconds);
+        scene.desk.look().await;
+    }
+    assert_eq!(settled.try_recv().unwrap().state, ApprovalState::Expired);
+    assert_eq!(scene.recorded().await, [REQUESTED, REMINDED, DECIDED]);
+    assert!(!scene.approve(&approval));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_forward_expires_without_a_reminder_and_for_good() {
+    let scene = Scene::new();
+    let (approval, mut settled) = scene.asks().await;
+    scene.set(86_400);
+    assert!(!scene.approve(&approval), "too late, also before anybody looked");
+    scene.desk.look().await;
+    assert_eq!(settled.try_recv().unwrap().state, ApprovalState::Expired);
+    // Set right again, nothing comes back.
+    scene.set(60);
+    scene.desk.look().await;
+    assert!(!scene.approve(&approval));
+    assert_eq!(scene.state(&approval), ApprovalState::Expired);
+    assert_eq!(scene.recorded().await, [REQUESTED, DECIDED]);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_lets_it_wait_until_its_time_and_reminds_no_second_time() {
+    let scene = Scene::new();
+    let (approval, mut settled) = scene.asks().await;
+    scene.set(180);
+    scene.desk.look().await;
+    assert_eq!(scene.recorded().await, [REQUESTED, REMINDED]);
+    for seconds in [-3600, 0, 156, 294] {
+        scene.set(seconds);
+        scene.desk.look().await;
+    }
+    assert!(settled.try_recv().is_err());
+    assert_eq!(scene.recorded().await, [REQUESTED, REMINDED], "one reminder, however often it is half-time");
+    scene.set(300);
+    scene.desk.look().await;
+    assert_eq!(settled.try_recv().unwrap().state, ApprovalState::Expired);
+
+    // Before its time a decision counts, whatever the clock says.
+    let (approval_back, _) = scene.asks().await;
+    scene.set(-36_000);
+    assert!(scene.approve(&approval_back));
+    assert_eq!(scene.state(&approval_back), ApprovalState::Approved);
+    assert_eq!(scene.state(&approval), ApprovalState::Expired);
+}
+
+/// Nobody has to wake the desk for a jump: it looks at the clock once a second at least while something waits.
+#[tokio::test]
+async fn the_desk_finds_a_jump_by_itself() {
+    let scene = Scene::new();
+    let (_, settled) = scene.asks().await;
+    let stop = CancellationToken::new();
+    let (desk, stopped) = (scene.desk.clone(), stop.clone());
+    let keeping = tokio::spawn(async move { desk.keep_time(stopped).await });
+    tokio::task::yield_now().await;
+    scene.set(86_400);
+    let settled = tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap().unwrap();
+    assert_eq!(settled.state, ApprovalState::Expired);
+    stop.cancel();
+    keeping.await.unwrap();
+}

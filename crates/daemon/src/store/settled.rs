@@ -1,0 +1,116 @@
+//! Approvals whose calls are over, kept to be shown by the daemons to come as well.
+//!
+//! Sealed like those that wait, for a preview holds what was written. The oldest make room, and a run takes its own along.
+
+use rusqlite::params;
+
+use super::{Store, StoreError};
+
+/// Approvals that are kept, and bytes of all of them.
+const MOST: u32 = 1_000;
+const MOST_BYTES: u32 = 64 * 1024 * 1024;
+
+/// An approval whose call is over, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SettledApproval {
+    pub(crate) approval_id: String,
+    pub(crate) run_id: String,
+    /// When it was settled, milliseconds since 1970.
+    pub(crate) at: u64,
+    /// JSON.
+    pub(crate) approval: Vec<u8>,
+}
+
+fn place(approval_id: &str) -> String {
+    format!("settled approval {approval_id}")
+}
+
+impl Store {
+    /// Keeps an approval whose call is over, in place of the call that waited, while its run is kept.
+    pub(crate) fn settle_approval(&self, settled: &SettledApproval) -> Result<(), StoreError> {
+        self.settle_within(settled, MOST, MOST_BYTES)
+    }
+
+    fn settle_within(&self, settled: &SettledApproval, most: u32, most_bytes: u32) -> Result<(), StoreError> {
+        let SettledApproval { approval_id, run_id, at, approval } = settled;
+        let sealed = self.0.seal.seal(&place(approval_id), approval);
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        transaction.execute("DELETE FROM approvals WHERE approval_id = ?1", [approval_id])?;
+        transaction.execute(
+            "INSERT OR REPLACE INTO settled_approvals (approval_id, run_id, settled_at, approval)
+             SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?2)",
+            params![approval_id, run_id, i64::try_from(*at).unwrap_or(i64::MAX), sealed],
+        )?;
+        transaction.execute(
+            "DELETE FROM settled_approvals WHERE approval_id IN (
+                 SELECT approval_id FROM (
+                     SELECT approval_id, row_number() OVER newest AS number,
+                            sum(length(approval)) OVER newest AS bytes
+                     FROM settled_approvals WINDOW newest AS (ORDER BY settled_at DESC, approval_id DESC))
+                 WHERE number > ?1 OR bytes > ?2)",
+            params![most, most_bytes],
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// What is kept of them, as JSON, oldest first. One that cannot be read any more is passed over.
+    pub(crate) fn settled_approvals(&self) -> Result<Vec<Vec<u8>>, StoreError> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT approval_id, approval FROM settled_approvals ORDER BY settled_at, approval_id",
+        )?;
+        let rows =
+            statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        let mut settled = Vec::new();
+        for row in rows {
+            let (id, closed) = row?;
+            settled.extend(self.0.seal.unseal(&place(&id), &closed).ok());
+        }
+        Ok(settled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SettledApproval, Store};
+    use crate::store::tests::record;
+
+    const MOST: u32 = 10;
+    const MOST_BYTES: u32 = 10_000;
+
+    #[test]
+    fn the_oldest_make_room_by_number_and_size_and_a_run_takes_its_own_along() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("store.db");
+        let store = Store::open(&path).unwrap();
+        let (run, other) = (record(), record());
+        store.insert_run(&run, None).unwrap();
+        store.insert_run(&other, None).unwrap();
+        let settle = |run: &str, at: u64, approval: &[u8]| {
+            let (approval_id, run_id) = (format!("{run} {at:06}"), run.to_owned());
+            let settled = SettledApproval { approval_id, run_id, at, approval: approval.to_vec() };
+            store.settle_within(&settled, MOST, MOST_BYTES).unwrap();
+        };
+        let (id, other_id) = (run.id.to_string(), other.id.to_string());
+        for number in 0..u64::from(MOST) + 5 {
+            settle(&id, number, number.to_string().as_bytes());
+        }
+        let kept = store.settled_approvals().unwrap();
+        assert_eq!((kept.len(), kept[0].as_slice()), (MOST as usize, b"5".as_slice()));
+        settle("no such run", 99, b"x");
+        for number in 100..103 {
+            settle(&other_id, number, &[0; MOST_BYTES as usize / 2 - 100]);
+        }
+        assert_eq!(store.settled_approvals().unwrap().len(), 2, "two halves, and nothing older beside them");
+        settle(&id, 200, b"hunter2");
+        assert_eq!(store.settled_approvals().unwrap().last().unwrap(), b"hunter2");
+        for entry in std::fs::read_dir(place.path()).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
+        }
+        store.delete_run(other.id).unwrap();
+        assert_eq!(store.settled_approvals().unwrap(), [b"hunter2"]);
+    }
+}
