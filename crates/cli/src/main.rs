@@ -20,6 +20,7 @@ mod exit;
 mod failure;
 mod ids;
 mod limits;
+mod mcp;
 mod outlet;
 mod page;
 mod permission;

@@ -30,7 +30,7 @@ use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
 use crate::terminal::{self, Sessions};
-use crate::{call, embedded, execution_log, policy, recovery, startup};
+use crate::{call, embedded, execution_log, mcp, policy, recovery, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -151,6 +151,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
     let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
+    mcp::start(&app, &access, config.mcp.as_ref()).await?;
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
     let watches = watches(&app);
     let anomalies = anomaly::start(&app, webhooks);

@@ -19,6 +19,7 @@ mod executor;
 mod grants;
 mod ids;
 mod limits;
+mod mcp;
 mod policy;
 mod recovery;
 mod replay;

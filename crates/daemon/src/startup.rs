@@ -20,7 +20,7 @@ use crate::{embedded, executor};
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
     // bollard logs request bodies when it is let; they hold what must not be in a log.
-    let filter = EnvFilter::new(format!("{},bollard=info,hyper=info,h2=info", config.log_level));
+    let filter = EnvFilter::new(format!("{},bollard=info,hyper=info,h2=info,rmcp=warn", config.log_level));
     let subscriber =
         tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
     if config.log_json {

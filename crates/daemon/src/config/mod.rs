@@ -4,6 +4,7 @@
 
 mod alerts;
 mod audit;
+mod mcp;
 mod parse;
 mod raw;
 mod units;
@@ -23,6 +24,7 @@ use crate::runs::OnStop;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
+pub(crate) use mcp::Http;
 pub(crate) use parse::load;
 
 /// What is in force.
@@ -66,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) spool_min_free: u64,
     /// What an operator's session at a terminal may have.
     pub(crate) sessions: Limits,
+    /// The MCP endpoint over HTTP; `None`: there is none.
+    pub(crate) mcp: Option<Http>,
     /// How the audit log is kept.
     pub(crate) audit: audit::Audit,
     /// Filter of the log.
@@ -154,6 +158,9 @@ impl fmt::Display for Config {
         }
         if let Some(timeout) = self.approval_timeout {
             shown["approvals"]["timeout"] = json!(seconds(timeout));
+        }
+        if let Some(http) = &self.mcp {
+            shown["mcp"] = http.shown();
         }
         if !self.webhooks.is_empty() {
             shown["alerts"] =

@@ -35,6 +35,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) sessions: Sessions,
     #[serde(default)]
+    pub(super) mcp: super::mcp::Raw,
+    #[serde(default)]
     pub(super) audit: super::audit::Raw,
     #[serde(default)]
     pub(super) log: Log,

@@ -80,6 +80,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     let spool_max_total = bytes(&mut found, "spool.max_total", &raw.spool.max_total, 1 << 20);
     let spool_min_free = bytes(&mut found, "spool.min_free", &raw.spool.min_free, 0);
     let sessions = sessions(&mut found, &raw.sessions);
+    let mcp = super::mcp::validate(&mut found, raw.mcp);
     let audit = super::audit::validate(&mut found, raw.audit);
     if raw.log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
         found
@@ -109,6 +110,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         spool_max_total,
         spool_min_free,
         sessions,
+        mcp,
         audit,
         log_level: raw.log.level,
         log_json: raw.log.format == "json",
@@ -187,7 +189,7 @@ fn calls(found: &mut Found, raw: &raw::Limits) -> Whole {
     }
 }
 
-fn within(found: &mut Found, key: &str, value: u32, least: u32, most: u32) -> usize {
+pub(super) fn within(found: &mut Found, key: &str, value: u32, least: u32, most: u32) -> usize {
     if !(least..=most).contains(&value) {
         found.add(key, format!("must be from {least} to {most}"));
     }

@@ -87,7 +87,15 @@ pub(crate) struct Principal {
     pub(crate) run: Option<RunId>,
 }
 
+/// nobody's, user_namespaces(7): nothing is ever done with it.
+const NOBODY: u32 = 65_534;
+
 impl Principal {
+    /// Whoever did not come over the Unix socket: the kernel says nothing of them, and they have no role.
+    pub(crate) fn stranger() -> Self {
+        Self { name: "stranger".to_owned(), uid: NOBODY, gid: NOBODY, roles: Roles::none(), run: None }
+    }
+
     /// Whether it may use what `owner` made: its own, and an operator everything. With a run's token nothing but what
     /// [`Self::may_use_run`] says.
     pub(crate) fn may_use(&self, owner: &str) -> bool {
@@ -195,6 +203,15 @@ mod tests {
             "/no.such.Service/Method",
             "nonsense",
         ] {
+            assert!(!may_call(stranger.roles, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn who_did_not_come_over_the_socket_has_no_role_even_where_nobody_has_one() {
+        let stranger = Principal::stranger();
+        assert!(stranger.roles.is_empty() && stranger.level().is_none() && stranger.run.is_none());
+        for path in ["/cofferdam.v1.ToolService/ListTools", "/grpc.health.v1.Health/Check", ""] {
             assert!(!may_call(stranger.roles, path), "{path}");
         }
     }

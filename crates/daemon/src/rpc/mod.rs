@@ -17,16 +17,20 @@ mod terminal;
 mod tool;
 mod trash;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream;
 use ops::Reason;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService as _;
 use tonic::service::RoutesBuilder;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
+use tower::{Layer as _, Service};
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
@@ -50,6 +54,27 @@ const MAX_STREAMS: u32 = 64;
 const MAX_HEADERS: u32 = 16 * 1024;
 /// Streams that a peer may reset before the connection is closed (CVE-2023-44487, rapid reset).
 const MAX_RESETS: usize = 32;
+
+macro_rules! capped {
+    ($server:ident, $service:expr) => {
+        $server::new($service).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE)
+    };
+}
+
+/// The tools for clients within this process, behind the same guard. They come with a run's token or to nothing: see
+/// [`Principal::stranger`].
+pub(crate) fn tools(
+    app: &Arc<App>,
+    access: Access,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static {
+    let mut routes = RoutesBuilder::default();
+    routes.add_service(capped!(ToolServiceServer, tool::Service(app.clone())));
+    guard::GuardLayer::new(access, app.clone()).layer(routes.routes())
+}
 
 /// Serves until the daemon stops.
 pub(crate) async fn serve(app: Arc<App>, socket: Socket, access: Access) {
@@ -77,13 +102,6 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
             .build_v1alpha()?,
     );
-    macro_rules! capped {
-        ($server:ident, $service:expr) => {
-            $server::new($service)
-                .max_decoding_message_size(MAX_MESSAGE)
-                .max_encoding_message_size(MAX_MESSAGE)
-        };
-    }
     routes.add_service(capped!(RunServiceServer, run::Service(app.clone())));
     routes.add_service(capped!(ToolServiceServer, tool::Service(app.clone())));
     routes.add_service(capped!(ApprovalServiceServer, approval::Service(app.clone())));

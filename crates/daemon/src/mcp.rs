@@ -1,0 +1,49 @@
+//! The MCP endpoint over HTTP, in front of the daemon's own services.
+//!
+//! It is a client as any other and knows nothing that its clients' tokens do not open: each of its calls passes the guard of the
+//! API. That it lives here and not in a process of its own saves an operator that process, and nothing else.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use mcp::http::Door;
+use mcp::{Api, RunToken};
+use tokio::net::TcpListener;
+
+use crate::app::App;
+use crate::config::Http;
+use crate::escalation::Attempt;
+use crate::rpc::{self, Access, Principal};
+
+/// What a bad token aims at, for the record.
+const TARGET: &str = "MCP over HTTP";
+
+struct Front {
+    app: Arc<App>,
+    access: Access,
+}
+
+impl Door for Front {
+    fn opens(&self, token: &RunToken) -> bool {
+        self.app.runs.of_token(token.reveal()).is_some()
+    }
+
+    fn turned_away(&self) {
+        self.app.escalations.report(&Principal::stranger(), None, Attempt::BadToken, TARGET);
+    }
+
+    fn api(&self) -> Api {
+        mcp::api(rpc::tools(&self.app, self.access.clone()))
+    }
+}
+
+/// Serves until the daemon stops, where the configuration has an endpoint. The stop waits for it, which takes a second at most.
+pub(crate) async fn start(app: &Arc<App>, access: &Access, http: Option<&Http>) -> anyhow::Result<()> {
+    let Some(Http { address, settings, .. }) = http else { return Ok(()) };
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for MCP"))?;
+    tracing::info!("MCP over HTTP: http://{address}/mcp");
+    let front = Arc::new(Front { app: app.clone(), access: access.clone() });
+    app.tasks.spawn(mcp::http::serve(listener, front, settings.clone(), app.stop.clone()));
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! The API as one run's token sees it.
+
+use std::error::Error;
+
+use bytes::Bytes;
+use tonic::body::Body;
+use tonic::codegen::http::{Request as HttpRequest, Response as HttpResponse};
+use tonic::codegen::{Body as HttpBody, Service};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::{Request, Status, Streaming};
+use tower::ServiceExt as _;
+use tower::util::BoxCloneSyncService;
+use wire::v1::call_request::Operation;
+use wire::v1::tool_service_client::ToolServiceClient;
+use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, list_tools_request};
+
+use crate::token::RunToken;
+
+/// Largest answer taken, bytes: above any of the daemon's.
+const LARGEST_MESSAGE: usize = 16 << 20;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The way to the daemon is broken.
+#[derive(Debug, thiserror::Error)]
+#[error("the daemon cannot be reached")]
+pub struct Broken(#[source] BoxError);
+
+/// A way to the daemon's services: a connection, or the services themselves.
+pub type Api = BoxCloneSyncService<HttpRequest<Body>, HttpResponse<Body>, Broken>;
+
+/// Takes a way to the daemon, such as a `Channel`.
+pub fn api<S, B>(service: S) -> Api
+where
+    S: Service<HttpRequest<Body>, Response = HttpResponse<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    BoxCloneSyncService::new(
+        service
+            .map_response(|response: HttpResponse<B>| response.map(Body::new))
+            .map_err(|error| Broken(error.into())),
+    )
+}
+
+/// Shows the token with every request.
+#[derive(Clone)]
+struct Shows(RunToken);
+
+impl Interceptor for Shows {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", self.0.authorization());
+        Ok(request)
+    }
+}
+
+/// How a call is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Until it has an outcome or waits for an approval. Dropping the stream before cancels it.
+    Now,
+    /// Until it has an outcome. Dropping the stream before cancels it.
+    Wait,
+    /// Until it has an outcome. Dropping the stream changes nothing.
+    Watch,
+}
+
+/// One run's tools, in one dialect, by its token.
+#[derive(Clone)]
+pub struct RunClient {
+    tools: ToolServiceClient<InterceptedService<Api, Shows>>,
+    run: String,
+    dialect: String,
+}
+
+impl RunClient {
+    /// Speaks for the holder of `token`.
+    pub fn new(api: Api, token: &RunToken, dialect: &str) -> Self {
+        let tools = ToolServiceClient::with_interceptor(api, Shows(token.clone()));
+        Self {
+            tools: tools.max_decoding_message_size(LARGEST_MESSAGE),
+            run: token.run().to_owned(),
+            dialect: dialect.to_owned(),
+        }
+    }
+
+    /// The tools that are offered now, as MCP's `tools/list` has them.
+    pub async fn list_tools(&self) -> Result<String, Status> {
+        let request = v1::ListToolsRequest {
+            run_id: self.run.clone(),
+            dialect: self.dialect.clone(),
+            format: list_tools_request::Format::Mcp.into(),
+        };
+        Ok(self.tools.clone().list_tools(request).await?.into_inner().tools_json)
+    }
+
+    /// Makes the call of a tool, or finds it made when `request_id` was used for it before.
+    pub(crate) async fn call_tool(
+        &self,
+        request_id: &str,
+        name: &str,
+        arguments_json: &str,
+        manner: Manner,
+    ) -> Result<Streaming<CallStreamResponse>, Status> {
+        let call = v1::DialectCall {
+            dialect: self.dialect.clone(),
+            name: name.to_owned(),
+            arguments_json: arguments_json.to_owned(),
+        };
+        let request = CallRequest {
+            request_id: request_id.to_owned(),
+            wait_for_approval: manner != Manner::Now,
+            cancel_on_disconnect: manner != Manner::Watch,
+            ..self.request(Operation::Dialect(call))
+        };
+        Ok(self.tools.clone().call_stream(request).await?.into_inner())
+    }
+
+    /// Makes one call of an operation, and does not wait for anybody's consent.
+    pub(crate) async fn call(&self, operation: Operation) -> Result<CallResponse, Status> {
+        Ok(self.tools.clone().call(self.request(operation)).await?.into_inner())
+    }
+
+    /// Cancels a call that waits or runs.
+    pub(crate) async fn cancel(&self, call_id: &str) -> Result<(), Status> {
+        let request = v1::CancelCallRequest { call_id: call_id.to_owned() };
+        self.tools.clone().cancel_call(request).await.map(drop)
+    }
+
+    fn request(&self, operation: Operation) -> CallRequest {
+        CallRequest {
+            run_id: self.run.clone(),
+            cancel_on_disconnect: true,
+            operation: Some(operation),
+            ..Default::default()
+        }
+    }
+}

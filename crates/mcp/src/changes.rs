@@ -1,0 +1,74 @@
+//! Tells clients when other tools are offered: the policy was loaded again, or a permission was given or taken.
+//!
+//! The API has no such event for a run's token, and a list costs the daemon microseconds: so it is looked at, every
+//! [`PACE`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::ErrorData;
+use rmcp::RoleServer;
+use rmcp::service::{Peer, SubscriptionContext};
+use tokio::time::{MissedTickBehavior, interval};
+use tonic::Code;
+
+use crate::log::{Level, Wanted};
+use crate::tools::Tools;
+
+/// Between two looks.
+const PACE: Duration = Duration::from_secs(5);
+
+/// Tells a session, before MCP 2026-07-28, until it is over.
+pub(crate) async fn tell(tools: Arc<Tools>, wanted: Arc<Wanted>, peer: Peer<RoleServer>) {
+    let mut look = Look::new(tools);
+    while look.next_change().await {
+        wanted.announce(&peer, Level::Info, "other tools are offered now").await;
+        if peer.notify_tool_list_changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells whoever has subscribed, since MCP 2026-07-28, until they have enough.
+pub(crate) async fn listen(tools: Arc<Tools>, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+    let mut look = Look::new(tools);
+    loop {
+        tokio::select! {
+            () = subscription.cancelled() => return Ok(()),
+            changed = look.next_change() => {
+                if !changed || subscription.sink().notify_tool_list_changed().await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+struct Look {
+    tools: Arc<Tools>,
+    seen: String,
+    ticks: tokio::time::Interval,
+}
+
+impl Look {
+    fn new(tools: Arc<Tools>) -> Self {
+        let mut ticks = interval(PACE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { tools, seen: String::new(), ticks }
+    }
+
+    /// Waits for a change. `false`: the token opens nothing any more, so that there will be none.
+    async fn next_change(&mut self) -> bool {
+        loop {
+            self.ticks.tick().await;
+            match self.tools.changed(&mut self.seen).await {
+                Ok(true) => return true,
+                Err(status) if matches!(status.code(), Code::PermissionDenied | Code::NotFound) => {
+                    return false;
+                }
+                // A daemon that is being restarted may have loaded another policy when it is back.
+                Ok(false) | Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Asking the person at the client about a call that waits for an approval.
+//!
+//! ```text
+//!  without an Approver:  wait │ go on without it │ cancel the call     nothing that its token could not do anyway
+//!  with an Approver:     approve │ deny │ leave it to others           decided by whoever started the bridge, if the daemon lets them
+//! ```
+//!
+//! What a client answers may come from its person, from its model, or from nobody who looked. So an answer decides only where
+//! whoever started the bridge said so, and then as them: see [`crate::Approver`]. Consent needs the whole of what is consented
+//! to: when it is too long to be shown here, approving is not among the answers.
+
+use std::fmt::Write as _;
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationSchema, InputRequest, InputRequests, InputRequiredResult, RequestMetaObject,
+};
+use serde_json::{Value, json};
+use wire::v1::Approval;
+
+/// Under which a client answers when it calls again (MCP 2026-07-28, multi round-trip requests).
+pub(crate) const KEY: &str = "approval";
+/// Most bytes of what is shown of a call that is not decided on here.
+const MOST_SHOWN: usize = 2 * 1024;
+/// Most bytes of a preview that is consented to here.
+const MOST_DECIDED: usize = 32 * 1024;
+/// Most characters of a comment.
+const MOST_COMMENT: usize = 1_000;
+
+/// What is to become of a call that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Hold the request until somebody has decided.
+    Wait,
+    /// Answer now that it waits.
+    Leave,
+    /// It is not wanted any more.
+    Cancel,
+    /// Decide, with what was written to it.
+    Decide { approve: bool, comment: String },
+}
+
+/// What a person is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    message: String,
+    choices: &'static [(&'static str, &'static str)],
+    field: &'static str,
+    decides: bool,
+}
+
+/// Whether a client says that it can ask its person with a form.
+pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
+    let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
+    // One that names neither form means forms, MCP 2025-11-25.
+    elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+}
+
+impl Question {
+    /// About a call on which others decide.
+    pub(crate) fn whether_to_wait(tool: &str, arguments_json: &str, approval_id: &str) -> Self {
+        let mut message =
+            format!("The call of {} needs a reviewer's approval ({approval_id}).\n", plain(tool));
+        let (shown, left_out) = cut(arguments_json, MOST_SHOWN);
+        let _ = write!(message, "Arguments: {}", plain(shown));
+        if left_out > 0 {
+            let _ = write!(message, "… ({left_out} more bytes)");
+        }
+        message.push_str("\nYour answer approves nothing; it says what to do until a reviewer has decided.");
+        let choices = &[
+            ("wait", "Wait for the reviewer"),
+            ("leave", "Go on without it; the call is made when it is approved"),
+            ("cancel", "Cancel the call"),
+        ];
+        Self { message, choices, field: "until_decided", decides: false }
+    }
+
+    /// About a call on which the person decides.
+    pub(crate) fn whether_to_approve(approval: &Approval) -> Self {
+        let mut message = format!(
+            "{} asks to {} (risk {}, approval {}).\n",
+            plain(&approval.agent_id),
+            plain(&approval.operation),
+            plain(&approval.risk),
+            approval.approval_id
+        );
+        if !approval.justification.is_empty() {
+            let _ = writeln!(message, "Why you are asked: {}", plain(&approval.justification));
+        }
+        let (shown, left_out) = cut(&approval.preview, MOST_DECIDED);
+        let _ = write!(message, "{}", plain(shown));
+        if left_out > 0 {
+            let id = &approval.approval_id;
+            let _ = write!(
+                message,
+                "\n… {left_out} more bytes. What cannot be shown whole is not approved here: coffer approval show {id}"
+            );
+        }
+        let choices: &'static [(&str, &str)] = if left_out > 0 {
+            &[("deny", "Deny"), ("leave", "Leave it to another reviewer")]
+        } else {
+            &[
+                ("approve", "Approve: it runs once"),
+                ("deny", "Deny"),
+                ("leave", "Leave it to another reviewer"),
+            ]
+        };
+        Self { message, choices, field: "decision", decides: true }
+    }
+
+    /// As `elicitation/create` has it.
+    pub(crate) fn params(&self) -> Result<ElicitRequestParams, ErrorData> {
+        let options: Vec<Value> =
+            self.choices.iter().map(|(value, title)| json!({ "const": value, "title": title })).collect();
+        let mut properties = json!({ self.field: { "type": "string", "oneOf": options } });
+        if self.decides {
+            properties["comment"] = json!({
+                "type": "string",
+                "description": "For the record and, when denied, for the agent",
+                "maxLength": MOST_COMMENT,
+            });
+        }
+        let schema = json!({ "type": "object", "properties": properties, "required": [self.field] });
+        let requested_schema: ElicitationSchema = serde_json::from_value(schema)
+            .map_err(|_| ErrorData::internal_error("the question cannot be put as a form", None))?;
+        let meta: Option<RequestMetaObject> = None;
+        Ok(ElicitRequestParams::FormElicitationParams {
+            meta,
+            message: self.message.clone(),
+            requested_schema,
+        })
+    }
+
+    /// As the result of a call that is to be made again with the answer; `state` names the call then.
+    pub(crate) fn required(&self, state: &str) -> Result<InputRequiredResult, ErrorData> {
+        let request = InputRequest::Elicitation(ElicitRequest::new(self.params()?));
+        let requests: InputRequests = [(KEY.to_owned(), request)].into();
+        Ok(InputRequiredResult::new(Some(requests), Some(state.to_owned())))
+    }
+
+    /// What an answer means. One that makes no sense leaves things as they are.
+    pub(crate) fn choice(&self, answer: &ElicitResult) -> Choice {
+        let content = answer.content.as_ref();
+        let text = |field: &str| content.and_then(|content| content.get(field)).and_then(Value::as_str);
+        match answer.action {
+            ElicitationAction::Accept => {}
+            // Said no to what was asked.
+            ElicitationAction::Decline if self.decides => {
+                return Choice::Decide { approve: false, comment: String::new() };
+            }
+            _ => return Choice::Leave,
+        }
+        let comment = || text("comment").unwrap_or_default().chars().take(MOST_COMMENT).collect();
+        // Only what was offered is an answer.
+        match text(self.field).filter(|said| self.choices.iter().any(|(value, _)| value == said)) {
+            Some("wait") => Choice::Wait,
+            Some("cancel") => Choice::Cancel,
+            Some("approve") => Choice::Decide { approve: true, comment: comment() },
+            Some("deny") => Choice::Decide { approve: false, comment: comment() },
+            _ => Choice::Leave,
+        }
+    }
+}
+
+/// The beginning of a text, and how many bytes are behind it.
+fn cut(text: &str, most: usize) -> (&str, usize) {
+    let most = most.min(text.len());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    (&text[..end], text.len() - end)
+}
+
+/// Text of a run for a person's eyes: without what moves a terminal's cursor, or turns text around
+/// (CVE-2021-42574).
+pub(crate) fn plain(text: &str) -> String {
+    let hides = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    text.chars().map(|c| if hides(c) { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
+    use serde_json::{Value, json};
+    use wire::v1::Approval;
+
+    use super::{Choice, MOST_DECIDED, Question, can_ask, plain};
+
+    fn approval(preview: String) -> Approval {
+        Approval {
+            approval_id: "a-1".to_owned(),
+            agent_id: "alice".to_owned(),
+            operation: "exec".to_owned(),
+            risk: "high".to_owned(),
+            preview,
+            ..Default::default()
+        }
+    }
+
+    fn accept(content: Value) -> ElicitResult {
+        ElicitResult::new(ElicitationAction::Accept).with_content(content)
+    }
+
+    #[test]
+    fn without_an_approver_no_answer_decides() {
+        let question = Question::whether_to_wait("exec", "{}", "a-1");
+        for (said, choice) in [
+            (json!({"until_decided": "wait"}), Choice::Wait),
+            (json!({"until_decided": "cancel"}), Choice::Cancel),
+            (json!({"until_decided": "approve"}), Choice::Leave),
+            (json!({"decision": "approve"}), Choice::Leave),
+            (json!({"until_decided": true}), Choice::Leave),
+            (json!(["wait"]), Choice::Leave),
+            (Value::Null, Choice::Leave),
+        ] {
+            assert_eq!(question.choice(&accept(said.clone())), choice, "{said}");
+        }
+        assert_eq!(question.choice(&ElicitResult::new(ElicitationAction::Decline)), Choice::Leave);
+    }
+
+    #[test]
+    fn with_one_the_answer_decides_and_silence_does_not() {
+        let question = Question::whether_to_approve(&approval("rm x".to_owned()));
+        let decide = |approve, comment: &str| Choice::Decide { approve, comment: comment.to_owned() };
+        let said = accept(json!({"decision": "approve", "comment": "ok"}));
+        assert_eq!(question.choice(&said), decide(true, "ok"));
+        assert_eq!(question.choice(&accept(json!({"decision": "deny"}))), decide(false, ""));
+        assert_eq!(question.choice(&ElicitResult::new(ElicitationAction::Decline)), decide(false, ""));
+        assert_eq!(question.choice(&ElicitResult::new(ElicitationAction::Cancel)), Choice::Leave);
+        assert_eq!(question.choice(&accept(json!({}))), Choice::Leave);
+    }
+
+    #[test]
+    fn what_cannot_be_shown_whole_cannot_be_approved() {
+        let question = Question::whether_to_approve(&approval("ä".repeat(MOST_DECIDED)));
+        assert!(
+            question.message.contains("32768 more bytes")
+                && question.message.contains("coffer approval show a-1")
+        );
+        assert_eq!(question.choice(&accept(json!({"decision": "approve"}))), Choice::Leave);
+        let denied = Choice::Decide { approve: false, comment: String::new() };
+        assert_eq!(question.choice(&accept(json!({"decision": "deny"}))), denied);
+    }
+
+    #[test]
+    fn it_is_a_form_of_primitives() {
+        let question = Question::whether_to_approve(&approval("cargo test".to_owned()));
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } =
+            question.params().unwrap()
+        else {
+            panic!("no form");
+        };
+        assert!(message.contains("cargo test") && message.contains("risk high"), "{message}");
+        let schema = serde_json::to_value(requested_schema).unwrap();
+        assert_eq!(schema["properties"]["decision"]["oneOf"][0]["const"], "approve");
+        assert_eq!(schema["required"], json!(["decision"]));
+    }
+
+    #[test]
+    fn only_clients_that_say_so_are_asked() {
+        let can = |capabilities: Value| can_ask(serde_json::from_value(capabilities).ok().as_ref());
+        assert!(can(json!({"elicitation": {}})) && can(json!({"elicitation": {"form": {}, "url": {}}})));
+        assert!(!can(json!({})) && !can(json!({"elicitation": {"url": {}}})) && !can_ask(None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_approves_but_the_one_that_says_so(said in "\\PC{0,12}|approve|deny|leave|wait|cancel") {
+            let waits = Question::whether_to_wait("t", "{}", "a");
+            let decides = Question::whether_to_approve(&approval("x".to_owned()));
+            let content = json!({"decision": said, "until_decided": said});
+            let decided = matches!(waits.choice(&accept(content.clone())), Choice::Decide { .. });
+            prop_assert!(!decided);
+            let approved = matches!(decides.choice(&accept(content)), Choice::Decide { approve: true, .. });
+            prop_assert_eq!(approved, said == "approve");
+        }
+
+        #[test]
+        fn nothing_that_a_run_says_reaches_a_terminal_as_a_command(text in any::<String>()) {
+            let shown = plain(&text);
+            prop_assert!(shown.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
+            prop_assert_eq!(shown.chars().count(), text.chars().count());
+        }
+    }
+}

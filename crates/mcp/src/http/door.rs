@@ -1,0 +1,60 @@
+//! Who is let in.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use tonic::codegen::http::{HeaderMap, Response, StatusCode};
+
+use super::held::ResponseBody;
+use crate::api::Api;
+use crate::token::RunToken;
+
+/// What stands behind the endpoint.
+pub trait Door: Send + Sync + 'static {
+    /// Whether this is the token of a run that lives. Asked for each request.
+    fn opens(&self, token: &RunToken) -> bool;
+
+    /// Somebody has shown a token that opens nothing.
+    fn turned_away(&self);
+
+    /// A way to the API that knows its client by the token alone.
+    fn api(&self) -> Api;
+}
+
+/// The token that a request shows, if it opens something (RFC 6750).
+pub(super) fn admit<D: Door>(door: &D, headers: &HeaderMap) -> Result<RunToken, Refused> {
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (shown.next(), shown.next()) else {
+        return Err(Refused("Bearer realm=\"cofferdam\""));
+    };
+    let token = value.to_str().ok().and_then(bearer).and_then(|token| RunToken::parse(token).ok());
+    token.filter(|token| door.opens(token)).ok_or_else(|| {
+        door.turned_away();
+        Refused("Bearer realm=\"cofferdam\", error=\"invalid_token\"")
+    })
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+/// Nobody is let in; the challenge says what is wanted.
+pub(super) struct Refused(&'static str);
+
+impl From<Refused> for Response<ResponseBody> {
+    fn from(Refused(challenge): Refused) -> Self {
+        let message = "show the token of a run that lives: Authorization: Bearer TOKEN";
+        let mut response = plain(StatusCode::UNAUTHORIZED, message);
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        response
+    }
+}
+
+/// A response of a few words.
+pub(super) fn plain(status: StatusCode, message: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(Full::new(Bytes::from_static(message.as_bytes())).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

@@ -1,0 +1,151 @@
+//! One run's endpoint.
+
+use std::borrow::Cow;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::http::request::Parts;
+use tonic::codegen::http::{Method, Request, Response, StatusCode};
+
+use super::door::plain;
+use super::held::{Held, ResponseBody};
+use super::serve::{LARGEST_BODY, Settings};
+use crate::api::{Api, RunClient};
+use crate::bridge::Bridge;
+use crate::token::RunToken;
+
+/// Requests of one run that are answered at the same time; a stream of events is one. One run cannot take the others' connections.
+const REQUESTS: usize = 32;
+/// What HTTP's answer to a session id is called.
+const SESSION: &str = "mcp-session-id";
+
+/// Serves one run's clients.
+pub(super) struct Endpoint {
+    token: RunToken,
+    service: StreamableHttpService<Bridge, LocalSessionManager>,
+    sessions: Arc<LocalSessionManager>,
+    most_sessions: usize,
+    places: Arc<Semaphore>,
+    /// Held while a session may be made, so that there is never one too many.
+    making: Mutex<()>,
+    used: std::sync::Mutex<Instant>,
+    ends: CancellationToken,
+}
+
+impl Endpoint {
+    pub(super) fn new(api: Api, token: RunToken, settings: &Settings, stop: &CancellationToken) -> Self {
+        let ends = stop.child_token();
+        let mut config = SessionConfig::default();
+        config.keep_alive = Some(settings.session_idle_timeout);
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config = config;
+        let sessions = Arc::new(sessions);
+        let mut config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(settings.hosts.clone())
+            .with_allowed_origins(settings.origins.clone())
+            .enforce_origin_validation();
+        config.max_request_body_bytes = LARGEST_BODY;
+        config.cancellation_token = ends.clone();
+        let first = Bridge::new(RunClient::new(api, &token, &settings.dialect));
+        let service = StreamableHttpService::new(move || Ok(first.for_another()), sessions.clone(), config);
+        Self {
+            token,
+            service,
+            sessions,
+            most_sessions: settings.sessions_per_run,
+            places: Arc::new(Semaphore::new(REQUESTS)),
+            making: Mutex::default(),
+            used: std::sync::Mutex::new(Instant::now()),
+            ends,
+        }
+    }
+
+    pub(super) fn token(&self) -> &RunToken {
+        &self.token
+    }
+
+    /// Answers a request that has shown the run's token.
+    pub(super) async fn answer(&self, head: Parts, body: Bytes) -> Response<Held> {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            let message = "too many requests of this run are under way";
+            return plain(StatusCode::TOO_MANY_REQUESTS, message).map(|body| Held::new(body, None));
+        };
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let response = self.answer_in_place(head, body).await;
+        response.map(|body| Held::new(body, Some(place)))
+    }
+
+    async fn answer_in_place(&self, head: Parts, body: Bytes) -> Response<ResponseBody> {
+        let begins =
+            head.method == Method::POST && !head.headers.contains_key(SESSION) && says_initialize(&body);
+        let request = Request::from_parts(head, Full::new(body));
+        if !begins {
+            return self.service.handle(request).await;
+        }
+        let _making = self.making.lock().await;
+        if self.sessions.sessions.read().await.len() >= self.most_sessions {
+            let message = "this run has as many MCP sessions as it may have: end one with DELETE, or wait until one has been idle";
+            return plain(StatusCode::SERVICE_UNAVAILABLE, message);
+        }
+        self.service.handle(request).await
+    }
+
+    /// Ends its sessions and streams, and the calls in them.
+    pub(super) fn end(&self) {
+        self.ends.cancel();
+    }
+
+    /// Whether nobody has used it for so long, and nobody is connected.
+    pub(super) async fn is_idle(&self, long: Duration) -> bool {
+        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.elapsed() > long
+            && self.places.available_permits() == REQUESTS
+            && self.sessions.sessions.read().await.is_empty()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Whether a message asks for a session: only this makes one.
+fn says_initialize(message: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        method: Option<Cow<'a, str>>,
+    }
+    serde_json::from_slice::<Named<'_>>(message)
+        .is_ok_and(|message| message.method.as_deref() == Some("initialize"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::says_initialize;
+
+    #[test]
+    fn only_a_message_that_says_initialize_makes_a_session() {
+        assert!(says_initialize(br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"x":[1]}}"#));
+        assert!(says_initialize(br#"{"method":"\u0069nitialize"}"#));
+        for other in [
+            &br#"{"method":"tools/call","params":{"arguments":{"method":"initialize"}}}"#[..],
+            br#"[{"method":"initialize"}]"#,
+            br#"{"method":1}"#,
+            b"initialize",
+            b"\xff",
+            b"",
+        ] {
+            assert!(!says_initialize(other));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The run's tools, as the API lists them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use rmcp::ErrorData;
+use rmcp::model::Tool;
+use tonic::Status;
+
+use crate::answer::error;
+use crate::api::RunClient;
+
+/// What is to be known of a tool to answer for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// It is not offered.
+    Unknown,
+    /// Its results are text.
+    Text,
+    /// Its results fit a schema.
+    Structured,
+}
+
+/// The tools, and their shapes as they were when they were last listed.
+pub(crate) struct Tools {
+    client: RunClient,
+    shapes: Mutex<HashMap<String, Shape>>,
+}
+
+impl Tools {
+    pub(crate) fn new(client: RunClient) -> Self {
+        Self { client, shapes: Mutex::default() }
+    }
+
+    /// Those that are offered now.
+    pub(crate) async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
+        let listed = self.client.list_tools().await.map_err(|status| error(&status))?;
+        self.read(&listed)
+    }
+
+    fn read(&self, listed: &str) -> Result<Vec<Tool>, ErrorData> {
+        let tools: Vec<Tool> = serde_json::from_str(listed)
+            .map_err(|_| ErrorData::internal_error("the daemon's list of tools cannot be read", None))?;
+        let shape = |tool: &Tool| if tool.output_schema.is_some() { Shape::Structured } else { Shape::Text };
+        let shapes = tools.iter().map(|tool| (tool.name.to_string(), shape(tool))).collect();
+        *self.shapes.lock().unwrap_or_else(PoisonError::into_inner) = shapes;
+        Ok(tools)
+    }
+
+    /// How a tool answers. One that is not known is looked for once more.
+    pub(crate) async fn shape(&self, name: &str) -> Shape {
+        let known = |tools: &Self| {
+            let shapes = tools.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+            shapes.get(name).copied()
+        };
+        if let Some(shape) = known(self) {
+            return shape;
+        }
+        // That it cannot be listed the call itself will say.
+        let _ = self.list().await;
+        known(self).unwrap_or(Shape::Unknown)
+    }
+
+    /// Whether others are offered than when this was asked before. `seen` is the caller's own memory, empty at first.
+    pub(crate) async fn changed(&self, seen: &mut String) -> Result<bool, Status> {
+        let listed = self.client.list_tools().await?;
+        let changed = !seen.is_empty() && *seen != listed;
+        if changed {
+            // Shapes may be others, too; what cannot be read is said when it is listed.
+            let _ = self.read(&listed);
+        }
+        *seen = listed;
+        Ok(changed)
+    }
+}

@@ -1,0 +1,242 @@
+//! The HTTP endpoint: the official Python client, and requests that no client makes.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use harness::{Daemon, Setup};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::python::{Client, text, with};
+use super::run_with_token;
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+
+/// A daemon with an endpoint, and its port.
+pub(super) async fn daemon(more: &str) -> (Daemon, u16) {
+    // Free now, and nobody else's in the next second.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = format!("mcp: {{ http: {{ listen: '127.0.0.1:{port}'{more} }} }}\n");
+    (Daemon::start_with(Setup { config, ..Setup::default() }).await, port)
+}
+
+/// How the Python client connects.
+pub(super) fn http(port: u16, token: &str) -> Value {
+    json!({"http": {"url": format!("http://127.0.0.1:{port}/mcp"), "token": token}})
+}
+
+/// One request, and the answer as far as it came: status, headers in small letters, beginning of the body.
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+/// Sends `request` as it stands and reads until the other side closes, or there is a whole event or message.
+async fn send(port: u16, request: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    // Where it is refused early nobody reads the rest.
+    let _ = stream.write_all(request).await;
+    let mut bytes = Vec::new();
+    let read = async {
+        let mut piece = [0; 4096];
+        while let Ok(count) = stream.read(&mut piece).await {
+            bytes.extend_from_slice(&piece[..count]);
+            let said = String::from_utf8_lossy(&bytes);
+            let body = said.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+            let is_whole = said.contains("content-length: 0")
+                || body.contains("\"jsonrpc\"")
+                || (!body.is_empty() && !said.contains("event-stream"));
+            if count == 0 || (said.contains("\r\n\r\n") && is_whole) {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), read).await.expect("no answer");
+    let said = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = said.split_once("\r\n\r\n").unwrap_or((&said, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+}
+
+async fn post(port: u16, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut head = String::from("POST /mcp HTTP/1.1\r\n");
+    let defaults = [
+        ("Host", "localhost"),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
+    let defaults = defaults.iter().filter(|(name, _)| !headers.iter().any(|(given, _)| given == name));
+    for (name, value) in defaults.chain(headers) {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    }
+    write!(head, "Content-Length: {}\r\n\r\n", body.len()).unwrap();
+    send(port, (head + body).as_bytes()).await
+}
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+fn session_of(answer: &Answer) -> String {
+    let line = answer.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+    line.unwrap_or_else(|| panic!("no session: {}", answer.head)).to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_client_lists_reads_edits_and_runs_over_http() {
+    let (daemon, port) = daemon("").await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let (_run, token) = run_with_token(&daemon, "open", &workspace).await;
+    for (mode, protocol) in [("auto", "2026-07-28"), ("legacy", "2025-11-25")] {
+        let mut client = Client::connect(with(http(port, &token), json!({"mode": mode}))).await;
+        assert_eq!(client.hello["protocol"], protocol);
+        let listed = client.step(json!({"do": "list"})).await;
+        assert!(listed["tools"].as_array().unwrap().len() >= 5, "{listed}");
+        let read = client.call("read_file", json!({"path": "a.txt"})).await;
+        assert!(text(&read).contains("one"), "{read}");
+        let created =
+            client.call("edit_file", json!({"path": mode, "command": "create", "content": "x\n"})).await;
+        assert_eq!(created["isError"], false, "{created}");
+        assert_eq!(std::fs::read_to_string(workspace.join(mode)).unwrap(), "x\n");
+        let counted = client.call("bash_command", json!({"command": "wc", "args": ["-l", "a.txt"]})).await;
+        assert!(text(&counted).contains("1 a.txt"), "{counted}");
+        client.leave().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_there_without_the_token_of_a_run_that_lives() {
+    let (daemon, port) = daemon("").await;
+    let workspace = daemon.workspace("w", &[]);
+    let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
+    let bare = post(port, &[], INITIALIZE).await;
+    assert!(bare.status == 401 && bare.head.contains("www-authenticate: bearer"), "{}", bare.head);
+    let mut forged = token.clone();
+    forged.replace_range(token.len() - 4.., "AAAA");
+    for bad in [bearer(&forged), bearer("cft_x_y"), bearer(""), format!("Basic {token}"), token.clone()] {
+        let refused = post(port, &[("Authorization", &bad)], INITIALIZE).await;
+        assert!(refused.status == 401 && refused.head.contains("invalid_token"), "{bad}: {}", refused.head);
+    }
+    let good = bearer(&token);
+    let twice = post(port, &[("Authorization", &good), ("Authorization", &good)], INITIALIZE).await;
+    assert_eq!(twice.status, 401);
+    let session = session_of(&post(port, &[("Authorization", &good)], INITIALIZE).await);
+    // A session is no credential.
+    let stolen = post(port, &[("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(stolen.status, 401, "{}", stolen.body);
+    run.stop().await;
+    let dead = post(port, &[("Authorization", &good), ("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(dead.status, 401, "{}", dead.body);
+    let attempts = run.clients.events("", "escalation_attempt").await;
+    assert!(attempts.iter().any(|attempt| attempt.record_json.contains("MCP over HTTP")), "{attempts:?}");
+    assert!(!daemon.log().contains(&token));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tokens_of_two_runs_do_not_reach_each_other() {
+    let (daemon, port) = daemon("").await;
+    let mine = daemon.workspace("mine", &[("secret.txt", "mine alone\n")]);
+    let theirs = daemon.workspace("theirs", &[]);
+    let (_a, token_a) = run_with_token(&daemon, "open", &mine).await;
+    let (_b, token_b) = run_with_token(&daemon, "open", &theirs).await;
+    let (a, b) = (bearer(&token_a), bearer(&token_b));
+    let session = session_of(&post(port, &[("Authorization", &a)], INITIALIZE).await);
+    // The other's session does not exist for them: not for messages, not for its events, not to end it.
+    let used = post(port, &[("Authorization", &b), ("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(used.status, 404, "{}", used.body);
+    // Ending what is not there is no error; it is not the other's that ends.
+    for (method, status) in [("GET", 404), ("DELETE", 202)] {
+        let request = format!(
+            "{method} /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nAuthorization: {b}\r\nMcp-Session-Id: {session}\r\n\r\n"
+        );
+        assert_eq!(send(port, request.as_bytes()).await.status, status, "{method}");
+    }
+    let kept = post(port, &[("Authorization", &a), ("Mcp-Session-Id", &session)], LIST).await;
+    assert!(kept.status == 200 && kept.body.contains("read_file"), "{} {}", kept.status, kept.body);
+    let mut client = Client::connect(http(port, &token_b)).await;
+    let read = client.call("read_file", json!({"path": "secret.txt"})).await;
+    assert_eq!(read["isError"], true, "{read}");
+    client.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_and_origins_that_are_not_its_own_are_refused() {
+    let (daemon, port) = daemon("").await;
+    let workspace = daemon.workspace("w", &[]);
+    let (_run, token) = run_with_token(&daemon, "open", &workspace).await;
+    let token = bearer(&token);
+    for (header, value, status) in [
+        ("Host", "evil.example.org", 403),
+        ("Host", "localhost.evil.example.org", 403),
+        ("Origin", "http://evil.example.org", 403),
+        ("Origin", "null", 403),
+        ("Origin", "nonsense", 403),
+        ("Origin", "http://localhost:3000", 200),
+    ] {
+        let answer = post(port, &[("Authorization", &token), (header, value)], INITIALIZE).await;
+        assert_eq!(answer.status, status, "{header}: {value}: {}", answer.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_messages_cost_their_sender_an_error_and_others_nothing() {
+    let (daemon, port) = daemon(", sessions_per_run: 2").await;
+    let workspace = daemon.workspace("w", &[]);
+    let (_run, token) = run_with_token(&daemon, "open", &workspace).await;
+    let token = bearer(&token);
+    let say = async |body: &str| post(port, &[("Authorization", &token)], body).await;
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for bad in [
+        "",
+        "x",
+        "null",
+        "[]",
+        "{}",
+        &deep,
+        r#"{"jsonrpc":"2.0","id":{},"method":7}"#,
+        r#"{"jsonrpc":"1.0","method":"initialize"}"#,
+    ] {
+        let answer = say(bad).await;
+        assert!(
+            (400..500).contains(&answer.status),
+            "{}: {} {}",
+            &bad[..bad.len().min(40)],
+            answer.status,
+            answer.body
+        );
+    }
+    let large =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "a".repeat(5 << 20));
+    assert_eq!(say(&large).await.status, 413);
+    let head = format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(200_000));
+    let refused = send(port, head.as_bytes()).await;
+    assert!(refused.status >= 400 || refused.head.is_empty(), "{}", refused.head);
+    assert_eq!(send(port, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.status, 404);
+    let unknown = post(
+        port,
+        &[("Authorization", &token), ("Mcp-Session-Id", "00000000-0000-0000-0000-000000000000")],
+        LIST,
+    )
+    .await;
+    assert_eq!(unknown.status, 404);
+
+    let first = session_of(&say(INITIALIZE).await);
+    let second = session_of(&say(INITIALIZE).await);
+    assert!(first != second && first.len() >= 32, "{first} {second}");
+    assert_eq!(say(INITIALIZE).await.status, 503, "a third one is one too many");
+    let end = format!(
+        "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\nMcp-Session-Id: {first}\r\n\r\n"
+    );
+    assert!(send(port, end.as_bytes()).await.status < 300);
+    assert_eq!(say(INITIALIZE).await.status, 200);
+    daemon_is_well(&daemon, &workspace).await;
+}
+
+async fn daemon_is_well(daemon: &Daemon, workspace: &Path) {
+    let mut run = daemon.run("open", workspace).await;
+    run.exec(&["true"]).await;
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
