@@ -224,7 +224,7 @@ async fn what_cannot_be_reached_or_allowed_has_its_own_exit_code() {
 async fn the_doctor_says_what_this_host_can_do() {
     let daemon = Daemon::start().await;
     let End { out, err, .. } = coffer(&daemon, &["doctor"]).await;
-    for word in ["engine", "cgroup", "seccomp"] {
+    for word in ["engine", "cgroup", "seccomp", "alerts"] {
         assert!(out.to_lowercase().contains(word), "{word}: {out}{err}");
     }
     let End { out, .. } = coffer(&daemon, &["--output", "json", "doctor"]).await;

@@ -31,6 +31,7 @@ mod strangers;
 mod streaming;
 mod streams;
 mod terminal;
+mod timeouts;
 mod tongues;
 mod transcript;
 mod workspaces;

@@ -106,14 +106,33 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
         per_minute: 1,
         duration: Some(Duration::from_secs(3_600).into()),
         reason: "runs in circles".to_owned(),
+        ..Default::default()
     };
     let imposed = run.clients.policy.throttle_agent(throttle).await.unwrap().into_inner().throttle.unwrap();
     assert_eq!((imposed.agent_id.as_str(), imposed.per_minute), ("tester", 1));
+    assert_eq!(imposed.principal, "uid:0", "the only one whose agent has this name");
     run.ok(calls::read("a.txt")).await;
     assert_eq!(reason(&run.call(calls::list(".")).await.unwrap_err()), "RATE_LIMITED");
     assert_eq!(limits(&mut run).await.throttles.len(), 1);
     let events = run.clients.events("", "agent_throttled").await;
     assert_eq!((events.len(), events[0].principal.as_str()), (1, "uid:0"));
+    assert_eq!(harness::record(&events[0])["details"]["agent_principal"], "uid:0");
+    // Of somebody else's agent of this name nothing is taken, and nobody's agent is not throttled in silence.
+    let other = v1::ThrottleAgentRequest {
+        agent_id: "tester".to_owned(),
+        principal: "uid:4242".to_owned(),
+        duration: Some(Duration::from_secs(3_600).into()),
+        ..Default::default()
+    };
+    run.clients.policy.throttle_agent(other.clone()).await.unwrap();
+    assert_eq!(limits(&mut run).await.throttles, [imposed.clone()]);
+    let ambiguous = v1::ThrottleAgentRequest { principal: String::new(), ..other.clone() };
+    let refused = run.clients.policy.throttle_agent(ambiguous).await.unwrap_err();
+    assert_eq!(reason(&refused), "PRECONDITION_FAILED");
+    let lift = v1::ThrottleAgentRequest { duration: None, ..other };
+    assert_eq!(run.clients.policy.throttle_agent(lift).await.unwrap().into_inner().throttle, None);
+    let nobody = v1::ThrottleAgentRequest { agent_id: "nobody".to_owned(), ..Default::default() };
+    assert_eq!(reason(&run.clients.policy.throttle_agent(nobody).await.unwrap_err()), "NOT_FOUND");
 
     // It outlives the daemon.
     daemon.kill().await;

@@ -3,7 +3,7 @@
 use harness::v1::approval::{Remember, State};
 use harness::v1::call_response::Status;
 use harness::v1::decide_approval_request::Decision;
-use harness::{Daemon, RunHandle, Setup, as_user, calls, reason, record, v1};
+use harness::{Daemon, RunHandle, Setup, as_user, calls, reason, record, requests, v1};
 
 use crate::adopted::outlives;
 
@@ -64,6 +64,36 @@ async fn a_call_that_waits_goes_on_under_the_next_daemon_and_is_executed_once() 
     assert_eq!(intents_and_receipts(&mut run, &asked.call_id).await, (1, vec!["succeeded".to_owned()]));
     assert_eq!(intents_and_receipts(&mut run, &denied.call_id).await, (1, vec!["denied".to_owned()]));
     assert!(run.clients.verify().await.intact);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_made_with_a_run_s_token_is_one_under_the_next_daemon_too() {
+    let mut daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut clients = daemon.connect().await;
+    let request = v1::CreateRunRequest { issue_token: true, ..requests::bind("review", &workspace) };
+    let v1::CreateRunResponse { run, token } = clients.runs.create_run(request).await.unwrap().into_inner();
+    let mut run = RunHandle { run: run.unwrap(), clients };
+    let mut request = tonic::Request::new(v1::CallRequest {
+        run_id: run.id().to_owned(),
+        operation: Some(calls::replace("a.txt", "one", "two")),
+        ..Default::default()
+    });
+    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    let asked = run.clients.tools.call(request).await.unwrap().into_inner();
+
+    let mut run = outlives(&mut daemon, run).await;
+    run.clients.approve(&asked.approval_id).await.unwrap();
+    assert_eq!(run.outcome(&asked.call_id).await.status(), Status::Succeeded);
+    let events = run.clients.of_call(&asked.call_id).await;
+    let via = |kind: &str| {
+        let event = events.iter().find(|event| event.kind == kind).unwrap();
+        record(event)["details"]["via"].as_str().map(str::to_owned)
+    };
+    assert_eq!(
+        [via("call_intent"), via("call_receipt")],
+        [Some("run_token".to_owned()), Some("run_token".to_owned())]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

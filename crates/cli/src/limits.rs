@@ -8,7 +8,7 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
 use crate::time;
 
 /// See how often calls were made, how many run now, and how many may.
@@ -32,9 +32,12 @@ pub(crate) struct Limits {
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer throttle alice --per-minute 5 --for 1h --reason 'runs in circles'")]
 pub(crate) struct Throttle {
-    /// The agent, whoever it works for.
+    /// The agent.
     #[arg(value_name = "AGENT")]
     agent: String,
+    /// Whose agent, such as `uid:1000`: needed when agents of several principals have this name, or none a living run.
+    #[arg(long, value_name = "PRINCIPAL", default_value = "", hide_default_value = true)]
+    principal: String,
     /// Most calls in any minute, all operations together; 0 is none at all.
     #[arg(long, value_name = "N", required_unless_present = "lift", default_value_t = 0)]
     per_minute: u32,
@@ -52,10 +55,7 @@ pub(crate) struct Throttle {
 impl Limits {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let request = GetRateLimitsRequest { run_id, agent_id: self.agent.unwrap_or_default() };
         let response = client.policy().get_rate_limits(quick(request)).await?.into_inner();
         let ui = context.ui;
@@ -75,6 +75,7 @@ impl Throttle {
         let client = context.connect().await?;
         let request = ThrottleAgentRequest {
             agent_id: self.agent.clone(),
+            principal: self.principal,
             per_minute: self.per_minute,
             duration: self.duration.filter(|_| !self.lift).map(Into::into),
             reason: self.reason,
@@ -89,7 +90,7 @@ impl Throttle {
         match response.throttle {
             Some(throttle) => {
                 let until = time::moment(throttle.until.as_ref());
-                page.own("throttled ").word(&throttle.agent_id);
+                page.own("throttled ").word(&throttle.agent_id).own(" of ").word(&throttle.principal);
                 page.own(" to ").word(&throttle.per_minute.to_string()).own(" a minute until ").word(&until);
             }
             None => {

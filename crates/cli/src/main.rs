@@ -18,6 +18,7 @@ mod doctor;
 mod endpoint;
 mod exit;
 mod failure;
+mod follow;
 mod ids;
 mod limits;
 mod mcp;

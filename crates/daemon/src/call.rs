@@ -28,7 +28,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dialects::Facts;
+use dialects::{Facts, Limits};
 use futures_util::FutureExt as _;
 use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit};
@@ -46,6 +46,7 @@ use crate::runs::Run;
 use crate::status::Refusal;
 use crate::time::micros;
 
+pub(crate) use decode::limits;
 pub(crate) use resume::resume;
 pub(crate) use stream::{Events, stream};
 
@@ -82,9 +83,9 @@ pub(crate) async fn call(
     refusal.map_or(Ok(response), Err)
 }
 
-/// The operation that a request asks for, without making a call of it.
-pub(crate) fn operation(request: CallRequest) -> Result<Operation, Refusal> {
-    decode::decode(request).operation
+/// The operation that a request asks for under a profile's limits, without making a call of it.
+pub(crate) fn operation(request: CallRequest, limits: &Limits) -> Result<Operation, Refusal> {
+    decode::decode(request, limits).operation
 }
 
 struct Story {
@@ -116,7 +117,7 @@ enum Close {
 impl Story {
     async fn tell(self, request: CallRequest) {
         let id = self.call.id;
-        let decoded = decode::decode(request);
+        let decoded = decode::decode(request, &self.limits());
         let form = decoded.form.clone();
         let mut journal = Journal::new(self.call.run.to_string(), id, &self.principal, &decoded);
         journal.request(self.call.request_id.clone());
@@ -124,6 +125,14 @@ impl Story {
 
         let made = AssertUnwindSafe(self.make(decoded, &mut journal, &mut times)).catch_unwind().await;
         self.end(made.ok(), &form, journal, times).await;
+    }
+
+    /// Those of the run's profile. Of a run that is gone no call is made, whatever they say.
+    fn limits(&self) -> Limits {
+        let run = self.app.runs.living_run(self.call.run);
+        let policy = self.app.gateway.policy();
+        let profile = run.ok().and_then(|run| policy.profile(&run.spec().profile).map(limits));
+        profile.unwrap_or_default()
     }
 
     /// The receipt, the answer, and what is kept. `made` is nothing when the call broke.

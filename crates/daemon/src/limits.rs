@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use audit::{Event, Kind, Verdict};
 use gateway::limits::concurrency::{Places, Whole};
-use gateway::limits::{Counted, KeptCounters, Limits as Counters, Throttle};
-use gateway::{Gateway, SystemClock, UnixMillis};
+use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle};
+use gateway::{Clock as _, Gateway, SystemClock, UnixMillis};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -35,10 +35,12 @@ const COPY: Duration = Duration::from_secs(30);
 const MAX_BYTES: u64 = 1 << 30;
 
 /// The file's content.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Copy {
     counters: KeptCounters,
-    throttles: Vec<(String, Throttle)>,
+    throttles: Vec<(Agent, Throttle)>,
+    /// When it was made.
+    at: UnixMillis,
 }
 
 /// The limits of a daemon.
@@ -62,18 +64,21 @@ impl Limits {
     ) -> anyhow::Result<Self> {
         let path = state_dir.join("limits.json");
         let copy = match read(&path) {
-            Ok(copy) => copy.unwrap_or_default(),
+            Ok(copy) => copy,
             Err(error) => {
                 tracing::warn!(%error, "the copy of the rate limits' counters cannot be read; the audit log is");
-                Copy::default()
+                None
             }
         };
         let counters = gateway.limits();
-        for (agent, throttle) in &copy.throttles {
-            counters.throttle(agent, *throttle);
+        if let Some(Copy { throttles, at, .. }) = &copy {
+            for (agent, throttle) in throttles {
+                counters.throttle(agent, throttle.taken_up(*at, SystemClock.now()));
+            }
         }
-        let sequence = copy.counters.sequence;
-        let replay = counters.restore(copy.counters);
+        let kept = copy.map(|copy| copy.counters).unwrap_or_default();
+        let sequence = kept.sequence;
+        let replay = counters.restore(kept);
         let (mut follow, mut counted) = (audit.read_after(sequence, false), 0_u64);
         let failed = |refusal: Refusal| anyhow::anyhow!("the rate limits: {}", refusal.message);
         while let Some(lines) = follow.next().await.map_err(failed)? {
@@ -84,7 +89,7 @@ impl Limits {
                     replay.intent(call);
                     counted += 1;
                 } else if event.kind == Kind::AgentThrottled {
-                    again(counters, event);
+                    again(counters, event, at);
                 }
             }
         }
@@ -101,28 +106,28 @@ impl Limits {
     /// Throttles an agent: on record first, then in force. `cause` says why, such as an alert and its id.
     pub(crate) async fn throttle(
         &self,
-        agent_id: &str,
+        agent: &Agent,
         throttle: Throttle,
         cause: serde_json::Value,
-        principal: Option<&str>,
+        by: &str,
     ) -> Result<Throttle, Unavailable> {
         let _changing = self.changing.lock().await;
         let details =
             json!({ "per_minute": throttle.per_minute, "until_ms": throttle.until.0, "cause": cause });
-        self.audit.record(event(agent_id, details, principal)).await?;
-        Ok(self.counters().throttle(agent_id, throttle))
+        self.audit.record(event(agent, details, by)).await?;
+        Ok(self.counters().throttle(agent, throttle))
     }
 
     /// Lifts an agent's throttle.
     pub(crate) async fn lift(
         &self,
-        agent_id: &str,
+        agent: &Agent,
         cause: serde_json::Value,
-        principal: Option<&str>,
+        by: &str,
     ) -> Result<(), Unavailable> {
         let _changing = self.changing.lock().await;
-        self.audit.record(event(agent_id, json!({ "lifted": true, "cause": cause }), principal)).await?;
-        self.counters().lift_throttle(agent_id);
+        self.audit.record(event(agent, json!({ "lifted": true, "cause": cause }), by)).await?;
+        self.counters().lift_throttle(agent);
         Ok(())
     }
 
@@ -152,6 +157,7 @@ impl Limits {
             let copy = Copy {
                 counters: counters.keep(|| audit.head().map_or(0, |head| head.sequence)),
                 throttles: counters.throttles(),
+                at: SystemClock.now(),
             };
             write(&path, &copy)
         });
@@ -167,12 +173,10 @@ impl Limits {
     }
 }
 
-fn event(agent_id: &str, details: serde_json::Value, principal: Option<&str>) -> Event {
-    let event = Event::new(Kind::AgentThrottled).agent(agent_id).details(details);
-    match principal {
-        Some(principal) => event.principal(principal),
-        None => event,
-    }
+/// The record's principal is who did it; whose agent it is stands in the details.
+fn event(agent: &Agent, mut details: serde_json::Value, by: &str) -> Event {
+    details["agent_principal"] = agent.principal.as_str().into();
+    Event::new(Kind::AgentThrottled).agent(&agent.id).details(details).principal(by)
 }
 
 /// The call that was counted when this was recorded: what a rule let through, or wanted consent for.
@@ -194,15 +198,18 @@ fn moment(time: audit::Time) -> UnixMillis {
     UnixMillis(seconds.saturating_mul(1_000).saturating_add(u64::from(time.subsecond_nanos() / 1_000_000)))
 }
 
-/// Does again what the record says was done.
-fn again(counters: &Counters, event: &Event) {
-    let (Some(agent), Some(details)) = (&event.agent_id, &event.details) else { return };
+/// Does again what a record of the moment `at` says was done.
+fn again(counters: &Counters, event: &Event, at: UnixMillis) {
+    let (Some(id), Some(details)) = (&event.agent_id, &event.details) else { return };
+    let Some(principal) = details.get("agent_principal").and_then(serde_json::Value::as_str) else { return };
+    let agent = Agent { principal: principal.to_owned(), id: id.clone() };
     let number = |name: &str| details.get(name).and_then(serde_json::Value::as_u64);
     if details.get("lifted").is_some() {
-        counters.lift_throttle(agent);
+        counters.lift_throttle(&agent);
     } else if let (Some(per_minute), Some(until)) = (number("per_minute"), number("until_ms")) {
         let per_minute = u32::try_from(per_minute).unwrap_or(u32::MAX);
-        counters.throttle(agent, Throttle { per_minute, until: UnixMillis(until) });
+        let throttle = Throttle { per_minute, until: UnixMillis(until) };
+        counters.throttle(&agent, throttle.taken_up(at, SystemClock.now()));
     }
 }
 

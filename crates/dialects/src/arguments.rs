@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::shown::shown;
 use crate::tool::{Others, Tool};
 
@@ -17,12 +18,15 @@ const MAX_JSON: usize = 4 * 1024 * 1024;
 
 /// Arguments that fit the parameters of a tool: known names, right kinds, none of the required ones missing.
 #[derive(Debug)]
-pub(crate) struct Arguments(Map<String, Value>);
+pub(crate) struct Arguments {
+    values: Map<String, Value>,
+    default_timeout_ms: u64,
+}
 
 impl Arguments {
     /// What fits `tool` in this JSON.
-    pub(crate) fn parse(tool: &Tool, json: &str) -> Result<Self, ParseFailure> {
-        Self::of(tool, Self::object_of(json)?)
+    pub(crate) fn parse(tool: &Tool, json: &str, limits: &Limits) -> Result<Self, ParseFailure> {
+        Self::of(tool, Self::object_of(json)?, limits)
     }
 
     /// One JSON object. Blank text stands for no arguments: some models send that.
@@ -40,7 +44,11 @@ impl Arguments {
     }
 
     /// The same of an object.
-    pub(crate) fn of(tool: &Tool, mut values: Map<String, Value>) -> Result<Self, ParseFailure> {
+    pub(crate) fn of(
+        tool: &Tool,
+        mut values: Map<String, Value>,
+        limits: &Limits,
+    ) -> Result<Self, ParseFailure> {
         let is_known = |key: &str| tool.parameters.iter().any(|known| known.name == key);
         match tool.others {
             Others::Ignored => values.retain(|key, _| is_known(key)),
@@ -63,12 +71,12 @@ impl Arguments {
                 Some(value) => return Err(parameter.kind.refuse(parameter.name, value)),
             }
         }
-        Ok(Self(values))
+        Ok(Self { values, default_timeout_ms: limits.default_timeout_s.saturating_mul(1_000) })
     }
 
     /// A `Text`, `Choice` or `Program`; empty when it is not there.
     pub(crate) fn text(&mut self, name: &str) -> String {
-        match self.0.remove(name) {
+        match self.values.remove(name) {
             Some(Value::String(text)) => text,
             _ => String::new(),
         }
@@ -76,12 +84,12 @@ impl Arguments {
 
     /// Whether it is there.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.values.contains_key(name)
     }
 
     /// An `Integer`.
     pub(crate) fn integer(&self, name: &str) -> Option<u64> {
-        self.0.get(name).and_then(Value::as_u64)
+        self.values.get(name).and_then(Value::as_u64)
     }
 
     /// An `Integer` with an upper bound far below `u32::MAX`, where greater ones therefore may end.
@@ -89,33 +97,38 @@ impl Arguments {
         self.integer(name).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
 
+    /// Until when a command is ended, milliseconds: this `Integer`, or what holds for one that is given no time.
+    pub(crate) fn timeout_ms(&self, name: &str) -> u64 {
+        self.integer(name).unwrap_or(self.default_timeout_ms)
+    }
+
     /// A `LineRange`.
     pub(crate) fn range(&self, name: &str) -> Option<(i64, i64)> {
-        let ends = self.0.get(name)?.as_array()?;
+        let ends = self.values.get(name)?.as_array()?;
         Some((ends.first()?.as_i64()?, ends.get(1)?.as_i64()?))
     }
 
     /// A `Flag`; false when it is not there.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+        self.values.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
     /// An `Object` or `AnyObject`; empty when it is not there.
     pub(crate) fn object(&mut self, name: &str) -> Self {
-        match self.0.remove(name) {
-            Some(Value::Object(members)) => Self(members),
-            _ => Self(Map::new()),
+        match self.values.remove(name) {
+            Some(Value::Object(values)) => Self { values, ..*self },
+            _ => Self { values: Map::new(), ..*self },
         }
     }
 
     /// All of it.
     pub(crate) fn into_members(self) -> Map<String, Value> {
-        self.0
+        self.values
     }
 
     /// An `ObjectList`; empty when it is not there.
     pub(crate) fn objects(&mut self, name: &str) -> Vec<Value> {
-        match self.0.remove(name) {
+        match self.values.remove(name) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         }
@@ -123,7 +136,7 @@ impl Arguments {
 
     /// A `TextList`; empty when it is not there.
     pub(crate) fn list(&mut self, name: &str) -> Vec<String> {
-        let Some(Value::Array(items)) = self.0.remove(name) else { return Vec::new() };
+        let Some(Value::Array(items)) = self.values.remove(name) else { return Vec::new() };
         items
             .into_iter()
             .filter_map(|item| match item {

@@ -37,10 +37,16 @@ pub trait Dialect: Sync {
         None
     }
 
-    /// The operation that a model means by this tool and these arguments, one JSON object.
-    fn parse(&self, tool_name: &str, arguments_json: &str) -> Result<Operation, ParseFailure> {
+    /// The operation that a model means by this tool and these arguments, one JSON object. A command that is given no time
+    /// has what `limits` say.
+    fn parse(
+        &self,
+        tool_name: &str,
+        arguments_json: &str,
+        limits: &Limits,
+    ) -> Result<Operation, ParseFailure> {
         let tool = self.tool(tool_name)?;
-        (tool.operation)(&mut Arguments::parse(tool, arguments_json)?)
+        (tool.operation)(&mut Arguments::parse(tool, arguments_json, limits)?)
     }
 
     /// The tool with this name, or with the form of it that has no dots.

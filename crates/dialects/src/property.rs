@@ -5,7 +5,7 @@ use ops::Reason;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, Kind, Parameter, Tool, find, names};
+use super::{Dialect, Kind, Limits, Parameter, Tool, find, names};
 
 fn tools() -> Vec<(&'static dyn Dialect, &'static Tool)> {
     let dialects = names().into_iter().map(|name| find(name).unwrap());
@@ -83,7 +83,7 @@ proptest! {
     fn arguments_that_are_nearly_right_are_an_operation_or_a_short_failure(call in call()) {
         let (index, arguments) = call;
         let (dialect, tool) = tools()[index];
-        match dialect.parse(tool.name, &arguments.to_string()) {
+        match dialect.parse(tool.name, &arguments.to_string(), &Limits::default()) {
             Ok(operation) => {
                 prop_assert!(tool.operations.contains(&operation.name()), "{:?}", operation);
                 for parameter in tool.parameters.iter().filter(|parameter| parameter.required) {

@@ -31,7 +31,7 @@ fn the_example_of_every_tool_becomes_one_of_its_operations() {
     for dialect in dialects() {
         for tool in dialect.tools() {
             for name in [tool.name, &tool.undotted_name()] {
-                let operation = dialect.parse(name, example(tool)).unwrap();
+                let operation = dialect.parse(name, example(tool), &Limits::default()).unwrap();
                 assert!(tool.operations.contains(&operation.name()), "{name}: {operation:?}");
                 assert!(
                     operation.has_effect() || tool.effect == Effect::Reads || tool.name == "git_operation"
@@ -53,7 +53,7 @@ fn tools_lead_to_operations_that_exist() {
 #[test]
 fn an_unknown_tool_is_answered_with_the_names() {
     for dialect in dialects() {
-        let failure = dialect.parse("rm\u{1b}[2J", "{}").unwrap_err();
+        let failure = dialect.parse("rm\u{1b}[2J", "{}", &Limits::default()).unwrap_err();
         assert_eq!(failure.reason, Reason::NotFound);
         assert!(!failure.message.contains('\u{1b}'));
         for tool in dialect.tools() {
@@ -82,7 +82,7 @@ fn what_is_no_object_is_refused_briefly() {
     for dialect in dialects() {
         let tool = dialect.tools()[0].name;
         for json in bad {
-            let failure = dialect.parse(tool, json).unwrap_err();
+            let failure = dialect.parse(tool, json, &Limits::default()).unwrap_err();
             let start: String = json.chars().take(40).collect();
             assert_eq!((failure.reason, failure.field), (Reason::InvalidArgument, None), "{start}");
             assert!(failure.message.len() < 400, "{}", failure.message);
@@ -98,7 +98,7 @@ fn every_argument_is_checked_for_its_kind() {
             for parameter in tool.parameters {
                 let mut wrong = good.clone();
                 wrong[parameter.name] = json!({"an": "object"});
-                let failure = dialect.parse(tool.name, &wrong.to_string()).unwrap_err();
+                let failure = dialect.parse(tool.name, &wrong.to_string(), &Limits::default()).unwrap_err();
                 let expected = (Reason::InvalidArgument, Some(parameter.name));
                 assert_eq!((failure.reason, failure.field.as_deref()), expected);
                 assert!(failure.message.starts_with(&format!("{}: must be ", parameter.name)));
@@ -120,17 +120,22 @@ fn a_missing_or_an_unknown_argument_is_named() {
                     } else {
                         wrong[parameter.name] = Value::Null;
                     }
-                    let failure = dialect.parse(tool.name, &wrong.to_string()).unwrap_err();
+                    let failure =
+                        dialect.parse(tool.name, &wrong.to_string(), &Limits::default()).unwrap_err();
                     assert_eq!(failure.field.as_deref(), Some(parameter.name), "{}", tool.name);
                 }
             }
             let mut wrong = good;
             wrong["force"] = true.into();
             if tool.others == Others::Ignored {
-                assert!(dialect.parse(tool.name, &wrong.to_string()).is_ok(), "{}", tool.name);
+                assert!(
+                    dialect.parse(tool.name, &wrong.to_string(), &Limits::default()).is_ok(),
+                    "{}",
+                    tool.name
+                );
                 continue;
             }
-            let failure = dialect.parse(tool.name, &wrong.to_string()).unwrap_err();
+            let failure = dialect.parse(tool.name, &wrong.to_string(), &Limits::default()).unwrap_err();
             assert_eq!(failure.field.as_deref(), Some("force"), "{}", tool.name);
             assert!(failure.message.contains("it takes "), "{}", failure.message);
         }
@@ -147,8 +152,8 @@ fn null_stands_for_an_optional_argument_that_is_not_there() {
                 with_nulls[parameter.name] = Value::Null;
             }
             assert_eq!(
-                dialect.parse(tool.name, &with_nulls.to_string()),
-                dialect.parse(tool.name, &good.to_string())
+                dialect.parse(tool.name, &with_nulls.to_string(), &Limits::default()),
+                dialect.parse(tool.name, &good.to_string(), &Limits::default())
             );
         }
     }
@@ -269,7 +274,8 @@ fn only_what_can_be_of_use_is_listed() {
 
 #[test]
 fn a_refused_path_is_told_with_mount_path_and_reason() {
-    let failure = find("fs").unwrap().parse("fs.read", r#"{"path":"@pkg/a/../../x"}"#).unwrap_err();
+    let failure =
+        find("fs").unwrap().parse("fs.read", r#"{"path":"@pkg/a/../../x"}"#, &Limits::default()).unwrap_err();
     let failure = ToolFailure::from(failure);
     assert_eq!(failure.reason, Reason::SandboxViolation);
     let details: Vec<_> =
@@ -305,4 +311,19 @@ fn canonical_results_are_the_fields_beside_ok() {
     let pending: Value = serde_json::from_str(&render_canonical_pending("0192\"")).unwrap();
     assert_eq!(pending["error"]["code"], "PENDING_APPROVAL");
     assert_eq!(pending["error"]["details"]["approval_id"], "0192\"");
+}
+
+#[test]
+fn a_command_that_is_given_no_time_has_the_profile_s() {
+    let limits = Limits { default_timeout_s: 17, ..Limits::default() };
+    let timeout = |dialect: &str, tool: &str, arguments: Value| {
+        let made = find(dialect).unwrap().parse(tool, &arguments.to_string(), &limits).unwrap();
+        made.command_timeout().unwrap().as_millis()
+    };
+    assert_eq!(timeout("exec", "exec", json!({"command": "ls", "args": []})), 17_000);
+    assert_eq!(timeout("native", "bash_command", json!({"command": "wc"})), 17_000);
+    assert_eq!(timeout("gateway", "run_command", json!({"command": "ls"})), 17_000);
+    assert_eq!(timeout("forge", "bash", json!({"command": "ls"})), 17_000);
+    assert_eq!(timeout("forge", "bash", json!({"command": "ls", "timeoutMs": 5})), 5);
+    assert_eq!(timeout("gateway", "run_command", json!({"command": "ls", "timeout_ms": 5})), 5);
 }

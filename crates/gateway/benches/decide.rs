@@ -1,4 +1,6 @@
-//! What deciding over one call costs: validation, permission, risk and rate limits, with 10,000 agents and 500 rules.
+//! What deciding over one call costs: validation, permission, risk, rate limits, what alerts impose, and a place among the
+//! calls that run; with 10,000 agents, 500 command rules, teams, and as many permissions, measures and throttles in force as a
+//! busy installation has.
 //!
 //! `tests/bench.sh --lane gateway`; `tests/bench/README.md` says how to read it. `--check` makes a missed goal an error.
 
@@ -12,7 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam_gateway::{Admission, Caller, Gateway, Policy, RunScope, SystemClock};
+use cofferdam_gateway::limits::concurrency::{Caps, Places, Turn, Whole};
+use cofferdam_gateway::limits::{Agent, Throttle};
+use cofferdam_gateway::{
+    Admission, Caller, Clock as _, Effect, Gateway, Measure, MeasureScope, Permission, Permissions, Policy,
+    RunScope, Scope, Subject, SystemClock,
+};
 use jail::SandboxPath;
 use ops::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
 
@@ -21,6 +28,12 @@ const RULES: usize = 500;
 const WARM_UP: usize = 200_000;
 const CALLS: usize = 500_000;
 const CALLERS: usize = 64;
+/// Permissions in force; as many grants as revocations, most of them for agents that are asked about.
+const PERMISSIONS: usize = 4_000;
+/// Agents whose calls need consent because of an alert, and agents that are throttled.
+const ALERTS: usize = 500;
+/// Calls that run while others come and go.
+const RUNNING: usize = 400;
 
 /// Microseconds: what is asked of the median and of the 99th percentile.
 const GOALS: (f64, f64) = (10.0, 50.0);
@@ -44,6 +57,11 @@ fn policy() -> Policy {
         writeln!(yaml, "        - {{prefix: [tool{rule}, [build, test]], decision: {decision}, justification: rule {rule}}}").unwrap();
     }
     let mut files: Vec<(&str, &str)> = Policy::builtin_files().collect();
+    yaml.push_str("teams:\n");
+    for team in 0..20 {
+        writeln!(yaml, "  team{team}: {{agents: [\"agent-{team}*\"], allow: [list], deny: [git.commit]}}")
+            .unwrap();
+    }
     files.push(("bench.yaml", &yaml));
     Policy::from_files(files).unwrap_or_else(|problems| panic!("{problems}"))
 }
@@ -93,18 +111,76 @@ fn callers() -> Vec<Caller> {
         .collect()
 }
 
-/// Whether the call was let through; what it got is dropped in here.
-fn admit(gateway: &Gateway, scope: &RunScope, caller: &Caller, operation: Operation) -> bool {
-    match black_box(gateway.admit(scope, caller, "0192f0c1-2f3a-7000-8000-000000000000", operation)) {
-        Admission::Permit(_) | Admission::Ask(_) => true,
-        Admission::Refuse(_) => false,
+/// What operators and alerts have put into force beside the policy. None of it refuses a call that is timed.
+fn impose(gateway: &Gateway) {
+    let now = SystemClock.now();
+    let permission = |number: usize| {
+        let grants = number.is_multiple_of(2);
+        Permission {
+            id: format!("permission-{number}"),
+            subject: match number % 100 {
+                0..10 => Subject::Team(format!("team{}", number % 20)),
+                10 | 11 => Subject::Role("director".to_owned()),
+                _ => Subject::Agent(format!("agent-{}", number * 2)),
+            },
+            effect: if grants { Effect::Grant } else { Effect::Revocation },
+            scope: Scope {
+                operation: Some(if grants { "exec" } else { "shell" }.to_owned()),
+                path: None,
+                command: if grants { vec!["tool".to_owned(), number.to_string()] } else { Vec::new() },
+            },
+            preapproved: false,
+            reason: "a benchmark".to_owned(),
+            by: "uid:0".to_owned(),
+            at: now,
+            expires_at: None,
+            ended: None,
+        }
+    };
+    gateway.set_permissions(Permissions::of((0..PERMISSIONS).map(permission)));
+    let until = now.after(Duration::from_secs(3_600));
+    for number in 0..ALERTS {
+        let agent = AGENTS / ALERTS * number;
+        let (principal, agent_id) = (format!("uid:{}", 1_000 + agent % 50), format!("agent-{agent}"));
+        gateway.limits().throttle(
+            &Agent { principal: principal.clone(), id: agent_id.clone() },
+            Throttle { per_minute: 1_000_000, until },
+        );
+        gateway.impose(Measure {
+            alert_id: format!("alert-{number}"),
+            scope: MeasureScope::Agent { principal, agent_id },
+            rule: "spike".to_owned(),
+            justification: "a benchmark".to_owned(),
+            until,
+        });
     }
 }
 
+/// Whether the call was let through and had a place; what it got is dropped in here.
+fn admit(
+    gateway: &Gateway,
+    places: &Places,
+    scope: &RunScope,
+    caller: &Caller,
+    operation: Operation,
+) -> bool {
+    let id = "0192f0c1-2f3a-7000-8000-000000000000";
+    if let Admission::Refuse(_) = black_box(gateway.admit(scope, caller, id, operation)) {
+        return false;
+    }
+    let place = places.enter(&caller.run_id, &caller.principal, &CAPS, Turn::Ordinary, || Box::new(|| {}));
+    black_box(place).is_ok()
+}
+
+/// Wide enough for 64 callers beside those that run.
+const CAPS: Caps = Caps { run: 64, principal: 500, waiting: 64, wait_s: 30 };
+
 fn percentile(sorted: &[u64], part: f64) -> f64 {
+    // Half a million at the most, and from 0 to 1 of it.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let index = ((sorted.len() - 1) as f64 * part) as usize;
     #[allow(clippy::cast_precision_loss)]
+    // no call takes the 104 days from which on nanoseconds would be lost
     let nanos = sorted[index] as f64;
     nanos / 1_000.0
 }
@@ -129,7 +205,16 @@ fn time(mut job: impl FnMut(usize) -> Box<dyn FnOnce() -> bool>) -> Vec<u64> {
 fn main() -> ExitCode {
     let check = std::env::args().any(|argument| argument == "--check");
     let gateway = Arc::new(Gateway::new(policy(), Arc::new(SystemClock)));
+    impose(&gateway);
     let callers: Arc<[Caller]> = callers().into();
+    let places = Arc::new(Places::new(Whole { running: 512, waiting: 2_048 }, Arc::new(SystemClock)));
+    let running: Vec<_> = callers[..RUNNING]
+        .iter()
+        .map(|caller| {
+            places.enter(&caller.run_id, &caller.principal, &CAPS, Turn::Ordinary, || Box::new(|| {}))
+        })
+        .collect();
+    assert!(running.iter().all(Result::is_ok));
     let scope = RunScope { profile: "bench".to_owned(), image_id: "sha256:1".to_owned() };
     let table: Arc<HashMap<String, u64>> =
         Arc::new(callers.iter().map(|caller| (caller.agent_id.clone(), 1)).collect());
@@ -137,9 +222,10 @@ fn main() -> ExitCode {
     // An agent in no order, as the memory of a busy daemon has them.
     let who = |number: usize| number.wrapping_mul(7_919) % AGENTS;
     let decided = time(|number| {
-        let (gateway, callers, scope) = (gateway.clone(), callers.clone(), scope.clone());
+        let (gateway, places) = (gateway.clone(), places.clone());
+        let (callers, scope) = (callers.clone(), scope.clone());
         let operation = operation(number);
-        Box::new(move || admit(&gateway, &scope, &callers[who(number)], operation))
+        Box::new(move || admit(&gateway, &places, &scope, &callers[who(number)], operation))
     });
     let looked = time(|number| {
         let (table, callers) = (table.clone(), callers.clone());
@@ -159,7 +245,7 @@ fn main() -> ExitCode {
                     if number >= CALLS {
                         return;
                     }
-                    assert!(admit(&gateway, &scope, &callers[who(number)], operation(number)));
+                    assert!(admit(&gateway, &places, &scope, &callers[who(number)], operation(number)));
                 }
             });
         }
@@ -168,12 +254,15 @@ fn main() -> ExitCode {
 
     let (median, p99) = (percentile(&decided, 0.5), percentile(&decided, 0.99));
     let lookup = percentile(&looked, 0.5);
-    println!("deciding over one call, {AGENTS} agents, {RULES} rules, {CALLS} calls after {WARM_UP}");
+    println!("deciding over one call and giving it a place, {CALLS} calls after {WARM_UP}");
+    println!(
+        "{AGENTS} agents, {RULES} rules, {PERMISSIONS} permissions, {ALERTS} measures and throttles, {RUNNING} running"
+    );
     println!("                         median       p99");
     println!("gateway               {median:>6.2} µs {p99:>6.2} µs");
     println!("look-up in a HashMap  {lookup:>6.2} µs {:>6.2} µs", percentile(&looked, 0.99));
     println!("ratio                 {:>6.1}", median / lookup.max(0.001));
-    #[allow(clippy::cast_precision_loss)]
+    #[allow(clippy::cast_precision_loss)] // half a million
     let rate = CALLS as f64 / together.as_secs_f64();
     println!("{CALLERS} callers at once: {rate:.0} calls a second");
     let met = median <= GOALS.0 && p99 <= GOALS.1;

@@ -107,6 +107,7 @@ fn document(name: &str) -> String {
 #[test]
 fn every_example_of_the_policy_page_decides_what_it_says() {
     let mut policy = None;
+    let shipped = Policy::from_files(Policy::builtin_files()).unwrap();
     let (mut policies, mut lines) = (0, 0);
     for (language, content) in blocks(&document("POLICY.md")) {
         match language.as_str() {
@@ -115,8 +116,9 @@ fn every_example_of_the_policy_page_decides_what_it_says() {
                 policy = Some(loaded.unwrap_or_else(|problems| panic!("{problems}\n{content}")));
                 policies += 1;
             }
-            "calls" => {
-                let policy = policy.as_ref().expect("calls stand behind their policy");
+            "calls" | "calls of the shipped policy" => {
+                let policy = if language == "calls" { policy.as_ref() } else { Some(&shipped) };
+                let policy = policy.expect("calls stand behind their policy");
                 for line in content.lines() {
                     ask(policy, line);
                     lines += 1;
@@ -146,4 +148,64 @@ fn the_shipped_profiles_can_be_started_from_one_by_one() {
     for (name, text) in Policy::builtin_files() {
         Policy::from_part(name, text).unwrap_or_else(|problems| panic!("{name}: {problems}"));
     }
+}
+
+/// `strict.yaml` says of itself that every key is in it, and that most have the value that holds where a profile is silent.
+#[test]
+fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
+    let text = Policy::builtin_files().find(|(name, _)| *name == "strict.yaml").unwrap().1;
+    let policy = Policy::from_files(Policy::builtin_files()).unwrap();
+    let strict = policy.profile("strict").unwrap();
+    let bare = format!(
+        "profiles:\n  strict:\n    operations: {}\nroles: {{r: {{allow: [read]}}}}\n",
+        serde_json::to_string(&strict.operations).unwrap()
+    );
+    let bare = Policy::from_files([("bare.yaml", &bare)]).unwrap();
+    let silent = bare.profile("strict").unwrap();
+    let expected = cofferdam_gateway::Profile {
+        description: strict.description.clone(),
+        exec: strict.exec.clone(),
+        ..silent.clone()
+    };
+    assert_eq!(*strict, expected);
+    assert_eq!(
+        (silent.exec.default_timeout_s, silent.exec.max_timeout_s, &silent.exec.env, &silent.exec.deny),
+        (strict.exec.default_timeout_s, strict.exec.max_timeout_s, &strict.exec.env, &strict.exec.deny)
+    );
+
+    let mut keys = vec!["image".to_owned(), "runtime".to_owned(), "risk".to_owned()];
+    let value = serde_json::to_value(strict).unwrap();
+    for (key, value) in value.as_object().unwrap() {
+        keys.push(key.clone());
+        let names_of_operations = ["operations", "rate_limits"].contains(&key.as_str());
+        let inner = value.as_object().filter(|_| !names_of_operations);
+        keys.extend(inner.into_iter().flat_map(|inner| inner.keys().cloned()));
+    }
+    for key in keys {
+        assert!(text.contains(&format!("{key}:")), "`{key}` is not in strict.yaml");
+    }
+}
+
+/// What the comments of the other shipped files claim, where it is no decision over a call.
+#[test]
+fn the_shipped_profiles_are_what_their_comments_say() {
+    let policy = Policy::from_files(Policy::builtin_files()).unwrap();
+    let profile = |name| policy.profile(name).unwrap();
+    for name in ["review", "build", "open", "strict"] {
+        assert!(profile(name).exec.max_timeout_s <= 120, "{name}");
+        assert!(profile(name).limits.tmp_mib * 2 <= profile(name).limits.memory_mib, "{name}");
+        assert!(profile(name).operations.contains_key("delete"), "{name}");
+    }
+    let loaders = ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GIT_EXEC_PATH", "*"];
+    assert!(!profile("build").exec.env.iter().any(|name| loaders.contains(&name.as_str())));
+    for name in ["build", "open"] {
+        // "Longer than a command may take: what waits gets its turn."
+        let concurrency = profile(name).concurrency;
+        assert!(concurrency.wait_s >= profile(name).exec.max_timeout_s, "{name}");
+        assert!(concurrency.run + concurrency.waiting <= 256, "{name}");
+    }
+    let silent = "profiles: {p: {operations: {delete: allow}}}\nroles: {r: {allow: [delete]}}\n";
+    assert!(Policy::from_files([("p.yaml", silent)]).is_err(), "`delete: allow` is refused");
+    let loose = "profiles: {p: {operations: {read: allow}, exec: {max_timeout_s: 121}}}\nroles: {r: {allow: [read]}}\n";
+    assert!(Policy::from_files([("p.yaml", loose)]).is_err(), "no command runs longer than 120 s");
 }

@@ -9,7 +9,7 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
 use crate::{ids, time};
 
 /// List alerts, newest first; those that nobody has acknowledged, unless told otherwise.
@@ -57,10 +57,7 @@ impl List {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let mut request = ListAlertsRequest {
             state: State::from(self.state).into(),
             min_severity: wire::v1::alert::Severity::from(self.severity).into(),

@@ -1,7 +1,6 @@
 //! `coffer alert watch`.
 
 use clap::Args;
-use tokio_stream::StreamExt;
 use wire::v1::alert::{Severity, State};
 use wire::v1::{Alert, WatchAlertsRequest};
 
@@ -9,9 +8,9 @@ use super::{SeverityName, ink, measure};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::ids;
 use crate::page::{Ink, Page};
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
+use crate::{follow, ids};
 
 /// Print the open alerts, then each that is new or changes.
 #[derive(Args, Debug)]
@@ -29,22 +28,10 @@ impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let request = WatchAlertsRequest { min_severity: Severity::from(self.severity).into(), run_id };
-        let mut changes = client.policy().watch_alerts(request).await?.into_inner();
-        while let Some(change) = changes.next().await {
-            let alert = change?.alert.unwrap_or_default();
-            if ui.is_json() {
-                ui.json_line(&alert)?;
-            } else {
-                let mut page = ui.page();
-                render(&alert, &mut page);
-                ui.show(&page)?;
-            }
-        }
+        let changes = client.policy().watch_alerts(request).await?.into_inner();
+        follow::print(ui, changes, |change| change.alert, render, |_| false).await?;
         Ok(Exit::Ok)
     }
 }

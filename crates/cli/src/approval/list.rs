@@ -8,7 +8,7 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
 use crate::{ids, time};
 
 /// List approvals, oldest first; those that wait, unless told otherwise.
@@ -50,10 +50,7 @@ impl List {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let request = ListApprovalsRequest { state: State::from(self.state).into(), run_id };
         let response = client.approvals().list_approvals(quick(request)).await?.into_inner();
         if ui.is_json() {

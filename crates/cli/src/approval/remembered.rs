@@ -8,7 +8,7 @@ use crate::client::{Client, Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
 use crate::{ids, time};
 
 /// List the consents that are remembered beyond their call, oldest first.
@@ -37,10 +37,7 @@ impl Remembered {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let response = list(&client, run_id).await?;
         if ui.is_json() {
             ui.json(&response)?;

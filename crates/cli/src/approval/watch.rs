@@ -1,7 +1,6 @@
 //! `coffer approval watch`.
 
 use clap::Args;
-use tokio_stream::StreamExt;
 use wire::v1::approval::State;
 use wire::v1::{Approval, WatchApprovalsRequest};
 
@@ -9,9 +8,9 @@ use super::votes::missing;
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::ids;
 use crate::page::{Ink, Page};
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
+use crate::{follow, ids};
 
 /// Print what waits, then each change.
 #[derive(Args, Debug)]
@@ -26,22 +25,10 @@ impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
-        let mut changes =
-            client.approvals().watch_approvals(WatchApprovalsRequest { run_id }).await?.into_inner();
-        while let Some(change) = changes.next().await {
-            let approval = change?.approval.unwrap_or_default();
-            if ui.is_json() {
-                ui.json_line(&approval)?;
-            } else {
-                let mut page = ui.page();
-                render(&approval, &mut page);
-                ui.show(&page)?;
-            }
-        }
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
+        let request = WatchApprovalsRequest { run_id };
+        let changes = client.approvals().watch_approvals(request).await?.into_inner();
+        follow::print(ui, changes, |change| change.approval, render, |_| false).await?;
         Ok(Exit::Ok)
     }
 }

@@ -6,7 +6,7 @@ use wire::v1::EventFilter;
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
 use crate::time;
 
 /// Options that choose records. What is given must all hold.
@@ -62,10 +62,7 @@ enum Status {
 impl Filter {
     /// As the API has it. Asks the daemon only for part of a run's id.
     pub(super) async fn resolve(self, client: &Client) -> Result<EventFilter, Failure> {
-        let run_id = match &self.run {
-            Some(run) => run.resolve(client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), client).await?;
         let status = match self.status {
             Some(Status::Succeeded) => "succeeded",
             Some(Status::Failed) => "failed",

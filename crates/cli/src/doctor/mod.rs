@@ -3,6 +3,7 @@
 //! [`host`] and [`engine`] look at the host and give [`Finding`]s; nothing is changed and nothing is started. Only
 //! findings that are [`Verdict::Missing`] keep a daemon from running here.
 
+mod alerts;
 mod engine;
 mod finding;
 mod host;
@@ -46,25 +47,30 @@ impl Doctor {
     }
 
     async fn examine(self, context: &Context) -> Vec<Finding> {
-        let mut findings = vec![daemon(context).await];
+        let mut findings = daemon(context).await;
         findings.extend(engine::examine(self.engine).await);
         findings.extend(host::examine());
         findings
     }
 }
 
-async fn daemon(context: &Context) -> Finding {
+async fn daemon(context: &Context) -> Vec<Finding> {
     let asked = async {
         let request = ListRunsRequest { page_size: 1, ..Default::default() };
-        Client::new(context.endpoint.connect().await?).runs().list_runs(quick(request)).await?;
-        Ok::<_, Failure>(())
+        let client = Client::new(context.endpoint.connect().await?);
+        client.runs().list_runs(quick(request)).await?;
+        Ok::<_, Failure>(client)
     };
     match asked.await {
-        Ok(()) => Finding::good("daemon", format!("answers on {}", context.endpoint)),
+        Ok(client) => {
+            let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
+            findings.extend(alerts::examine(&client).await);
+            findings
+        }
         Err(failure) => {
             let text = failure.to_string();
             let (found, hint) = text.split_once("\nhint: ").unwrap_or((&text, ""));
-            Finding::limited("daemon", found, hint)
+            vec![Finding::limited("daemon", found, hint)]
         }
     }
 }

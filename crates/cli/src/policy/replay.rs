@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ids;
 use crate::page::Page;
-use crate::run::RunRef;
+use crate::run::{RunRef, one_or_all};
 
 /// Judge recorded calls by another policy, and list those whose verdict would change. Nothing comes into force.
 ///
@@ -40,10 +40,7 @@ impl Replay {
         let ui = context.ui;
         let files = files(&self.path)?;
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let request =
             ReplayPolicyRequest { files, run_id, after_sequence: self.after, max_calls: self.max_calls };
         let response = {

@@ -12,7 +12,7 @@ mod watch;
 
 use clap::Subcommand;
 
-pub(crate) use self::select::RunRef;
+pub(crate) use self::select::{RunRef, one_or_all};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;

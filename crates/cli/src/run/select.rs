@@ -49,6 +49,14 @@ impl RunRef {
     }
 }
 
+/// The whole id of the run that a command line names; empty, which stands for all runs in a request, when it names none.
+pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<String, Failure> {
+    match run {
+        Some(run) => run.resolve(client).await,
+        None => Ok(String::new()),
+    }
+}
+
 async fn find(part: &str, client: &Client) -> Result<String, Failure> {
     let mut ids = Vec::new();
     let mut page_token = String::new();

@@ -1,16 +1,15 @@
 //! `coffer run watch`.
 
 use clap::Args;
-use tokio_stream::StreamExt;
 use wire::v1::run::State;
 use wire::v1::{Run, WatchRunsRequest};
 
-use super::RunRef;
+use super::{RunRef, one_or_all};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
-use crate::time;
+use crate::{follow, time};
 
 /// Follow the runs' changes of state; of one run until it has ended.
 #[derive(Args, Debug)]
@@ -25,25 +24,13 @@ impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
-        let run_id = match &self.run {
-            Some(run) => run.resolve(&client).await?,
-            None => String::new(),
-        };
+        let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let request = WatchRunsRequest { run_id: run_id.clone() };
-        let mut changes = client.runs().watch_runs(request).await?.into_inner();
-        while let Some(change) = changes.next().await {
-            let run = change?.run.unwrap_or_default();
-            if ui.is_json() {
-                ui.json_line(&run)?;
-            } else {
-                let mut page = ui.page();
-                render(&run, &time::now(), &mut page);
-                ui.show(&page)?;
-            }
-            if run.run_id == run_id && matches!(run.state(), State::Stopped | State::Failed) {
-                break;
-            }
-        }
+        let changes = client.runs().watch_runs(request).await?.into_inner();
+        let has_ended =
+            |run: &Run| run.run_id == run_id && matches!(run.state(), State::Stopped | State::Failed);
+        let render = |run: &Run, page: &mut Page| render(run, &time::now(), page);
+        follow::print(ui, changes, |change| change.run, render, has_ended).await?;
         Ok(Exit::Ok)
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gateway::limits::Throttle;
-use gateway::{Gateway, Measure as Consent, MeasureScope, UnixMillis};
+use gateway::limits::{Agent, Throttle};
+use gateway::{Clock as _, Gateway, Measure as Consent, MeasureScope, SystemClock, UnixMillis};
 
 use super::alert::{Alert, Measure, Whom};
 use crate::ids::RunId;
@@ -29,7 +29,10 @@ pub(super) struct Hands {
 #[async_trait]
 impl Enforcement for Hands {
     async fn impose(&self, alert: &Alert) -> Result<(), String> {
-        let until = UnixMillis(alert.imposed.until.unwrap_or(u64::MAX));
+        // Also when it is imposed again by a later daemon, whose clock may have been set back.
+        let longest =
+            alert.imposed.measure.lasts().map_or(u64::MAX, |lasts| SystemClock.now().0.saturating_add(lasts));
+        let until = UnixMillis(alert.imposed.until.unwrap_or(u64::MAX).min(longest));
         match alert.imposed.measure {
             Measure::None => {}
             Measure::RequireApproval { .. } => self.gateway.impose(Consent {
@@ -43,7 +46,7 @@ impl Enforcement for Hands {
                 if alert.agent_id.is_empty() {
                     return Err("it was for no agent".to_owned());
                 }
-                self.gateway.limits().throttle(&alert.agent_id, Throttle { per_minute, until });
+                self.gateway.limits().throttle(&agent(alert), Throttle { per_minute, until });
             }
             Measure::Freeze => {
                 let hold = Hold::Alert(alert.id.to_string());
@@ -63,7 +66,7 @@ impl Enforcement for Hands {
             }
             // Whoever lifts one puts the agent's others into force again.
             Measure::Throttle { .. } => {
-                self.gateway.limits().lift_throttle(&alert.agent_id);
+                self.gateway.limits().lift_throttle(&agent(alert));
             }
             Measure::Freeze => {
                 let hold = Hold::Alert(alert.id.to_string());
@@ -73,6 +76,11 @@ impl Enforcement for Hands {
         }
         Ok(())
     }
+}
+
+/// Whose calls fired the alert.
+fn agent(alert: &Alert) -> Agent {
+    Agent { principal: alert.principal.clone(), id: alert.agent_id.clone() }
 }
 
 /// Whom the alert is about: an agent's calls in all its runs of this principal, or those in a run.

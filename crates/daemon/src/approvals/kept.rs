@@ -27,6 +27,9 @@ pub(crate) struct Asker {
     pub(crate) dialect: Option<(String, String)>,
     pub(crate) task_id: String,
     pub(crate) correlation_id: String,
+    /// It was made with the run's token.
+    #[serde(default)]
+    pub(crate) via_token: bool,
     /// The client's own timeout.
     pub(crate) limit: Option<Duration>,
 }

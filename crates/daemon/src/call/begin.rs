@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
+use dialects::Limits;
 use futures_util::FutureExt as _;
 use ops::Reason;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
@@ -120,7 +121,8 @@ async fn turned_away(
     taken: Instant,
 ) -> Refusal {
     let named: String = request.run_id.chars().take(64).collect();
-    let mut journal = Journal::new(named, CallId::new(), &principal, &decode::decode(request));
+    let mut journal =
+        Journal::new(named, CallId::new(), &principal, &decode::decode(request, &Limits::default()));
     let close = Close::Refused(refusal.clone());
     match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
         Ok(()) => refusal,

@@ -56,6 +56,7 @@ impl Story {
             dialect: form.dialect(),
             task_id,
             correlation_id,
+            via_token: self.principal.run.is_some(),
             limit,
         }
     }

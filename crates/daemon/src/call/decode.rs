@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dialects::{Dialect, Facts, Made};
+use dialects::{Dialect, Facts, Limits, Made};
+use gateway::Profile;
 use ops::{Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -55,12 +56,26 @@ pub(super) fn digest(request: &CallRequest) -> Vec<u8> {
     Sha256::digest(content.encode_to_vec()).to_vec()
 }
 
-pub(super) fn decode(request: CallRequest) -> Decoded {
+/// What holds for the calls of a profile that do not say. No tool runs longer than the daemon lets any.
+pub(crate) fn limits(profile: &Profile) -> Limits {
+    Limits {
+        max_read_bytes: profile.bounds.max_read_bytes,
+        max_write_bytes: profile.bounds.max_write_bytes,
+        max_output_bytes: profile.bounds.max_output_bytes,
+        default_timeout_s: profile.exec.default_timeout_s,
+        max_timeout_s: profile.exec.max_timeout_s,
+    }
+}
+
+/// `limits` are those of the run's profile: a command that is given no time has the profile's.
+pub(super) fn decode(request: CallRequest, limits: &Limits) -> Decoded {
     let CallRequest { agent_id, task_id, correlation_id, timeout, operation, .. } = request;
     let limit = limit(timeout.as_ref());
     let (parsed, form) = match operation {
-        Some(call_request::Operation::Dialect(call)) => dialect(call, limit.as_ref().ok().copied().flatten()),
-        operation => (canonical(operation), Form::Canonical),
+        Some(call_request::Operation::Dialect(call)) => {
+            dialect(call, limits, limit.as_ref().ok().copied().flatten())
+        }
+        operation => (canonical(operation, limits), Form::Canonical),
     };
     let named = check_client_name("task_id", &task_id)
         .and_then(|()| check_client_name("correlation_id", &correlation_id));
@@ -80,17 +95,24 @@ fn limit(timeout: Option<&pbjson_types::Duration>) -> Result<Option<Duration>, R
     }
 }
 
-fn canonical(operation: Option<call_request::Operation>) -> Result<Operation, Refusal> {
+fn canonical(operation: Option<call_request::Operation>, limits: &Limits) -> Result<Operation, Refusal> {
     use call_request::Operation as Asked;
     use v1::operation::Kind;
+    let unless_said = |said: Option<u64>| said.or(Some(limits.default_timeout_s.saturating_mul(1_000)));
     let kind = operation.and_then(|operation| {
         Some(match operation {
             Asked::Read(request) => Kind::Read(request),
             Asked::List(request) => Kind::List(request),
             Asked::Glob(request) => Kind::Glob(request),
             Asked::Grep(request) => Kind::Grep(request),
-            Asked::Exec(request) => Kind::Exec(request),
-            Asked::Shell(request) => Kind::Shell(request),
+            Asked::Exec(request) => {
+                let timeout_ms = unless_said(request.timeout_ms);
+                Kind::Exec(v1::ExecRequest { timeout_ms, ..request })
+            }
+            Asked::Shell(request) => {
+                let timeout_ms = unless_said(request.timeout_ms);
+                Kind::Shell(v1::ShellRequest { timeout_ms, ..request })
+            }
             Asked::Write(request) => Kind::Write(request),
             Asked::Edit(request) => Kind::Edit(request),
             Asked::Patch(request) => Kind::Patch(request),
@@ -103,7 +125,11 @@ fn canonical(operation: Option<call_request::Operation>) -> Result<Operation, Re
     operation_from_wire(v1::Operation { kind }).map_err(Refusal::from)
 }
 
-fn dialect(call: v1::DialectCall, limit: Option<Duration>) -> (Result<Operation, Refusal>, Form) {
+fn dialect(
+    call: v1::DialectCall,
+    limits: &Limits,
+    limit: Option<Duration>,
+) -> (Result<Operation, Refusal>, Form) {
     let v1::DialectCall { dialect: name, name: tool, arguments_json } = call;
     let dialect = dialects::find(&name);
     let parsed = match dialect {
@@ -112,7 +138,7 @@ fn dialect(call: v1::DialectCall, limit: Option<Duration>) -> (Result<Operation,
             format!("dialect.dialect: there is no such dialect; there are {}", dialects::names().join(", ")),
         )
         .with("resource", "dialect")),
-        Some(dialect) => dialect.parse(&tool, &arguments_json).map_err(|failure| {
+        Some(dialect) => dialect.parse(&tool, &arguments_json, limits).map_err(|failure| {
             let facts = failure.field.map(|field| ("field", field)).into_iter().chain(failure.details);
             facts.fold(Refusal::new(failure.reason, failure.message), |refusal, (name, value)| {
                 refusal.with(name, value)

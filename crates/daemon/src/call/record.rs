@@ -99,6 +99,8 @@ impl Journal {
         }
         if principal.run.is_some() {
             details["via"] = "run_token".into();
+            // In the receipt, too: that of a call which outlived its daemon stands far from its intent.
+            common.details = Some(json!({ "via": "run_token" }));
         }
         Self {
             common,

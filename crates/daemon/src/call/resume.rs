@@ -44,7 +44,7 @@ pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
             gid: asker.gid,
             // Asked for when the call was made.
             roles: Roles::none(),
-            run: None,
+            run: asker.via_token.then_some(asker.run),
         };
         let waited = SystemClock.now().since(approval.created_at);
         let now = Instant::now();

@@ -1,9 +1,10 @@
 //! `GetRateLimits` and `ThrottleAgent`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gateway::limits::concurrency::{Caps, Count, Places, Together};
-use gateway::limits::{Scope, Throttle, Usage};
+use gateway::limits::{Agent, Scope, Throttle, Usage};
 use gateway::{Clock as _, SystemClock, UnixMillis};
 use ops::Reason;
 use serde_json::json;
@@ -54,7 +55,8 @@ pub(crate) fn show(
     };
     let counters = app.limits.counters();
     let usages = counters.usages(&in_force.rate_limits, &owner, &agent, run.as_deref());
-    let throttles = counters.throttles().into_iter().filter(|(throttled, _)| *throttled == agent);
+    let whose = Agent { principal: owner.clone(), id: agent.clone() };
+    let throttles = counters.throttles().into_iter().filter(|(throttled, _)| *throttled == whose);
     Ok(v1::GetRateLimitsResponse {
         profile,
         limits: usages.iter().map(limit).collect(),
@@ -91,18 +93,20 @@ pub(crate) async fn throttle_agent(
     principal: &Principal,
     request: v1::ThrottleAgentRequest,
 ) -> Result<v1::ThrottleAgentResponse, Refusal> {
-    let v1::ThrottleAgentRequest { agent_id, per_minute, duration, reason } = request;
+    let v1::ThrottleAgentRequest { agent_id, principal: of, per_minute, duration, reason } = request;
     if agent_id.is_empty() {
         return Err(Refusal::invalid("agent_id", "is missing"));
     }
     crate::ids::check_client_name("agent_id", &agent_id)?;
+    crate::ids::check_client_name("principal", &of)?;
     if reason.chars().count() > MAX_REASON {
         return Err(Refusal::invalid("reason", format!("must be at most {MAX_REASON} characters")));
     }
     let cause = json!({ "reason": reason });
+    let agent = whose(app, agent_id, of)?;
     let duration = match duration.filter(|duration| duration.seconds != 0 || duration.nanos != 0) {
         None => {
-            app.limits.lift(&agent_id, cause, Some(&principal.name)).await?;
+            app.limits.lift(&agent, cause, &principal.name).await?;
             return Ok(v1::ThrottleAgentResponse { throttle: None });
         }
         Some(duration) => duration_from_wire(&duration).filter(|duration| *duration <= LONGEST),
@@ -111,12 +115,44 @@ pub(crate) async fn throttle_agent(
         return Err(Refusal::invalid("duration", "must be more than zero and at most 30 days"));
     };
     let throttle = Throttle { per_minute, until: SystemClock.now().after(duration) };
-    let in_force = app.limits.throttle(&agent_id, throttle, cause, Some(&principal.name)).await?;
-    Ok(v1::ThrottleAgentResponse { throttle: Some(throttle_to_wire(agent_id, in_force)) })
+    let in_force = app.limits.throttle(&agent, throttle, cause, &principal.name).await?;
+    Ok(v1::ThrottleAgentResponse { throttle: Some(throttle_to_wire(agent, in_force)) })
 }
 
-fn throttle_to_wire(agent_id: String, throttle: Throttle) -> v1::Throttle {
-    v1::Throttle { agent_id, per_minute: throttle.per_minute, until: Some(moment(throttle.until)) }
+/// The agent that an operator means: the named principal's, or the only one of this name that has a living run or is
+/// throttled. A throttle that would be for nobody is refused, and so is one that might be for another.
+fn whose(app: &App, id: String, principal: String) -> Result<Agent, Refusal> {
+    if !principal.is_empty() {
+        return Ok(Agent { principal, id });
+    }
+    let runs = app.runs.list().into_iter();
+    let living = runs.filter(|record| record.spec.agent_id == id && !record.state.has_ended());
+    let throttled = app.limits.counters().throttles().into_iter().filter(|(agent, _)| agent.id == id);
+    let mut principals: BTreeSet<String> = living.map(|record| record.spec.principal).collect();
+    principals.extend(throttled.map(|(agent, _)| agent.principal));
+    match (principals.pop_first(), principals.pop_first()) {
+        (Some(principal), None) => Ok(Agent { principal, id }),
+        (None, _) => {
+            let message = "no agent of this name has a living run: say whose it is with `principal`";
+            Err(Refusal::new(Reason::NotFound, message).with("resource", "agent"))
+        }
+        (Some(one), Some(other)) => Err(Refusal::new(
+            Reason::PreconditionFailed,
+            format!(
+                "agents of several principals have this name, {one} and {other} among them: say whose with `principal`"
+            ),
+        )),
+    }
+}
+
+fn throttle_to_wire(agent: Agent, throttle: Throttle) -> v1::Throttle {
+    let Agent { principal, id } = agent;
+    v1::Throttle {
+        agent_id: id,
+        principal,
+        per_minute: throttle.per_minute,
+        until: Some(moment(throttle.until)),
+    }
 }
 
 fn limit(usage: &Usage) -> v1::RateLimit {
@@ -125,7 +161,7 @@ fn limit(usage: &Usage) -> v1::RateLimit {
         Scope::Operation { operation, .. } => (Wire::Operation, operation),
         Scope::Run(run) => (Wire::Run, run),
         Scope::Principal(principal) => (Wire::Principal, principal),
-        Scope::Throttled(agent) => (Wire::Throttle, agent),
+        Scope::Throttled(agent) => (Wire::Throttle, &agent.id),
     };
     let windows = usage.windows.iter().map(|window| v1::RateWindow {
         length: Some(duration_to_wire(Duration::from_millis(window.span.millis()))),

@@ -16,7 +16,9 @@ pub(super) fn explain(
 ) -> Result<v1::ExplainPolicyResponse, Refusal> {
     let call = request.call.ok_or_else(|| Refusal::invalid("call", "is missing"))?;
     let record = app.runs.shown_to(RunId::parse(&call.run_id)?, principal)?;
-    let operation = crate::call::operation(call)?;
+    let policy = app.gateway.policy();
+    let limits = policy.profile(&record.spec.profile).map(crate::call::limits).unwrap_or_default();
+    let operation = crate::call::operation(call, &limits)?;
     let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
     let scope = RunScope { profile: record.spec.profile.clone(), image_id };
     let caller = Caller {
@@ -25,7 +27,6 @@ pub(super) fn explain(
         role: record.spec.role.clone(),
         run_id: record.id.to_string(),
     };
-    let policy = app.gateway.policy();
     let explanation = app.gateway.explain(&policy, &scope, &caller, &operation);
     Ok(to_wire(explanation, policy.digest(), operation.name()))
 }

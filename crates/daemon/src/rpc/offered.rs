@@ -32,7 +32,7 @@ impl Offered {
 
     /// What descriptions say of the limits.
     pub(super) fn limits(&self) -> dialects::Limits {
-        self.policy.profile(&self.profile).map(limits).unwrap_or_default()
+        self.policy.profile(&self.profile).map(crate::call::limits).unwrap_or_default()
     }
 
     /// Whether some call of this operation would not be denied for want of a permission.
@@ -69,20 +69,5 @@ impl Offered {
             };
             permission.effect == effect && is_theirs && matches
         })
-    }
-}
-
-/// No tool runs longer, and none has more time unless its call says so.
-const MAX_TIMEOUT_S: u64 = 120;
-const DEFAULT_TIMEOUT_S: u64 = 30;
-
-fn limits(profile: &gateway::Profile) -> dialects::Limits {
-    let max_timeout_s = profile.exec.max_timeout_s.min(MAX_TIMEOUT_S);
-    dialects::Limits {
-        max_read_bytes: profile.bounds.max_read_bytes,
-        max_write_bytes: profile.bounds.max_write_bytes,
-        max_output_bytes: profile.bounds.max_output_bytes,
-        default_timeout_s: DEFAULT_TIMEOUT_S.min(max_timeout_s),
-        max_timeout_s,
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
 use crate::tool::{Effect, Kind, Others, Parameter, Tool};
 
@@ -37,10 +38,15 @@ impl Dialect for Editor {
         render::render_pending(approval_id)
     }
 
-    fn parse(&self, tool_name: &str, arguments_json: &str) -> Result<Operation, ParseFailure> {
+    fn parse(
+        &self,
+        tool_name: &str,
+        arguments_json: &str,
+        limits: &Limits,
+    ) -> Result<Operation, ParseFailure> {
         if !WHOLE.contains(&tool_name) {
             let tool = self.tool(tool_name)?;
-            return (tool.operation)(&mut Arguments::parse(tool, arguments_json)?);
+            return (tool.operation)(&mut Arguments::parse(tool, arguments_json, limits)?);
         }
         let mut values = Arguments::object_of(arguments_json)?;
         match values.remove("command") {
@@ -50,7 +56,7 @@ impl Dialect for Editor {
                     field: Some("command".to_owned()),
                     ..failure
                 })?;
-                (tool.operation)(&mut Arguments::of(tool, values)?)
+                (tool.operation)(&mut Arguments::of(tool, values, limits)?)
             }
             Some(_) => Err(ParseFailure::argument("command", "must be a string")),
             None => Err(ParseFailure::argument("command", "is missing")),

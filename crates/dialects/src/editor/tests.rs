@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use super::Editor;
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
-    Editor.parse(tool, &arguments.to_string())
+    Editor.parse(tool, &arguments.to_string(), &Limits::default())
 }
 
 fn change(tool: &str, arguments: &Value) -> EditChange {

@@ -85,6 +85,8 @@ fn exec(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
         command: arguments.text("command"),
         args: arguments.list("args"),
         cwd: arguments.text("cwd"),
+        // The tool has no such argument.
+        timeout_ms: Some(arguments.timeout_ms("timeout_ms")),
         ..raw::Exec::default()
     };
     request.into_operation().map_err(|malformed| named(&malformed))

@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::made::Made;
 
 fn parse(arguments: &Value) -> Result<Operation, ParseFailure> {
-    Exec.parse("exec", &arguments.to_string())
+    Exec.parse("exec", &arguments.to_string(), &Limits::default())
 }
 
 fn exec(arguments: &Value) -> ops::Exec {

@@ -55,9 +55,14 @@ impl Dialect for Forge {
         Some(prompt::of(tools, limits))
     }
 
-    fn parse(&self, tool_name: &str, arguments_json: &str) -> Result<Operation, ParseFailure> {
+    fn parse(
+        &self,
+        tool_name: &str,
+        arguments_json: &str,
+        limits: &Limits,
+    ) -> Result<Operation, ParseFailure> {
         let tool = self.tool(tool_name.strip_prefix(PREFIX).unwrap_or(tool_name))?;
-        (tool.operation)(&mut Arguments::parse(tool, arguments_json)?)
+        (tool.operation)(&mut Arguments::parse(tool, arguments_json, limits)?)
     }
 }
 
@@ -167,7 +172,7 @@ static TOOLS: [Tool; 6] = [
 fn bash(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let request = raw::Shell {
         script: arguments.text("command"),
-        timeout_ms: arguments.integer("timeoutMs"),
+        timeout_ms: Some(arguments.timeout_ms("timeoutMs")),
         ..raw::Shell::default()
     };
     request.into_operation().map_err(|malformed| named(&malformed))

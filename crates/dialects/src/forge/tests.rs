@@ -11,10 +11,11 @@ use super::frame::{Frame, read};
 use super::transcript::{Block, Step, first};
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
-    Forge.parse(tool, &arguments.to_string())
+    Forge.parse(tool, &arguments.to_string(), &Limits::default())
 }
 
 fn rendered(tool: &str, operation: Option<&Operation>, outcome: &Outcome) -> Frame {
@@ -25,7 +26,7 @@ fn rendered(tool: &str, operation: Option<&Operation>, outcome: &Outcome) -> Fra
 
 /// What a block that cannot be understood is answered with.
 fn refused(tool: &str, arguments: &str) -> Frame {
-    let failure = Forge.parse(tool, arguments).unwrap_err();
+    let failure = Forge.parse(tool, arguments, &Limits::default()).unwrap_err();
     rendered(tool, None, &Err(failure.into()))
 }
 

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use super::Fs;
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
-    Fs.parse(tool, &arguments.to_string())
+    Fs.parse(tool, &arguments.to_string(), &Limits::default())
 }
 
 fn path(text: &str) -> SandboxPath {
@@ -411,7 +412,7 @@ proptest! {
     fn any_arguments_are_an_operation_or_a_failure_that_renders(tool in 0..4usize, json in hostile(), path in hostile()) {
         let tool = Fs.tools()[tool].name;
         for json in [json, json!({"path": path, "pattern": path, "content": path}).to_string(), json!({"path": path}).to_string()] {
-            if let Err(failure) = Fs.parse(tool, &json) {
+            if let Err(failure) = Fs.parse(tool, &json, &Limits::default()) {
                 prop_assert!(failure.reason != Reason::Internal);
                 prop_assert_eq!(&render(&Err(failure.into()))["ok"], &json!(false));
             }

@@ -195,7 +195,7 @@ fn run_command(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
         command: arguments.text("command"),
         args: arguments.list("args"),
         cwd: arguments.text("cwd"),
-        timeout_ms: arguments.integer("timeout_ms"),
+        timeout_ms: Some(arguments.timeout_ms("timeout_ms")),
         ..raw::Exec::default()
     };
     request.into_operation().map_err(|malformed| named(&malformed))

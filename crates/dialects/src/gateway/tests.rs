@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::Gateway;
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::{Facts, Made};
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
-    Gateway.parse(tool, &arguments.to_string())
+    Gateway.parse(tool, &arguments.to_string(), &Limits::default())
 }
 
 fn facts() -> Facts {

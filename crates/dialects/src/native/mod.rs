@@ -218,7 +218,9 @@ fn grep(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
 fn bash_command(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let command = arguments.text("command");
     let args = arguments.list("args").into_iter().map(in_container).collect::<Result<_, _>>()?;
-    let request = raw::Exec { command, args, ..raw::Exec::default() };
+    // The tool has no such argument.
+    let timeout_ms = Some(arguments.timeout_ms("timeout_ms"));
+    let request = raw::Exec { command, args, timeout_ms, ..raw::Exec::default() };
     request.into_operation().map_err(|malformed| named(&malformed))
 }
 

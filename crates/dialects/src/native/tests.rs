@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::Native;
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
-    Native.parse(tool, &arguments.to_string())
+    Native.parse(tool, &arguments.to_string(), &Limits::default())
 }
 
 fn git(operation: &str, args: &[&str]) -> Result<Git, String> {
@@ -34,7 +35,9 @@ fn arguments_become_operations() {
     let arguments = json!({"path": "a", "start_line": 3});
     let Ok(Operation::Read(read)) = parse("read_file", &arguments) else { panic!("not a read") };
     assert_eq!(read.part, ReadPart::Lines { first: 3, last: None });
-    let Ok(Operation::List(list)) = Native.parse("list_files", "") else { panic!("not a list") };
+    let Ok(Operation::List(list)) = Native.parse("list_files", "", &Limits::default()) else {
+        panic!("not a list")
+    };
     assert_eq!((list.path.to_string().as_str(), list.depth), ("@project", 1));
     let Ok(Operation::Grep(grep)) = parse("grep", &json!({"pattern": "a|b"})) else { panic!("not a grep") };
     assert_eq!((grep.regex, grep.case_insensitive, grep.before, grep.after), (true, false, 0, 0));

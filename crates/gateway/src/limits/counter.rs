@@ -22,8 +22,17 @@ pub enum Scope {
     Run(String),
     /// One principal.
     Principal(String),
-    /// All calls of a throttled agent, since it is throttled. Whoever it works for.
-    Throttled(String),
+    /// All calls of a throttled agent, since it is throttled.
+    Throttled(Agent),
+}
+
+/// An agent, as a principal runs it: names are the principals' to give, so that the same name twice is two agents.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Agent {
+    /// Who makes its runs.
+    pub principal: String,
+    /// Its name.
+    pub id: String,
 }
 
 /// The windows of one scope.

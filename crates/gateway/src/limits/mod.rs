@@ -16,7 +16,7 @@
 //! - *Clock jumps*: windows count in [`Clock::uptime`], so that setting the wall clock changes nothing while the daemon
 //!   lives. What an earlier daemon counted comes back by the wall clock: what is in the future by then counts as of now,
 //!   so that a clock that was set back forgives nothing; one that was set forward while no daemon ran lets the time
-//!   pass that it says.
+//!   pass that it says. The same holds for throttles, which become no longer by a clock that was set back.
 //! - *Bounded memory*: at most 2 KiB a counter and 262,144 counters. A counter is dropped when nothing in it counts any
 //!   more, looked for whenever their number has doubled.
 //!
@@ -40,7 +40,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use counter::Scope;
+pub use counter::{Agent, Scope};
 pub use keep::{Counted, Kept, KeptCounters, Replay};
 pub use quota::{Limit, Quota, RateLimits, Span};
 pub(crate) use quota::{STRICT_PRINCIPAL, STRICT_RUN, strict};
@@ -105,7 +105,7 @@ impl Limits {
     ) -> Result<(), NotAdmitted> {
         let now = self.moment();
         let (key, of_operation) = limits.operation(operation);
-        let throttle = self.throttles.of(&caller.agent_id, now);
+        let throttled = self.throttles.of(&caller.principal, &caller.agent_id, now);
         let mut scopes = Vec::with_capacity(table::SCOPES);
         scopes.extend([
             Scope::of_operation(caller, operation),
@@ -113,10 +113,11 @@ impl Limits {
             Scope::Principal(caller.principal.clone()),
         ]);
         let mut quotas = [of_operation, limits.run, limits.principal, limits.run];
-        if let Some(throttle) = &throttle {
-            scopes.push(Scope::Throttled(caller.agent_id.clone()));
+        let throttle = throttled.map(|(agent, throttle)| {
+            scopes.push(Scope::Throttled(agent));
             quotas[3] = throttle.quota();
-        }
+            throttle
+        });
         let check = |counters: &[Option<&Counter>]| {
             let nothing = Counter::default();
             let full = counters.iter().zip(&quotas).enumerate().filter_map(|(index, (counter, quota))| {

@@ -166,8 +166,8 @@ impl Table {
     }
 
     fn home(&self, scope: &Scope) -> usize {
-        // Truncated on purpose: any bits do.
         #[allow(clippy::cast_possible_truncation)]
+        // which bits are left does not matter: they are as random as all
         let hash = self.hasher.hash_one(scope) as usize;
         hash % SHARDS
     }

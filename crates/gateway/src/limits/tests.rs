@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ops::{Encoding, List, Operation, Read, ReadPart, Reason};
 
-use super::{Counted, KeptCounters, Limits, Scope, Span, Throttle};
+use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle};
 use crate::clock::{Clock as _, UnixMillis};
 use crate::testing::{TestClock, caller, limited, path, run, write};
 use crate::{Admission, Caller, Choice, FileStates, Gateway, Policy, Refusal, Review, Reviewer};
@@ -46,6 +46,10 @@ fn ask(gateway: &Gateway, caller: &Caller, operation: Operation) -> Result<(), R
         Admission::Refuse(refusal) => Err(refusal),
         Admission::Permit(_) | Admission::Ask(_) => Ok(()),
     }
+}
+
+fn of_uid_1000(id: &str) -> Agent {
+    Agent { principal: "uid:1000".into(), id: id.into() }
 }
 
 fn agent(name: &str, run_id: &str) -> Caller {
@@ -275,18 +279,24 @@ fn a_throttled_agent_has_less_until_the_throttle_ends() {
         ask(&gateway, &alice, reading()).unwrap();
     }
     let until = clock.now().after(Duration::from_secs(90));
-    gateway.limits().throttle("alice", Throttle { per_minute: 2, until });
+    gateway.limits().throttle(&of_uid_1000("alice"), Throttle { per_minute: 2, until });
     ask(&gateway, &alice, reading()).unwrap();
     ask(&gateway, &alice, listing()).unwrap();
     let refusal = ask(&gateway, &alice, reading()).unwrap_err();
     assert_eq!((refusal.rule.as_str(), refusal.retry_after), ("throttle", Some(Duration::from_secs(60))));
     ask(&gateway, &bob, reading()).unwrap();
+    // Another principal's agent of this name is another agent.
+    let namesake = Caller { principal: "uid:7".into(), ..agent("alice", "run-3") };
+    for _ in 0..5 {
+        ask(&gateway, &namesake, reading()).unwrap();
+    }
     // A milder one does not loosen it; a stricter one holds at once, and until the later end.
-    gateway.limits().throttle("alice", Throttle { per_minute: 500, until: clock.now() });
+    gateway.limits().throttle(&of_uid_1000("alice"), Throttle { per_minute: 500, until: clock.now() });
     assert!(ask(&gateway, &alice, reading()).is_err());
-    let both = gateway.limits().throttle("alice", Throttle { per_minute: 0, until: clock.now() });
+    let both =
+        gateway.limits().throttle(&of_uid_1000("alice"), Throttle { per_minute: 0, until: clock.now() });
     assert_eq!(both, Throttle { per_minute: 0, until });
-    assert_eq!(gateway.limits().throttles(), [("alice".to_owned(), both)]);
+    assert_eq!(gateway.limits().throttles(), [(of_uid_1000("alice"), both)]);
     let refusal = ask(&gateway, &alice, reading()).unwrap_err();
     assert_eq!(refusal.retry_after, Some(Duration::from_secs(90)));
     clock.advance(Duration::from_millis(89_999));
@@ -294,7 +304,7 @@ fn a_throttled_agent_has_less_until_the_throttle_ends() {
     clock.advance(Duration::from_millis(1));
     ask(&gateway, &alice, reading()).unwrap();
     assert!(gateway.limits().throttles().is_empty());
-    assert!(!gateway.limits().lift_throttle("alice"));
+    assert!(!gateway.limits().lift_throttle(&of_uid_1000("alice")));
 }
 
 fn counted(sequence: u64, at: UnixMillis) -> Counted<'static> {
@@ -348,6 +358,54 @@ fn a_clock_that_was_set_back_while_no_daemon_ran_forgives_nothing() {
     // Nor does one that says the distant past bring back what is over.
     limits.restore(KeptCounters::default()).intent(counted(2, UnixMillis(0)));
     assert_eq!(limits.usage(reads_of("alice"), &quota).windows[2].used, 1);
+}
+
+/// A daemon that comes after one of which `at` was the last moment, by a clock that was set by so many seconds meanwhile.
+fn next_daemon(at: UnixMillis, set_by: i64) -> (Arc<TestClock>, Gateway) {
+    let clock = TestClock::new();
+    clock.set(UnixMillis(at.0.saturating_add_signed(set_by * 1_000)));
+    let gateway = Gateway::new(policy("{minute: 3, hour: 3, day: 3}", WIDE), clock.clone());
+    (clock, gateway)
+}
+
+#[test]
+fn a_clock_that_is_set_while_no_daemon_runs_forgives_only_the_time_that_it_says() {
+    const DAY: i64 = 86_400;
+    let clock = TestClock::new();
+    clock.set(UnixMillis(1_700_000_000_000));
+    let gateway = Gateway::new(policy("{minute: 3, hour: 3, day: 3}", WIDE), clock.clone());
+    let alice = agent("alice", "run-1");
+    for _ in 0..3 {
+        ask(&gateway, &alice, reading()).unwrap();
+        clock.advance(Duration::from_secs(20));
+    }
+    let kept = gateway.limits().keep(|| 3);
+    let throttle = Throttle { per_minute: 0, until: clock.now().after(Duration::from_secs(600)) };
+    // Not set, back by a little, by a year, to 1970, forward by an hour and by two days; what counts in each window then. The
+    // first call has left its minute before.
+    for (set_by, expected) in [
+        (0, [2, 3, 3]),
+        (-30, [2, 3, 3]),
+        (-365 * DAY, [2, 3, 3]),
+        (-1_700_000_000, [2, 3, 3]),
+        (3_600, [0, 0, 3]),
+        (2 * DAY, [0, 0, 0]),
+    ] {
+        let (next, gateway) = next_daemon(clock.now(), set_by);
+        gateway.limits().restore(kept.clone());
+        assert_eq!(used(&gateway, reads_of("alice")), expected, "{set_by}");
+        assert_eq!(ask(&gateway, &alice, reading()).is_ok(), expected[2] == 0, "{set_by}");
+        // Nor does anything count for longer than a whole window from now on.
+        next.advance(Duration::from_secs(86_400 + 86_400 / 32));
+        assert_eq!(used(&gateway, reads_of("alice")), [0; 3], "{set_by}");
+
+        let (next, gateway) = next_daemon(clock.now(), set_by);
+        let left = throttle.taken_up(clock.now(), next.now());
+        gateway.limits().throttle(&of_uid_1000("alice"), left);
+        let longest = u64::try_from(600 - set_by.max(0)).unwrap_or(0);
+        let wait = ask(&gateway, &alice, reading()).err().and_then(|refusal| refusal.retry_after);
+        assert_eq!(wait.unwrap_or_default(), Duration::from_secs(longest), "{set_by}");
+    }
 }
 
 #[test]

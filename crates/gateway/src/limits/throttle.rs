@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 
 use super::quota::{Limit, Quota};
-use super::{Limits, Moment, Scope};
+use super::{Agent, Limits, Moment, Scope};
 use crate::clock::UnixMillis;
 
 /// What is imposed on an agent, beside the policy and never in its favour.
@@ -16,6 +16,15 @@ pub struct Throttle {
     pub per_minute: u32,
     /// Until when.
     pub until: UnixMillis,
+}
+
+impl Throttle {
+    /// What is left of it for a daemon that takes it up at `now`, where an earlier one has written it down at `at`. A clock
+    /// that was set back in between makes it no longer than it was then.
+    #[must_use]
+    pub fn taken_up(self, at: UnixMillis, now: UnixMillis) -> Self {
+        Self { until: self.until.min(now.after(self.until.since(at))), ..self }
+    }
 }
 
 /// A throttle in the time that limits count in.
@@ -35,19 +44,25 @@ impl Imposed {
 
 /// The throttles by agent.
 #[derive(Debug, Default)]
-pub(super) struct Throttles(RwLock<HashMap<String, Imposed>>);
+pub(super) struct Throttles(RwLock<HashMap<Agent, Imposed>>);
 
 impl Throttles {
-    pub(super) fn of(&self, agent_id: &str, now: Moment) -> Option<Imposed> {
+    /// The agent's throttle, and the agent. It costs next to nothing while nobody is throttled.
+    pub(super) fn of(&self, principal: &str, id: &str, now: Moment) -> Option<(Agent, Imposed)> {
         let throttles = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        throttles.get(agent_id).filter(|throttle| throttle.until > now).copied()
+        if throttles.is_empty() {
+            return None;
+        }
+        let agent = Agent { principal: principal.to_owned(), id: id.to_owned() };
+        let imposed = throttles.get(&agent).filter(|throttle| throttle.until > now).copied()?;
+        Some((agent, imposed))
     }
 }
 
 impl Limits {
-    /// Throttles an agent, whoever it works for. Of two throttles the stricter number and the later end hold, so that
+    /// Throttles an agent. Of two throttles the stricter number and the later end hold, so that
     /// nothing that happens during a throttle makes it milder. One that has ended already changes nothing.
-    pub fn throttle(&self, agent_id: &str, throttle: Throttle) -> Throttle {
+    pub fn throttle(&self, agent: &Agent, throttle: Throttle) -> Throttle {
         let (now, wall) = (self.moment(), self.clock.now());
         let mut throttles = self.throttles.0.write().unwrap_or_else(PoisonError::into_inner);
         throttles.retain(|_, throttle| throttle.until > now);
@@ -55,27 +70,27 @@ impl Limits {
             per_minute: throttle.per_minute,
             until: now.saturating_add(throttle.until.0.saturating_sub(wall.0)),
         };
-        if let Some(before) = throttles.get(agent_id) {
+        if let Some(before) = throttles.get(agent) {
             imposed.per_minute = imposed.per_minute.min(before.per_minute);
             imposed.until = imposed.until.max(before.until);
         } else {
-            self.table.remove(&Scope::Throttled(agent_id.to_owned()));
+            self.table.remove(&Scope::Throttled(agent.clone()));
         }
         if imposed.until > now {
-            throttles.insert(agent_id.to_owned(), imposed);
+            throttles.insert(agent.clone(), imposed);
         }
         Throttle { per_minute: imposed.per_minute, until: UnixMillis(wall.0 + (imposed.until - now)) }
     }
 
     /// Lifts an agent's throttle: whether there was one.
-    pub fn lift_throttle(&self, agent_id: &str) -> bool {
+    pub fn lift_throttle(&self, agent: &Agent) -> bool {
         let now = self.moment();
         let mut throttles = self.throttles.0.write().unwrap_or_else(PoisonError::into_inner);
-        throttles.remove(agent_id).is_some_and(|throttle| throttle.until > now)
+        throttles.remove(agent).is_some_and(|throttle| throttle.until > now)
     }
 
     /// The throttles in force, by agent.
-    pub fn throttles(&self) -> Vec<(String, Throttle)> {
+    pub fn throttles(&self) -> Vec<(Agent, Throttle)> {
         let (now, wall) = (self.moment(), self.clock.now());
         let throttles = self.throttles.0.read().unwrap_or_else(PoisonError::into_inner);
         let in_force = throttles.iter().filter(|(_, throttle)| throttle.until > now);

@@ -74,11 +74,11 @@ impl Limits {
             .collect();
         usages.extend(run_id.map(|run| self.usage(Scope::Run(run.to_owned()), &limits.run)));
         usages.push(self.usage(Scope::Principal(principal.to_owned()), &limits.principal));
-        let throttle = self.throttles.of(agent_id, self.moment());
-        usages.extend(throttle.map(|throttle| {
+        let throttled = self.throttles.of(principal, agent_id, self.moment());
+        usages.extend(throttled.map(|(agent, throttle)| {
             let minute = Limit::Calls(throttle.per_minute);
             let quota = Quota { minute, ..throttle.quota() };
-            self.usage(Scope::Throttled(agent_id.to_owned()), &quota)
+            self.usage(Scope::Throttled(agent), &quota)
         }));
         usages
     }

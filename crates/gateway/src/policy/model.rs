@@ -92,9 +92,9 @@ pub struct ExecPolicy {
     pub default: Verdict,
     /// Names of the environment variables that a call may set; `*` is any.
     pub env: Vec<String>,
-    /// For a call that does not say, seconds.
+    /// When a command is ended whose call does not say, seconds.
     pub default_timeout_s: u64,
-    /// Most that a call may ask for, seconds.
+    /// Most that a call may ask for, seconds; never more than 120.
     pub max_timeout_s: u64,
 }
 
@@ -172,11 +172,6 @@ impl Profile {
 }
 
 impl ExecPolicy {
-    /// For a call that does not say.
-    pub fn default_timeout(&self) -> Duration {
-        Duration::from_secs(self.default_timeout_s)
-    }
-
     /// Most that a call may ask for.
     pub fn max_timeout(&self) -> Duration {
         Duration::from_secs(self.max_timeout_s)

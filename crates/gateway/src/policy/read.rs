@@ -77,6 +77,9 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     }
 }
 
+/// No command runs longer, whatever a profile says; seconds.
+const LONGEST_S: u64 = 120;
+
 const LIMITS: [&str; 6] = ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib"];
 const EXEC: [&str; 7] =
     ["deny", "read_only_commands", "rules", "default", "env", "default_timeout_s", "max_timeout_s"];
@@ -174,8 +177,8 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
             name.to_owned()
         })
         .collect();
-    let max_timeout_s = section.number_or("max_timeout_s", 1..=3_600, 120);
-    let default_timeout_s = section.number_or("default_timeout_s", 1..=3_600, 30.min(max_timeout_s));
+    let max_timeout_s = section.number_or("max_timeout_s", 1..=LONGEST_S, LONGEST_S);
+    let default_timeout_s = section.number_or("default_timeout_s", 1..=LONGEST_S, 30.min(max_timeout_s));
     if let Some(at) = at.filter(|_| default_timeout_s > max_timeout_s) {
         at.problem(format!(
             "default_timeout_s is {default_timeout_s}, more than max_timeout_s, {max_timeout_s}"

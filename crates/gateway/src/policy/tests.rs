@@ -130,7 +130,7 @@ limit: 3
             "p.yaml:12: profiles.p.operations.list: unknown value `alow` (did you mean `allow`?)",
             "p.yaml:13: profiles.p.limits.memory_mib: must be a whole number from 16 to 1048576",
             "p.yaml:13: profiles.p.limits.pids: expected a whole number, found text",
-            "p.yaml:14: profiles.p.exec: default_timeout_s is 200, more than max_timeout_s, 120",
+            "p.yaml:15: profiles.p.exec.default_timeout_s: must be a whole number from 1 to 120",
             "p.yaml:16: profiles.p.exec.deny[0]: must be a base name, such as `curl`, or the beginning of some, such as `docker*`",
             "p.yaml:17: profiles.p.exec.env[0]: must be the name of an environment variable, or \"*\" for any",
             "p.yaml:19: profiles.p.exec.rules[0]: `justification` is missing",

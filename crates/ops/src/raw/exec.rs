@@ -30,7 +30,7 @@ pub struct Exec {
     pub env: BTreeMap<String, String>,
     /// At most 1 MiB.
     pub stdin: Vec<u8>,
-    /// At most 120,000, default 30,000.
+    /// At most 120,000; 30,000 where neither the call nor its profile says.
     pub timeout_ms: Option<u64>,
 }
 

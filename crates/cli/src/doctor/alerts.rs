@@ -1,0 +1,183 @@
+//! What the daemon's newest alerts say of itself: whether somebody looks at them, whether what they impose holds, and
+//! whether webhooks hear of them.
+
+use std::collections::BTreeMap;
+
+use wire::v1::alert::{Severity, State};
+use wire::v1::alert_delivery::State as Delivery;
+use wire::v1::alert_measure::State as Measure;
+use wire::v1::{Alert, ListAlertsRequest};
+
+use super::finding::Finding;
+use crate::client::{Client, quick};
+use crate::quantity::count;
+
+/// Alerts that are looked at.
+const NEWEST: u32 = 500;
+
+/// Asks a daemon that answers. Whoever may not see alerts has no findings.
+pub(super) async fn examine(client: &Client) -> Vec<Finding> {
+    let request = ListAlertsRequest { page_size: NEWEST, ..Default::default() };
+    match client.policy().list_alerts(quick(request)).await {
+        Ok(listed) => findings(&listed.into_inner().alerts),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Newest first.
+fn findings(alerts: &[Alert]) -> Vec<Finding> {
+    let mut findings = vec![open(alerts)];
+    findings.extend(measures(alerts));
+    findings.extend(webhooks(alerts));
+    findings
+}
+
+fn open(alerts: &[Alert]) -> Finding {
+    const TOPIC: &str = "alerts";
+    let open: Vec<_> = alerts.iter().filter(|alert| alert.state() == State::Open).collect();
+    if open.is_empty() {
+        return Finding::good(TOPIC, "none is open");
+    }
+    let severe = open.iter().filter(|alert| alert.severity() >= Severity::High).count();
+    let found = match severe {
+        0 => format!("{} open", open.len()),
+        severe => format!("{} open, {severe} of them HIGH or CRITICAL", open.len()),
+    };
+    Finding::limited(
+        TOPIC,
+        found,
+        "look at them with `coffer alert list`, and acknowledge what you have seen",
+    )
+}
+
+/// Only where something is wrong: what an alert imposed did not come into force.
+fn measures(alerts: &[Alert]) -> Option<Finding> {
+    let failed = |alert: &&Alert| {
+        let measure = alert.measure.as_ref();
+        alert.state() == State::Open && measure.is_some_and(|measure| measure.state() == Measure::Failed)
+    };
+    let failed: Vec<_> = alerts.iter().filter(failed).collect();
+    let newest = failed.first()?;
+    let what = count(failed.len() as u64, "alert has", "alerts have");
+    let why = newest.measure.as_ref().map(|measure| measure.failure.clone()).unwrap_or_default();
+    Some(Finding::limited(
+        "measures",
+        format!("{what} not imposed what the policy says; the last one: {why}"),
+        format!("`coffer alert show {}` says more; nothing holds the agent back meanwhile", newest.alert_id),
+    ))
+}
+
+/// What a webhook did not take since it took something.
+#[derive(Default)]
+struct Silence<'a> {
+    given_up: u64,
+    waiting: u64,
+    failure: &'a str,
+    works: bool,
+}
+
+/// A line a webhook that was to be told of anything.
+fn webhooks(alerts: &[Alert]) -> Vec<Finding> {
+    const TOPIC: &str = "webhooks";
+    let mut by_name: BTreeMap<&str, Silence<'_>> = BTreeMap::new();
+    for delivery in alerts.iter().flat_map(|alert| &alert.deliveries) {
+        let silence = by_name.entry(&delivery.webhook).or_default();
+        match delivery.state() {
+            _ if silence.works => continue,
+            Delivery::Delivered => silence.works = true,
+            Delivery::GaveUp => silence.given_up += 1,
+            Delivery::Due if delivery.attempts > 0 => silence.waiting += 1,
+            _ => continue,
+        }
+        if silence.failure.is_empty() {
+            silence.failure = &delivery.failure;
+        }
+    }
+    let finding = |(name, silence): (&str, Silence<'_>)| {
+        let Silence { given_up, waiting, failure, works } = silence;
+        match given_up + waiting {
+            0 if works => Some(Finding::good(TOPIC, format!("{name} takes alerts"))),
+            0 => None,
+            missed => Some(Finding::limited(
+                TOPIC,
+                format!(
+                    "{name} did not take the last {}, {given_up} of them for good: {failure}",
+                    count(missed, "alert", "alerts")
+                ),
+                format!(
+                    "check `{name}` under `alerts.webhooks` of the configuration; nobody hears of alerts there"
+                ),
+            )),
+        }
+    };
+    by_name.into_iter().filter_map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::{AlertDelivery, AlertMeasure};
+
+    use super::*;
+
+    fn alert(severity: Severity, deliveries: &[(&str, Delivery)]) -> Alert {
+        let deliveries = deliveries.iter().map(|(webhook, state)| AlertDelivery {
+            webhook: (*webhook).to_owned(),
+            state: (*state).into(),
+            attempts: 1,
+            failure: if *state == Delivery::Delivered { String::new() } else { "answered 500".to_owned() },
+            ..Default::default()
+        });
+        Alert {
+            alert_id: "a".into(),
+            severity: severity.into(),
+            state: State::Open.into(),
+            deliveries: deliveries.collect(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_wrong_when_nothing_is() {
+        assert_eq!(findings(&[]), [Finding::good("alerts", "none is open")]);
+        let seen = Alert {
+            state: State::Acknowledged.into(),
+            ..alert(Severity::High, &[("pager", Delivery::Delivered)])
+        };
+        assert_eq!(
+            findings(&[seen]),
+            [Finding::good("alerts", "none is open"), Finding::good("webhooks", "pager takes alerts")]
+        );
+    }
+
+    #[test]
+    fn what_a_webhook_did_not_take_since_it_took_something_is_told() {
+        let (due, gone, done) = (Delivery::Due, Delivery::GaveUp, Delivery::Delivered);
+        let alerts = [
+            alert(Severity::Low, &[("mail", done), ("pager", due)]),
+            alert(Severity::High, &[("mail", gone), ("pager", gone)]),
+            alert(Severity::Low, &[("mail", gone), ("pager", done)]),
+            alert(Severity::Low, &[("mail", gone), ("pager", gone)]),
+        ];
+        let found = findings(&alerts);
+        assert_eq!(found[0].found, "4 open, 1 of them HIGH or CRITICAL");
+        assert_eq!(found[1], Finding::good("webhooks", "mail takes alerts"));
+        assert_eq!(found[2].found, "pager did not take the last 2 alerts, 1 of them for good: answered 500");
+        assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn a_measure_that_does_not_hold_is_told() {
+        let measure = AlertMeasure {
+            action: "freeze".into(),
+            state: Measure::Failed.into(),
+            failure: "the run has ended".into(),
+            ..Default::default()
+        };
+        let found = findings(&[Alert { measure: Some(measure), ..alert(Severity::Low, &[]) }]);
+        assert_eq!(
+            found[1].found,
+            "1 alert has not imposed what the policy says; the last one: the run has ended"
+        );
+        assert!(found[1].follows.as_ref().is_some_and(|follows| follows.contains("coffer alert show a")));
+    }
+}

@@ -1,0 +1,56 @@
+//! How long a command may take that is given no time: as long as its run's profile says.
+
+use harness::v1::call_response::{Result as Answer, Status};
+use harness::{Daemon, Setup, calls, reason, v1};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_given_no_time_has_that_of_its_profile() {
+    let profile = "profiles:
+  p:
+    workspace: read-write
+    unattended: true
+    operations: { exec: allow, shell: allow }
+    exec: { default: allow, default_timeout_s: 1, max_timeout_s: 2 }
+    rate_limits: { operations: { default: { minute: 90, hour: 90, day: 90 } } }
+roles: { director: { allow: \"*\" } }
+";
+    let policy = vec![("p.yaml", profile.to_owned())];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let mut run = daemon.run("p", &daemon.workspace("w", &[])).await;
+
+    for operation in [calls::exec(&["sleep", "30"]), calls::shell("sleep 30")] {
+        let done = run.call(operation).await.unwrap();
+        let (Some(Answer::Exec(result) | Answer::Shell(result)), id) = (done.result, done.call_id) else {
+            panic!("no command")
+        };
+        assert!(result.timed_out && result.ended_by == "timeout", "{result:?}");
+        let intent = harness::record(&run.clients.of_call(&id).await[0]);
+        assert_eq!(intent["input"]["timeoutMs"], "1000", "the record says what held");
+    }
+    // A call may say otherwise, up to what the profile lets it.
+    let exec = |timeout_ms| {
+        let args = vec!["1.2".to_owned()];
+        let command = "sleep".to_owned();
+        v1::call_request::Operation::Exec(v1::ExecRequest { command, args, timeout_ms, ..Default::default() })
+    };
+    assert_eq!(run.call(exec(Some(2_000))).await.unwrap().status(), Status::Succeeded);
+    assert_eq!(reason(&run.call(exec(Some(2_001))).await.unwrap_err()), "INVALID_ARGUMENT");
+
+    // In an agent's tongue, which says it in the tool's description as well.
+    let dialect = |arguments: &str| {
+        v1::call_request::Operation::Dialect(v1::DialectCall {
+            dialect: "exec".to_owned(),
+            name: "exec".to_owned(),
+            arguments_json: arguments.to_owned(),
+        })
+    };
+    let told = run.call(dialect(r#"{"command": "sleep", "args": ["30"]}"#)).await.unwrap();
+    assert!(told.rendered.contains("Command timed out after 1s"), "{}", told.rendered);
+    let request = v1::ListToolsRequest {
+        run_id: run.id().to_owned(),
+        dialect: "exec".to_owned(),
+        format: v1::list_tools_request::Format::Openai.into(),
+    };
+    let listed = run.clients.tools.list_tools(request).await.unwrap().into_inner();
+    assert!(listed.tools_json.contains("Ended after 1 seconds"), "{}", listed.tools_json);
+}
