@@ -1,6 +1,6 @@
 //! Permissions given and taken at run time, and what policy says and would say.
 
-use harness::v1::call_response::Status as CallStatus;
+use harness::v1::call_response::{self, Status as CallStatus};
 use harness::v1::permission::Subject;
 use harness::v1::{
     self, Permission, Verdict, grant_permission_request as grant, revoke_permission_request as revoke,
@@ -169,4 +169,32 @@ async fn a_replay_lists_what_would_change_and_says_what_it_cannot_judge() {
     let wrong =
         replay(&mut run.clients, "profiles: {review: {operations: {raed: ask}}}\n").await.unwrap_err();
     assert!(wrong.message().contains("did you mean `read`?"), "{}", wrong.message());
+}
+
+/// What is said in POLICY.md: names are compared, and a link is another name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_by_path_is_one_by_name_and_a_link_is_another() {
+    let daemon = Daemon::start().await;
+    let mut run = review(&daemon).await;
+    let revoked = Permission { path_pattern: "docs/**".into(), ..permission("") };
+    take(&mut run.clients, revoke::What::Permission(revoked)).await.unwrap();
+    for name in ["docs/a.md", "./docs/a.md", "docs//a.md", "@project/docs/a.md", "/workspace/docs/a.md"] {
+        let refused = run.call(calls::read(name)).await.unwrap_err();
+        assert_eq!(reason(&refused), "PERMISSION_DENIED", "{name}");
+    }
+    let refused = run.call(calls::grep(".", "one")).await.unwrap_err();
+    assert_eq!(reason(&refused), "PERMISSION_DENIED", "what may lie beneath what is searched is meant, too");
+
+    let workspace = daemon.roots().join("w");
+    std::os::unix::fs::symlink("docs", workspace.join("link")).unwrap();
+    std::fs::hard_link(workspace.join("docs/a.md"), workspace.join("hard.md")).unwrap();
+    for name in ["link/a.md", "hard.md"] {
+        let call_response::Result::Read(read) = run.ok(calls::read(name)).await else { panic!("{name}") };
+        assert_eq!(read.content, "one\n", "{name} is another name of the same file");
+    }
+    let all = Permission { path_pattern: String::new(), ..permission("read") };
+    take(&mut run.clients, revoke::What::Permission(all)).await.unwrap();
+    for name in ["link/a.md", "hard.md"] {
+        assert_eq!(reason(&run.call(calls::read(name)).await.unwrap_err()), "PERMISSION_DENIED");
+    }
 }

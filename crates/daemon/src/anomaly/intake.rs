@@ -11,7 +11,7 @@ use jail::SandboxPath;
 use serde_json::Value;
 
 use super::recent::Recent;
-use super::seen::{Agent, Denial, Ended, Ending, Kind, Mark, Seen, Subject, What};
+use super::seen::{Agent, Denial, Ended, Ending, Holder, Kind, Mark, Seen, Subject, What};
 use super::timeline::Timeline;
 
 /// Calls that are under way, as far as they are remembered.
@@ -82,8 +82,8 @@ impl Intake {
                 What::Acknowledged(rule, subject)
             }
             Kept::PermissionGranted => {
-                let agent = granted(event)?;
-                return Some(Seen { sequence, at, agent, run, what: What::Granted });
+                let (agent, what) = granted(event)?;
+                return Some(Seen { sequence, at, agent, run, what });
             }
             Kept::EscalationAttempt => What::Escalated,
             _ => return None,
@@ -173,15 +173,20 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
     })
 }
 
-/// The agent that a permission was granted to, if it is for one.
-fn granted(event: &Event) -> Option<Agent> {
+/// Whom a permission was granted to.
+fn granted(event: &Event) -> Option<(Agent, What)> {
     let details = event.details.as_ref()?;
     if details.get("ends").and_then(Value::as_bool) == Some(true) {
         return None;
     }
     let subject = details.get("subject")?;
-    let id = subject.get("agent").or_else(|| subject.get("agent_id"))?.as_str()?;
-    Some(Agent { principal: "".into(), id: id.into() })
+    let name = |kind: &str| subject.get(kind).and_then(Value::as_str).map(Arc::<str>::from);
+    let agent = |id| Agent { principal: "".into(), id };
+    if let Some(id) = name("agent").or_else(|| name("agent_id")) {
+        return Some((agent(id), What::Granted));
+    }
+    let holder = name("role").map(Holder::Role).or_else(|| name("team").map(Holder::Team))?;
+    Some((agent("".into()), What::GivenTo(holder)))
 }
 
 /// An operator's word on an alert, as the desk writes it.
@@ -271,12 +276,15 @@ mod tests {
         assert_eq!((seen.what, &*seen.agent.principal), (What::Escalated, "uid:7"));
 
         let details = json!({ "subject": { "agent": "alice" }, "ends": false });
-        let granted = granted(&Event::new(Kept::Unknown).details(details)).unwrap();
-        assert_eq!((&*granted.principal, &*granted.id), ("", "alice"));
-        for details in
-            [json!({ "subject": { "role": "worker" } }), json!({ "subject": { "agent": "a" }, "ends": true })]
-        {
-            assert_eq!(super::granted(&Event::new(Kept::Unknown).details(details)), None);
+        let granted = |details| granted(&Event::new(Kept::Unknown).details(details));
+        let (agent, what) = granted(details).unwrap();
+        assert_eq!((&*agent.principal, &*agent.id, what), ("", "alice", What::Granted));
+        for (details, holder) in [
+            (json!({ "subject": { "role": "worker" } }), Holder::Role("worker".into())),
+            (json!({ "subject": { "team": "core" } }), Holder::Team("core".into())),
+        ] {
+            assert_eq!(granted(details).unwrap().1, What::GivenTo(holder));
         }
+        assert_eq!(granted(json!({ "subject": { "agent": "a" }, "ends": true })), None);
     }
 }

@@ -17,6 +17,7 @@ mod book;
 mod desk;
 mod detector;
 mod enforce;
+mod gifts;
 mod intake;
 mod recent;
 mod rules;

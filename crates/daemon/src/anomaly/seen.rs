@@ -24,6 +24,13 @@ pub(crate) enum Subject {
     Run(Arc<str>),
 }
 
+/// Who may be granted something beside one agent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Holder {
+    Role(Arc<str>),
+    Team(Arc<str>),
+}
+
 /// Stands for a text: the first half of its SHA-256. Nobody can make two of the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Mark([u8; 16]);
@@ -61,6 +68,8 @@ pub(super) enum What {
     Ended(Ended),
     /// The agent was granted something.
     Granted,
+    /// Whoever has this role or is of this team was.
+    GivenTo(Holder),
     /// It tried to have what it was not given.
     Escalated,
     /// An operator has seen the alert of this rule: what came before it counts no more.

@@ -10,6 +10,7 @@ use super::{Sender, Webhook};
 use crate::anomaly::Alerts;
 use crate::anomaly::alert::{Delivery, DeliveryState};
 use crate::anomaly::desk::now;
+use crate::ids::AlertId;
 
 /// Longest between two attempts.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
@@ -46,22 +47,26 @@ pub(in crate::anomaly) async fn deliver(
             () = stop.cancelled() => return,
             sent = sender.post(&webhook, &message_id, at_once / 1_000, &body) => sent,
         };
-        let mut outcome = None;
         alerts
             .delivered(id, &webhook.name, |delivery| {
                 settle(delivery, &webhook, sent, now());
-                outcome = Some(delivery.clone());
+                // Before anybody sees that it is so.
+                report(id, &webhook, delivery);
             })
             .await;
-        match outcome {
-            Some(Delivery { state: DeliveryState::Due, attempts, failure, .. }) => {
-                tracing::warn!(alert = %id, webhook = webhook.name, attempts, "an alert was not delivered: {failure}");
-            }
-            Some(Delivery { state: DeliveryState::GaveUp, attempts, failure, .. }) => {
-                tracing::error!(alert = %id, webhook = webhook.name, attempts, "an alert is not delivered: {failure}");
-            }
-            _ => {}
+    }
+}
+
+fn report(alert: AlertId, webhook: &Webhook, delivery: &Delivery) {
+    let Delivery { state, attempts, failure, .. } = delivery;
+    match state {
+        DeliveryState::Due => {
+            tracing::warn!(%alert, webhook = webhook.name, attempts, "an alert was not delivered: {failure}");
         }
+        DeliveryState::GaveUp => {
+            tracing::error!(%alert, webhook = webhook.name, attempts, "an alert is not delivered: {failure}");
+        }
+        DeliveryState::Delivered => {}
     }
 }
 
