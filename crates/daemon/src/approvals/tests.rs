@@ -117,6 +117,7 @@ fn asker(call: CallId, run: RunId) -> Asker {
         task_id: String::new(),
         correlation_id: String::new(),
         limit: None,
+        via_token: false,
     }
 }
 
