@@ -6,6 +6,7 @@ use prost::Message;
 
 const FILES: &[&str] = &[
     "cofferdam/v1/operation.proto",
+    "cofferdam/v1/mcp.proto",
     "cofferdam/v1/run.proto",
     "cofferdam/v1/tool.proto",
     "cofferdam/v1/approval.proto",

@@ -15,6 +15,8 @@ use crate::serve::Fault;
 pub(crate) struct Desk {
     /// Run the login shell instead of the operation's command.
     pub(crate) login_shell: bool,
+    /// Pipes are wanted in place of a pty.
+    pub(crate) pipes: bool,
     heard: Mutex<Heard>,
     news: Notify,
 }
@@ -40,6 +42,7 @@ impl Desk {
         let orders = Orders { size: Some(size), signals: Vec::new() };
         Ok(Self {
             login_shell: terminal.login_shell,
+            pipes: terminal.pipes,
             heard: Mutex::new(Heard { typed: VecDeque::new(), orders }),
             news: Notify::new(),
         })
@@ -113,7 +116,7 @@ mod tests {
 
     fn desk() -> Desk {
         let size = Some(v1::TerminalSize { rows: 24, columns: 80 });
-        Desk::open(v1::Terminal { size, login_shell: false }).unwrap()
+        Desk::open(v1::Terminal { size, login_shell: false, pipes: false }).unwrap()
     }
 
     #[test]

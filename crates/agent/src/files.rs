@@ -53,7 +53,8 @@ fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -
         | Operation::Edit(_)
         | Operation::Patch(_)
         | Operation::Delete(_)
-        | Operation::Git(_) => {
+        | Operation::Git(_)
+        | Operation::Mcp(_) => {
             let message = format!("{}: not a file operation of the container lane", operation.name());
             Err(ToolFailure::new(Reason::InvalidArgument, message))
         }

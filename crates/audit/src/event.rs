@@ -43,6 +43,10 @@ pub enum Kind {
     ApprovalReminded,
     /// A lane's worker started, died or was restarted.
     WorkerEvent,
+    /// An upstream MCP server of a run started, could not be had, or ended.
+    McpServer,
+    /// The definition of an upstream server's tool is not what it was, or not the pinned one: it is withheld.
+    McpToolChanged,
     /// An operator sat down at a terminal in a run; on disk before its first byte.
     SessionOpened,
     /// How a session ended; exactly one for each that was opened.
@@ -97,6 +101,8 @@ impl Kind {
             Self::ConsentRevoked => "consent_revoked",
             Self::ApprovalReminded => "approval_reminded",
             Self::WorkerEvent => "worker_event",
+            Self::McpServer => "mcp_server",
+            Self::McpToolChanged => "mcp_tool_changed",
             Self::SessionOpened => "session_opened",
             Self::SessionClosed => "session_closed",
             Self::WorkspaceChange => "workspace_change",

@@ -30,6 +30,7 @@ use crate::spool::{self, Spool};
 use crate::status::chain;
 use crate::store::Store;
 use crate::terminal::{self, Sessions};
+use crate::upstream::Upstreams;
 use crate::{call, embedded, execution_log, mcp, policy, recovery, startup};
 
 /// Longest that an orderly stop may take.
@@ -59,6 +60,8 @@ pub(crate) struct App {
     pub(crate) store: Store,
     /// Operators at terminals.
     pub(crate) sessions: Sessions,
+    /// MCP servers that the policy names.
+    pub(crate) upstreams: Upstreams,
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
     pub(crate) tasks: TaskTracker,
     pub(crate) policy_dir: Option<PathBuf>,
@@ -128,6 +131,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let app = Arc::new(App {
         escalations: Escalations::new(audit.clone()),
         replays: Replays::default(),
+        upstreams: Upstreams::new(audit.clone()),
         audit,
         index: Arc::new(index),
         gateway,

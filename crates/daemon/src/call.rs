@@ -18,6 +18,7 @@ mod consent;
 mod decode;
 mod facts;
 mod record;
+mod request;
 mod resume;
 mod review;
 mod room;
@@ -31,9 +32,9 @@ use std::time::{Duration, Instant};
 use dialects::{Facts, Limits};
 use futures_util::FutureExt as _;
 use gateway::limits::concurrency::Turn;
-use gateway::{Admission, Caller, Permit};
+use gateway::{Admission, Caller, Permit, Policy};
 use jail::Mount;
-use ops::{OpResult, Operation, Reason};
+use ops::{Lane, OpResult, Operation, Reason};
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
@@ -84,8 +85,12 @@ pub(crate) async fn call(
 }
 
 /// The operation that a request asks for under a profile's limits, without making a call of it.
-pub(crate) fn operation(request: CallRequest, limits: &Limits) -> Result<Operation, Refusal> {
-    decode::decode(request, limits).operation
+pub(crate) fn operation(
+    request: CallRequest,
+    limits: &Limits,
+    policy: &Policy,
+) -> Result<Operation, Refusal> {
+    decode::decode(request, limits, policy).operation
 }
 
 struct Story {
@@ -117,7 +122,7 @@ enum Close {
 impl Story {
     async fn tell(self, request: CallRequest) {
         let id = self.call.id;
-        let decoded = decode::decode(request, &self.limits());
+        let decoded = decode::decode(request, &self.limits(), &self.app.gateway.policy());
         let form = decoded.form.clone();
         let mut journal = Journal::new(self.call.run.to_string(), id, &self.principal, &decoded);
         journal.request(self.call.request_id.clone());
@@ -263,7 +268,13 @@ impl Story {
         let Admitted { run, permit, room, mut still } = admitted;
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
-        let finished = room.lanes.execute(permit, journal.limit(), self.call.output.clone(), cancel).await;
+        let limit = journal.limit();
+        let finished = match permit.operation().lane() {
+            Lane::Upstream => self.app.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
+            Lane::Container | Lane::Host => {
+                room.lanes.execute(permit, limit, self.call.output.clone(), cancel).await
+            }
+        };
         drop(room);
         times.executed();
         still.end().await;

@@ -32,7 +32,9 @@ mod status;
 mod store;
 mod terminal;
 mod time;
+mod tls;
 mod transcript;
+mod upstream;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;

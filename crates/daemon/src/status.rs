@@ -125,7 +125,7 @@ fn code(reason: Reason) -> Code {
         Reason::AlreadyExists => Code::AlreadyExists,
         Reason::TimedOut => Code::DeadlineExceeded,
         Reason::Cancelled => Code::Cancelled,
-        Reason::AuditUnavailable | Reason::EngineUnavailable => Code::Unavailable,
+        Reason::AuditUnavailable | Reason::EngineUnavailable | Reason::UpstreamFailed => Code::Unavailable,
         Reason::Internal => Code::Internal,
     }
 }

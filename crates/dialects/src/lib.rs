@@ -22,6 +22,7 @@ mod native;
 mod reading;
 mod shown;
 mod tool;
+mod upstream;
 
 pub use canonical::{render_canonical, render_canonical_pending};
 pub use dialect::Dialect;
@@ -30,6 +31,7 @@ pub use limits::Limits;
 pub use list::{Format, Offer};
 pub use made::{Facts, Made};
 pub use tool::{Effect, Kind, Others, Parameter, Tool};
+pub use upstream::{UpstreamTool, parse_upstream};
 
 /// Every dialect.
 static DIALECTS: [&dyn Dialect; 6] =

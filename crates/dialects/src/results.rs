@@ -3,7 +3,7 @@
 
 use ops::{
     EditResult, Entry, EntryType, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, ListResult,
-    OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
+    McpContent, McpResult, OpResult, Outcome, ReadResult, Reason, ToolFailure, WriteResult,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -67,6 +67,15 @@ prop_compose! {
             Ok(OpResult::Write(WriteResult { path: name.clone(), bytes_written: number, ..Default::default() })),
             Ok(OpResult::Edit(EditResult { path: name.clone(), diff: one.clone(), ..Default::default() })),
             Ok(OpResult::Git(GitResult { output: one.clone(), truncated, ..Default::default() })),
+            Ok(OpResult::Mcp(McpResult {
+                server: "s".into(), tool: name.clone(), truncated, omitted_bytes: number,
+                content: vec![
+                    McpContent::Text { text: one.clone() },
+                    McpContent::ResourceLink { uri: other.clone(), name: name.clone(), mime_type: one.clone() },
+                ],
+                structured_content: binary.then(|| serde_json::json!({ &name: one.as_str() })),
+                ..Default::default()
+            })),
             Err(ToolFailure::new(Reason::Internal, one).with(&name, other)),
         ]
     }

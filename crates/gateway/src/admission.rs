@@ -7,7 +7,7 @@ use crate::binding::{Covered, FileStates, digest};
 use crate::caller::{Caller, RunScope};
 use crate::decision::{Decision, Refusal, Verdict};
 use crate::permit::Permit;
-use crate::policy::Terms;
+use crate::policy::{McpServer, Terms};
 
 /// What the gateway answers to a call.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Ticket {
     pub(crate) call_id: String,
     pub(crate) operation: Operation,
     pub(crate) bounds: Bounds,
+    /// Where a call to an upstream server goes.
+    pub(crate) server: Option<McpServer>,
     pub(crate) decision: Decision,
     pub(crate) terms: Terms,
 }
@@ -94,6 +96,7 @@ impl Ticket {
             call_id: approval.call_id.clone(),
             operation,
             bounds: Bounds::default(),
+            server: None,
             decision: Decision {
                 verdict: Verdict::Ask,
                 rule: approval.rule.clone(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use jail::SandboxPath;
 use ops::{
-    Delete, Edit, EditChange, Encoding, Exec, FrontMatter, Git, Glob, Grep, List, Operation, PatchChange,
-    Read, ReadPart, Shell, Write,
+    Delete, Edit, EditChange, Encoding, Exec, FrontMatter, Git, Glob, Grep, List, Mcp, Operation,
+    PatchChange, Read, ReadPart, Shell, Write,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -166,6 +166,39 @@ impl Encoder {
                 self.optional(if_match_sha256.as_deref(), Self::text);
             }
             Operation::Git(git) => self.git(git),
+            Operation::Mcp(Mcp { tool, arguments }) => {
+                self.text(tool.canonical());
+                self.json(arguments);
+            }
+        }
+    }
+
+    /// In the order of the keys, whatever order they are kept in.
+    fn json(&mut self, members: &serde_json::Map<String, serde_json::Value>) {
+        let mut members: Vec<_> = members.iter().collect();
+        members.sort_by_key(|(name, _)| *name);
+        self.length(members.len());
+        for (name, value) in members {
+            self.text(name);
+            self.value(value);
+        }
+    }
+
+    fn value(&mut self, value: &serde_json::Value) {
+        match value {
+            serde_json::Value::Object(members) => {
+                self.text("object");
+                self.json(members);
+            }
+            serde_json::Value::Array(items) => {
+                self.text("array");
+                self.length(items.len());
+                for item in items {
+                    self.value(item);
+                }
+            }
+            // A string is quoted here, so that none is a number.
+            plain => self.text(&plain.to_string()),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::limits::{Limits, NotAdmitted, Scope};
 use crate::measures::{Measure, Measures};
 use crate::permission::{Question, refusal, weigh};
 use crate::permit::{Permit, PermitParts};
-use crate::policy::Policy;
+use crate::policy::{McpServer, Policy};
 use crate::validate::validate;
 
 /// The policy in force, and the approvals that wait.
@@ -109,7 +109,7 @@ impl Gateway {
     /// Counts the call, once in its life, or refuses it.
     fn count(&self, policy: &Policy, ticket: &Ticket) -> Result<(), Refusal> {
         let Some(profile) = policy.profile(&ticket.run.profile) else { return Ok(()) };
-        let counted = self.limits.admit(&profile.rate_limits, &ticket.caller, ticket.operation.name());
+        let counted = self.limits.admit(&profile.rate_limits, &ticket.caller, ticket.operation.family());
         counted.map_err(|not| match not {
             NotAdmitted::Exceeded(exceeded) => {
                 let rule = match exceeded.scope {
@@ -171,15 +171,27 @@ pub(crate) fn consider(
     let question =
         Question { policy, permissions, now: *now, profile: &run.profile, caller, operation: &operation };
     let decision = weigh(&question)?.decide(policy)?;
+    let server = upstream(policy, &operation)?;
     Ok(Ticket {
         caller: caller.clone(),
         run: run.clone(),
         call_id: call_id.to_owned(),
         operation,
         bounds: profile.call_bounds(),
+        server,
         terms: profile.approvals.terms(decision.risk),
         decision,
     })
+}
+
+/// The server that a call goes to, as this policy has it.
+fn upstream(policy: &Policy, operation: &Operation) -> Result<Option<McpServer>, Refusal> {
+    let Operation::Mcp(mcp) = operation else { return Ok(None) };
+    let server = policy.mcp_server(mcp.tool.server()).ok_or_else(|| {
+        let message = format!("there is no MCP server `{}`", mcp.tool.server());
+        refusal(policy, Reason::NotFound, message, "mcp_servers")
+    })?;
+    Ok(Some(server.clone()))
 }
 
 pub(crate) fn permit(ticket: Ticket, approval_id: Option<String>) -> Permit {
@@ -188,6 +200,7 @@ pub(crate) fn permit(ticket: Ticket, approval_id: Option<String>) -> Permit {
         caller: ticket.caller,
         operation: ticket.operation,
         bounds: ticket.bounds,
+        server: ticket.server,
         decision: ticket.decision,
         approval_id,
     })

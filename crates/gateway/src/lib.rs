@@ -62,6 +62,8 @@ mod validate;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod upstream_tests;
 
 pub use admission::{Admission, Ticket};
 pub use approvals::{
@@ -81,7 +83,9 @@ pub use grants::{
 };
 pub use measures::{Measure, MeasureScope};
 pub use permit::{Permit, PermitParts};
+pub use policy::names::covers;
 pub use policy::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+pub use policy::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use policy::{Policy, Problem, Problems, Profile, Role, Team};
 pub use risk::looks_secret;
 pub use session::{SessionCommand, SessionParts, SessionPermit, SessionRequest};

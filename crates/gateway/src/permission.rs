@@ -218,10 +218,10 @@ fn instead_of(operation: &str) -> &'static str {
 
 fn of_profile(profile: &Profile, name: &str, operation: &Operation) -> Ruling {
     let operation = operation.name();
-    let verdict = profile.operations.get(operation).copied().unwrap_or(Verdict::Deny);
+    let (key, verdict) = profile.operation(operation).unwrap_or((operation, Verdict::Deny));
     Ruling {
         verdict,
-        rule: format!("profile {name}: operations.{operation}"),
+        rule: format!("profile {name}: operations.{key}"),
         justification: format!("`{operation}` is `{verdict}` under the profile `{name}`"),
         reason: Reason::PermissionDenied,
         message: format!(

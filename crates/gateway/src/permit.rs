@@ -7,13 +7,14 @@ use ops::{Bounds, Operation};
 
 use crate::caller::Caller;
 use crate::decision::Decision;
+use crate::policy::McpServer;
 
 /// Leave for one call to happen once. Spent by [`Permit::into_parts`].
 ///
 /// It can be held and looked at:
 ///
 /// ```
-/// fn name(permit: &cofferdam_gateway::Permit) -> &'static str {
+/// fn name(permit: &cofferdam_gateway::Permit) -> &str {
 ///     permit.operation().name()
 /// }
 /// ```
@@ -58,6 +59,8 @@ pub struct PermitParts {
     pub operation: Operation,
     /// Within which bounds.
     pub bounds: Bounds,
+    /// Of a call to an upstream server: the server, as the policy that decided has it.
+    pub server: Option<McpServer>,
     /// Why it may be done.
     pub decision: Decision,
     /// The approval that it came from, where one was needed.

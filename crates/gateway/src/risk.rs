@@ -11,6 +11,7 @@ use jail::SandboxPath;
 use ops::{Git, Operation};
 
 use crate::decision::Risk;
+use crate::policy::names::speaking;
 use crate::policy::{EXEC_READ_ONLY, Profile};
 
 mod secret;
@@ -20,7 +21,7 @@ pub use secret::looks_secret;
 /// The risk of a call under a profile. `reads` are the paths of a command of the read-only rule.
 pub(crate) fn risk_of(profile: &Profile, operation: &Operation, reads: Option<&[SandboxPath]>) -> Risk {
     let name = if reads.is_some() { EXEC_READ_ONLY } else { operation.name() };
-    let own = profile.risk.get(name).copied().unwrap_or_else(|| default_risk(name));
+    let own = speaking(&profile.risk, name).map_or_else(|| default_risk(name), |(_, risk)| *risk);
     own.max(of_arguments(operation, reads.unwrap_or_default()))
 }
 
@@ -29,6 +30,8 @@ pub(crate) fn default_risk(operation: &str) -> Risk {
     match operation {
         "read" | "list" | "glob" | "grep" | "git.status" | "git.diff" | EXEC_READ_ONLY => Risk::Low,
         "exec" | "shell" | "write" | "edit" | "patch" | "git.add" | "git.commit" => Risk::High,
+        // What a server says of its tools is no reason to think less of them.
+        tool if tool.starts_with("mcp.") => Risk::High,
         _ => Risk::Critical,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, SystemClock};
 use jail::SandboxPath;
-use ops::{Delete, Encoding, Exec, Git, Grep, Operation, Read, ReadPart, Shell, Write};
+use ops::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
 
 fn path(text: &str) -> SandboxPath {
     SandboxPath::parse(text).unwrap()
@@ -57,6 +57,10 @@ fn operation(call: &str) -> Operation {
             env: [].into(),
             stdin: Vec::new(),
             timeout: seconds(),
+        }),
+        tool if tool.starts_with("mcp.") => Operation::Mcp(Mcp {
+            tool: McpTool::parse(tool).unwrap(),
+            arguments: serde_json::from_str(rest).unwrap(),
         }),
         other => panic!("the example's operation `{other}` is not known to this test"),
     }

@@ -13,6 +13,7 @@ pub mod deny;
 mod digest;
 mod failure;
 mod limits;
+mod mcp;
 mod operation;
 mod outcome;
 mod patch;
@@ -29,14 +30,15 @@ pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
 pub use limits::{EndedBy, Limit};
+pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
-    Delete, Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Operation, Read,
+    Delete, Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Mcp, Operation, Read,
     ReadPart, Shell, Write,
 };
 pub use outcome::{
     DeleteResult, EditResult, Entry, EntryType, ExecResult, FileChange, GitResult, GlobResult, GrepMatch,
-    GrepResult, KillEvidence, ListResult, OpResult, Outcome, PatchResult, PatchedFile, ReadResult,
-    ToolFailure, WriteResult,
+    GrepResult, KillEvidence, ListResult, McpContent, McpResult, OpResult, Outcome, PatchResult, PatchedFile,
+    ReadResult, ToolFailure, WriteResult,
 };
 pub use patch::{FrontMatter, Patch, PatchChange};
 pub use raw::Malformed;

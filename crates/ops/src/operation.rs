@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::SandboxPath;
+use serde_json::{Map, Value};
 
-use crate::Patch;
+use crate::{McpTool, Patch};
 
 /// One canonical operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,19 +33,24 @@ pub enum Operation {
     Delete(Delete),
     /// Git in the workspace.
     Git(Git),
+    /// Call a tool of an upstream MCP server.
+    Mcp(Mcp),
 }
 
-/// Which of the two workers executes an operation.
+/// Who executes an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// `coffer-agent`, in the container.
     Container,
     /// `coffer-hand`, jailed on the host.
     Host,
+    /// An MCP server that the operator has named.
+    Upstream,
 }
 
 impl Operation {
-    /// The names that policy and record use: `read`, `git.commit`, …
+    /// The names that policy and record use: `read`, `git.commit`, … Tools of upstream servers have names beside these,
+    /// [`McpTool::canonical`].
     pub const NAMES: [&'static str; 14] = [
         "read",
         "list",
@@ -63,7 +69,23 @@ impl Operation {
     ];
 
     /// Name of this operation in policy and record.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Mcp(mcp) => mcp.tool.canonical(),
+            other => other.kind(),
+        }
+    }
+
+    /// The name under which calls of it count together: its own, or `mcp.SERVER` for all tools of an upstream server.
+    pub fn family(&self) -> &str {
+        match self {
+            Self::Mcp(mcp) => mcp.tool.family(),
+            other => other.kind(),
+        }
+    }
+
+    /// What kind of operation it is: its name, or `mcp`.
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Read(_) => "read",
             Self::List(_) => "list",
@@ -79,6 +101,7 @@ impl Operation {
             Self::Git(Git::Diff { .. }) => "git.diff",
             Self::Git(Git::Add { .. }) => "git.add",
             Self::Git(Git::Commit { .. }) => "git.commit",
+            Self::Mcp(_) => "mcp",
         }
     }
 
@@ -92,6 +115,7 @@ impl Operation {
             | Self::Exec(_)
             | Self::Shell(_) => Lane::Container,
             Self::Write(_) | Self::Edit(_) | Self::Patch(_) | Self::Delete(_) | Self::Git(_) => Lane::Host,
+            Self::Mcp(_) => Lane::Upstream,
         }
     }
 
@@ -109,7 +133,7 @@ impl Operation {
             | Self::Delete(Delete { path, .. }) => vec![path],
             Self::Patch(patch) => patch.paths().iter().collect(),
             Self::Git(Git::Diff { paths, .. } | Git::Add { paths }) => paths.iter().collect(),
-            Self::Git(Git::Status | Git::Commit { .. }) => Vec::new(),
+            Self::Git(Git::Status | Git::Commit { .. }) | Self::Mcp(_) => Vec::new(),
         }
     }
 
@@ -124,6 +148,7 @@ impl Operation {
                 | Self::Patch(_)
                 | Self::Delete(_)
                 | Self::Git(Git::Add { .. } | Git::Commit { .. })
+                | Self::Mcp(_)
         )
     }
 
@@ -344,6 +369,22 @@ pub enum Git {
         /// Not blank, at most 64 KiB.
         message: String,
     },
+}
+
+/// Call a tool of an upstream MCP server. What it does is for the server to know: it counts as a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mcp {
+    /// Which.
+    pub tool: McpTool,
+    /// Its arguments: at most 256 KiB of JSON in at most 32 levels.
+    pub arguments: Map<String, Value>,
+}
+
+impl Mcp {
+    /// The arguments as JSON.
+    pub fn arguments_json(&self) -> String {
+        Value::Object(self.arguments.clone()).to_string()
+    }
 }
 
 /// The flags of `git diff` that are allowed.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Encoding, EndedBy, Limit, Reason};
 
@@ -60,6 +61,8 @@ pub enum OpResult {
     Delete(DeleteResult),
     /// Of `git`.
     Git(GitResult),
+    /// Of a tool of an upstream MCP server.
+    Mcp(McpResult),
 }
 
 impl OpResult {
@@ -359,4 +362,73 @@ pub struct GitResult {
     pub omitted_bytes: u64,
     /// The new commit, 40 hex digits; empty for other commands.
     pub commit: String,
+}
+
+/// What a tool of an upstream MCP server answered. All of it is the server's word.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct McpResult {
+    /// The server's name in the policy.
+    pub server: String,
+    /// The tool's name as the server says it.
+    pub tool: String,
+    /// The items, as far as there was room.
+    pub content: Vec<McpContent>,
+    /// What fits the tool's output schema, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Value>,
+    /// Something was left out.
+    pub truncated: bool,
+    /// Items that were left out whole.
+    pub omitted_items: u32,
+    /// Bytes of texts and items that were left out.
+    pub omitted_bytes: u64,
+    /// Bytes of the whole answer as JSON.
+    pub total_bytes: u64,
+    /// SHA-256 of the whole answer as JSON, lower-case hex.
+    pub sha256: String,
+}
+
+/// One item of an answer, after the Model Context Protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum McpContent {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A picture.
+    Image {
+        /// Its media type.
+        mime_type: String,
+        /// Base64.
+        data: String,
+    },
+    /// A sound.
+    Audio {
+        /// Its media type.
+        mime_type: String,
+        /// Base64.
+        data: String,
+    },
+    /// A resource of the server's, with its content.
+    Resource {
+        /// The server's name for it. Nothing here opens it.
+        uri: String,
+        /// Its media type; may be empty.
+        mime_type: String,
+        /// Its content: text, or base64.
+        data: String,
+        /// `data` is base64.
+        is_base64: bool,
+    },
+    /// The name of a resource of the server's.
+    ResourceLink {
+        /// The server's name for it. Nothing here opens it.
+        uri: String,
+        /// For people.
+        name: String,
+        /// Its media type; may be empty.
+        mime_type: String,
+    },
 }

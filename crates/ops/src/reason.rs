@@ -43,13 +43,15 @@ pub enum Reason {
     AuditUnavailable,
     /// The container engine does not answer or refused.
     EngineUnavailable,
+    /// An upstream MCP server failed, broke its protocol, or its tool said that it failed.
+    UpstreamFailed,
     /// A fault of ours or of the machine.
     Internal,
 }
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
@@ -69,6 +71,7 @@ impl Reason {
         Self::Overloaded,
         Self::AuditUnavailable,
         Self::EngineUnavailable,
+        Self::UpstreamFailed,
         Self::Internal,
     ];
 
@@ -94,6 +97,7 @@ impl Reason {
             Self::Overloaded => "OVERLOADED",
             Self::AuditUnavailable => "AUDIT_UNAVAILABLE",
             Self::EngineUnavailable => "ENGINE_UNAVAILABLE",
+            Self::UpstreamFailed => "UPSTREAM_FAILED",
             Self::Internal => "INTERNAL",
         }
     }

@@ -30,6 +30,8 @@ pub(super) enum Given {
     Bytes(Vec<u8>),
     /// What somebody types.
     Terminal(Pty, Arc<Desk>),
+    /// What somebody writes, without a terminal.
+    Said(Arc<Desk>),
 }
 
 /// The streams of a command that runs.
@@ -46,7 +48,7 @@ impl Given {
     pub(super) fn terminal(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Self::Terminal(pty, _) => pty.end().map(Some),
-            Self::Bytes(_) => Ok(None),
+            Self::Bytes(_) | Self::Said(_) => Ok(None),
         }
     }
 }
@@ -89,7 +91,14 @@ pub(super) fn attach(call: &Call, given: Given, pipes: Option<Pipes>) -> io::Res
             let feeder = tokio::spawn(feed(stdin, bytes));
             Ok(Attached { pumps: Pumps::start(call, sources), feeder, terminal: None })
         }
-        (Given::Bytes(_), None) => Err(io::Error::other("a command without pipes")),
+        (Given::Said(desk), Some(Pipes { stdin, stdout, stderr })) => {
+            let read = pipe::Receiver::from_owned_fd;
+            let sources = [(Stream::Stdout, read(stdout)?), (Stream::Stderr, read(stderr)?)];
+            let stdin = pipe::Sender::from_owned_fd(stdin)?;
+            let feeder = tokio::spawn(terminal::pass(call.id, desk, stdin, call.outbox.clone()));
+            Ok(Attached { pumps: Pumps::start(call, sources), feeder, terminal: None })
+        }
+        (Given::Bytes(_) | Given::Said(_), None) => Err(io::Error::other("a command without pipes")),
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<
     conduct(call, lane, exec, until, Given::Bytes(stdin)).await
 }
 
-/// Runs the command, or the login shell, at a terminal, until the call's deadline.
+/// Runs the command, or the login shell, at a terminal or on pipes that somebody writes to, until the call's deadline.
 pub(crate) async fn session(
     call: &mut Call,
     lane: &Lane,
@@ -90,8 +90,8 @@ pub(crate) async fn session(
         program::login_shell().clone_into(&mut exec.command);
         exec.args = vec!["-l".to_owned()];
     }
-    let pty = Pty::open(&desk)?;
-    conduct(call, lane, exec, None, Given::Terminal(pty, desk)).await
+    let given = if desk.pipes { Given::Said(desk) } else { Given::Terminal(Pty::open(&desk)?, desk) };
+    conduct(call, lane, exec, None, given).await
 }
 
 async fn conduct(

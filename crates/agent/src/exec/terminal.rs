@@ -89,8 +89,23 @@ fn not_opened(errno: Errno) -> ToolFailure {
 
 /// Passes on what comes to the desk, for as long as it is let.
 pub(super) async fn attend(id: u64, desk: Arc<Desk>, keys: pipe::Sender, outbox: Outbox) {
+    hand_on(id, desk, keys, outbox, |keys, desk| obey(keys, desk)).await;
+}
+
+/// The same for pipes, which have no size and no foreground.
+pub(super) async fn pass(id: u64, desk: Arc<Desk>, stdin: pipe::Sender, outbox: Outbox) {
+    hand_on(id, desk, stdin, outbox, |_, desk| drop(desk.orders())).await;
+}
+
+async fn hand_on(
+    id: u64,
+    desk: Arc<Desk>,
+    keys: pipe::Sender,
+    outbox: Outbox,
+    heed: impl Fn(&pipe::Sender, &Desk),
+) {
     loop {
-        obey(&keys, &desk);
+        heed(&keys, &desk);
         tokio::select! {
             biased;
             () = desk.news() => {}

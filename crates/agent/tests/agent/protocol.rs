@@ -156,7 +156,7 @@ fn waiting(id: u64, terminal: Option<Terminal>) -> Vec<u8> {
 #[tokio::test]
 async fn what_no_terminal_has_ends_it_without_an_answer() {
     let size = |rows, columns| TerminalSize { rows, columns };
-    let terminal = |size| Some(Terminal { size, login_shell: false });
+    let terminal = |size| Some(Terminal { size, login_shell: false, pipes: false });
     let input = |length| frame(1, Body::Input(Input { data: vec![b'k'; length] }));
     let signal = |number| frame(1, Body::Signal(wire::worker::v1::Signal { number }));
     let without = waiting(1, None);
@@ -186,7 +186,8 @@ async fn what_no_terminal_has_ends_it_without_an_answer() {
 async fn a_terminal_is_for_commands() {
     let list = wire::v1::ListRequest { path: "@project".to_owned(), ..Default::default() };
     let operation = wire::v1::Operation { kind: Some(wire::v1::operation::Kind::List(list)) };
-    let terminal = Some(Terminal { size: Some(TerminalSize { rows: 1, columns: 1 }), login_shell: false });
+    let terminal =
+        Some(Terminal { size: Some(TerminalSize { rows: 1, columns: 1 }), login_shell: false, pipes: false });
     let start = Start { operation: Some(operation), deadline_ms: 1000, terminal, ..Start::default() };
     let (frames, code) = after_hello(&frame(7, Body::Start(start)), 1).await;
     assert_eq!(code, Some(0));

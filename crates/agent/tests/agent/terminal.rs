@@ -33,6 +33,7 @@ fn spec<'a>(exec: &'a Exec, bounds: &'a Bounds, output: &'a Arc<dyn OutputSink>)
         login_shell: false,
         bounds,
         size: size(24, 80),
+        pipes: false,
         deadline: Duration::from_secs(60),
         output,
     }

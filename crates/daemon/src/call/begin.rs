@@ -121,8 +121,12 @@ async fn turned_away(
     taken: Instant,
 ) -> Refusal {
     let named: String = request.run_id.chars().take(64).collect();
-    let mut journal =
-        Journal::new(named, CallId::new(), &principal, &decode::decode(request, &Limits::default()));
+    let mut journal = Journal::new(
+        named,
+        CallId::new(),
+        &principal,
+        &decode::decode(request, &Limits::default(), &app.gateway.policy()),
+    );
     let close = Close::Refused(refusal.clone());
     match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
         Ok(()) => refusal,

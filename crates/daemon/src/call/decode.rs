@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dialects::{Dialect, Facts, Limits, Made};
-use gateway::Profile;
+use dialects::{Dialect, Facts, Limits, Made, ParseFailure};
+use gateway::{Policy, Profile};
 use ops::{Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -67,13 +67,14 @@ pub(crate) fn limits(profile: &Profile) -> Limits {
     }
 }
 
-/// `limits` are those of the run's profile: a command that is given no time has the profile's.
-pub(super) fn decode(request: CallRequest, limits: &Limits) -> Decoded {
+/// `limits` are those of the run's profile: a command that is given no time has the profile's. `policy` knows the plain names of
+/// upstream servers' tools.
+pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> Decoded {
     let CallRequest { agent_id, task_id, correlation_id, timeout, operation, .. } = request;
     let limit = limit(timeout.as_ref());
     let (parsed, form) = match operation {
         Some(call_request::Operation::Dialect(call)) => {
-            dialect(call, limits, limit.as_ref().ok().copied().flatten())
+            dialect(call, (limits, policy), limit.as_ref().ok().copied().flatten())
         }
         operation => (canonical(operation, limits), Form::Canonical),
     };
@@ -118,6 +119,7 @@ fn canonical(operation: Option<call_request::Operation>, limits: &Limits) -> Res
             Asked::Patch(request) => Kind::Patch(request),
             Asked::Delete(request) => Kind::Delete(request),
             Asked::Git(request) => Kind::Git(request),
+            Asked::Mcp(request) => Kind::Mcp(request),
             // Taken before.
             Asked::Dialect(_) => return None,
         })
@@ -127,7 +129,7 @@ fn canonical(operation: Option<call_request::Operation>, limits: &Limits) -> Res
 
 fn dialect(
     call: v1::DialectCall,
-    limits: &Limits,
+    (limits, policy): (&Limits, &Policy),
     limit: Option<Duration>,
 ) -> (Result<Operation, Refusal>, Form) {
     let v1::DialectCall { dialect: name, name: tool, arguments_json } = call;
@@ -138,7 +140,7 @@ fn dialect(
             format!("dialect.dialect: there is no such dialect; there are {}", dialects::names().join(", ")),
         )
         .with("resource", "dialect")),
-        Some(dialect) => dialect.parse(&tool, &arguments_json, limits).map_err(|failure| {
+        Some(dialect) => parse(dialect, &tool, &arguments_json, (limits, policy)).map_err(|failure| {
             let facts = failure.field.map(|field| ("field", field)).into_iter().chain(failure.details);
             facts.fold(Refusal::new(failure.reason, failure.message), |refusal, (name, value)| {
                 refusal.with(name, value)
@@ -148,6 +150,20 @@ fn dialect(
     let parsed = parsed.map(|operation| within(operation, limit));
     let operation = parsed.as_ref().ok().cloned().map(Arc::new);
     (parsed, Form::Dialect { dialect, name: shorten(name), tool: shorten(tool), operation })
+}
+
+/// The dialect's own tools come first: no alias takes the place of one.
+fn parse(
+    dialect: &dyn Dialect,
+    tool: &str,
+    arguments_json: &str,
+    (limits, policy): (&Limits, &Policy),
+) -> Result<Operation, ParseFailure> {
+    let alias = |name: &str| policy.alias(name).filter(|_| dialect.tool(name).is_err());
+    match dialects::parse_upstream(tool, arguments_json, alias) {
+        Some(parsed) => parsed,
+        None => dialect.parse(tool, arguments_json, limits),
+    }
 }
 
 /// The call's own limit, in the operation itself: dialects tell their models after which time a command was ended.
@@ -283,5 +299,6 @@ fn result_of(kind: v1::result::Kind) -> call_response::Result {
         Kind::Patch(result) => Answer::Patch(result),
         Kind::Delete(result) => Answer::Delete(result),
         Kind::Git(result) => Answer::Git(result),
+        Kind::Mcp(result) => Answer::Mcp(result),
     }
 }

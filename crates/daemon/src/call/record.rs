@@ -10,8 +10,8 @@ use gateway::{Approval, Caller};
 use ops::{OpResult, Operation, Reason};
 use serde_json::{Value, json};
 
-use super::Close;
 use super::decode::Decoded;
+use super::{Close, request};
 use crate::audit::{AuditLog, Unavailable};
 use crate::ids::CallId;
 use crate::rpc::Principal;
@@ -243,8 +243,7 @@ impl Journal {
 
 /// The operation's arguments for the record: cut, and contents replaced by their size and hash.
 fn input(operation: &Operation) -> Value {
-    let request = worker::convert::operation_to_wire(operation);
-    let mut value = serde_json::to_value(&request).unwrap_or(Value::Null);
+    let mut value = request::json(operation);
     // {"write": {...}} → {...}: the operation's name stands beside it.
     if let Value::Object(fields) = &mut value
         && let Some(only) = fields.values_mut().next()
@@ -349,6 +348,10 @@ fn facts(result: &OpResult) -> Value {
             "sha256_before": delete.sha256, "trash_entry": delete.trash_entry,
         }),
         OpResult::Git(git) => json!({ "output_bytes": git.output.len(), "commit": git.commit }),
+        OpResult::Mcp(mcp) => json!({
+            "server": mcp.server, "tool": mcp.tool, "items": mcp.content.len(), "total_bytes": mcp.total_bytes,
+            "sha256": mcp.sha256, "omitted_bytes": mcp.omitted_bytes, "truncated": mcp.truncated,
+        }),
         // Has its own form.
         OpResult::Exec(_) | OpResult::Shell(_) => Value::Null,
     }

@@ -19,6 +19,7 @@ use ops::{
     ToolFailure,
 };
 
+use super::request;
 use crate::executor::Lanes;
 use crate::status::Refusal;
 use describe::{describe, quote, visible};
@@ -51,8 +52,7 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
         Some(Err(failure)) => return Err(would_fail(&failure)),
         None => describe(operation, &files, redactor),
     };
-    let request = worker::convert::operation_to_wire(operation);
-    let mut value = serde_json::to_value(&request).unwrap_or_default();
+    let mut value = request::json(operation);
     redactor.value(&mut value);
     Ok(Review { operation_json: value.to_string(), preview, files, ..Review::default() })
 }

@@ -8,6 +8,7 @@ mod limits;
 mod placement;
 mod spare;
 mod terminal;
+mod upstream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +87,12 @@ impl Lanes {
                 finished
             }
             Lane::Host => self.hand.call(spec, cancel).await,
+            Lane::Upstream => Ok(Finished {
+                outcome: Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
+                usage: Usage::default(),
+                bytes_in: 0,
+                bytes_out: 0,
+            }),
         };
         finished.unwrap_or_else(|error| failed(&error))
     }

@@ -26,6 +26,7 @@ impl Lanes {
             login_shell: request.command.login_shell,
             bounds: &bounds,
             size,
+            pipes: false,
             deadline: limit,
             output,
         };

@@ -18,7 +18,7 @@ pub(super) fn explain(
     let record = app.runs.shown_to(RunId::parse(&call.run_id)?, principal)?;
     let policy = app.gateway.policy();
     let limits = policy.profile(&record.spec.profile).map(crate::call::limits).unwrap_or_default();
-    let operation = crate::call::operation(call, &limits)?;
+    let operation = crate::call::operation(call, &limits, &policy)?;
     let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
     let scope = RunScope { profile: record.spec.profile.clone(), image_id };
     let caller = Caller {

@@ -16,6 +16,7 @@ mod run;
 mod terminal;
 mod tool;
 mod trash;
+mod upstreams;
 
 use std::convert::Infallible;
 use std::sync::Arc;

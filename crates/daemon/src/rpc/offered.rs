@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use gateway::{Clock as _, Effect, Permissions, Policy, Scope, Subject, SystemClock, Verdict};
+use gateway::{
+    Clock as _, Effect, McpServer, Permissions, Policy, Scope, Subject, SystemClock, Verdict, covers,
+};
+use ops::McpTool;
 
 use crate::app::App;
 use crate::runs::Spec;
@@ -38,7 +41,7 @@ impl Offered {
     /// Whether some call of this operation would not be denied for want of a permission.
     pub(super) fn permits(&self, operation: &str) -> bool {
         let profile = self.policy.profile(&self.profile);
-        let verdict = profile.and_then(|profile| profile.operations.get(operation));
+        let verdict = profile.and_then(|profile| profile.operation(operation)).map(|(_, verdict)| verdict);
         let Some(role) = self.policy.role(&self.role) else { return false };
         let mut teams = self.policy.teams_of(&self.agent);
         let denied = role.denies(operation, false)
@@ -47,7 +50,37 @@ impl Offered {
         let held = role.grant(operation, true).is_some()
             || teams.any(|(_, team)| team.grant(operation, true).is_some())
             || self.has(Effect::Grant, operation);
-        verdict.is_some_and(|verdict| *verdict != Verdict::Deny) && !denied && held
+        verdict.is_some_and(|verdict| verdict != Verdict::Deny) && !denied && held
+    }
+
+    /// The servers of the policy of which some tool may be permitted.
+    pub(super) fn servers(&self) -> impl Iterator<Item = (&str, &McpServer)> {
+        let profile = self.policy.profile(&self.profile);
+        let named = move |server: &str| {
+            let family = format!("mcp.{server}.");
+            profile.is_some_and(|profile| {
+                let mut keys = profile.operations.iter().filter(|(_, verdict)| **verdict != Verdict::Deny);
+                keys.any(|(key, _)| key == "mcp.*" || key.starts_with(&family))
+            })
+        };
+        self.policy.mcp_servers().filter(move |(name, _)| named(name) && self.holds_some(name))
+    }
+
+    /// Whether anybody gives this agent a tool of a server: without that none is started for its list.
+    fn holds_some(&self, server: &str) -> bool {
+        let family = format!("mcp.{server}.");
+        let about = |key: &str| key == "mcp.*" || key.starts_with(&family);
+        let Some(role) = self.policy.role(&self.role) else { return false };
+        role.keys().any(about)
+            || self.policy.teams_of(&self.agent).any(|(_, team)| team.keys().any(about))
+            || self.permissions.in_force(SystemClock.now()).any(|permission| {
+                permission.effect == Effect::Grant && permission.scope.operation.as_deref().is_some_and(about)
+            })
+    }
+
+    /// The plain name that the policy has for a tool.
+    pub(super) fn alias(&self, tool: &McpTool) -> Option<&str> {
+        self.policy.alias_of(tool)
     }
 
     /// A grant of part of an operation is enough to list it, and only a revocation of all of it takes it away.
@@ -62,10 +95,10 @@ impl Offered {
             };
             let matches = match (effect, of) {
                 (Effect::Grant, Some(of)) => {
-                    of == operation || (of == "exec.read_only" && operation == "exec")
+                    covers(of, operation) || (of == "exec.read_only" && operation == "exec")
                 }
                 (Effect::Grant, None) => false,
-                (Effect::Revocation, of) => whole && of.as_ref().is_none_or(|of| of == operation),
+                (Effect::Revocation, of) => whole && of.as_ref().is_none_or(|of| covers(of, operation)),
             };
             permission.effect == effect && is_theirs && matches
         })

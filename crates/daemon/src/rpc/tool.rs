@@ -10,7 +10,7 @@ use worker::client::OutputStream;
 
 use super::offered::Offered;
 use super::portion::piece;
-use super::{Principal, principal};
+use super::{Principal, principal, upstreams};
 use crate::app::App;
 use crate::calls::Found;
 use crate::ids::{CallId, RunId};
@@ -21,12 +21,13 @@ use crate::status::{Refusal, chain};
 pub(super) struct Service(pub(super) Arc<App>);
 
 impl Service {
-    fn tools(
+    async fn tools(
         &self,
         principal: &Principal,
         request: &v1::ListToolsRequest,
     ) -> Result<v1::ListToolsResponse, Refusal> {
-        let record = self.0.runs.of(RunId::parse(&request.run_id)?, principal)?;
+        let run = RunId::parse(&request.run_id)?;
+        let record = self.0.runs.of(run, principal)?;
         let name = if request.dialect.is_empty() { "native" } else { &request.dialect };
         let dialect = dialects::find(name).ok_or_else(|| {
             Refusal::new(
@@ -43,10 +44,17 @@ impl Service {
         };
         // What needs consent is offered, too: the agent may ask for it.
         let offered = Offered::of(&self.0, &record.spec);
-        let permitted = |operation: &str| offered.permits(operation);
-        let offer = dialects::Offer { dialect, permitted: &permitted, limits: offered.limits() };
-        let prompt = offer.prompt().unwrap_or_default();
-        Ok(v1::ListToolsResponse { tools_json: offer.list(format).to_string(), prompt })
+        let (mut tools, prompt) = {
+            let permitted = |operation: &str| offered.permits(operation);
+            let offer = dialects::Offer { dialect, permitted: &permitted, limits: offered.limits() };
+            (offer.list(format), offer.prompt().unwrap_or_default())
+        };
+        let upstream = upstreams::offer(&self.0, run, &offered).await;
+        if let Some(tools) = tools.as_array_mut() {
+            let taken = |name: &str| dialect.tool(name).is_ok();
+            tools.extend(upstream.entries(format, taken));
+        }
+        Ok(v1::ListToolsResponse { tools_json: tools.to_string(), prompt, mcp_servers: upstream.servers })
     }
 
     /// What is kept of a stream from `offset` on, when it was asked for.
@@ -71,7 +79,8 @@ impl ToolService for Service {
         &self,
         request: Request<v1::ListToolsRequest>,
     ) -> Result<Response<v1::ListToolsResponse>, Status> {
-        Ok(Response::new(self.tools(&*principal(&request)?, request.get_ref())?))
+        let principal = principal(&request)?;
+        Ok(Response::new(self.tools(&principal, request.get_ref()).await?))
     }
 
     async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {

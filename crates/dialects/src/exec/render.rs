@@ -98,6 +98,7 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::Overloaded
         | Reason::AuditUnavailable
         | Reason::EngineUnavailable
+        | Reason::UpstreamFailed
         | Reason::Internal => "ExecutionFailed",
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use ops::{
-    EditChange, EditResult, EntryType, ExecResult, GitResult, GrepResult, ListResult, OpResult, Operation,
-    Outcome, ReadResult,
+    EditChange, EditResult, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent, McpResult,
+    OpResult, Operation, Outcome, ReadResult,
 };
 
 use super::matches;
@@ -21,6 +21,7 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Exec(result) | OpResult::Shell(result)) => exec(operation, result),
         Ok(OpResult::Edit(result)) => edit(operation, result),
         Ok(OpResult::Git(result)) => git(result),
+        Ok(OpResult::Mcp(result)) => mcp(result),
         Ok(OpResult::Glob(_) | OpResult::Write(_) | OpResult::Patch(_) | OpResult::Delete(_)) => {
             render_canonical(outcome)
         }
@@ -141,6 +142,35 @@ fn git(result: &GitResult) -> String {
         return with_notes(result.output.clone(), &[note]);
     }
     if result.output.is_empty() { "(no output)".to_owned() } else { result.output.clone() }
+}
+
+/// Texts as they are, and of everything else what it is. Structured content stands for texts where there are none.
+fn mcp(result: &McpResult) -> String {
+    let mut text = String::new();
+    for item in &result.content {
+        let shown = match item {
+            McpContent::Text { text } => text.clone(),
+            McpContent::Image { mime_type, data } | McpContent::Audio { mime_type, data } => {
+                format!("[{}: {} bytes of base64]", one_line(mime_type), data.len())
+            }
+            McpContent::Resource { uri, data, is_base64: false, .. } => {
+                format!("[{}]\n{data}", one_line(uri))
+            }
+            McpContent::Resource { uri, mime_type, data, .. } => {
+                format!("[{}, {}: {} bytes of base64]", one_line(uri), one_line(mime_type), data.len())
+            }
+            McpContent::ResourceLink { uri, name, .. } => format!("[{}: {}]", one_line(name), one_line(uri)),
+        };
+        text = with_notes(text, &[shown]);
+    }
+    if let (Some(structured), true) = (&result.structured_content, text.is_empty()) {
+        text = structured.to_string();
+    }
+    if result.truncated {
+        let McpResult { omitted_bytes, omitted_items, .. } = result;
+        return with_notes(text, &[format!("[{omitted_bytes} bytes left out, {omitted_items} items whole]")]);
+    }
+    if text.is_empty() { "(no output)".to_owned() } else { text }
 }
 
 /// `notes` on lines of their own after `text`.

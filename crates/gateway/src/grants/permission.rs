@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::pattern::PathPattern;
 use crate::clock::UnixMillis;
 use crate::exec::{begins_plainly, contains, is_wrapper, named_files};
+use crate::policy::names::{covers, is_of_tools};
 use crate::policy::{EXEC_READ_ONLY, Policy, Prefix, nearest};
 
 /// Words of a command prefix, and bytes of all of them.
@@ -153,7 +154,7 @@ impl Permission {
         let Scope { operation, path, command } = &self.scope;
         let known: Vec<&str> = Operation::NAMES.into_iter().chain([EXEC_READ_ONLY]).collect();
         let operation = operation.as_deref();
-        if let Some(name) = operation.filter(|name| !known.contains(name)) {
+        if let Some(name) = operation.filter(|name| !known.contains(name) && !is_of_tools(name)) {
             let message = format!("there is no such operation ({})", nearest(name, &known));
             return Err(BadPermission::new("operation", message));
         }
@@ -178,7 +179,8 @@ impl Permission {
                 return Err(BadPermission::new("path", "cannot be given together with a command"));
             }
         }
-        let pathless = matches!(operation, Some("git.status" | "git.commit"));
+        let pathless =
+            matches!(operation, Some("git.status" | "git.commit")) || operation.is_some_and(is_of_tools);
         if path.is_some() && (pathless || grants && runs) {
             let message =
                 "the paths that this operation touches are not known beforehand; name a command instead";
@@ -221,8 +223,9 @@ impl Permission {
     pub(super) fn gives(&self, operation: &Operation, read_only: bool) -> bool {
         let Scope { operation: wanted, path, command } = &self.scope;
         let name = operation.name();
-        let named =
-            wanted.as_deref().is_some_and(|wanted| wanted == name || read_only && wanted == EXEC_READ_ONLY);
+        let named = wanted
+            .as_deref()
+            .is_some_and(|wanted| covers(wanted, name) || read_only && wanted == EXEC_READ_ONLY);
         let paths = path.as_ref().is_none_or(|pattern| {
             let paths = operation.paths();
             !paths.is_empty() && paths.into_iter().all(|path| pattern.matches(path))
@@ -238,8 +241,9 @@ impl Permission {
     pub(super) fn takes(&self, operation: &Operation, read_only: bool) -> bool {
         let Scope { operation: wanted, path, .. } = &self.scope;
         let name = operation.name();
-        let named =
-            wanted.as_deref().is_none_or(|wanted| wanted == name || read_only && wanted == EXEC_READ_ONLY);
+        let named = wanted
+            .as_deref()
+            .is_none_or(|wanted| covers(wanted, name) || read_only && wanted == EXEC_READ_ONLY);
         named
             && path.as_ref().is_none_or(|pattern| touches(operation, pattern))
             && self.prefix().is_none_or(|prefix| contains(operation, &prefix))

@@ -112,20 +112,28 @@ impl Limits {
     }
 }
 
+/// The name under which calls of this operation count. `None` where there is no such operation.
+fn family(operation: &str) -> Option<&str> {
+    if ops::Operation::NAMES.contains(&operation) {
+        return Some(operation);
+    }
+    let (server, _) = operation.strip_prefix("mcp.")?.split_once('.')?;
+    ops::is_mcp_server(server).then(|| &operation[.."mcp.".len() + server.len()])
+}
+
 impl Replay<'_> {
     /// Counts a call, wherever it was not counted yet.
     pub fn intent(&self, call: Counted<'_>) {
         let now = self.limits.moment();
         let at = self.limits.past(call.at, now);
-        if at + Span::Day.millis() + Span::Day.millis() / 16 <= now
-            || !ops::Operation::NAMES.contains(&call.operation)
-        {
+        if at + Span::Day.millis() + Span::Day.millis() / 16 <= now {
             return;
         }
+        let Some(family) = family(call.operation) else { return };
         let operation = Scope::Operation {
             principal: call.principal.to_owned(),
             agent_id: call.agent_id.to_owned(),
-            operation: call.operation.to_owned(),
+            operation: family.to_owned(),
         };
         for scope in
             [operation, Scope::Run(call.run_id.to_owned()), Scope::Principal(call.principal.to_owned())]

@@ -101,7 +101,7 @@ impl Limits {
         &self,
         limits: &RateLimits,
         caller: &Caller,
-        operation: &'static str,
+        operation: &str,
     ) -> Result<(), NotAdmitted> {
         let now = self.moment();
         let (key, of_operation) = limits.operation(operation);

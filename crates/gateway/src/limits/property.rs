@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn limits(minute: u32, hour: u32, day: u32) -> RateLimits {
     let wide = Quota { minute: Limit::Unlimited, hour: Limit::Unlimited, day: Limit::Unlimited };
     let quota = Quota::new(minute, hour, day);
-    RateLimits { operations: [(RateLimits::DEFAULT, quota)].into(), run: wide, principal: wide }
+    RateLimits { operations: [(RateLimits::DEFAULT.to_owned(), quota)].into(), run: wide, principal: wide }
 }
 
 /// Calls of the log that are younger than `window` at `now`.

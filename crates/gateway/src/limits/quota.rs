@@ -95,8 +95,9 @@ impl Quota {
 /// A profile's rate limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RateLimits {
-    /// Of one agent, by operation; `default` stands for every operation that is not named.
-    pub operations: BTreeMap<&'static str, Quota>,
+    /// Of one agent, by operation, or by `mcp.SERVER` for all tools of an upstream server; `default` stands for every one
+    /// that is not named.
+    pub operations: BTreeMap<String, Quota>,
     /// Of one run, all operations together.
     pub run: Quota,
     /// Of one principal, all its runs and agents together.
@@ -108,10 +109,10 @@ impl RateLimits {
     pub const DEFAULT: &'static str = "default";
 
     /// What holds for an operation, and the key in the policy that says so.
-    pub fn operation(&self, name: &str) -> (&'static str, Quota) {
+    pub fn operation(&self, name: &str) -> (&str, Quota) {
         let named = self.operations.get_key_value(name);
         let found = named.or_else(|| self.operations.get_key_value(Self::DEFAULT));
-        found.map_or((Self::DEFAULT, STRICT_DEFAULT), |(key, quota)| (*key, *quota))
+        found.map_or((Self::DEFAULT, STRICT_DEFAULT), |(key, quota)| (key.as_str(), *quota))
     }
 }
 
@@ -122,12 +123,13 @@ pub(crate) const STRICT_RUN: Quota = Quota::new(100, 1_500, 10_000);
 pub(crate) const STRICT_PRINCIPAL: Quota = Quota::new(6_000, 100_000, 1_000_000);
 
 /// The limits of the seed `001_…`, which hold for what a policy does not say.
-pub(crate) fn strict() -> BTreeMap<&'static str, Quota> {
+pub(crate) fn strict() -> BTreeMap<String, Quota> {
     [
         ("read", Quota::new(30, 500, 5_000)),
         ("write", Quota::new(10, 100, 500)),
         ("exec", Quota::new(5, 50, 200)),
         (RateLimits::DEFAULT, STRICT_DEFAULT),
     ]
+    .map(|(operation, quota)| (operation.to_owned(), quota))
     .into()
 }

@@ -63,8 +63,10 @@ impl Limits {
             agent_id: agent_id.to_owned(),
             operation: name.to_owned(),
         };
+        let servers = limits.operations.keys().map(String::as_str).filter(|name| name.starts_with("mcp."));
         let mut usages: Vec<Usage> = ops::Operation::NAMES
             .into_iter()
+            .chain(servers)
             .map(|name| self.usage(operation(name), &limits.operation(name).1))
             .filter(|usage| {
                 let Scope::Operation { operation, .. } = &usage.scope else { return true };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ops::Operation;
 
+use super::names::{self, EVERY_TOOL, covers, speaking};
 use super::walk::{At, Fields};
 
 /// The part of `exec` that the read-only rule lets through. A role may be given this without `exec`.
@@ -24,48 +25,54 @@ pub enum Grant {
 /// What is held, with what is inherited.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Holding {
-    grants: BTreeMap<&'static str, Grant>,
-    denied: BTreeSet<&'static str>,
+    grants: BTreeMap<String, Grant>,
+    denied: BTreeSet<String>,
 }
 
 impl Holding {
     pub(super) fn add(&mut self, lists: &Lists) {
         for (operations, grant) in [(&lists.allow, Grant::AsProfile), (&lists.ask, Grant::Ask)] {
             for operation in operations {
-                let best = self.grants.entry(operation).or_insert(grant);
+                let best = self.grants.entry(operation.clone()).or_insert(grant);
                 *best = grant.max(*best);
             }
         }
-        self.denied.extend(&lists.deny);
+        self.denied.extend(lists.deny.iter().cloned());
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
         for (operation, grant) in &other.grants {
-            let best = self.grants.entry(operation).or_insert(*grant);
+            let best = self.grants.entry(operation.clone()).or_insert(*grant);
             *best = (*grant).max(*best);
         }
-        self.denied.extend(&other.denied);
+        self.denied.extend(other.denied.iter().cloned());
     }
 
     /// How `operation` is held; `read_only` says that it is a command of the read-only rule.
     pub(super) fn grant(&self, operation: &str, read_only: bool) -> Option<Grant> {
-        let own = self.grants.get(operation).copied();
+        let own = speaking(&self.grants, operation).map(|(_, grant)| *grant);
         let part = read_only.then(|| self.grants.get(EXEC_READ_ONLY).copied()).flatten();
         own.max(part).filter(|_| !self.denies(operation, read_only))
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.grants.keys().map(String::as_str)
+    }
+
     /// Whether it is denied, whoever else grants it.
     pub(super) fn denies(&self, operation: &str, read_only: bool) -> bool {
-        self.denied.contains(operation) || read_only && self.denied.contains(EXEC_READ_ONLY)
+        self.denied.contains(operation)
+            || operation.starts_with("mcp.") && self.denied.iter().any(|key| covers(key, operation))
+            || read_only && self.denied.contains(EXEC_READ_ONLY)
     }
 }
 
 /// The lists of operations as they are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lists {
-    pub(super) allow: Vec<&'static str>,
-    pub(super) ask: Vec<&'static str>,
-    pub(super) deny: Vec<&'static str>,
+    pub(super) allow: Vec<String>,
+    pub(super) ask: Vec<String>,
+    pub(super) deny: Vec<String>,
 }
 
 impl Lists {
@@ -90,17 +97,15 @@ impl Lists {
 }
 
 /// A list of operation names, or `"*"` for all.
-pub(super) fn operations(at: &At<'_>) -> Vec<&'static str> {
+pub(super) fn operations(at: &At<'_>) -> Vec<String> {
     if at.is_text() {
         if at.text() == Some("*") {
-            return Operation::NAMES.to_vec();
+            return Operation::NAMES.into_iter().chain([EVERY_TOOL]).map(str::to_owned).collect();
         }
         at.problem("must be a list of operations, or \"*\" for all");
         return Vec::new();
     }
-    let known: Vec<&'static str> = Operation::NAMES.into_iter().chain([EXEC_READ_ONLY]).collect();
-    let words: Vec<(&str, &'static str)> = known.iter().map(|name| (*name, *name)).collect();
-    at.items().iter().filter_map(|item| item.one_of(&words)).collect()
+    at.items().iter().filter_map(|item| names::key(item, item.text()?, &[EXEC_READ_ONLY])).collect()
 }
 
 /// One name, or a list of names, of others of the same kind.

@@ -5,13 +5,17 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::names::{self, covers};
 use super::problem::{Problem, Problems};
 use super::role::{self, Role};
 use super::team::{self, Team};
 use super::tree::{self, MAX_FILE_BYTES, Node};
 use super::walk::Step;
 use super::walk::{At, Sink};
-use super::{Anomalies, Content, Policy, Profile, RiskPolicy, holding, lines, read, read_anomalies};
+use super::{
+    Anomalies, Content, McpServer, Policy, Profile, RiskPolicy, holding, lines, nearest, read,
+    read_anomalies, read_mcp,
+};
 use crate::risk::default_risk;
 
 /// Files that a policy directory may have.
@@ -77,7 +81,11 @@ impl Policy {
             .collect();
         let stand_ins = BUILT_IN.into_iter().filter(|(file, _)| missing.contains(file));
         let stand_ins = stand_ins.map(|(file, text)| (format!("built-in {file}"), text));
-        Self::from_files(stand_ins.chain([(name.to_owned(), text)]))
+        let mut merged = Merged { is_part: true, ..Merged::default() };
+        for (name, text) in stand_ins.chain([(name.to_owned(), text)]) {
+            merged.add(&name, text);
+        }
+        merged.finish()
     }
 
     /// The files of a policy directory, as [`Self::load_dir`] would read them: names and texts. For whoever sends them on.
@@ -120,10 +128,15 @@ struct Merged {
     anomalies: Option<(String, Anomalies)>,
     teams: BTreeMap<String, Team>,
     risk: Option<(String, RiskPolicy)>,
+    mcp_servers: BTreeMap<String, McpServer>,
+    /// With the file that they are in.
+    aliases: Option<(String, BTreeMap<String, String>)>,
     /// In which file each profile and role is.
     origins: BTreeMap<(&'static str, String), String>,
     texts: BTreeMap<String, String>,
     problems: Vec<Problem>,
+    /// Other files may have what is missing.
+    is_part: bool,
 }
 
 impl Merged {
@@ -137,7 +150,15 @@ impl Merged {
         };
         self.texts.insert(file.to_owned(), text.to_owned());
         let sink = Sink::default();
-        let fields = At::top(&tree, &sink).fields(&["profiles", "roles", "teams", "risk", "anomalies"]);
+        let fields = At::top(&tree, &sink).fields(&[
+            "profiles",
+            "roles",
+            "teams",
+            "risk",
+            "anomalies",
+            "mcp_servers",
+            "aliases",
+        ]);
         for (name, at) in fields.get("profiles").map(At::entries).unwrap_or_default() {
             let profile = read::profile(&at);
             if self.is_new(file, "profile", name, &at) {
@@ -173,6 +194,21 @@ impl Merged {
                     at.problem_hint(format!("`risk` is also in {before}"), Some("keep one".to_owned()));
                 }
                 None => self.risk = Some((file.to_owned(), RiskPolicy { lowerable })),
+            }
+        }
+        for (name, server) in fields.get("mcp_servers").map(read_mcp::servers).unwrap_or_default() {
+            if let Some(at) = fields.get("mcp_servers")
+                && self.is_new(file, "MCP server", &name, at)
+            {
+                self.mcp_servers.insert(name, server);
+            }
+        }
+        if let Some(at) = fields.get("aliases") {
+            match &self.aliases {
+                Some((before, _)) => {
+                    at.problem_hint(format!("`aliases` is also in {before}"), Some("keep one".to_owned()));
+                }
+                None => self.aliases = Some((file.to_owned(), read_mcp::aliases(at))),
             }
         }
         self.problems.extend(sink.into_problems(file, text));
@@ -226,13 +262,48 @@ impl Merged {
         let risk = self.risk.take().map(|(_, risk)| risk).unwrap_or_default();
         for (name, profile) in &self.profiles {
             let lowered = profile.risk.iter().filter(|(operation, risk)| **risk < default_risk(operation));
-            for (operation, lower) in lowered.filter(|(operation, _)| !risk.lowerable.contains(*operation)) {
+            for (operation, lower) in
+                lowered.filter(|(operation, _)| !risk.lowerable.iter().any(|key| covers(key, operation)))
+            {
                 let own = default_risk(operation);
                 let message = format!("{operation}: `{lower}` is lower than its own risk, `{own}`");
                 let way = format!(
                     "raise it, or mark it at the top of a file: `risk: {{lowerable: [{operation}]}}`"
                 );
                 found.push((["profiles".to_owned(), name.clone(), "risk".to_owned()], message, Some(way)));
+            }
+        }
+        let known: Vec<&str> = self.mcp_servers.keys().map(String::as_str).collect();
+        let stranger = |key: &str| {
+            let server = names::server_of(key).filter(|server| !known.contains(server))?;
+            if self.is_part && known.is_empty() {
+                return None;
+            }
+            Some((format!("{key} names no MCP server of this policy"), Some(nearest(server, &known))))
+        };
+        for (name, profile) in &self.profiles {
+            for (section, keys) in [
+                ("operations", profile.operations.keys().collect::<Vec<_>>()),
+                ("risk", profile.risk.keys().collect()),
+            ] {
+                for (message, way) in keys.into_iter().filter_map(|key| stranger(key)) {
+                    found.push((["profiles".to_owned(), name.clone(), section.to_owned()], message, way));
+                }
+            }
+        }
+        let aliases = self.aliases.take();
+        for (file, alias, tool) in aliases
+            .iter()
+            .flat_map(|(file, aliases)| aliases.iter().map(move |(alias, tool)| (file, alias, tool)))
+        {
+            if let Some((message, suggestion)) = stranger(tool) {
+                let line = lines::line_of(
+                    self.texts.get(file).map_or("", String::as_str),
+                    &["aliases", alias].map(|key| Step::Key(key.to_owned())),
+                    0,
+                );
+                let (file, key) = (file.clone(), format!("aliases.{alias}"));
+                self.problems.push(Problem { file, line, key, message, suggestion });
             }
         }
         for (path, message, suggestion) in found {
@@ -249,8 +320,9 @@ impl Merged {
             return Err(Problems(self.problems));
         }
         let anomalies = self.anomalies.map(|(_, anomalies)| anomalies).unwrap_or_default();
-        let Self { profiles, roles, teams, .. } = self;
-        Policy::new(Content { profiles, roles, teams, risk, anomalies })
+        let aliases = aliases.map(|(_, aliases)| aliases).unwrap_or_default();
+        let Self { profiles, roles, teams, mcp_servers, .. } = self;
+        Policy::new(Content { profiles, roles, teams, risk, anomalies, mcp_servers, aliases })
             .map_err(|error| Problems(vec![Problem::in_file("policy", error.to_string())]))
     }
 }

@@ -13,6 +13,7 @@ mod lineage;
 mod lines;
 mod load;
 mod model;
+pub(crate) mod names;
 mod prefix;
 mod problem;
 mod read;
@@ -20,6 +21,7 @@ mod read_anomalies;
 mod read_approvals;
 mod read_exec;
 mod read_limits;
+mod read_mcp;
 mod role;
 mod suggest;
 mod team;
@@ -31,6 +33,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use ops::McpTool;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -40,6 +43,7 @@ pub use model::{Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profi
 pub use prefix::Prefix;
 pub use problem::{Problem, Problems};
 pub use read_approvals::{ApprovalPolicy, Levels, Reminder, Terms};
+pub use read_mcp::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use role::Role;
 pub(crate) use suggest::nearest;
 pub use team::Team;
@@ -63,13 +67,17 @@ struct Content {
     #[serde(skip_serializing_if = "RiskPolicy::is_empty")]
     risk: RiskPolicy,
     anomalies: Anomalies,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    mcp_servers: BTreeMap<String, McpServer>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    aliases: BTreeMap<String, String>,
 }
 
 /// What the operator says about risk for all profiles.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 struct RiskPolicy {
     /// Operations whose risk a profile may lower.
-    lowerable: Vec<&'static str>,
+    lowerable: Vec<String>,
 }
 
 impl RiskPolicy {
@@ -127,6 +135,27 @@ impl Policy {
         self.members.teams_of(agent_id).filter_map(|name| Some((name, self.content.teams.get(name)?)))
     }
 
+    /// The upstream MCP server of this name.
+    pub fn mcp_server(&self, name: &str) -> Option<&McpServer> {
+        self.content.mcp_servers.get(name)
+    }
+
+    /// The upstream MCP servers, by name.
+    pub fn mcp_servers(&self) -> impl Iterator<Item = (&str, &McpServer)> {
+        self.content.mcp_servers.iter().map(|(name, server)| (name.as_str(), server))
+    }
+
+    /// The tool that has this plain name.
+    pub fn alias(&self, name: &str) -> Option<McpTool> {
+        self.content.aliases.get(name).and_then(|tool| McpTool::parse(tool))
+    }
+
+    /// The plain name of a tool.
+    pub fn alias_of(&self, tool: &McpTool) -> Option<&str> {
+        let named = self.content.aliases.iter().find(|(_, named)| *named == tool.canonical());
+        named.map(|(alias, _)| alias.as_str())
+    }
+
     /// SHA-256 over the canonical form, lower-case hex. Comments, order and layout of the files do not matter.
     pub fn digest(&self) -> &str {
         &self.digest
@@ -145,7 +174,7 @@ impl Policy {
         use crate::limits::{Limit, Quota, RateLimits};
         let quota = Quota { minute: Limit::Unlimited, hour: Limit::Unlimited, day: Limit::Unlimited };
         for profile in self.content.profiles.values_mut() {
-            let operations = [(RateLimits::DEFAULT, quota)].into();
+            let operations = [(RateLimits::DEFAULT.to_owned(), quota)].into();
             profile.rate_limits = RateLimits { operations, run: quota, principal: quota };
         }
         Self::new(self.content).unwrap()

@@ -7,6 +7,7 @@ use jail::{GitReads, Protection};
 use ops::Bounds;
 use serde::Serialize;
 
+use super::names::speaking;
 use super::prefix::Prefix;
 use super::read_approvals::ApprovalPolicy;
 use crate::decision::{Risk, Verdict};
@@ -33,11 +34,11 @@ pub struct Profile {
     pub unattended: bool,
     /// Limits of the container.
     pub limits: ContainerLimits,
-    /// What happens to each operation. An operation that is not here is denied.
-    pub operations: BTreeMap<&'static str, Verdict>,
+    /// What happens to each operation, by the keys of [`super::names`]. An operation that none stands for is denied.
+    pub operations: BTreeMap<String, Verdict>,
     /// What risk operations have here, and `exec.read_only`, where that is not their own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub risk: BTreeMap<&'static str, Risk>,
+    pub risk: BTreeMap<String, Risk>,
     /// Which commands may run.
     pub exec: ExecPolicy,
     /// Bounds of one call.
@@ -140,6 +141,11 @@ pub struct Author {
 }
 
 impl Profile {
+    /// What happens to an operation, and the key that says so.
+    pub fn operation(&self, name: &str) -> Option<(&str, Verdict)> {
+        speaking(&self.operations, name).map(|(key, verdict)| (key, *verdict))
+    }
+
     /// Whether a run of this profile may use `image`; `None` is the profile's own or the default image.
     pub fn permits_image(&self, image: Option<&str>) -> bool {
         image.is_none_or(|image| {

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ops::Operation;
-
 use super::holding::EXEC_READ_ONLY;
 use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
+use super::names;
 use super::read_approvals::approvals;
 use super::read_exec::rules;
 use super::read_limits::{caps, rate_limits};
-use super::suggest::nearest;
 use super::walk::{At, Fields};
 use crate::decision::{Risk, Verdict};
 use crate::risk::default_risk;
@@ -119,36 +117,29 @@ fn limits(section: &Section<'_>) -> ContainerLimits {
     }
 }
 
-fn operations(at: &At<'_>, risk: &BTreeMap<&'static str, Risk>) -> BTreeMap<&'static str, Verdict> {
+fn operations(at: &At<'_>, risk: &BTreeMap<String, Risk>) -> BTreeMap<String, Verdict> {
     let mut operations = BTreeMap::new();
     for (name, value) in at.entries() {
-        match Operation::NAMES.into_iter().find(|known| *known == name) {
-            Some(known) => {
-                let Some(verdict) = value.one_of(&VERDICTS) else { continue };
-                let critical = !risk.contains_key(known) && default_risk(known) == Risk::Critical;
-                if verdict == Verdict::Allow && critical {
-                    value.problem_hint(
-                        format!("`{known}` is critical, and nothing critical runs without consent"),
-                        Some("write `ask`".to_owned()),
-                    );
-                }
-                operations.insert(known, verdict);
-            }
-            None => value.problem_hint("unknown operation", Some(nearest(name, &Operation::NAMES))),
+        let Some(known) = names::key(&value, name, &[]) else { continue };
+        let Some(verdict) = value.one_of(&VERDICTS) else { continue };
+        let critical = !risk.contains_key(&known) && default_risk(&known) == Risk::Critical;
+        if verdict == Verdict::Allow && critical {
+            value.problem_hint(
+                format!("`{known}` is critical, and nothing critical runs without consent"),
+                Some("write `ask`".to_owned()),
+            );
         }
+        operations.insert(known, verdict);
     }
     operations
 }
 
 /// Whether a risk may be lower than the operation's own is looked at last, for what may be is said elsewhere.
-fn risks(at: &At<'_>) -> BTreeMap<&'static str, Risk> {
-    let known: Vec<&'static str> = Operation::NAMES.into_iter().chain([EXEC_READ_ONLY]).collect();
+fn risks(at: &At<'_>) -> BTreeMap<String, Risk> {
     let mut risks = BTreeMap::new();
     for (name, value) in at.entries() {
-        match known.iter().find(|known| **known == name) {
-            Some(known) => drop(value.one_of(&RISKS).map(|risk| risks.insert(*known, risk))),
-            None => value.problem_hint("unknown operation", Some(nearest(name, &known))),
-        }
+        let Some(known) = names::key(&value, name, &[EXEC_READ_ONLY]) else { continue };
+        risks.extend(value.one_of(&RISKS).map(|risk| (known, risk)));
     }
     risks
 }

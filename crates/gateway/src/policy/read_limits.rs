@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::Operation;
+use ops::{Operation, is_mcp_server};
 
 use super::suggest::nearest;
 use super::walk::{At, Fields};
@@ -58,15 +58,20 @@ pub(super) fn caps(at: Option<&At<'_>>) -> Caps {
 }
 
 /// A `default` stands for all that are not named; without one the seed's limits do.
-fn operations(at: &At<'_>) -> BTreeMap<&'static str, Quota> {
-    let known: Vec<&'static str> = [RateLimits::DEFAULT].into_iter().chain(Operation::NAMES).collect();
+fn operations(at: &At<'_>) -> BTreeMap<String, Quota> {
+    let known: Vec<&str> = [RateLimits::DEFAULT].into_iter().chain(Operation::NAMES).collect();
     let entries = at.entries();
     let has_default = entries.iter().any(|(name, _)| *name == RateLimits::DEFAULT);
     let mut quotas = if has_default { BTreeMap::new() } else { strict() };
     for (name, value) in entries {
-        match known.iter().find(|known| **known == name) {
-            Some(known) => drop(quota(&value).map(|quota| quotas.insert(known, quota))),
-            None => value.problem_hint("unknown operation", Some(nearest(name, &known))),
+        // Tools of an upstream server count together.
+        if known.contains(&name) || name.strip_prefix("mcp.").is_some_and(is_mcp_server) {
+            quotas.extend(quota(&value).map(|quota| (name.to_owned(), quota)));
+        } else if name.starts_with("mcp.") {
+            let way = "write `mcp.SERVER`: calls of all tools of a server count together".to_owned();
+            value.problem_hint("this names no MCP server", Some(way));
+        } else {
+            value.problem_hint("unknown operation", Some(nearest(name, &known)));
         }
     }
     quotas

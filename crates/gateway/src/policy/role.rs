@@ -19,12 +19,12 @@ pub struct Role {
     /// Roles whose grants and denials this one has, too.
     pub inherits: Vec<String>,
     /// Held as [`Grant::AsProfile`].
-    pub allow: Vec<&'static str>,
+    pub allow: Vec<String>,
     /// Held as [`Grant::Ask`].
-    pub ask: Vec<&'static str>,
+    pub ask: Vec<String>,
     /// Not held, whatever is inherited or granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub deny: Vec<&'static str>,
+    pub deny: Vec<String>,
     /// Calls of this risk or more need consent in profiles that are not `unattended`. Not inherited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consent_from: Option<Risk>,
@@ -50,6 +50,11 @@ impl Role {
     /// Whether the role denies it, so that no team and no grant gives it.
     pub fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.holding.denies(operation, read_only)
+    }
+
+    /// What it holds by its own lists and by inheritance, as it is written.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.holding.keys()
     }
 
     pub(super) fn holding(&self) -> &Holding {

@@ -33,11 +33,11 @@ pub struct Team {
     /// Roles that every member has beside its own.
     pub roles: Vec<String>,
     /// Held as [`Grant::AsProfile`].
-    pub allow: Vec<&'static str>,
+    pub allow: Vec<String>,
     /// Held as [`Grant::Ask`].
-    pub ask: Vec<&'static str>,
+    pub ask: Vec<String>,
     /// Held by no member, whatever else gives it.
-    pub deny: Vec<&'static str>,
+    pub deny: Vec<String>,
     #[serde(skip)]
     holding: Holding,
 }
@@ -59,6 +59,11 @@ impl Team {
     /// Whether no member has it.
     pub fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.holding.denies(operation, read_only)
+    }
+
+    /// What its members hold by it, as it is written.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.holding.keys()
     }
 
     pub(super) fn read(at: &At<'_>) -> Self {

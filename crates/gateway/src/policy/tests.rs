@@ -122,7 +122,7 @@ limit: 3
     assert_eq!(
         problems(yaml),
         [
-            "p.yaml:3: roles.worker.allow[1]: unknown value `wirte` (did you mean `write`?)",
+            "p.yaml:3: roles.worker.allow[1]: unknown operation (did you mean `write`?)",
             "p.yaml:4: roles.worker.inherit: unknown key (did you mean `inherits`?)",
             "p.yaml:7: profiles.p.workspace: unknown value `readonly` (did you mean `read-only`?)",
             "p.yaml:10: profiles.p.operations.read: given more than once (keep one)",
@@ -326,7 +326,7 @@ fn teams_inherit_and_give_their_members_what_roles_do() {
             "p.yaml:6: teams.c.agents[0]: must be the name of an agent, at most 128 characters of [A-Za-z0-9._:@/-], or the beginning of some, such as `ci-*`",
             "p.yaml:6: teams.c.agents[1]: must be the name of an agent, at most 128 characters of [A-Za-z0-9._:@/-], or the beginning of some, such as `ci-*`",
             "p.yaml:7: teams.d.colour: unknown key (known: description, inherits, agents, roles, allow, ask, deny)",
-            "p.yaml:7: teams.d.deny[0]: unknown value `raed` (did you mean `read`?)",
+            "p.yaml:7: teams.d.deny[0]: unknown operation (did you mean `read`?)",
             "p.yaml:8: teams.e: `read` is under both `allow` and `deny`; keep one",
             "p.yaml:4: teams.a.inherits: inherits itself: a → b → a",
             "p.yaml:5: teams.b.inherits: inherits itself: b → a → b",
@@ -365,7 +365,7 @@ fn risk_is_lowered_only_where_the_operator_says_so() {
         [
             "p.yaml:6: profiles.p.risk.wirte: unknown operation (did you mean `write`?)",
             "p.yaml:7: risk.colour: unknown key (known: lowerable)",
-            "p.yaml:7: risk.lowerable[0]: unknown value `wirte` (did you mean `write`?)",
+            "p.yaml:7: risk.lowerable[0]: unknown operation (did you mean `write`?)",
         ]
     );
     assert_eq!(

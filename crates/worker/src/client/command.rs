@@ -130,7 +130,9 @@ impl Command {
         let (stream, kept) = match output.stream() {
             Stream::Stdout => (OutputStream::Stdout, &mut self.stdout),
             // A terminal has one stream.
-            Stream::Stderr if self.input.is_none() => (OutputStream::Stderr, &mut self.stderr),
+            Stream::Stderr if self.input.as_ref().is_none_or(|input| input.line.pipes) => {
+                (OutputStream::Stderr, &mut self.stderr)
+            }
             Stream::Stderr | Stream::Unspecified => return Err(Violation::Output),
         };
         let v1::Output { offset, data, .. } = output;

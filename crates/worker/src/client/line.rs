@@ -11,11 +11,13 @@ pub(super) struct Line {
     begun: SetOnce<()>,
     /// A permit for each byte that may be sent.
     pub(super) room: Semaphore,
+    /// It leads to a pipe: there is a standard error beside the output.
+    pub(super) pipes: bool,
 }
 
 impl Line {
-    pub(super) fn new() -> Self {
-        Self { begun: SetOnce::new(), room: Semaphore::new(MAX_UNTAKEN) }
+    pub(super) fn new(pipes: bool) -> Self {
+        Self { begun: SetOnce::new(), room: Semaphore::new(MAX_UNTAKEN), pipes }
     }
 
     /// The worker knows the call by the time that it hears what is sent from now on.

@@ -76,6 +76,8 @@ pub struct ConnectOptions {
     pub max_calls: usize,
     /// Terminals at once, beside the calls; more are refused.
     pub max_terminals: usize,
+    /// Commands on pipes that are written to at once, beside both; more are refused.
+    pub max_piped: usize,
 }
 
 impl Default for ConnectOptions {
@@ -87,6 +89,7 @@ impl Default for ConnectOptions {
             grace: Duration::from_secs(8),
             max_calls: 32,
             max_terminals: 8,
+            max_piped: 8,
         }
     }
 }
@@ -148,6 +151,7 @@ struct Inner {
     shared: Arc<Shared>,
     slots: Arc<Semaphore>,
     terminals: Arc<Semaphore>,
+    piped: Arc<Semaphore>,
     _stop: DropGuard,
 }
 
@@ -170,8 +174,9 @@ impl Client {
     fn new(shared: Arc<Shared>) -> Self {
         let slots = Arc::new(Semaphore::new(shared.options.max_calls));
         let terminals = Arc::new(Semaphore::new(shared.options.max_terminals));
+        let piped = Arc::new(Semaphore::new(shared.options.max_piped));
         let stop = shared.stop.clone().drop_guard();
-        Self { inner: Arc::new(Inner { shared, slots, terminals, _stop: stop }) }
+        Self { inner: Arc::new(Inner { shared, slots, terminals, piped, _stop: stop }) }
     }
 
     /// Executes one operation. `placement` puts a command into its cgroup and ends what it leaves there; without one

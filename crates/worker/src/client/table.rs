@@ -96,7 +96,7 @@ impl Table {
         let operation = match spec.operation {
             // The preview of a write is the difference that it would make.
             Operation::Write(_) if spec.preview => "edit",
-            operation => operation.name(),
+            operation => operation.kind(),
         };
         self.calls.insert(id, Entry { operation, command, events, bytes_in, bytes_out: 0, abandoned: false });
         receiver
@@ -254,6 +254,7 @@ fn is_of(result: &OpResult, operation: &str) -> bool {
         OpResult::Patch(_) => operation == "patch",
         OpResult::Delete(_) => operation == "delete",
         OpResult::Git(_) => operation.starts_with("git."),
+        OpResult::Mcp(_) => false,
     }
 }
 

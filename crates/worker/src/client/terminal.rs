@@ -33,6 +33,9 @@ pub struct TerminalSpec<'a> {
     pub bounds: &'a Bounds,
     /// Its size at first.
     pub size: TerminalSize,
+    /// Pipes in place of a pty: standard error comes as a stream of its own. Such a command has a place of its own, beside
+    /// those of terminals.
+    pub pipes: bool,
     /// How long the session may last; 24 hours at most.
     pub deadline: Duration,
     /// Gets what the terminal shows, as standard output.
@@ -75,7 +78,8 @@ impl Client {
         if shared.stop.is_cancelled() {
             return Err(shared.lost());
         }
-        let slot = Arc::clone(&self.inner.terminals).try_acquire_owned().map_err(|_| LaneError::Busy)?;
+        let places = if spec.pipes { &self.inner.piped } else { &self.inner.terminals };
+        let slot = Arc::clone(places).try_acquire_owned().map_err(|_| LaneError::Busy)?;
         let operation = Operation::Exec(spec.exec.clone());
         let call = CallSpec {
             operation: &operation,
@@ -84,8 +88,9 @@ impl Client {
             preview: false,
             output: Some(spec.output),
         };
-        let terminal = v1::Terminal { size: Some(spec.size.into()), login_shell: spec.login_shell };
-        let line = Arc::new(Line::new());
+        let terminal =
+            v1::Terminal { size: Some(spec.size.into()), login_shell: spec.login_shell, pipes: spec.pipes };
+        let line = Arc::new(Line::new(spec.pipes));
         let cancel = cancel.child_token();
         let dropped = cancel.clone().drop_guard();
         let request = Request {

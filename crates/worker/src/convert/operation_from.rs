@@ -11,7 +11,7 @@ pub fn operation_from_wire(operation: v1::Operation) -> Result<Operation, Malfor
     let kind = operation.kind.ok_or_else(|| {
         Malformed::new(
             "operation",
-            "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, patch, delete, git",
+            "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, patch, delete, git, mcp",
         )
     })?;
     match kind {
@@ -26,6 +26,9 @@ pub fn operation_from_wire(operation: v1::Operation) -> Result<Operation, Malfor
         Kind::Patch(request) => patch(request)?.into_operation(),
         Kind::Delete(request) => delete(request).into_operation(),
         Kind::Git(request) => git(request)?.into_operation(),
+        Kind::Mcp(v1::McpRequest { server, tool, arguments_json }) => {
+            raw::Mcp { server, tool, arguments_json }.into_operation()
+        }
     }
 }
 

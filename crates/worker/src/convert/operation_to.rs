@@ -1,8 +1,8 @@
 //! [`Operation`] → `cofferdam.v1.Operation`, for the worker and for what a reviewer sees.
 
 use ops::{
-    Delete, Edit, EditChange, Exec, FrontMatter, Git, Glob, Grep, List, Operation, Patch, PatchChange, Read,
-    ReadPart, Shell, Write,
+    Delete, Edit, EditChange, Exec, FrontMatter, Git, Glob, Grep, List, Mcp, Operation, Patch, PatchChange,
+    Read, ReadPart, Shell, Write,
 };
 use wire::v1::{self, operation::Kind};
 
@@ -20,6 +20,7 @@ pub fn operation_to_wire(operation: &Operation) -> v1::Operation {
         Operation::Patch(patch) => Kind::Patch(patch_to(patch)),
         Operation::Delete(delete) => Kind::Delete(delete_to(delete)),
         Operation::Git(git) => Kind::Git(git_to(git)),
+        Operation::Mcp(mcp) => Kind::Mcp(mcp_to(mcp)),
     };
     v1::Operation { kind: Some(kind) }
 }
@@ -181,4 +182,12 @@ fn git_to(git: &Git) -> v1::GitRequest {
         Git::Commit { message } => Command::Commit(v1::GitCommit { message: message.clone() }),
     };
     v1::GitRequest { command: Some(command) }
+}
+
+fn mcp_to(mcp: &Mcp) -> v1::McpRequest {
+    v1::McpRequest {
+        server: mcp.tool.server().to_owned(),
+        tool: mcp.tool.tool().to_owned(),
+        arguments_json: mcp.arguments_json(),
+    }
 }

@@ -67,6 +67,8 @@ fn result_from(kind: Kind) -> Result<OpResult, Malformed> {
         }),
         Kind::Patch(result) => OpResult::Patch(patch(result)?),
         Kind::Delete(result) => OpResult::Delete(delete(result)?),
+        // No worker calls upstream servers.
+        Kind::Mcp(_) => return Err(Malformed::new("mcp", "is no worker's result")),
         Kind::Git(v1::GitResult { output, truncated, omitted_bytes, commit }) => {
             OpResult::Git(GitResult { output, truncated, omitted_bytes, commit })
         }

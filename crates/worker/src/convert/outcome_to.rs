@@ -2,7 +2,8 @@
 
 use ops::{
     DeleteResult, EditResult, Encoding, EntryType, ExecResult, FileChange, GitResult, GlobResult, GrepResult,
-    KillEvidence, ListResult, OpResult, Outcome, PatchResult, ReadResult, ToolFailure, WriteResult,
+    KillEvidence, ListResult, McpContent, McpResult, OpResult, Outcome, PatchResult, ReadResult, ToolFailure,
+    WriteResult,
 };
 use wire::v1::{self, result::Kind};
 use wire::worker::v1 as worker;
@@ -60,6 +61,7 @@ pub fn result_to_wire(result: OpResult) -> Kind {
         OpResult::Git(GitResult { output, truncated, omitted_bytes, commit }) => {
             Kind::Git(v1::GitResult { output, truncated, omitted_bytes, commit })
         }
+        OpResult::Mcp(result) => Kind::Mcp(mcp(result)),
     }
 }
 
@@ -196,5 +198,35 @@ fn exec(result: ExecResult) -> v1::ExecResult {
         ended_by: result.ended_by.map_or("", ops::EndedBy::as_str).to_owned(),
         limits_hit: result.limits_hit.iter().map(|limit| limit.as_str().to_owned()).collect(),
         hint: result.hint,
+    }
+}
+
+fn mcp(result: McpResult) -> v1::McpResult {
+    v1::McpResult {
+        server: result.server,
+        tool: result.tool,
+        content: result.content.into_iter().map(mcp_content).collect(),
+        structured_content_json: result.structured_content.map(|value| value.to_string()).unwrap_or_default(),
+        truncated: result.truncated,
+        omitted_items: result.omitted_items,
+        omitted_bytes: result.omitted_bytes,
+        total_bytes: result.total_bytes,
+        sha256: result.sha256,
+    }
+}
+
+fn mcp_content(item: McpContent) -> v1::McpContent {
+    use v1::mcp_content::Type;
+    let of = |kind: Type| v1::McpContent { r#type: kind.into(), ..Default::default() };
+    match item {
+        McpContent::Text { text } => v1::McpContent { data: text, ..of(Type::Text) },
+        McpContent::Image { mime_type, data } => v1::McpContent { mime_type, data, ..of(Type::Image) },
+        McpContent::Audio { mime_type, data } => v1::McpContent { mime_type, data, ..of(Type::Audio) },
+        McpContent::Resource { uri, mime_type, data, is_base64 } => {
+            v1::McpContent { uri, mime_type, data, is_base64, ..of(Type::Resource) }
+        }
+        McpContent::ResourceLink { uri, name, mime_type } => {
+            v1::McpContent { uri, name, mime_type, ..of(Type::ResourceLink) }
+        }
     }
 }

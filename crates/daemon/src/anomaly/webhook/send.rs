@@ -1,8 +1,6 @@
 //! One attempt: connect, TLS, one POST, the status. Nothing else: no redirect is followed, no proxy of the environment is
 //! used, no body is read, and no connection is kept.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1;
@@ -11,40 +9,31 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+#[cfg(test)]
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{Target, Webhook};
+use crate::tls::Tls;
 
 /// Bytes that the head of an answer may have.
 const MAX_HEAD: usize = 16 * 1024;
 
 /// Posts. One for the daemon.
 #[derive(Clone)]
-pub(crate) struct Sender(Arc<ClientConfig>);
+pub(crate) struct Sender(Tls);
 
 impl Sender {
-    /// Trusts what this host trusts: its certificate store, or `SSL_CERT_FILE`.
+    /// Trusts what this host trusts.
     pub(crate) fn new() -> Result<Self, String> {
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
-            tracing::warn!(%error, "a certificate of this host cannot be read");
-        }
-        Self::trusting(found.certs)
+        Tls::new().map(Self)
     }
 
+    #[cfg(test)]
     pub(super) fn trusting(
         certificates: impl IntoIterator<Item = CertificateDer<'static>>,
     ) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(certificates);
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self(Arc::new(config)))
+        Tls::trusting(certificates).map(Self)
     }
 
     /// Sends a body, once. Why it failed is said without a word of the URL's path.
@@ -69,7 +58,7 @@ impl Sender {
         let status = if *tls {
             let name = ServerName::try_from(host.clone())
                 .map_err(|_| Failed::retry("the host has no valid name"))?;
-            let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;
+            let connected = TlsConnector::from(self.0.config()).connect(name, stream).await;
             let stream = connected.map_err(|error| Failed::retry(format!("TLS failed: {error}")))?;
             exchange(stream, webhook, id, timestamp, body).await?
         } else {

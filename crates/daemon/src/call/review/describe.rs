@@ -9,10 +9,10 @@ use std::time::Duration;
 use audit::Redactor;
 use gateway::{FileState, FileStates};
 use jail::SandboxPath;
-use ops::{Exec, Operation, Shell};
+use ops::{Exec, Mcp, Operation, Shell};
 use serde_json::{Value, json};
 
-/// Describes a command or a script; nothing for any other operation.
+/// Describes a command, a script or a call to an upstream server; nothing for any other operation.
 pub(super) fn describe(operation: &Operation, files: &FileStates, redactor: &Redactor) -> String {
     let mut lines = Lines { redactor, text: String::new() };
     match operation {
@@ -24,6 +24,7 @@ pub(super) fn describe(operation: &Operation, files: &FileStates, redactor: &Red
             lines.text("script", script.as_bytes());
             lines.surroundings(cwd, env, stdin, *timeout);
         }
+        Operation::Mcp(mcp) => lines.arguments(mcp),
         _ => return String::new(),
     }
     lines.files(files);
@@ -51,6 +52,16 @@ impl Lines<'_> {
             // Hidden already, and quoted it could look like something else.
             self.text.extend(["  ", &format!("{word:?}"), "\n"]);
         }
+    }
+
+    /// All of them, a line each and more where one is long.
+    fn arguments(&mut self, mcp: &Mcp) {
+        self.line(&format!("MCP server: {}", mcp.tool.server()));
+        self.line(&format!("tool: {}", mcp.tool.tool()));
+        let mut arguments = Value::Object(mcp.arguments.clone());
+        self.redactor.value(&mut arguments);
+        let pretty = serde_json::to_string_pretty(&arguments).unwrap_or_default();
+        self.text("arguments", pretty.as_bytes());
     }
 
     fn text(&mut self, name: &str, bytes: &[u8]) {

@@ -351,7 +351,7 @@ impl World {
             }),
         };
         let bounds = Bounds { max_output_bytes: KEPT, max_spool_bytes: limit, ..Bounds::default() };
-        let (backlog, line) = (Arc::new(Backlog::default()), Arc::new(Line::new()));
+        let (backlog, line) = (Arc::new(Backlog::default()), Arc::new(Line::new(false)));
         let spec = CallSpec {
             operation: &operation,
             bounds: &bounds,

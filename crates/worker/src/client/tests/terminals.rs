@@ -54,6 +54,7 @@ fn open_on(
         login_shell: true,
         bounds: &Bounds::default(),
         size: TerminalSize::new(24, 80).unwrap(),
+        pipes: false,
         deadline: Duration::from_secs(3600),
         output: screen,
     };

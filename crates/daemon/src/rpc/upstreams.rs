@@ -1,0 +1,73 @@
+//! What upstream MCP servers add to an agent's list of tools.
+
+use std::sync::Arc;
+
+use dialects::{Format, UpstreamTool};
+use futures_util::future::join_all;
+use serde_json::Value;
+use wire::v1;
+
+use super::offered::Offered;
+use crate::app::App;
+use crate::ids::RunId;
+
+/// The tools that the agent may call, and what became of the servers.
+pub(super) struct Upstream {
+    tools: Vec<UpstreamTool>,
+    pub(super) servers: Vec<v1::McpServerStatus>,
+}
+
+impl Upstream {
+    /// The entries in a vendor's format. `taken` knows the names of the dialect's own tools, which no alias hides.
+    pub(super) fn entries(
+        &self,
+        format: Format,
+        taken: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = Value> {
+        self.tools.iter().filter_map(move |tool| {
+            let alias = tool.alias.clone().filter(|alias| !taken(alias));
+            UpstreamTool { alias, ..tool.clone() }.entry(format)
+        })
+    }
+}
+
+/// Asks all servers at the same time. One that is not there is said to be so, and hides none of the others.
+pub(super) async fn offer(app: &Arc<App>, run: RunId, offered: &Offered) -> Upstream {
+    let mut upstream = Upstream { tools: Vec::new(), servers: Vec::new() };
+    let servers: Vec<_> = offered.servers().collect();
+    let lanes = app.runs.living_run(run).and_then(|run| run.lanes().map(|lanes| (run, lanes)));
+    let (run, lanes) = match lanes {
+        Ok(found) => found,
+        Err(refusal) => {
+            upstream.servers.extend(servers.into_iter().map(|(name, _)| v1::McpServerStatus {
+                name: name.to_owned(),
+                problem: refusal.message.clone(),
+                ..Default::default()
+            }));
+            return upstream;
+        }
+    };
+    let asked = servers.into_iter().map(|(name, server)| {
+        let (run, lanes) = (&run, &lanes);
+        async move { (name, app.upstreams.offer(run, lanes, name, server).await) }
+    });
+    for (name, offer) in join_all(asked).await {
+        let mut status = v1::McpServerStatus { name: name.to_owned(), ..Default::default() };
+        match offer {
+            Ok(offer) => {
+                status.available = true;
+                status.withheld = offer.withheld;
+                let permitted = offer.tools.into_iter().filter(|tool| offered.permits(tool.tool.canonical()));
+                upstream.tools.extend(permitted.map(|tool| UpstreamTool {
+                    alias: offered.alias(&tool.tool).map(str::to_owned),
+                    tool: tool.tool,
+                    description: tool.description,
+                    input_schema: tool.input_schema,
+                }));
+            }
+            Err(problem) => status.problem = problem,
+        }
+        upstream.servers.push(status);
+    }
+    upstream
+}

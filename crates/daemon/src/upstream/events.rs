@@ -1,0 +1,82 @@
+//! Server-sent events: the data of each, bounded. Names, ids and waits mean nothing here, since no stream is taken up again.
+
+use super::fault::Fault;
+use super::lines::Lines;
+use super::message::MAX_MESSAGE;
+
+/// The event that is not complete yet.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    lines: Lines,
+    data: Option<String>,
+}
+
+impl Events {
+    /// Takes bytes, and shows the data of each event that they complete.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(String) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let data = &mut self.data;
+        self.lines.take(bytes, |line| {
+            if line.is_empty() {
+                return data.take().filter(|data| !data.is_empty()).map_or(Ok(()), &mut each);
+            }
+            let Some(value) = line.strip_prefix(b"data") else { return Ok(()) };
+            let value = match value.strip_prefix(b":") {
+                Some(value) => value.strip_prefix(b" ").unwrap_or(value),
+                None if value.is_empty() => value,
+                None => return Ok(()),
+            };
+            let value =
+                std::str::from_utf8(value).map_err(|_| Fault::Broken("an event is not UTF-8".to_owned()))?;
+            let before = data.as_ref().map_or(0, String::len);
+            if before + value.len() > MAX_MESSAGE {
+                return Err(Fault::Broken(format!("an event has more than {MAX_MESSAGE} bytes")));
+            }
+            match data {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+                None => *data = Some(value.to_owned()),
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(bytes: &[u8], step: usize) -> Vec<String> {
+        let (mut events, mut got) = (Events::default(), Vec::new());
+        for chunk in bytes.chunks(step) {
+            events
+                .take(chunk, |event| {
+                    got.push(event);
+                    Ok(())
+                })
+                .unwrap();
+        }
+        got
+    }
+
+    #[test]
+    fn events_are_read_however_they_are_cut() {
+        let text = b": hello\nid: 1\nevent: message\ndata: {\"a\":\ndata: 1}\n\ndata:x\r\n\r\ndata\n\nretry: 5\n\ndatum: y\n\ndata: cut";
+        for step in 1..text.len() {
+            assert_eq!(events(text, step), ["{\"a\":\n1}", "x"], "{step}");
+        }
+    }
+
+    #[test]
+    fn an_endless_event_is_not_kept() {
+        let mut events = Events::default();
+        let line = format!("data: {}\n", "x".repeat(64 * 1024));
+        let refused = (0..1_000).position(|_| events.take(line.as_bytes(), |_| Ok(())).is_err());
+        assert!(refused.is_some_and(|at| at <= MAX_MESSAGE / (64 * 1024) + 1));
+    }
+}

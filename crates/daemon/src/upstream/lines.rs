@@ -1,0 +1,95 @@
+//! Bytes of a stream into lines of bounded length.
+
+use super::fault::Fault;
+use super::message::MAX_MESSAGE;
+
+/// Bytes of the line that is not complete yet.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// Takes bytes, and shows each line that they complete to `each`, without its end.
+    pub(super) fn take(
+        &mut self,
+        mut bytes: &[u8],
+        mut each: impl FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let (head, tail) = bytes.split_at(end);
+            bytes = &tail[1..];
+            if self.rest.is_empty() {
+                show(head, &mut each)?;
+            } else {
+                self.push(head)?;
+                let line = std::mem::take(&mut self.rest);
+                show(&line, &mut each)?;
+            }
+        }
+        self.push(bytes)
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        if self.rest.len() + bytes.len() > MAX_MESSAGE {
+            return Err(Fault::Broken(format!("a message has more than {MAX_MESSAGE} bytes")));
+        }
+        self.rest.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn show(line: &[u8], each: &mut impl FnMut(&[u8]) -> Result<(), Fault>) -> Result<(), Fault> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.len() > MAX_MESSAGE {
+        return Err(Fault::Broken(format!("a message has more than {MAX_MESSAGE} bytes")));
+    }
+    each(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_endless_line_is_not_kept() {
+        let mut lines = Lines::default();
+        let chunk = vec![b'x'; 64 * 1024];
+        let refused = (0..1_000).position(|_| lines.take(&chunk, |_| Ok(())).is_err());
+        assert_eq!(refused, Some(MAX_MESSAGE / chunk.len()));
+        assert!(lines.rest.len() <= MAX_MESSAGE);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_ends_it() {
+        let mut seen = 0;
+        let ended = Lines::default().take(b"a\nb\nc\n", |_| {
+            seen += 1;
+            if seen == 2 { Err(Fault::TimedOut) } else { Ok(()) }
+        });
+        assert_eq!((ended, seen), (Err(Fault::TimedOut), 2));
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_do_not_matter(text in "[ab\r\n ]{0,60}", cuts in prop::collection::vec(0..61_usize, 0..8)) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.sort_unstable();
+            cuts.push(text.len());
+            let (mut lines, mut got, mut from) = (Lines::default(), Vec::new(), 0);
+            for cut in cuts {
+                lines.take(&text.as_bytes()[from..cut], |line| { got.push(line.to_vec()); Ok(()) }).unwrap();
+                from = cut;
+            }
+            let mut expected: Vec<Vec<u8>> = text
+                .split('\n')
+                .map(|line| line.strip_suffix('\r').unwrap_or(line).as_bytes().to_vec())
+                .collect();
+            // What stands behind the last line break is no line yet.
+            expected.pop();
+            prop_assert_eq!(got, expected);
+        }
+    }
+}

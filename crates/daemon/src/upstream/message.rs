@@ -1,0 +1,202 @@
+//! One message of a server, JSON-RPC 2.0: what it is, as far as anything is done about it.
+//!
+//! Trust boundary: every byte is the server's. Nothing here starts a task, keeps a message or answers one.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::fault::Fault;
+
+/// Bytes of one message. It also bounds the memory that a server can take up here: one message is kept while it comes.
+pub(super) const MAX_MESSAGE: usize = 8 * 1024 * 1024;
+/// Bytes of an id that a request of the server may have.
+const MAX_ID: usize = 256;
+
+/// What a message is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Incoming {
+    /// The answer to a request of ours.
+    Answer {
+        /// As we numbered it.
+        id: u64,
+        /// What it says.
+        answer: Result<Value, Fault>,
+    },
+    /// The tools that it has are others now.
+    ToolsChanged,
+    /// It asks something of us: this is the answer.
+    Request {
+        /// What to send back.
+        answer: String,
+    },
+    /// Nothing that matters.
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    jsonrpc: String,
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    result: Option<Value>,
+    #[serde(default)]
+    error: Option<Error>,
+}
+
+/// `null` is a result, too: a wrong one.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+#[derive(Deserialize)]
+struct Error {
+    code: i64,
+    #[serde(default)]
+    message: String,
+}
+
+impl Incoming {
+    /// Reads one message.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        let broken = |why: &str| Fault::Broken(why.to_owned());
+        let message: Message =
+            serde_json::from_slice(bytes).map_err(|_| broken("what it wrote is no message"))?;
+        if message.jsonrpc != "2.0" {
+            return Err(broken("what it wrote is not JSON-RPC 2.0"));
+        }
+        match message {
+            Message { method: Some(method), id: Some(id), result: None, error: None, .. } => {
+                Ok(Self::Request { answer: refusal(&method, &id)? })
+            }
+            Message { method: Some(method), id: None, result: None, error: None, .. } => {
+                Ok(if method == "notifications/tools/list_changed" {
+                    Self::ToolsChanged
+                } else {
+                    Self::Other
+                })
+            }
+            Message { method: None, id, result, error, .. } => {
+                let answer = match (result, error) {
+                    (Some(result), None) => Ok(result),
+                    (None, Some(Error { code, message })) => Err(Fault::Refused { code, message }),
+                    _ => return Err(broken("an answer has neither a result nor an error, or both")),
+                };
+                // Our ids are numbers. What answers nobody is no reason to end a server that is merely late.
+                Ok(id.as_ref().and_then(Value::as_u64).map_or(Self::Other, |id| Self::Answer { id, answer }))
+            }
+            Message { method: Some(_), .. } => Err(broken("a message is a request and an answer")),
+        }
+    }
+}
+
+/// A server may ask whether we are there. Models, roots, people: there are none for it to ask.
+fn refusal(method: &str, id: &Value) -> Result<String, Fault> {
+    let plain = match id {
+        Value::String(text) => text.len() <= MAX_ID,
+        Value::Number(_) => true,
+        _ => false,
+    };
+    if !plain {
+        return Err(Fault::Broken("a request has an id that is none".to_owned()));
+    }
+    let answer = if method == "ping" {
+        json!({"jsonrpc": "2.0", "id": id, "result": {}})
+    } else {
+        json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32_601, "message": "this client offers nothing to servers"}})
+    };
+    Ok(answer.to_string())
+}
+
+/// A request of ours.
+pub(super) fn request(id: u64, method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+}
+
+/// A notification of ours.
+pub(super) fn notification(method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+}
+
+/// That a request of ours is of no use any more.
+pub(super) fn cancelled(id: u64, reason: &str) -> String {
+    notification("notifications/cancelled", &json!({"requestId": id, "reason": reason}))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Incoming, Fault> {
+        Incoming::read(text.as_bytes())
+    }
+
+    #[test]
+    fn messages_are_what_they_look_like() {
+        let answer = |id, answer| Ok(Incoming::Answer { id, answer });
+        assert_eq!(read(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#), answer(7, Ok(json!({"a": 1}))));
+        let refused = Err(Fault::Refused { code: -1, message: "no".to_owned() });
+        assert_eq!(
+            read(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}"#),
+            answer(7, refused)
+        );
+        assert_eq!(
+            read(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
+            Ok(Incoming::ToolsChanged)
+        );
+        for other in [
+            r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":"7","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"parse"}}"#,
+            r#"{"jsonrpc":"2.0","id":-7,"result":{}}"#,
+        ] {
+            assert_eq!(read(other), Ok(Incoming::Other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_breaks_the_protocol() {
+        for wrong in [
+            "",
+            "hello",
+            "[]",
+            "{}",
+            r#"{"jsonrpc":"1.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#,
+        ] {
+            assert!(matches!(read(wrong), Err(Fault::Broken(_))), "{wrong}");
+        }
+        let deep =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert!(matches!(read(&deep), Err(Fault::Broken(_))));
+    }
+
+    #[test]
+    fn requests_of_a_server_are_refused_but_a_ping() {
+        let asked = |method: &str| match read(&format!(r#"{{"jsonrpc":"2.0","id":"a","method":"{method}"}}"#))
+        {
+            Ok(Incoming::Request { answer }) => serde_json::from_str::<Value>(&answer).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asked("ping"), json!({"jsonrpc": "2.0", "id": "a", "result": {}}));
+        for method in ["sampling/createMessage", "roots/list", "elicitation/create", "x"] {
+            assert_eq!(asked(method)["error"]["code"], -32_601, "{method}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_a_fault(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Incoming::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What a tool answered, bounded and checked, as an outcome.
+
+use ops::{McpContent, McpResult, Outcome, Reason, ToolFailure};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use super::fault::Fault;
+use super::text::harmless;
+use super::tools::Tool;
+
+/// Items of one answer.
+const MAX_ITEMS: usize = 256;
+/// Bytes of a media type, a name, an address.
+const MAX_LABEL: usize = 1_024;
+/// Bytes of what a tool says of its failure.
+const MAX_ERROR: usize = 4_096;
+
+/// Reads the result of `tools/call`.
+pub(super) fn outcome(tool: &Tool, answer: &Value, most: u64) -> Outcome {
+    let server = tool.tool.server();
+    let broken = |why: &str| Fault::Broken(why.to_owned()).failure(server, true);
+    let Some(members) = answer.as_object() else { return Err(broken("its answer is no object")) };
+    let content = match members.get("content") {
+        Some(Value::Array(items)) => items.as_slice(),
+        None => &[],
+        Some(_) => return Err(broken("the content of its answer is no list")),
+    };
+    let text = answer.to_string();
+    let mut room =
+        Room { left: usize::try_from(most).unwrap_or(usize::MAX), omitted_items: 0, omitted_bytes: 0 };
+    let mut items = Vec::new();
+    for item in content.iter().take(MAX_ITEMS) {
+        let item = item.as_object().and_then(read).ok_or_else(|| broken("an item of its answer is none"))?;
+        items.extend(room.take(item));
+    }
+    for item in content.iter().skip(MAX_ITEMS) {
+        room.omit(item.to_string().len());
+    }
+    if members.get("isError") == Some(&Value::Bool(true)) {
+        return Err(failed(server, &items));
+    }
+    let structured = members.get("structuredContent").filter(|value| !value.is_null());
+    if let Some(schema) = &tool.output {
+        let Some(value) = structured else {
+            return Err(mismatch(server, "it has no structured content, and its schema promises some"));
+        };
+        schema.check(value).map_err(|why| mismatch(server, &why))?;
+    }
+    // Without a schema it is what the texts say once more, and nothing vouches for it.
+    let structured = structured.filter(|_| tool.output.is_some()).and_then(|value| {
+        let bytes = value.to_string().len();
+        (bytes <= room.left).then(|| value.clone()).or_else(|| {
+            room.omit(bytes);
+            None
+        })
+    });
+    Ok(ops::OpResult::Mcp(McpResult {
+        server: server.to_owned(),
+        tool: tool.tool.tool().to_owned(),
+        content: items,
+        structured_content: structured,
+        truncated: room.omitted_bytes > 0,
+        omitted_items: room.omitted_items,
+        omitted_bytes: room.omitted_bytes,
+        total_bytes: text.len() as u64,
+        sha256: hex::encode(Sha256::digest(text.as_bytes())),
+    }))
+}
+
+/// A tool that says of itself that it failed.
+fn failed(server: &str, items: &[McpContent]) -> ToolFailure {
+    let said: Vec<&str> = items
+        .iter()
+        .filter_map(|item| match item {
+            McpContent::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    let said = if said.is_empty() { "it does not say why".to_owned() } else { said.join("\n") };
+    let message = format!("the tool failed: {}", harmless(&said, MAX_ERROR));
+    ToolFailure::new(Reason::UpstreamFailed, message).with("server", server).with("kind", "tool")
+}
+
+fn mismatch(server: &str, why: &str) -> ToolFailure {
+    let message = format!(
+        "the MCP server `{server}` answered what does not fit the tool's output schema, so that nothing of it is shown: \
+         {why}; the call may have had its effect"
+    );
+    ToolFailure::new(Reason::UpstreamFailed, message).with("server", server).with("kind", "schema")
+}
+
+fn read(item: &Map<String, Value>) -> Option<McpContent> {
+    let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
+    let label = |key: &str| text(key).map(|label| harmless(&label, MAX_LABEL)).unwrap_or_default();
+    Some(match item.get("type")?.as_str()? {
+        "text" => McpContent::Text { text: text("text")? },
+        "image" => McpContent::Image { mime_type: label("mimeType"), data: base64(text("data")?)? },
+        "audio" => McpContent::Audio { mime_type: label("mimeType"), data: base64(text("data")?)? },
+        "resource_link" => McpContent::ResourceLink {
+            uri: harmless(&text("uri")?, MAX_LABEL),
+            name: label("name"),
+            mime_type: label("mimeType"),
+        },
+        "resource" => {
+            let resource = item.get("resource")?.as_object()?;
+            let text = |key: &str| resource.get(key).and_then(Value::as_str).map(str::to_owned);
+            let (data, is_base64) = match (text("text"), text("blob")) {
+                (Some(text), _) => (text, false),
+                (None, Some(blob)) => (base64(blob)?, true),
+                (None, None) => return None,
+            };
+            McpContent::Resource {
+                uri: harmless(&text("uri")?, MAX_LABEL),
+                mime_type: text("mimeType").map(|label| harmless(&label, MAX_LABEL)).unwrap_or_default(),
+                data,
+                is_base64,
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn base64(data: String) -> Option<String> {
+    data.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
+        .then_some(data)
+}
+
+/// What may still be handed on.
+struct Room {
+    left: usize,
+    omitted_items: u32,
+    omitted_bytes: u64,
+}
+
+impl Room {
+    fn omit(&mut self, bytes: usize) {
+        self.omitted_items = self.omitted_items.saturating_add(1);
+        self.omitted_bytes = self.omitted_bytes.saturating_add(bytes as u64);
+    }
+
+    /// The item, a text perhaps cut. Half a picture is none.
+    fn take(&mut self, item: McpContent) -> Option<McpContent> {
+        let bytes = match &item {
+            McpContent::Text { text } => text.len(),
+            McpContent::Image { data, mime_type } | McpContent::Audio { data, mime_type } => {
+                data.len() + mime_type.len()
+            }
+            McpContent::Resource { uri, mime_type, data, .. } => uri.len() + mime_type.len() + data.len(),
+            McpContent::ResourceLink { uri, name, mime_type } => uri.len() + name.len() + mime_type.len(),
+        };
+        if bytes <= self.left {
+            self.left -= bytes;
+            return Some(item);
+        }
+        let McpContent::Text { text } = item else {
+            self.omit(bytes);
+            return None;
+        };
+        let end = (0..=self.left).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        self.left = 0;
+        if end == 0 {
+            self.omit(bytes);
+            return None;
+        }
+        self.omitted_bytes = self.omitted_bytes.saturating_add((bytes - end) as u64);
+        Some(McpContent::Text { text: text[..end].to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gateway::{McpServer, McpStdio, McpTransport};
+    use ops::OpResult;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::upstream::tools::Tools;
+
+    fn tool(output: Option<Value>) -> std::sync::Arc<Tool> {
+        let server = McpServer {
+            description: String::new(),
+            transport: McpTransport::Stdio(McpStdio { command: vec!["x".into()], env: [].into() }),
+            start_timeout_s: 1,
+            call_timeout_s: 1,
+            max_result_bytes: 1_024,
+            max_tools: 8,
+            pins: [].into(),
+        };
+        let entry = json!({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": output});
+        Tools::read("s", &server, vec![entry], &mut BTreeMap::new()).tools["t"].clone()
+    }
+
+    fn result(answer: &Value, most: u64) -> McpResult {
+        match outcome(&tool(None), answer, most) {
+            Ok(OpResult::Mcp(result)) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_kind_of_item_comes_through_and_others_are_refused() {
+        let items = json!([
+            {"type": "text", "text": "a"},
+            {"type": "image", "data": "YQ==", "mimeType": "image/png"},
+            {"type": "audio", "data": "YQ==", "mimeType": "audio/wav"},
+            {"type": "resource_link", "uri": "file:///x", "name": "x"},
+            {"type": "resource", "resource": {"uri": "file:///x", "text": "b"}},
+            {"type": "resource", "resource": {"uri": "file:///x", "blob": "YQ=="}},
+        ]);
+        assert_eq!(result(&json!({"content": items}), 1_000).content.len(), 6);
+        for wrong in [
+            json!([]),
+            json!({"content": 1}),
+            json!({"content": [1]}),
+            json!({"content": [{"type": "text"}]}),
+            json!({"content": [{"type": "image", "data": "<script>"}]}),
+            json!({"content": [{"type": "resource", "resource": {"uri": "x"}}]}),
+            json!({"content": [{"type": "other"}]}),
+        ] {
+            let failure = outcome(&tool(None), &wrong, 1_000).unwrap_err();
+            assert_eq!(failure.details["kind"], "protocol", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn structured_content_fits_its_schema_or_is_not_shown() {
+        let tool = tool(Some(
+            json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+        ));
+        let of = |structured: Value| {
+            outcome(&tool, &json!({"content": [], "structuredContent": structured}), 1_000)
+        };
+        assert!(
+            matches!(of(json!({"n": 1})), Ok(OpResult::Mcp(result)) if result.structured_content == Some(json!({"n": 1})))
+        );
+        for wrong in [json!({"n": "planted"}), json!({}), json!(null), json!("x")] {
+            let failure = of(wrong).unwrap_err();
+            assert_eq!(
+                (failure.reason, failure.details["kind"].as_str()),
+                (Reason::UpstreamFailed, "schema")
+            );
+            assert!(!failure.message.contains("planted"));
+        }
+    }
+
+    #[test]
+    fn a_tool_that_failed_is_a_failure_in_its_own_words() {
+        let answer = json!({"content": [{"type": "text", "text": "no such table"}], "isError": true});
+        let failure = outcome(&tool(None), &answer, 1_000).unwrap_err();
+        assert_eq!(
+            (failure.message.as_str(), failure.details["kind"].as_str()),
+            ("the tool failed: no such table", "tool")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_handed_on_and_what_is_left_out_is_all_there_was(
+            texts in prop::collection::vec("[aé]{0,40}", 0..12), most in 0_u64..200,
+        ) {
+            let items: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
+            let result = result(&json!({"content": items}), most);
+            let shown: usize = result.content.iter().map(|item| match item {
+                McpContent::Text { text } => text.len(),
+                other => panic!("{other:?}"),
+            }).sum();
+            let all: usize = texts.iter().map(String::len).sum();
+            prop_assert!(shown as u64 <= most);
+            prop_assert_eq!(shown as u64 + result.omitted_bytes, all as u64);
+            prop_assert_eq!(result.truncated, result.omitted_bytes > 0);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! JSON Schemas of a server's tools: bounded before they are compiled, and held against arguments and answers.
+//!
+//! A schema is the server's, and so is what is held against it: either can be made so that checking never ends. So a schema
+//! may refer only to its own definitions and not to itself, which gives it a size, references followed; and that size times
+//! the size of what is checked is bounded. Patterns are compiled by an engine that does not backtrack. Nothing is fetched.
+
+use std::collections::HashMap;
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::Value;
+
+/// Bytes of one schema as JSON.
+const MAX_BYTES: usize = 64 * 1024;
+/// Levels of one schema.
+const MAX_DEPTH: usize = 48;
+/// Values in one schema, references followed.
+const MAX_SIZE: u64 = 20_000;
+/// Size of a schema times values in what is checked.
+const MAX_WORK: u64 = 50_000_000;
+/// Bytes of a pattern, and of what it is compiled to.
+const MAX_PATTERN: usize = 1_024;
+const MAX_COMPILED: usize = 256 * 1024;
+/// Characters of what is said of a value that does not fit.
+const SAID: usize = 300;
+
+/// What reads beyond the schema, or round in it.
+const UNKNOWN: [&str; 7] =
+    ["$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
+
+/// A schema that can be checked.
+pub(super) struct Schema {
+    validator: Validator,
+    size: u64,
+}
+
+impl Schema {
+    /// Compiles a schema; why it cannot be used otherwise.
+    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
+        if schema.to_string().len() > MAX_BYTES {
+            return Err(format!("has more than {MAX_BYTES} bytes"));
+        }
+        let mut sizes = Sizes { root: schema, known: HashMap::new() };
+        let size = sizes.of(schema, MAX_DEPTH)?;
+        let draft =
+            match schema.get("$schema").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#') {
+                "" | "https://json-schema.org/draft/2020-12/schema" => Draft::Draft202012,
+                "https://json-schema.org/draft/2019-09/schema" => Draft::Draft201909,
+                "http://json-schema.org/draft-07/schema" | "https://json-schema.org/draft-07/schema" => {
+                    Draft::Draft7
+                }
+                _ => return Err("is of a kind that is not known".to_owned()),
+            };
+        let mut schema = schema.clone();
+        if let Some(members) = schema.as_object_mut() {
+            members.remove("$schema");
+        }
+        let patterns = PatternOptions::regex().size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED);
+        let built = jsonschema::options().with_draft(draft).with_pattern_options(patterns).build(&schema);
+        let validator = built.map_err(|error| format!("is no schema: {}", shortened(&error.to_string())))?;
+        Ok(Self { validator, size })
+    }
+
+    /// Whether a value fits; where and how it does not otherwise.
+    pub(super) fn check(&self, value: &Value) -> Result<(), String> {
+        if self.size.saturating_mul(count(value)) > MAX_WORK {
+            return Err("it is too large to be checked".to_owned());
+        }
+        match self.validator.validate(value) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let (at, said) = (error.instance_path().to_string(), shortened(&error.masked().to_string()));
+                Err(if at.is_empty() { said } else { format!("{}: {said}", shortened(&at)) })
+            }
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    super::text::one_line(text, SAID)
+}
+
+/// Values in a value, itself and keys among them; texts by their length.
+fn count(value: &Value) -> u64 {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<u64>(),
+        Value::Object(members) => {
+            1 + members.iter().map(|(key, value)| 1 + key.len() as u64 / 64 + count(value)).sum::<u64>()
+        }
+        Value::String(text) => 1 + text.len() as u64 / 64,
+        _ => 1,
+    }
+}
+
+/// Sizes of the schema's parts, references followed.
+struct Sizes<'s> {
+    root: &'s Value,
+    /// By reference. `None`: it is being followed.
+    known: HashMap<String, Option<u64>>,
+}
+
+impl Sizes<'_> {
+    fn of(&mut self, schema: &Value, levels: usize) -> Result<u64, String> {
+        if levels == 0 {
+            return Err(format!("has more than {MAX_DEPTH} levels, references followed"));
+        }
+        let mut size: u64 = 1;
+        match schema {
+            Value::Array(items) => {
+                for item in items {
+                    size = size.saturating_add(self.of(item, levels - 1)?);
+                }
+            }
+            Value::Object(members) => {
+                for (key, value) in members {
+                    // Names of properties mean nothing here, and are refused all the same: a reader could take them for more.
+                    if UNKNOWN.contains(&key.as_str()) && value.is_string() {
+                        return Err(format!("uses `{key}`"));
+                    }
+                    if key == "pattern" && value.as_str().is_some_and(|pattern| pattern.len() > MAX_PATTERN) {
+                        return Err(format!("has a pattern of more than {MAX_PATTERN} bytes"));
+                    }
+                    let own = match (key.as_str(), value) {
+                        ("$ref", Value::String(reference)) => self.referred(reference, levels - 1)?,
+                        (_, value) => self.of(value, levels - 1)?,
+                    };
+                    size = size.saturating_add(1).saturating_add(own);
+                }
+            }
+            _ => {}
+        }
+        if size > MAX_SIZE {
+            return Err(format!("has more than {MAX_SIZE} values, references followed"));
+        }
+        Ok(size)
+    }
+
+    fn referred(&mut self, reference: &str, levels: usize) -> Result<u64, String> {
+        match self.known.get(reference) {
+            Some(Some(size)) => return Ok(*size),
+            Some(None) => return Err("refers to itself".to_owned()),
+            None => {}
+        }
+        let pointer = reference.strip_prefix('#').ok_or("refers to something outside of itself")?;
+        if !pointer.starts_with('/') || pointer.contains('%') {
+            return Err("refers to itself, or by more than a plain path".to_owned());
+        }
+        let target = self.root.pointer(pointer).cloned().ok_or("refers to what it does not define")?;
+        self.known.insert(reference.to_owned(), None);
+        let size = self.of(&target, levels)?;
+        self.known.insert(reference.to_owned(), Some(size));
+        Ok(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(schema: &Value) -> String {
+        Schema::compile(schema).err().unwrap_or_else(|| panic!("{schema}"))
+    }
+
+    #[test]
+    fn values_are_held_against_a_schema() {
+        let schema = Schema::compile(&json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "properties": {"rows": {"type": "array", "items": {"$ref": "#/definitions/row"}}},
+            "required": ["rows"],
+            "definitions": {"row": {"type": "object", "properties": {"id": {"type": "integer", "minimum": 1}}}},
+        }))
+        .unwrap();
+        assert_eq!(schema.check(&json!({"rows": [{"id": 1}]})), Ok(()));
+        let said = schema.check(&json!({"rows": [{"id": 1}, {"id": "secret-value"}]})).unwrap_err();
+        assert!(said.starts_with("/rows/1/id: ") && !said.contains("secret-value"), "{said}");
+        assert!(schema.check(&json!({})).unwrap_err().contains("rows"));
+    }
+
+    #[test]
+    fn schemas_that_read_elsewhere_or_round_are_refused() {
+        for schema in [
+            json!({"$ref": "https://evil.example/schema"}),
+            json!({"$ref": "file:///etc/passwd"}),
+            json!({"$ref": "other"}),
+            json!({"$ref": "#"}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}}),
+            json!({"$ref": "#/$defs/%61", "$defs": {"a": {}}}),
+            json!({"$ref": "#/nowhere"}),
+            json!({"$id": "https://evil.example/"}),
+            json!({"properties": {"a": {"$dynamicRef": "#x"}}}),
+            json!({"$schema": "https://evil.example/meta"}),
+            json!({"type": "nonsense"}),
+            json!({"pattern": "(a"}),
+            json!({"pattern": "a{1000}{1000}{1000}"}),
+            json!({"pattern": "x".repeat(2_000)}),
+            json!({"enum": ["x".repeat(70_000)]}),
+        ] {
+            let said = refused(&schema);
+            assert!(said.len() < 400, "{said}");
+        }
+        let deep = (0..100).fold(json!({}), |inner, _| json!({"not": inner}));
+        assert!(refused(&deep).contains("levels"));
+    }
+
+    #[test]
+    fn a_schema_that_grows_by_its_references_is_refused() {
+        let mut defs = serde_json::Map::new();
+        for n in 0..30 {
+            let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+            defs.insert(format!("d{n}"), json!({"anyOf": [next, next, next]}));
+        }
+        defs.insert("d30".to_owned(), json!({"const": 1}));
+        assert!(refused(&json!({"$ref": "#/$defs/d0", "$defs": defs})).contains("values"));
+    }
+
+    #[test]
+    fn what_would_take_too_long_is_not_checked() {
+        let any: Vec<Value> = (0..2_000).map(|n| json!({"const": n})).collect();
+        let schema = Schema::compile(&json!({"type": "array", "items": {"anyOf": any}})).unwrap();
+        let many: Value = (0..100_000).map(|_| json!(-1)).collect();
+        assert!(schema.check(&many).unwrap_err().contains("too large"));
+        assert_eq!(schema.check(&json!([1, 2, 3])), Ok(()));
+    }
+
+    fn any_schema() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(true)),
+            Just(json!({"type": "string"})),
+            Just(json!({"$ref": "#"})),
+            Just(json!({"$ref": "#/properties/a"})),
+            Just(json!({"$ref": "#/$defs/b"})),
+            "[a-c*+(){}|0-9]{0,6}".prop_map(|pattern| json!({"pattern": pattern})),
+            any::<i64>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(|all| json!({"allOf": all})),
+                (inner.clone(), inner.clone())
+                    .prop_map(|(a, b)| json!({"properties": {"a": a}, "$defs": {"b": b}})),
+                inner.prop_map(|items| json!({"items": items})),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_schema_is_compiled_or_refused_and_any_check_ends(schema in any_schema()) {
+            if let Ok(schema) = Schema::compile(&schema) {
+                let _ = schema.check(&json!({"a": [{"a": "abc"}, [1], null]}));
+            }
+        }
+    }
+}

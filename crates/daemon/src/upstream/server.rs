@@ -1,0 +1,233 @@
+//! One server of one run: started or reached when it is first needed, again when it was lost, and never too often.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use audit::Kind;
+use gateway::{McpServer, McpTransport};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::fault::Fault;
+use super::http::Http;
+use super::link::{Link, Listed};
+use super::record::Recorder;
+use super::stdio::Stdio;
+use super::tools::Tools;
+use crate::executor::Lanes;
+use crate::tls::Tls;
+
+/// Until a server that could not be had is tried again; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// And at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A server that lasted so long is not one that fails over and over.
+const LASTED: Duration = Duration::from_secs(30);
+/// Between two looks at the tools of a server that says that they change.
+const RELIST: Duration = Duration::from_secs(5);
+
+/// A server of a run.
+pub(super) struct Server {
+    name: String,
+    recorder: Recorder,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    session: Option<Arc<Session>>,
+    /// Definitions of tools, as the run first saw them.
+    seen: BTreeMap<String, String>,
+    /// Times that it was started or reached.
+    starts: u32,
+    failures: u32,
+    not_before: Option<Instant>,
+    /// The last failure, for those who come too soon.
+    why: Option<Fault>,
+}
+
+/// A server that answers, and its tools.
+pub(super) struct Session {
+    pub(super) link: Arc<Link>,
+    pub(super) tools: Arc<Tools>,
+    definition: McpServer,
+    began: Instant,
+    listed: Instant,
+}
+
+impl Server {
+    pub(super) fn new(name: &str, recorder: Recorder) -> Self {
+        Self { name: name.to_owned(), recorder, slot: Mutex::default() }
+    }
+
+    /// The session, with tools that are as they were when the server last spoke of them. Who comes meanwhile waits.
+    pub(super) async fn session(
+        &self,
+        lanes: &Lanes,
+        definition: &McpServer,
+        tls: &(dyn Fn() -> Result<Tls, Fault> + Sync),
+        until: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<Session>, Fault> {
+        let mut slot = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(Fault::Cancelled),
+            slot = timeout_at(until, self.slot.lock()) => slot.map_err(|_| Fault::TimedOut)?,
+        };
+        let until = until.min(Instant::now() + Duration::from_secs(definition.start_timeout_s));
+        if let Some(session) =
+            slot.session.take_if(|session| session.link.is_over() || session.definition != *definition)
+        {
+            self.lost(&mut slot, &session).await;
+        }
+        if let Some(session) = &slot.session {
+            let stale = session.listed.elapsed() >= RELIST && session.link.tools_changed();
+            if !stale {
+                return Ok(Arc::clone(session));
+            }
+            return self.look_again(&mut slot, definition, until, cancel).await;
+        }
+        if let Some(wait) = slot.not_before.and_then(|moment| moment.checked_duration_since(Instant::now())) {
+            let why = slot.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            return Err(Fault::Absent(format!("it is tried again in {} s{why}", wait.as_secs() + 1)));
+        }
+        slot.starts += 1;
+        match self.start(&mut slot, lanes, definition, tls, until, cancel).await {
+            Ok(session) => {
+                slot.session = Some(Arc::clone(&session));
+                Ok(session)
+            }
+            Err(Fault::Cancelled) => Err(Fault::Cancelled),
+            Err(fault) => {
+                self.failed(&mut slot, &fault).await;
+                Err(fault)
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        slot: &mut Slot,
+        lanes: &Lanes,
+        definition: &McpServer,
+        tls: &(dyn Fn() -> Result<Tls, Fault> + Sync),
+        until: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<Session>, Fault> {
+        let link = match &definition.transport {
+            McpTransport::Stdio(stdio) => {
+                Link::Stdio(Stdio::start(lanes, &format!("mcp-{}-{}", self.name, slot.starts), stdio)?)
+            }
+            McpTransport::Http(http) => Link::Http(Http::new(http, tls()?)?),
+        };
+        let most = usize::try_from(definition.max_tools).unwrap_or(usize::MAX);
+        let asked = async {
+            link.hello(until, cancel).await?;
+            link.list(most, until, cancel).await
+        };
+        let listed = asked.await.inspect_err(|fault| {
+            let (name, said) = (&self.name, link.last_words());
+            tracing::warn!(server = %name, %fault, said, "an MCP server did not come up");
+        })?;
+        let tools = self.read(slot, definition, listed).await;
+        self.recorder
+            .record(Kind::McpServer, json!({
+                "server": self.name, "event": "started", "tools": tools.tools.len(), "withheld": tools.withheld.len(),
+            }))
+            .await;
+        let now = Instant::now();
+        let (link, definition) = (Arc::new(link), definition.clone());
+        let session = Session { link, tools, definition, began: now, listed: now };
+        Ok(Arc::new(session))
+    }
+
+    /// Lists the tools of a server that says that they have changed.
+    async fn look_again(
+        &self,
+        slot: &mut Slot,
+        definition: &McpServer,
+        until: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Arc<Session>, Fault> {
+        let Some(before) = slot.session.take() else {
+            return Err(Fault::Lost("its session is gone".to_owned()));
+        };
+        let most = usize::try_from(definition.max_tools).unwrap_or(usize::MAX);
+        let listed = match before.link.list(most, until, cancel).await {
+            Ok(listed) => listed,
+            Err(fault) => {
+                self.failed(slot, &fault).await;
+                return Err(fault);
+            }
+        };
+        let tools = self.read(slot, definition, listed).await;
+        // Calls that are under way go on: the link stays the same one.
+        let session = Arc::new(Session {
+            link: Arc::clone(&before.link),
+            tools,
+            definition: definition.clone(),
+            began: before.began,
+            listed: Instant::now(),
+        });
+        slot.session = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    async fn read(&self, slot: &mut Slot, definition: &McpServer, listed: Listed) -> Arc<Tools> {
+        let Listed { entries, is_cut } = listed;
+        let (name, definition, mut seen) =
+            (self.name.clone(), definition.clone(), std::mem::take(&mut slot.seen));
+        // Compiling hostile schemas is bounded, and still work.
+        let read = tokio::task::spawn_blocking(move || {
+            let tools = Tools::read(&name, &definition, entries, &mut seen);
+            (tools, seen)
+        });
+        let (mut tools, seen) = read.await.unwrap_or_default();
+        slot.seen = seen;
+        if is_cut {
+            tools.withhold("others", "the server lists more than are taken");
+        }
+        for (tool, before, now) in &tools.changed {
+            tracing::warn!(server = %self.name, tool, "the definition of an MCP tool has changed; it is withheld");
+            let details =
+                json!({"server": self.name, "tool": tool, "sha256_before": before, "sha256_now": now});
+            self.recorder.record(Kind::McpToolChanged, details).await;
+        }
+        Arc::new(tools)
+    }
+
+    async fn failed(&self, slot: &mut Slot, fault: &Fault) {
+        slot.failures = slot.failures.saturating_add(1);
+        slot.not_before = Some(Instant::now() + patience(slot.failures));
+        slot.why = Some(fault.clone());
+        let said = super::text::one_line(&fault.to_string(), 512);
+        let details =
+            json!({"server": self.name, "event": "failed", "problem": said, "failures": slot.failures});
+        self.recorder.record(Kind::McpServer, details).await;
+    }
+
+    /// A session has ended: by itself, or because the policy has another server in its place.
+    async fn lost(&self, slot: &mut Slot, session: &Session) {
+        let said = session.link.last_words();
+        tracing::info!(server = %self.name, said, "an MCP server has ended");
+        self.recorder.record(Kind::McpServer, json!({"server": self.name, "event": "ended"})).await;
+        if session.began.elapsed() >= LASTED {
+            slot.failures = 0;
+            slot.not_before = None;
+        } else {
+            slot.failures = slot.failures.saturating_add(1);
+            slot.not_before = Some(Instant::now() + patience(slot.failures - 1));
+        }
+    }
+}
+
+/// How long to leave a server alone that has failed so many times.
+fn patience(failures: u32) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        failures => FIRST_WAIT.saturating_mul(1 << (failures - 1).min(6)).min(LONGEST_WAIT),
+    }
+}

@@ -1,0 +1,68 @@
+//! What servers say of themselves, made harmless before a model or a person sees it: nothing in it is hidden, and nothing
+//! in it moves what stands beside it.
+
+use serde_json::Value;
+
+/// A text of at most `most` bytes without characters that cannot be seen. What is longer ends with `…`.
+pub(super) fn harmless(text: &str, most: usize) -> String {
+    let mut out = String::new();
+    for c in text.chars().filter(|c| !is_hidden(*c)) {
+        if out.len() + c.len_utf8() > most {
+            out.push('…');
+            break;
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// The same on one line.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    harmless(&text.replace(['\n', '\t'], " "), most)
+}
+
+/// Every text in a JSON value, and every key, made harmless.
+pub(super) fn harmless_value(value: &Value, most: usize) -> Value {
+    match value {
+        Value::String(text) => harmless(text, most).into(),
+        Value::Array(items) => items.iter().map(|item| harmless_value(item, most)).collect(),
+        Value::Object(members) => Value::Object(
+            members.iter().map(|(key, value)| (harmless(key, most), harmless_value(value, most))).collect(),
+        ),
+        other => other.clone(),
+    }
+}
+
+/// Control characters but line breaks and tabs, and what Unicode has for moving text about and for hiding it: directions,
+/// joiners, spaces without a width, tags, variation selectors.
+fn is_hidden(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn hidden_characters_are_left_out_and_length_is_bounded() {
+        let tags: String =
+            "ignore".chars().map(|c| char::from_u32(0xe0000 + u32::from(c)).unwrap()).collect();
+        let text = format!("a\u{202e}b\u{200b}\u{1b}[31mc{tags}\nd\u{0}");
+        assert_eq!(harmless(&text, 100), "ab[31mc\nd");
+        assert_eq!(one_line("a\nb\tc", 100), "a b c");
+        assert_eq!(harmless("éé", 3), "é…");
+        assert_eq!(harmless(&"x".repeat(10), 10), "x".repeat(10));
+    }
+
+    #[test]
+    fn keys_are_texts_too() {
+        let value = json!({"a\u{200b}": ["b\u{7}", 1, null]});
+        assert_eq!(harmless_value(&value, 10), json!({"a": ["b", 1, null]}));
+    }
+}
