@@ -34,4 +34,6 @@ mod terminal;
 mod timeouts;
 mod tongues;
 mod transcript;
+mod upstream;
+mod upstream_http;
 mod workspaces;

@@ -15,6 +15,6 @@ pub use client::{Clients, as_user, reason, record};
 pub use container::{inspect, memory, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git};
 pub use image::Image;
-pub use probe::probe;
+pub use probe::{mcp_server, probe};
 pub use run::{RunHandle, calls, requests};
 pub use wire::v1;

@@ -13,6 +13,7 @@ mod grep_lines;
 mod inspect;
 mod list;
 mod live;
+mod mcp;
 mod outcome;
 mod output;
 mod patch;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Patch(patch::Patch),
     Delete(delete::Delete),
     Git(git::Git),
+    Mcp(mcp::Mcp),
     Dialect(dialect::Dialect),
     Tools(tools::Tools),
     Show(inspect::Show),
@@ -96,6 +98,7 @@ impl Command {
             Self::Patch(patch) => patch.run(context).await,
             Self::Delete(delete) => delete.run(context).await,
             Self::Git(git) => git.run(context).await,
+            Self::Mcp(mcp) => mcp.run(context).await,
             Self::Dialect(dialect) => dialect.run(context).await,
             Self::Tools(tools) => tools.run(context).await,
             Self::Show(show) => show.run(context).await,

@@ -3,7 +3,7 @@
 use wire::v1::call_response::{Result as CallResult, Status};
 use wire::v1::{CallResponse, ToolFailure};
 
-use super::{delete, edit, exec, git, glob, grep, list, patch, read, write};
+use super::{delete, edit, exec, git, glob, grep, list, mcp, patch, read, write};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
@@ -58,6 +58,7 @@ fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
         Some(CallResult::Patch(result)) => patch::render(result, data, talk),
         Some(CallResult::Delete(result)) => delete::render(result, data),
         Some(CallResult::Git(result)) => git::render(result, data, talk),
+        Some(CallResult::Mcp(result)) => mcp::render(result, data, talk),
         None => {}
     }
     status(call, talk);

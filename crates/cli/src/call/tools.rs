@@ -25,6 +25,9 @@ pub(crate) struct Tools {
     /// Print the text for a model's prompt instead, where the dialect has one (forge).
     #[arg(long, conflicts_with = "format")]
     prompt: bool,
+    /// Print what became of the upstream MCP servers instead, with the hashes that a policy can pin.
+    #[arg(long, conflicts_with_all = ["format", "prompt"])]
+    mcp_servers: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -57,6 +60,24 @@ impl Tools {
             context.ui.show(&page)?;
             return Ok(Exit::Ok);
         }
+        if self.mcp_servers {
+            context.ui.json(&response.mcp_servers)?;
+            return Ok(Exit::Ok);
+        }
+        let mut talk = context.ui.talk();
+        for server in &response.mcp_servers {
+            if !server.available {
+                talk.own("the MCP server ")
+                    .word(&server.name)
+                    .own(" is not available: ")
+                    .word(&server.problem)
+                    .own("\n");
+            }
+            for withheld in &server.withheld {
+                talk.own("withheld of the MCP server ").word(&server.name).own(": ").word(withheld).own("\n");
+            }
+        }
+        context.ui.say(&talk);
         let tools: serde_json::Value = serde_json::from_str(&response.tools_json)?;
         context.ui.json(&tools)?;
         Ok(Exit::Ok)

@@ -41,7 +41,8 @@ impl Lanes {
             cwd,
             env: env.clone(),
             stdin: Vec::new(),
-            timeout: LONGEST,
+            // Has no meaning for what is spoken with, and must be one.
+            timeout: Duration::from_secs(120),
         };
         let bounds = Bounds { max_spool_bytes: MOST, max_output_bytes: 0, ..Bounds::default() };
         let spec = TerminalSpec {

@@ -58,7 +58,10 @@ pub(super) async fn offer(app: &Arc<App>, run: RunId, offered: &Offered) -> Upst
                 status.available = true;
                 status.withheld = offer.withheld;
                 let permitted = offer.tools.into_iter().filter(|tool| offered.permits(tool.tool.canonical()));
-                upstream.tools.extend(permitted.map(|tool| UpstreamTool {
+                let permitted: Vec<_> = permitted.collect();
+                let digests = permitted.iter().map(|tool| (tool.tool.tool().to_owned(), tool.digest.clone()));
+                status.definitions = digests.collect();
+                upstream.tools.extend(permitted.into_iter().map(|tool| UpstreamTool {
                     alias: offered.alias(&tool.tool).map(str::to_owned),
                     tool: tool.tool,
                     description: tool.description,

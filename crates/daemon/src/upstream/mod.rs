@@ -29,6 +29,7 @@ mod text;
 mod tools;
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub(crate) struct Offered {
     pub(crate) tool: McpTool,
     pub(crate) description: String,
     pub(crate) input_schema: Value,
+    /// SHA-256 of its definition as the server says it.
+    pub(crate) digest: String,
 }
 
 /// What a server offers.
@@ -128,6 +131,7 @@ impl Upstreams {
         })?;
         let called = session.link.call(mcp.tool.tool(), &mcp.arguments, until, cancel).await;
         let answer = called.map_err(|fault| fault.failure(name, true))?;
+        session.served.store(true, Ordering::Relaxed);
         tokio::task::block_in_place(|| {
             *bytes_out = answer.to_string().len() as u64;
             result::outcome(&tool, &answer, definition.max_result_bytes)
@@ -150,6 +154,7 @@ impl Upstreams {
             tool: tool.tool.clone(),
             description: tool.description.clone(),
             input_schema: tool.input_schema.clone(),
+            digest: tool.digest.clone(),
         });
         Ok(Offer { tools: tools.collect(), withheld: session.tools.withheld.clone() })
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use audit::Kind;
@@ -54,6 +55,8 @@ pub(super) struct Session {
     pub(super) link: Arc<Link>,
     pub(super) tools: Arc<Tools>,
     definition: McpServer,
+    /// It has answered a call: when it is lost, it is worth another start at once.
+    pub(super) served: Arc<AtomicBool>,
     began: Instant,
     listed: Instant,
 }
@@ -140,7 +143,7 @@ impl Server {
             .await;
         let now = Instant::now();
         let (link, definition) = (Arc::new(link), definition.clone());
-        let session = Session { link, tools, definition, began: now, listed: now };
+        let session = Session { link, tools, definition, served: Arc::default(), began: now, listed: now };
         Ok(Arc::new(session))
     }
 
@@ -169,6 +172,7 @@ impl Server {
             link: Arc::clone(&before.link),
             tools,
             definition: definition.clone(),
+            served: Arc::clone(&before.served),
             began: before.began,
             listed: Instant::now(),
         });
@@ -214,7 +218,7 @@ impl Server {
         let said = session.link.last_words();
         tracing::info!(server = %self.name, said, "an MCP server has ended");
         self.recorder.record(Kind::McpServer, json!({"server": self.name, "event": "ended"})).await;
-        if session.began.elapsed() >= LASTED {
+        if session.began.elapsed() >= LASTED || session.served.load(Ordering::Relaxed) {
             slot.failures = 0;
             slot.not_before = None;
         } else {
