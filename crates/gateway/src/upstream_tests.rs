@@ -119,7 +119,7 @@ fn consent_is_for_these_arguments_and_this_server() {
         assert_eq!(digests.iter().position(|other| other == digest), Some(i));
     }
     let ticket = ask(json!({"a": 1}));
-    let review = Review { operation_json: "{}".into(), preview: String::new(), files: none.clone() };
+    let review = Review { files: none.clone(), ..Review::default() };
     let reviewer = Reviewer { principal: "uid:0".into(), level: Level::Director, may_decide_own: false };
     let consent = |ticket, review| {
         let approval = gateway.request_approval(ticket, review, None).unwrap();

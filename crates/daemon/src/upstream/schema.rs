@@ -209,11 +209,11 @@ mod tests {
     #[test]
     fn a_schema_that_grows_by_its_references_is_refused() {
         let mut defs = serde_json::Map::new();
-        for n in 0..30 {
+        for n in 0..12 {
             let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
             defs.insert(format!("d{n}"), json!({"anyOf": [next, next, next]}));
         }
-        defs.insert("d30".to_owned(), json!({"const": 1}));
+        defs.insert("d12".to_owned(), json!({"const": 1}));
         assert!(refused(&json!({"$ref": "#/$defs/d0", "$defs": defs})).contains("values"));
     }
 
