@@ -26,7 +26,7 @@ use crate::recovery::Marker;
 use crate::replay::Replays;
 use crate::rpc::{self, Access, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
-use crate::spool::{self, Spool};
+use crate::spool::Spool;
 use crate::status::chain;
 use crate::store::Store;
 use crate::terminal::{self, Sessions};
@@ -104,8 +104,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         directories: directories.clone(),
         roots,
     };
-    let bounds = spool::Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
-    let spool = startup::spool(&store, config.state_dir.join("spool"), bounds).await?;
+    let spool = startup::spool(&store, &config).await?;
     let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.max_runs)
         .await
         .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;

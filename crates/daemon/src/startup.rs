@@ -2,7 +2,7 @@
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -163,7 +163,9 @@ pub(crate) async fn default_image(engine: &dyn Engine) -> anyhow::Result<Default
 }
 
 /// Opens the spool, and removes from it what belongs to no run and no call.
-pub(crate) async fn spool(store: &Store, directory: PathBuf, bounds: Bounds) -> anyhow::Result<Arc<Spool>> {
+pub(crate) async fn spool(store: &Store, config: &Config) -> anyhow::Result<Arc<Spool>> {
+    let directory = config.state_dir.join("spool");
+    let bounds = Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
     let opened = store.with(move |store| {
         let runs = store.runs()?.iter().map(|record| record.id).collect();
         let key = store.stream_key("spool");
