@@ -52,9 +52,8 @@ async fn until(run: &mut RunHandle, expected: (u32, u32)) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    if tokio::time::timeout(Duration::from_secs(60), reached).await.is_err() {
-        panic!("{:?} run and wait, not {expected:?}", of_run(run).await);
-    }
+    let in_time = tokio::time::timeout(Duration::from_secs(60), reached).await.is_ok();
+    assert!(in_time, "{:?} run and wait, not {expected:?}", of_run(run).await);
 }
 
 fn begin(run: &RunHandle, request: CallRequest) -> JoinHandle<Result<CallResponse, tonic::Status>> {
