@@ -11,6 +11,7 @@ const FILES: &[&str] = &[
     "cofferdam/v1/tool.proto",
     "cofferdam/v1/approval.proto",
     "cofferdam/v1/audit.proto",
+    "cofferdam/v1/bundle.proto",
     "cofferdam/v1/alert.proto",
     "cofferdam/v1/query.proto",
     "cofferdam/v1/permission.proto",

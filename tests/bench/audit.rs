@@ -54,7 +54,13 @@ fn event(number: u64) -> Event {
         1 => Outcome::new(Status::Denied).reason("COMMAND_NOT_ALLOWED").message("a rule denies it"),
         _ => Outcome::new(Status::Succeeded).facts(json!({ "size_bytes": 5_120, "returned_bytes": 4_096 })),
     };
-    let usage = Usage { cpu_us: 80, peak_memory_bytes: 0, bytes_in: 120, bytes_out: 4_300 };
+    let usage = Usage {
+        cpu_us: Some(80),
+        peak_memory_bytes: None,
+        wall_us: Some(210),
+        bytes_in: 120,
+        bytes_out: 4_300,
+    };
     event.outcome(outcome).duration_us(350_u64).usage(usage)
 }
 

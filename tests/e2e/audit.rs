@@ -158,6 +158,11 @@ async fn a_run_reads_its_own_calls_and_cannot_write_them() {
         })
         .collect();
     assert_eq!(said, [("write", "a.txt", true), ("read", "missing.txt", false)]);
+    // Never a content, however short it is.
+    assert_eq!(
+        (&lines[0]["input"]["content"]["bytes"], lines[0]["input"]["content"]["sha256"].is_string()),
+        (&3.into(), true)
+    );
 
     let script = "echo x >> /state/logs/execution.jsonl; true > /state/logs/execution.jsonl; \
                   mv /state/logs/execution.jsonl /state/moved; echo x > /state/logs/y; \

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome, Reason, ToolFailure};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use wire::worker::v1::Usage;
 
 use crate::credit::Credit;
 use crate::desk::Desk;
@@ -57,17 +58,17 @@ pub(crate) struct Call {
 impl Call {
     /// Executes the operation and sends what came of it.
     pub(crate) async fn run(mut self, operation: Result<Operation, ToolFailure>, lane: &Lane) {
-        let outcome = match operation {
+        let (outcome, usage) = match operation {
             Ok(operation) => self.execute(operation, lane).await,
-            Err(failure) => Err(failure),
+            Err(failure) => (Err(failure), None),
         };
         // Before the daemon can know that the call is over, so that it never has more than it believes.
         lane.calls.forget(self.id);
-        self.outbox.outcome(self.id, outcome).await;
+        self.outbox.outcome(self.id, outcome, usage).await;
     }
 
-    async fn execute(&mut self, operation: Operation, lane: &Lane) -> Outcome {
-        match operation {
+    async fn execute(&mut self, operation: Operation, lane: &Lane) -> (Outcome, Option<Usage>) {
+        let outcome = match operation {
             Operation::Exec(_) | Operation::Shell(_) if self.preview => {
                 Err(ToolFailure::new(Reason::InvalidArgument, "exec: a command has no preview"))
             }
@@ -79,8 +80,9 @@ impl Call {
                 Err(ToolFailure::new(Reason::InvalidArgument, "only a command gets a terminal"))
             }
             Operation::Shell(shell) => exec::shell(self, lane, shell).await.map(OpResult::Shell),
-            other => files::run(self, lane, other).await,
-        }
+            other => return files::run(self, lane, other).await,
+        };
+        (outcome, None)
     }
 
     /// Waits until the daemon asks to end the call, or is gone. A Go that nobody waits for is ignored.

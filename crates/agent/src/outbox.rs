@@ -7,7 +7,9 @@
 use ops::Outcome;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use wire::worker::v1::{Ended, FromWorker, Output, Pong, Spawned, Taken, from_worker::Body, output::Stream};
+use wire::worker::v1::{
+    Ended, FromWorker, Output, Pong, Spawned, Taken, Usage, from_worker::Body, output::Stream,
+};
 use worker::convert::outcome_to_wire;
 use worker::frame::encode;
 
@@ -71,9 +73,10 @@ impl Outbox {
         self.data.reserve().await.ok().map(Room)
     }
 
-    /// The last frame of a call.
-    pub(crate) async fn outcome(&self, id: u64, outcome: Outcome) {
-        let _ = self.data.send(frame(id, Body::Outcome(outcome_to_wire(outcome)))).await;
+    /// The last frame of a call. A command says what it used in its result.
+    pub(crate) async fn outcome(&self, id: u64, outcome: Outcome, usage: Option<Usage>) {
+        let outcome = wire::worker::v1::Outcome { usage, ..outcome_to_wire(outcome) };
+        let _ = self.data.send(frame(id, Body::Outcome(outcome))).await;
     }
 }
 

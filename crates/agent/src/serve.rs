@@ -194,7 +194,7 @@ async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
         Ok(pid) => outbox.spawned(id, pid).await,
         Err(error) => {
             let failure = ToolFailure::new(Reason::Overloaded, format!("no process could be made: {error}"));
-            outbox.outcome(id, Err(failure)).await;
+            outbox.outcome(id, Err(failure), None).await;
         }
     }
 }
@@ -204,9 +204,9 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
     let bounds = bounds_from_wire(start.bounds);
     if let Ok(Operation::Read(read)) = &operation
         && !lane.calls.has(id)
-        && let Some(outcome) = files::at_once(lane, read, &bounds)
+        && let Some((outcome, usage)) = files::at_once(lane, read, &bounds)
     {
-        outbox.outcome(id, outcome).await;
+        outbox.outcome(id, outcome, Some(usage)).await;
         lane.threads.used();
         return Ok(());
     }
@@ -219,7 +219,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
             lane.husks.dismiss(start.prepared);
             let failure =
                 ToolFailure::new(Reason::Overloaded, "too many calls at once in this run; try again");
-            outbox.outcome(id, Err(failure)).await;
+            outbox.outcome(id, Err(failure), None).await;
             return Ok(());
         }
     };

@@ -252,15 +252,18 @@ impl Outcome {
     }
 }
 
-/// What a call cost, as measured.
+/// What a call cost, as measured. What was not measured, or is not this call's alone, is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time, in microseconds.
-    #[serde(default)]
-    pub cpu_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<u64>,
     /// Highest memory in use, in bytes.
-    #[serde(default)]
-    pub peak_memory_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+    /// Time in its lane, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_us: Option<u64>,
     /// Bytes that went in.
     #[serde(default)]
     pub bytes_in: u64,

@@ -77,7 +77,13 @@ fn events() -> [(&'static str, Event); 3] {
         .operation("read")
         .outcome(Outcome::new(Status::Failed).reason("NOT_FOUND").message("no such file: \"grüße.txt\""))
         .duration_us(734_u64)
-        .usage(Usage { cpu_us: 120, peak_memory_bytes: 0, bytes_in: 58, bytes_out: 24 });
+        .usage(Usage {
+            cpu_us: Some(120),
+            peak_memory_bytes: Some(0),
+            wall_us: None,
+            bytes_in: 58,
+            bytes_out: 24,
+        });
     receipt.redactions = Some(1);
     let intent = Event::new(Kind::CallIntent)
         .run(run)

@@ -1,149 +1,141 @@
-//! Inclusion proofs (RFC 6962, section 2.1.1): that a record is among the first so many of a log, as a checkpoint's root
-//! says, shown by one hash for each level of the tree.
+//! One proof that many records are among the first so many of a log, as a checkpoint's root says.
+//!
+//! Of each subtree without any of them its root is given, from left to right; the records' own hashes give the rest.
+//! For one record these are the siblings of its audit path (RFC 6962, section 2.1.1), in the order of the log instead of
+//! the order of the levels; for many neighbours hardly more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 
 use crate::hash::Hash;
+use crate::removal::{self, Removed};
+use crate::storage;
 use crate::tree::{join, leaf};
 
-/// Records whose subtree is kept as one hash where none of them is to be proved.
-const GROUP: usize = 16;
-
-/// Makes proofs for some records of a log, in one pass over its hashes; four bytes a record are kept.
-#[derive(Debug)]
+/// Makes the proof in one pass over the log's hashes. Keeps no more than the proof will have.
+#[derive(Debug, Default)]
 pub struct Prover {
-    wanted: BTreeSet<u64>,
-    /// Leaves of the groups that hold a wanted record, and of the last group.
-    leaves: BTreeMap<u64, Vec<Hash>>,
-    current: Vec<Hash>,
-    /// Roots of whole subtrees: of groups, of pairs of groups, and so on.
-    levels: Vec<Vec<Hash>>,
+    /// Whole subtrees from left to right, the largest first: one for each bit of the size.
+    subtrees: Vec<Subtree>,
     size: u64,
 }
 
+#[derive(Debug)]
+struct Subtree {
+    height: u32,
+    root: Hash,
+    /// What the proof has of it. `None`: no record of it is wanted, so that its root does.
+    proof: Option<Vec<Hash>>,
+}
+
+impl Subtree {
+    /// What stands above two neighbours.
+    fn above(left: Self, right: Self) -> Self {
+        let (height, root) = (left.height + 1, join(left.root, right.root));
+        let proof = if left.proof.is_none() && right.proof.is_none() {
+            None
+        } else {
+            let mut proof = left.into_proof();
+            proof.append(&mut right.into_proof());
+            Some(proof)
+        };
+        Self { height, root, proof }
+    }
+
+    fn into_proof(self) -> Vec<Hash> {
+        self.proof.unwrap_or_else(|| vec![self.root])
+    }
+}
+
 impl Prover {
-    /// For the records with these sequence numbers.
-    pub fn new(wanted: impl IntoIterator<Item = u64>) -> Self {
-        let wanted = wanted.into_iter().filter_map(|sequence| sequence.checked_sub(1)).collect();
-        let (leaves, current) = (BTreeMap::new(), Vec::new());
-        Self { wanted, leaves, current, levels: vec![Vec::new()], size: 0 }
+    /// For the log in a directory, of which the beginning may have been removed, on record: the next hash is that of the
+    /// first record that is left.
+    pub fn of(dir: &Path) -> io::Result<Self> {
+        let file = storage::load(dir, removal::FILE)?;
+        let Some(removed) = file.as_deref().and_then(Removed::parse) else { return Ok(Self::default()) };
+        let tree = removed.ledger.tree();
+        Self::behind(tree.size(), tree.peaks()).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The hash of the next record, from the log's first on.
-    pub fn push(&mut self, record: Hash) {
-        self.current.push(leaf(record));
-        self.size += 1;
-        if self.current.len() < GROUP {
-            return;
-        }
-        let group = (self.size - 1) / GROUP as u64;
-        let leaves = std::mem::take(&mut self.current);
-        let mut node = root(&leaves);
-        let first = group * GROUP as u64;
-        if self.wanted.range(first..first + GROUP as u64).next().is_some() {
-            self.leaves.insert(group, leaves);
-        }
-        for level in 0.. {
-            if self.levels.len() == level {
-                self.levels.push(Vec::new());
-            }
-            let nodes = &mut self.levels[level];
-            nodes.push(node);
-            let [.., left, right] = nodes[..] else { break };
-            if !nodes.len().is_multiple_of(2) {
-                break;
-            }
-            node = join(left, right);
-        }
-    }
-
-    /// The root over all that was pushed.
-    pub fn root(&self) -> Option<Hash> {
-        if self.size == 0 { None } else { self.node(0, self.size) }
-    }
-
-    /// The proof of a wanted record, from the leaf upwards. `None`: it was not pushed, or not wanted.
-    pub fn proof(&self, sequence: u64) -> Option<Vec<Hash>> {
-        let index = sequence.checked_sub(1).filter(|index| *index < self.size)?;
-        if !self.wanted.contains(&index) {
+    /// For a log whose first `size` records were removed: `peaks` are the roots of their whole subtrees from left to
+    /// right. `None`: these are not as many as a log of this size has.
+    fn behind(size: u64, peaks: &[Hash]) -> Option<Self> {
+        let heights = (0..u64::BITS).rev().filter(|bit| size >> bit & 1 == 1);
+        if peaks.len() != size.count_ones() as usize {
             return None;
         }
-        let (mut from, mut to) = (0, self.size);
-        let mut path = Vec::new();
-        while to - from > 1 {
-            let middle = from + split(to - from);
-            if index < middle {
-                path.push(self.node(middle, to)?);
-                to = middle;
-            } else {
-                path.push(self.node(from, middle)?);
-                from = middle;
-            }
-        }
-        path.reverse();
-        Some(path)
+        let subtrees = heights.zip(peaks).map(|(height, root)| Subtree { height, root: *root, proof: None });
+        Some(Self { subtrees: subtrees.collect(), size })
     }
 
-    /// The root of the subtree over the leaves `from..to`, which is one that the tree has.
-    fn node(&self, from: u64, to: u64) -> Option<Hash> {
-        let (count, group) = (to - from, GROUP as u64);
-        if count >= group && count.is_power_of_two() && from.is_multiple_of(count) {
-            let level = (count / group).trailing_zeros() as usize;
-            return self.levels.get(level)?.get(usize::try_from(from / count).ok()?).copied();
+    /// The hash of the next record, and whether it is to be proved.
+    pub fn push(&mut self, record: Hash, is_wanted: bool) {
+        let proof = is_wanted.then(Vec::new);
+        let mut new = Subtree { height: 0, root: leaf(record), proof };
+        while let Some(left) = self.subtrees.pop_if(|left| left.height == new.height) {
+            new = Subtree::above(left, new);
         }
-        if count < group {
-            let leaves = self.leaves.get(&(from / group)).unwrap_or(&self.current);
-            let start = usize::try_from(from % group).ok()?;
-            return leaves.get(start..start + usize::try_from(count).ok()?).map(root);
-        }
-        let middle = from + split(count);
-        Some(join(self.node(from, middle)?, self.node(middle, to)?))
+        self.subtrees.push(new);
+        self.size += 1;
+    }
+
+    /// Records that were pushed or removed before.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The root over all of them. `None`: there are none.
+    pub fn root(&self) -> Option<Hash> {
+        let mut roots = self.subtrees.iter().rev().map(|subtree| subtree.root);
+        let last = roots.next()?;
+        Some(roots.fold(last, |right, left| join(left, right)))
+    }
+
+    /// The proof of all that was wanted.
+    pub fn into_proof(self) -> Vec<Hash> {
+        let whole = self.subtrees.into_iter().rev().reduce(|right, left| Subtree::above(left, right));
+        whole.map(Subtree::into_proof).unwrap_or_default()
     }
 }
 
-/// Whether a record with this hash is the one with this sequence number among the first `size` of a log with this root
-/// (RFC 9162, section 2.1.3.2).
-pub fn is_included(record: Hash, sequence: u64, size: u64, proof: &[Hash], expected: Hash) -> bool {
-    let Some(mut at) = sequence.checked_sub(1).filter(|index| *index < size) else { return false };
-    let mut last = size - 1;
-    let mut node = leaf(record);
-    for sibling in proof {
-        if last == 0 {
-            return false;
-        }
-        if at % 2 == 1 || at == last {
-            node = join(*sibling, node);
-            while at.is_multiple_of(2) && at != 0 {
-                at /= 2;
-                last /= 2;
-            }
-        } else {
-            node = join(node, *sibling);
-        }
-        at /= 2;
-        last /= 2;
+/// The root over `size` records that a proof and the records that it proves come to, each with its sequence number, in
+/// order. `None`: they fit together in no log. It is for the caller to compare it with a root that is trusted.
+pub fn root_of(size: u64, records: &[(u64, Hash)], proof: &[Hash]) -> Option<Hash> {
+    let ordered = records.is_sorted_by(|(before, _), (after, _)| before < after);
+    let within = |(sequence, _): &(u64, Hash)| (1..=size).contains(sequence);
+    if size == 0 || !ordered || !records.iter().all(within) {
+        return None;
     }
-    last == 0 && node == expected
+    let mut rest = proof.iter().copied();
+    let root = subtree(0, size, records, &mut rest)?;
+    rest.next().is_none().then_some(root)
 }
 
-/// The largest power of two below `count`, which is above 1.
-fn split(count: u64) -> u64 {
-    count.next_power_of_two() / 2
-}
-
-fn root(leaves: &[Hash]) -> Hash {
-    match leaves {
-        [] => Hash::of(&[]),
-        [leaf] => *leaf,
-        _ => {
-            let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
-            join(root(left), root(right))
+/// The root over the leaves `from..to`. The depth is that of the tree, at most 64.
+fn subtree(
+    from: u64,
+    to: u64,
+    records: &[(u64, Hash)],
+    proof: &mut impl Iterator<Item = Hash>,
+) -> Option<Hash> {
+    match (records, to - from) {
+        ([], _) => proof.next(),
+        ([(_, hash)], 1) => Some(leaf(*hash)),
+        (_, 0 | 1) => None,
+        (_, count) => {
+            // The largest power of two below the count, RFC 6962, section 2.1.
+            let middle = from + (1 << (count - 1).ilog2());
+            let (left, right) =
+                records.split_at(records.partition_point(|(sequence, _)| *sequence <= middle));
+            Some(join(subtree(from, middle, left, proof)?, subtree(middle, to, right, proof)?))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::tree::Tree;
 
@@ -151,44 +143,93 @@ mod tests {
         Hash::of(&n.to_be_bytes())
     }
 
+    struct Proved {
+        root: Hash,
+        proof: Vec<Hash>,
+        records: Vec<(u64, Hash)>,
+    }
+
+    /// Of a log of `size` records, the first `removed` of which are known by their peaks alone.
+    fn prove(size: u64, removed: u64, wanted: impl Fn(u64) -> bool) -> Proved {
+        let mut tree = Tree::default();
+        let mut prover = Prover::default();
+        let mut records = Vec::new();
+        for n in 1..=size {
+            let is_wanted = n > removed && wanted(n);
+            tree.push(record(n));
+            if n == removed {
+                prover = Prover::behind(n, tree.peaks()).unwrap();
+            } else if n > removed {
+                prover.push(record(n), is_wanted);
+            }
+            if is_wanted {
+                records.push((n, record(n)));
+            }
+        }
+        assert_eq!((prover.size(), prover.root()), (size, Some(tree.root())));
+        Proved { root: tree.root(), proof: prover.into_proof(), records }
+    }
+
     #[test]
-    fn every_record_of_every_size_is_proved_and_nothing_else() {
+    fn one_record_is_proved_by_a_hash_for_each_level() {
         for size in (1..70).chain([127, 128, 129, 300]) {
-            let mut tree = Tree::default();
-            let mut prover = Prover::new(1..=size);
             for n in 1..=size {
-                tree.push(record(n));
-                prover.push(record(n));
+                let Proved { root, proof, records } = prove(size, 0, |wanted| wanted == n);
+                assert!(proof.len() <= size.next_power_of_two().ilog2() as usize, "{n} of {size}");
+                assert_eq!(root_of(size, &records, &proof), Some(root), "{n} of {size}");
             }
-            let root = tree.root();
-            assert_eq!(prover.root(), Some(root), "{size}");
-            for n in 1..=size {
-                let proof = prover.proof(n).unwrap();
-                assert!(is_included(record(n), n, size, &proof, root), "{n} of {size}");
-                assert!(!is_included(record(n + 1), n, size, &proof, root));
-                assert!(!is_included(record(n), n + 1, size, &proof, root));
-                assert!(!is_included(record(n), n, size, &proof, record(0)));
-                if let Some((_, shorter)) = proof.split_last() {
-                    assert!(!is_included(record(n), n, size, shorter, root));
-                }
-                assert!(!is_included(record(n), n, size, &[&proof[..], &[root]].concat(), root));
-            }
-            assert_eq!((prover.proof(0), prover.proof(size + 1)), (None, None));
         }
     }
 
     #[test]
-    fn what_is_not_wanted_is_not_kept() {
-        let mut prover = Prover::new([5, 900]);
-        let mut tree = Tree::default();
-        for n in 1..=1_000 {
-            prover.push(record(n));
-            tree.push(record(n));
+    fn neighbours_cost_hardly_more_than_one() {
+        let Proved { root, proof, records } = prove(5_000, 0, |n| (1_000..2_000).contains(&n));
+        assert_eq!(root_of(5_000, &records, &proof), Some(root));
+        assert!(proof.len() < 26, "{}", proof.len());
+        let all = prove(777, 0, |_| true);
+        assert_eq!((all.proof.len(), root_of(777, &all.records, &[])), (0, Some(all.root)));
+        let none = prove(777, 0, |_| false);
+        assert_eq!(none.proof, [none.root]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_records_are_proved_and_no_others(
+            size in 1_u64..400,
+            removed in 0_u64..400,
+            wanted in proptest::collection::btree_set(1_u64..400, 1..30),
+            at in any::<proptest::sample::Index>(),
+        ) {
+            let removed = removed.min(size - 1);
+            let Proved { root, proof, records } = prove(size, removed, |n| wanted.contains(&n));
+            prop_assume!(!records.is_empty());
+            prop_assert_eq!(root_of(size, &records, &proof), Some(root));
+            // Another record in its place, another place, one less, one more.
+            let at = at.index(records.len());
+            let mut other = records.clone();
+            other[at].1 = record(0);
+            prop_assert_ne!(root_of(size, &other, &proof), Some(root));
+            let mut moved = records.clone();
+            moved[at].0 = if moved[at].0 == size { 1 } else { moved[at].0 + 1 };
+            prop_assert_ne!(root_of(size, &moved, &proof), Some(root));
+            let mut fewer = records.clone();
+            fewer.remove(at);
+            prop_assert_ne!(root_of(size, &fewer, &proof), Some(root));
+            for end in 0..proof.len() {
+                prop_assert_eq!(root_of(size, &records, &proof[..end]), None);
+            }
+            prop_assert_eq!(root_of(size, &records, &[&proof[..], &[root]].concat()), None);
         }
-        assert_eq!(prover.leaves.len(), 2);
-        for n in [5, 900] {
-            assert!(is_included(record(n), n, 1_000, &prover.proof(n).unwrap(), tree.root()));
-        }
-        assert_eq!(prover.proof(6), None);
+    }
+
+    #[test]
+    fn nonsense_is_no_proof() {
+        assert_eq!(root_of(0, &[], &[]), None);
+        assert_eq!(root_of(5, &[(0, record(0))], &[]), None);
+        assert_eq!(root_of(5, &[(6, record(6))], &[record(1); 9]), None);
+        assert_eq!(root_of(5, &[(2, record(2)), (2, record(2))], &[record(1); 9]), None);
+        assert_eq!(root_of(u64::MAX, &[(u64::MAX, record(1))], &[record(1); 3]), None);
+        assert!(root_of(u64::MAX, &[(u64::MAX, record(1))], &[record(1); 63]).is_some());
+        assert!(Prover::behind(5, &[record(1)]).is_none());
     }
 }

@@ -50,7 +50,7 @@ pub use chain::{Break, Damage};
 pub use checkpoint::Checkpoint;
 pub use event::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 pub use hash::{Hash, LogId, ParseHexError};
-pub use inclusion::{Prover, is_included};
+pub use inclusion::{Prover, root_of};
 pub use note::{ParseKeyError, VerifierKey};
 pub use reader::{ReadError, Reader};
 pub use record::{Head, Record};

@@ -130,7 +130,7 @@ impl Cli {
             Command::Approval(command) => command.run(&context).await,
             Command::Alert(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,
-            Command::Bundle(command) => command.run(&context),
+            Command::Bundle(command) => command.run(&context).await,
             Command::Policy(command) => command.run(&context).await,
             Command::Permission(command) => command.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,

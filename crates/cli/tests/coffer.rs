@@ -241,6 +241,17 @@ fn a_broken_log_is_a_failure() {
 }
 
 #[test]
+fn a_part_of_a_bundle_is_none() {
+    let daemon = Daemon::start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.bundle");
+    let (code, out, err) = coffer(&daemon, &["bundle", "create", RUN_A, file.to_str().unwrap()]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("before the bundle was whole"), "{err}");
+    assert!(!file.exists());
+}
+
+#[test]
 fn no_daemon_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("cofferd.sock");

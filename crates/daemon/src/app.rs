@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::anomaly::{self, Alerts};
 use crate::approvals::{Desk, Former};
 use crate::audit::{AuditLog, Index};
+use crate::bundle::Bundles;
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::escalation::Escalations;
@@ -28,7 +29,7 @@ use crate::rpc::{self, Access, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
 use crate::spool::Spool;
 use crate::status::chain;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::terminal::{self, Sessions};
 use crate::upstream::Upstreams;
 use crate::{call, embedded, execution_log, mcp, policy, recovery, startup};
@@ -45,6 +46,8 @@ pub(crate) struct App {
     /// Finds records in the log.
     pub(crate) index: Arc<Index>,
     pub(crate) gateway: Arc<Gateway>,
+    /// Runs' evidence, to take along.
+    pub(crate) bundles: Bundles,
     /// How often, over restarts.
     pub(crate) limits: Limits,
     pub(crate) desk: Desk,
@@ -86,13 +89,12 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
     let audit = Arc::new(log);
     let index = audit.index().context("cannot start the audit log's index")?;
-    let hooks = tokio::spawn(config.audit.hooks.clone().run(audit.checkpoints()));
-    let store = Store::open(&config.state_dir.join("store.db"))
-        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
-    let living = store.living_runs().map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let hooks = config.audit.hooks.start(audit.checkpoints())?;
+    let store = Store::open(&config.state_dir.join("store.db")).map_err(broken_store)?;
+    let living = store.living_runs().map_err(broken_store)?;
     let open = recovery::look(&audit, &store, &living).await?;
     let former_approvals = Former::read(&store, &audit).await?;
-    record_start(&audit, &state.instance, &host, &image, &policy).await?;
+    record_start(&audit, &store, &state.instance, &host, &image, &policy).await?;
 
     let roots = Roots::new(config.workspace_roots.clone());
     let launcher = Launcher {
@@ -104,20 +106,19 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         directories: directories.clone(),
         roots,
     };
+    let bundles = Bundles::open(&config.state_dir, config.spool_min_free)?;
     let spool = startup::spool(&store, &config).await?;
     let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.max_runs)
         .await
-        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+        .map_err(broken_store)?;
     let runs = Arc::new(runs);
     // Nobody is let in before this is over: whoever asks for a run finds it as it is.
     let taken = runs.take_over(former, &policy, &open.used).await?;
     open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
     let marker = Arc::new(Marker::new(audit.clone(), store.clone()));
-    let is_known = |run| runs.get(run).is_ok();
-    terminal::remove_leftovers(&config.state_dir.join("sessions"), is_known).await;
+    terminal::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
-    let grants = Grants::open(store.clone(), audit.clone(), gateway.clone())
-        .map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+    let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
     let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
@@ -133,6 +134,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         upstreams: Upstreams::new(audit.clone()),
         audit,
         index: Arc::new(index),
+        bundles,
         gateway,
         limits,
         desk,
@@ -158,7 +160,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
     let watches = watches(&app);
     let anomalies = anomaly::start(&app, webhooks);
-    tokio::spawn(config.audit.keeper.clone().run(app.audit.clone(), app.stop.clone()));
+    tokio::spawn(config.audit.keeper.clone().run(app.audit.clone(), marker.clone(), app.stop.clone()));
     let marking = tokio::spawn(marker.clone().keep(app.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
@@ -183,14 +185,21 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+#[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
+fn broken_store(error: StoreError) -> anyhow::Error {
+    anyhow::anyhow!("the store: {}", chain(&error))
+}
+
 /// The log's word of the start, and of the policy that is in force.
 async fn record_start(
     audit: &AuditLog,
+    store: &Store,
     instance: &str,
     host: &EngineFacts,
     image: &DefaultImage,
     policy: &Policy,
 ) -> anyhow::Result<()> {
+    policy::keep(store, policy).await;
     let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "instance": instance,
@@ -258,7 +267,7 @@ async fn wait_for_signal(app: &Arc<App>) -> anyhow::Result<()> {
                 tokio::spawn(async move {
                     // What is wrong with it is in the log already.
                     let _ =
-                        policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, "signal:SIGHUP").await;
+                        policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, &app.store, "signal:SIGHUP").await;
                     app.desk.policy_changed().await;
                 });
             }

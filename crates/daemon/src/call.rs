@@ -17,6 +17,7 @@ mod begin;
 mod consent;
 mod decode;
 mod facts;
+mod input;
 mod record;
 mod request;
 mod resume;
@@ -48,6 +49,8 @@ use crate::status::Refusal;
 use crate::time::micros;
 
 pub(crate) use decode::limits;
+#[cfg(test)]
+pub(crate) use input::of as recorded_input;
 pub(crate) use resume::resume;
 pub(crate) use stream::{Events, stream};
 

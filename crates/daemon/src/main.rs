@@ -8,6 +8,7 @@ mod app;
 mod approvals;
 mod args;
 mod audit;
+mod bundle;
 mod call;
 mod calls;
 mod cgroup_view;
@@ -35,6 +36,7 @@ mod time;
 mod tls;
 mod transcript;
 mod upstream;
+mod webhook;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;

@@ -9,7 +9,8 @@ use ops::Reason;
 use tokio::sync::Mutex;
 
 use crate::audit::AuditLog;
-use crate::status::Refusal;
+use crate::status::{Refusal, chain};
+use crate::store::Store;
 
 /// Reads the directory, or takes the built-in policy.
 pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
@@ -27,6 +28,7 @@ pub(crate) async fn reload(
     gateway: &Arc<Gateway>,
     directory: Option<PathBuf>,
     audit: &AuditLog,
+    store: &Store,
     principal: &str,
 ) -> Result<(String, bool), Refusal> {
     let _one = RELOADING.lock().await;
@@ -40,11 +42,28 @@ pub(crate) async fn reload(
             )
         })?;
     let digest = policy.digest().to_owned();
+    keep(store, &policy).await;
     // On record before it decides anything.
     audit.record(loaded_event(&policy).principal(principal)).await?;
     let changed = gateway.reload(policy);
     tracing::info!(digest, changed, "policy loaded");
     Ok((digest, changed))
+}
+
+/// Keeps what comes into force, so that bundles can hold what a decision rests on. Where it cannot be kept, they say that
+/// it is missing.
+pub(crate) async fn keep(store: &Store, policy: &Policy) {
+    let digest = policy.digest().to_owned();
+    let kept = match policy.canonical() {
+        Ok(canonical) => {
+            let stored = store.with(move |store| store.put_policy(&digest, &canonical)).await;
+            stored.map_err(|error| chain(&error))
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = kept {
+        tracing::warn!(error, "the policy is not kept: bundles of runs under it will lack it");
+    }
 }
 
 /// The record of a policy that comes into force.

@@ -228,10 +228,35 @@ fn restore(name: &str, input: &Value) -> Result<Operation, Unjudged> {
     if let ("mcp", Some(fields)) = (base, input.as_object_mut()) {
         fields.remove("arguments");
     }
+    if base == "patch" {
+        input = patch_of(&input)?;
+    }
     fill(base, "", &mut input)?;
     let request: v1::Operation =
         serde_json::from_value(json!({ base: input })).map_err(|_| Unjudged::Unreadable)?;
     operation_from_wire(request).map_err(|_| Unjudged::Unreadable)
+}
+
+/// A patch of the same files, of the same size. Which files it changes and how large it is, is all that counts.
+fn patch_of(input: &Value) -> Result<Value, Unjudged> {
+    if let Some(path) = input["updateFrontmatter"]["path"].as_str() {
+        return Ok(json!({ "updateFrontmatter": { "path": path, "currentNodeId": "x" } }));
+    }
+    let Some(paths) = input["paths"].as_array() else { return Err(Unjudged::Cut) };
+    let text = ["unifiedDiff", "envelope"].iter().find_map(|name| input[name]["bytes"].as_u64());
+    let bytes = text.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes <= MAX_SIZE);
+    let bytes = bytes.ok_or(Unjudged::Cut)?;
+    let mut envelope = "*** Begin Patch\n".to_owned();
+    for path in paths {
+        let path = path.as_str().ok_or(Unjudged::Unreadable)?;
+        if path.contains(MARK) {
+            return Err(Unjudged::Redacted);
+        }
+        envelope.extend(["*** Update File: ", path, "\n@@\n-x\n+y\n"]);
+    }
+    let rest = bytes.saturating_sub(envelope.len());
+    envelope.insert_str(envelope.len() - 1, &"y".repeat(rest));
+    Ok(json!({ "envelope": envelope + "*** End Patch\n" }))
 }
 
 /// Puts something in place of what the record lacks, where a verdict rests on nothing but its size.
@@ -250,7 +275,8 @@ fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
             let bytes =
                 fields.get("bytes").and_then(Value::as_u64).and_then(|bytes| usize::try_from(bytes).ok());
             match bytes.filter(|bytes| !counts && *bytes <= MAX_SIZE) {
-                Some(bytes) => *value = "x".repeat(bytes).into(),
+                // What is put in differs from what was there.
+                Some(bytes) => *value = if key == "newStr" { "y" } else { "x" }.repeat(bytes).into(),
                 None => return Err(Unjudged::Cut),
             }
             Ok(())
@@ -265,9 +291,11 @@ fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
     }
 }
 
-/// What `call/record.rs` puts in place of a long text.
+/// What `call/input.rs` puts in place of a content, or of a long text.
 fn is_cut(fields: &serde_json::Map<String, Value>) -> bool {
-    fields.len() == 3 && ["preview", "bytes", "sha256"].iter().all(|name| fields.contains_key(*name))
+    let has =
+        |names: &[&str]| fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name));
+    has(&["bytes", "sha256"]) || has(&["preview", "bytes", "sha256"])
 }
 
 #[cfg(test)]
@@ -293,11 +321,42 @@ mod tests {
         assert_eq!(exec(json!(["--password", "[redacted:argument]"]), json!({})), Err(Unjudged::Redacted));
         assert!(exec(json!([]), json!({ "TOKEN": "[redacted:key]" })).is_ok(), "names of variables count");
         assert_eq!(restore("shell", &json!({ "script": cut(3_000) })), Err(Unjudged::Cut));
-        assert_eq!(restore("patch", &json!({ "unifiedDiff": cut(3_000) })), Err(Unjudged::Cut));
+        assert_eq!(
+            restore("patch", &json!({ "unifiedDiff": cut(3_000) })),
+            Err(Unjudged::Cut),
+            "of a former release"
+        );
         assert!(restore("git.commit", &json!({ "commit": { "message": cut(2_000) } })).is_ok());
         assert_eq!(restore("read", &json!({ "path": "[redacted:high-entropy]" })), Err(Unjudged::Redacted));
         assert_eq!(restore("read", &json!({ "path": 7 })), Err(Unjudged::Unreadable));
         assert_eq!(restore("teleport", &json!({})), Err(Unjudged::Unreadable));
         assert_eq!(restore("write", &json!({ "path": "a", "content": cut(64 << 20) })), Err(Unjudged::Cut));
+    }
+
+    #[test]
+    fn what_is_recorded_of_a_change_is_enough_to_judge_it() {
+        let change = |value: serde_json::Value| {
+            let request: wire::v1::Operation = serde_json::from_value(value).unwrap();
+            worker::convert::operation_from_wire(request).unwrap()
+        };
+        let diff = format!("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+{}\n", "b".repeat(5_000));
+        for operation in [
+            change(json!({ "write": { "path": "a", "content": "x".repeat(300) } })),
+            change(json!({ "edit": { "path": "a", "strReplace": { "oldStr": "a", "newStr": "b" } } })),
+            change(json!({ "edit": { "path": "a", "insert": { "afterLine": "1", "text": "a" } } })),
+            change(json!({ "edit": { "path": "a", "create": { "content": "a" } } })),
+            change(json!({ "patch": { "unifiedDiff": diff } })),
+            change(
+                json!({ "patch": { "updateFrontmatter": { "path": "@state/a.md", "updatedAt": "now" } } }),
+            ),
+        ] {
+            let recorded = crate::call::recorded_input(&operation);
+            let restored =
+                restore(operation.name(), &recorded).unwrap_or_else(|why| panic!("{why:?}: {recorded}"));
+            assert_eq!((restored.name(), restored.paths()), (operation.name(), operation.paths()));
+            if let (Operation::Write(was), Operation::Write(is)) = (&operation, &restored) {
+                assert_eq!(was.content.len(), is.content.len());
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@
 use std::io;
 use std::time::Instant;
 
-use wire::worker::v1::Start;
+use wire::worker::v1::{Start, Usage};
 
 use crate::job::{Job, Stop, leaves_traces, writes_repository};
 use crate::ready::Ready;
@@ -115,7 +115,10 @@ impl Crew {
             let Some(status) = call.job.advance() else { return true };
             let outcome = call.job.outcome(&status);
             let ended = outcome.is_some();
-            let outcome = Box::new(outcome.unwrap_or_else(|| call.job.failure(&status)));
+            let mut outcome = Box::new(outcome.unwrap_or_else(|| call.job.failure(&status)));
+            // The kernel's word, whatever the process says of itself.
+            let (cpu_time_us, peak_memory_bytes) = (Some(status.cpu_us), Some(status.peak_memory));
+            outcome.usage = Some(Usage { cpu_time_us, peak_memory_bytes });
             let answer = Answer { id: call.id, outcome };
             if ended || !call.leaves_traces {
                 answers.push(answer);

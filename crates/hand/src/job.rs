@@ -15,17 +15,16 @@ use std::time::Instant;
 use jail::Whose;
 use ops::{Reason, ToolFailure};
 use prost::Message;
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{
-    PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, pidfd_send_signal, waitid,
-};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use wire::v1::{git_request, operation};
 use wire::worker::v1::{Outcome, Start};
 use worker::convert::outcome_to_wire;
 
 use crate::ready::Ready;
 use crate::setup::Filter;
+use crate::sys::Exit;
 use crate::{child, sys};
 
 /// Most bytes of an encoded outcome; a frame has room for it.
@@ -149,7 +148,7 @@ impl Job {
     }
 
     /// Reads what is there. How the process ended, when it has.
-    pub(crate) fn advance(&mut self) -> Option<WaitIdStatus> {
+    pub(crate) fn advance(&mut self) -> Option<Exit> {
         if let Some(pipe) = &self.pipe {
             match drain(pipe, &mut self.result) {
                 Ok(Drained::More) => return None,
@@ -161,26 +160,25 @@ impl Job {
                 }
             }
         }
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        retry_on_intr(|| waitid(WaitId::PidFd(self.process.as_fd()), options)).ok()?
+        sys::collect(self.process.as_fd()).ok()?
     }
 
     /// What it said before it ended by itself.
-    pub(crate) fn said(&self, status: &WaitIdStatus) -> Option<&[u8]> {
-        (status.exit_status() == Some(0)).then_some(self.result.as_slice())
+    pub(crate) fn said(&self, status: &Exit) -> Option<&[u8]> {
+        (status.code == Some(0)).then_some(self.result.as_slice())
     }
 
     /// The outcome that an operation's process gave before it ended by itself.
-    pub(crate) fn outcome(&self, status: &WaitIdStatus) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, status: &Exit) -> Option<Outcome> {
         Outcome::decode(self.said(status)?).ok().filter(|outcome| outcome.kind.is_some())
     }
 
     /// What is answered for a process that gave none.
-    pub(crate) fn failure(&self, status: &WaitIdStatus) -> Outcome {
+    pub(crate) fn failure(&self, status: &Exit) -> Outcome {
         if let Some(stop) = self.stopped {
             return stop.outcome();
         }
-        let signal = status.terminating_signal();
+        let signal = status.signal;
         if signal == Some(Signal::ALARM.as_raw()) || signal == Some(Signal::XCPU.as_raw()) {
             return Stop::TimedOut.outcome();
         }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use jail::Whose;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::WaitIdStatus;
 use rustix::stdio::dup2_stdout;
 use wire::worker::v1::{Outcome, outcome};
 
@@ -21,6 +20,7 @@ use crate::child::private;
 use crate::job::{Job, Stop, Work};
 use crate::place;
 use crate::setup::Filter;
+use crate::sys::Exit;
 
 /// Longest that one may take; what is left then is found by the next.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -115,7 +115,7 @@ impl Recovery {
         Progress::Over(answer)
     }
 
-    fn remarks(&self, status: &WaitIdStatus) -> String {
+    fn remarks(&self, status: &Exit) -> String {
         let Some(said) = self.job.said(status) else {
             return "what it left could not be put right now; that is tried again when the run's next hand starts"
                 .to_owned();

@@ -4,8 +4,8 @@
 //! what makes `fork` and `unshare` sound.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{io, mem};
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -34,6 +34,55 @@ pub(crate) fn fork() -> io::Result<Fork> {
         0 => Ok(Fork::Child),
         pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)),
     }
+}
+
+/// A child that is over: how it ended, and what it used, as the kernel says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exit {
+    /// Its exit code, unless a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// Processor time, user and system, microseconds.
+    pub(crate) cpu_us: u64,
+    /// Peak resident memory, bytes. Pages that it shared with the hand count.
+    pub(crate) peak_memory: u64,
+}
+
+/// Collects a child, if it is over.
+pub(crate) fn collect(process: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
+    // SAFETY: both are plain numbers, for which zeroes are values; the kernel fills them in and keeps no pointer.
+    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { (mem::zeroed(), mem::zeroed()) };
+    // SAFETY: the descriptor is open, and the pointers are to locals of the types that waitid(2) fills in. The C library's
+    // own function lacks the last argument.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_waitid,
+            libc::P_PIDFD,
+            process.as_raw_fd(),
+            &raw mut info,
+            libc::WEXITED | libc::WNOHANG,
+            &raw mut usage,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has filled in what waitid fills in, or left zeroes where no child is over.
+    let (pid, how) = unsafe { (info.si_pid(), info.si_status()) };
+    if pid == 0 {
+        return Ok(None);
+    }
+    let by_itself = info.si_code == libc::CLD_EXITED;
+    let micros = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    Ok(Some(Exit {
+        code: by_itself.then_some(how),
+        signal: (!by_itself).then_some(how),
+        cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
+        peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+    }))
 }
 
 /// Ends this process at once: no destructors, no exit handlers, nothing that belongs to the process forked from.

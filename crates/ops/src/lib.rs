@@ -43,7 +43,7 @@ pub use outcome::{
 pub use patch::{FrontMatter, Patch, PatchChange};
 pub use raw::Malformed;
 #[cfg(feature = "read")]
-pub use read::{glob, grep, list, read, read_at_once};
+pub use read::{glob, grep, list, read, read_at_once, take_helpers_time, thread_time};
 pub use reason::Reason;
 pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 #[cfg(feature = "write")]

@@ -204,6 +204,7 @@ impl World {
                     reason: "NOT_FOUND".to_owned(),
                     ..Default::default()
                 })),
+                usage: Some(w::Usage { cpu_time_us: Some(u64::MAX), peak_memory_bytes: Some(u64::MAX) }),
             }),
             _ => match w::FromWorker::decode(bytes(script)?) {
                 Ok(w::FromWorker { body: Some(body), .. }) => body,
@@ -259,7 +260,7 @@ fn bytes<'b>(script: &mut Unstructured<'b>) -> Result<&'b [u8], libfuzzer_sys::a
 }
 
 fn outcome(kind: v1::result::Kind) -> Body {
-    Body::Outcome(w::Outcome { kind: Some(w::outcome::Kind::Result(v1::Result { kind: Some(kind) })) })
+    Body::Outcome(w::Outcome { kind: Some(w::outcome::Kind::Result(v1::Result { kind: Some(kind) })), usage: None })
 }
 
 fn list() -> Operation {

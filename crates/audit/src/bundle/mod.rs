@@ -1,16 +1,18 @@
 //! The run bundle: what there is to know of one run, in a file that anyone can verify without the daemon.
 //!
 //! ```text
-//!  members (run.json, policy.json, records.jsonl, …)
-//!     └─ SHA-256 ─► manifest.json ─ SHA-256 ─► seal.json: a record of the log ─ proof ─┐
-//!  each line of records.jsonl ─────────────────────── proof (proofs.json) ────────────┼─► root ─► checkpoint.txt (signed)
+//!  members (run.json, policy-….json, records.jsonl, …)
+//!     └─ SHA-256 ─► manifest.json ─ SHA-256 ─► seal.json: a record of the log ─┐
+//!  each line of records.jsonl ─────────────────────────────────────────────────┴─ proof.txt ─► root ─► checkpoint.txt (signed)
 //! ```
 //!
 //! A tar archive of plain files. The manifest has size and SHA-256 of every other member but those that come with the
 //! seal. Its own SHA-256 stands in a record of the log (`bundle_created`), and that record and each of the run's are proved
 //! to be in the log by the checkpoint, which the audit key has signed. So nothing signs but the log's own key, and the
 //! making of a bundle is on record. Says nothing about records that are left out: who wants that proved verifies the log.
+//! `FORMAT.md` states it for others.
 
+mod member;
 mod read;
 mod write;
 
@@ -18,11 +20,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use member::{Member, MemberWriter};
 pub use read::{BundleError, Verified, verify};
 pub use write::{Sealed, manifest, write};
 
 /// Largest bundle, bytes.
 pub const LARGEST: u64 = 512 * 1024 * 1024;
+/// Most records of one run.
+pub const MOST_RECORDS: usize = 500_000;
+/// Most hashes of a proof: what the records of one run need, unless they lie apart in a log of billions.
+pub const MOST_HASHES: usize = 2_000_000;
 /// Most members.
 const MOST: usize = 64;
 
@@ -30,9 +37,23 @@ const MOST: usize = 64;
 pub const RECORDS: &str = "records.jsonl";
 const MANIFEST: &str = "manifest.json";
 const SEAL: &str = "seal.json";
-const PROOFS: &str = "proofs.json";
+const PROOF: &str = "proof.txt";
 const CHECKPOINT: &str = "checkpoint.txt";
 const KEY: &str = "key.txt";
+
+/// What stands before a policy's canonical form when its digest is taken.
+const POLICY_DOMAIN: &[u8] = b"cofferdam policy 1\0";
+
+/// The name of the member that holds the policy of this digest, in its canonical form: what a decision in a record rests
+/// on.
+pub fn policy_member(digest: &str) -> String {
+    format!("policy-{digest}.json")
+}
+
+/// The digest in such a name.
+fn policy_of(name: &str) -> Option<&str> {
+    name.strip_prefix("policy-")?.strip_suffix(".json")
+}
 
 /// `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,30 +63,20 @@ struct Manifest {
     v: u32,
     log: String,
     run_id: String,
-    members: BTreeMap<String, Member>,
+    members: BTreeMap<String, Entry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Member {
+struct Entry {
     bytes: u64,
     sha256: String,
-}
-
-/// `proofs.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Proofs {
-    /// Records that the checkpoint speaks of.
-    size: u64,
-    /// By sequence number: the hashes from the leaf upwards, lower-case hex.
-    proofs: BTreeMap<u64, Vec<String>>,
 }
 
 /// What a member may be called: one plain name.
 fn is_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'_');
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(plain) && !name.starts_with('.')
+    !name.is_empty() && name.len() <= 96 && name.bytes().all(plain) && !name.starts_with('.')
 }
 
 #[cfg(test)]

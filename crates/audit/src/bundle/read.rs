@@ -1,16 +1,25 @@
-//! Verifying a bundle: hostile until proved, and bounded before anything is believed.
+//! Verifying a bundle: hostile until proved, read once from front to back, and bounded before anything is believed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
+use std::collections::BTreeSet;
+use std::io::{self, BufRead as _, BufReader, Read};
 
-use super::{CHECKPOINT, KEY, LARGEST, MANIFEST, MOST, Manifest, PROOFS, Proofs, RECORDS, SEAL, is_name};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    CHECKPOINT, Entry, KEY, LARGEST, MANIFEST, MOST, MOST_HASHES, MOST_RECORDS, Manifest, POLICY_DOMAIN,
+    PROOF, RECORDS, SEAL, is_name, policy_member, policy_of,
+};
+use crate::canonical::MAX_LINE;
 use crate::chain::Damage;
 use crate::checkpoint::Checkpoint;
 use crate::event::Kind;
 use crate::hash::Hash;
-use crate::inclusion::is_included;
+use crate::inclusion::root_of;
 use crate::note::VerifierKey;
 use crate::record::Record;
+
+/// Largest of the short members.
+const SHORT: u64 = 1024 * 1024;
 
 /// Why a bundle is not believed. Names the member.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +31,7 @@ pub enum BundleError {
     /// The archive holds what a bundle does not.
     #[error("it is no bundle: {0}")]
     Shape(String),
-    /// A member that has to be there is not.
+    /// A member that has to be there is not, or not in its place.
     #[error("{0} is missing")]
     Missing(String),
     /// A member is not what its maker put in.
@@ -44,9 +53,9 @@ pub enum BundleError {
         /// What is wrong.
         damage: Damage,
     },
-    /// A record is not shown to be in the log.
-    #[error("record {0} is not proved to be in the log under the checkpoint")]
-    Unproved(u64),
+    /// The records are not shown to be in the log.
+    #[error("proof.txt does not prove the records to be in the log that the checkpoint speaks of")]
+    Unproved,
     /// The checkpoint has no good signature.
     #[error("checkpoint.txt is not signed by {0}")]
     Signature(String),
@@ -59,8 +68,12 @@ pub struct Verified {
     pub run_id: String,
     /// The run's records.
     pub records: usize,
+    /// The records begin with the run's own beginning: none before them was left out.
+    pub from_beginning: bool,
     /// The members that the manifest names.
     pub members: Vec<String>,
+    /// Digests of policies that decisions in the records rest on, and that are not in the bundle.
+    pub missing_policies: Vec<String>,
     /// The checkpoint that proves them.
     pub checkpoint: Checkpoint,
     /// Whose signature it has, as a verifier key.
@@ -70,107 +83,237 @@ pub struct Verified {
 /// Verifies a bundle. Without a `key` it is held against the key that it carries itself, which proves that it is whole
 /// and not whose it is: the caller should say so.
 pub fn verify(bundle: impl Read, key: Option<&VerifierKey>) -> Result<Verified, BundleError> {
-    let members = unpack(bundle)?;
-    let member = |name: &'static str| {
-        members.get(name).map(Vec::as_slice).ok_or_else(|| BundleError::Missing(name.to_owned()))
-    };
-    let text =
-        |name: &'static str| std::str::from_utf8(member(name)?).map_err(|_| BundleError::Malformed(name));
+    let mut archive = tar::Archive::new(bundle.take(LARGEST));
+    let entries = archive.entries().map_err(BundleError::Archive)?;
+    let mut members = Members { entries, seen: BTreeSet::new() };
 
+    let manifest_text = members.short(MANIFEST)?;
     let manifest: Manifest =
-        serde_json::from_slice(member(MANIFEST)?).map_err(|_| BundleError::Malformed(MANIFEST))?;
-    let carried: VerifierKey = text(KEY)?.trim_end().parse().map_err(|_| BundleError::Malformed(KEY))?;
+        serde_json::from_slice(&manifest_text).map_err(|_| BundleError::Malformed(MANIFEST))?;
+    let seal = record(SEAL, 1, &members.text(SEAL)?)?;
+    let checkpoint = members.text(CHECKPOINT)?;
+    let checkpoint = Checkpoint::parse(&checkpoint).ok_or(BundleError::Malformed(CHECKPOINT))?;
+    let carried: VerifierKey =
+        members.text(KEY)?.trim_end().parse().map_err(|_| BundleError::Malformed(KEY))?;
     let key = key.unwrap_or(&carried);
-    let checkpoint = Checkpoint::parse(text(CHECKPOINT)?).ok_or(BundleError::Malformed(CHECKPOINT))?;
     if !checkpoint.is_signed_by(key) {
         return Err(BundleError::Signature(key.to_string()));
     }
-    let proofs: Proofs =
-        serde_json::from_slice(member(PROOFS)?).map_err(|_| BundleError::Malformed(PROOFS))?;
-    if proofs.size != checkpoint.size {
-        return Err(BundleError::Malformed(PROOFS));
-    }
-
-    let seal = record(SEAL, 1, text(SEAL)?)?;
-    proved(&seal, &checkpoint, &proofs)?;
     let said = seal.event.details.as_ref().and_then(|details| details["manifest_sha256"].as_str());
-    let sealed = seal.event.kind == Kind::BundleCreated
+    let is_sealed = seal.event.kind == Kind::BundleCreated
+        && seal.log == checkpoint.log
         && seal.event.run_id.as_deref() == Some(&manifest.run_id)
         && manifest.log == checkpoint.log.to_string()
         && manifest.v == 1
-        && said == Some(&Hash::of(member(MANIFEST)?).to_string());
-    if !sealed {
+        && said == Some(&Hash::of(&manifest_text).to_string());
+    if !is_sealed {
         return Err(BundleError::Manifest);
     }
-
-    let own = BTreeSet::from([MANIFEST, SEAL, PROOFS, CHECKPOINT, KEY]);
-    for (name, said) in &manifest.members {
-        let content = members.get(name).ok_or_else(|| BundleError::Missing(name.clone()))?;
-        if content.len() as u64 != said.bytes || Hash::of(content).to_string() != said.sha256 {
-            return Err(BundleError::Changed(name.clone()));
-        }
+    if manifest.members.len() > MOST {
+        return Err(BundleError::Shape(format!("it has more than {MOST} members")));
     }
-    for name in members.keys() {
-        if !own.contains(name.as_str()) && !manifest.members.contains_key(name) {
+    let proof = members.proof()?;
+
+    let mut records = Records::new(&manifest.run_id, checkpoint.log.to_string());
+    while let Some((name, member)) = members.next()? {
+        let Some(entry) = manifest.members.get(&name) else {
             return Err(BundleError::Shape(format!("{name} is not in its manifest")));
-        }
+        };
+        read_member(&name, member, entry, &mut records)?;
     }
-
+    if let Some(missing) = manifest.members.keys().find(|name| !members.seen.contains(*name)) {
+        return Err(BundleError::Missing(missing.clone()));
+    }
     if !manifest.members.contains_key(RECORDS) {
         return Err(BundleError::Missing(RECORDS.to_owned()));
     }
-    let mut before = 0;
-    let mut records = 0;
-    for (line, text) in text(RECORDS)?.lines().enumerate() {
-        let record = record(RECORDS, line + 1, text)?;
-        if record.event.run_id.as_deref() != Some(&manifest.run_id) || record.sequence <= before {
-            return Err(BundleError::Shape(format!(
-                "record {} is another run's, or out of order",
-                record.sequence
-            )));
-        }
-        proved(&record, &checkpoint, &proofs)?;
-        before = record.sequence;
-        records += 1;
+
+    let Records { mut found, from_beginning, policies, .. } = records;
+    let records = found.len();
+    found.push((seal.sequence, seal.hash));
+    if root_of(checkpoint.size, &found, &proof) != Some(checkpoint.root) {
+        return Err(BundleError::Unproved);
     }
-    let members = manifest.members.into_keys().collect();
-    Ok(Verified { run_id: manifest.run_id, records, members, checkpoint, key: key.to_string() })
+    let has = |digest: &String| manifest.members.contains_key(&policy_member(digest));
+    let missing_policies = policies.into_iter().filter(|digest| !has(digest)).collect();
+    Ok(Verified {
+        run_id: manifest.run_id,
+        records,
+        from_beginning,
+        members: manifest.members.into_keys().collect(),
+        missing_policies,
+        checkpoint,
+        key: key.to_string(),
+    })
 }
 
-fn record(member: &'static str, line: usize, text: &str) -> Result<Record, BundleError> {
-    Record::from_line(text).map_err(|damage| BundleError::Record { member, line, damage })
+/// The archive's members, in their order. Nothing is written anywhere.
+struct Members<'a, R: Read> {
+    entries: tar::Entries<'a, R>,
+    seen: BTreeSet<String>,
 }
 
-fn proved(record: &Record, checkpoint: &Checkpoint, proofs: &Proofs) -> Result<(), BundleError> {
-    let unproved = || BundleError::Unproved(record.sequence);
-    let proof = proofs.proofs.get(&record.sequence).ok_or_else(unproved)?;
-    let proof: Vec<Hash> =
-        proof.iter().map(|hash| hash.parse()).collect::<Result<_, _>>().map_err(|_| unproved())?;
-    let included = is_included(record.hash, record.sequence, checkpoint.size, &proof, checkpoint.root);
-    if record.log == checkpoint.log && included { Ok(()) } else { Err(unproved()) }
-}
-
-/// Plain files with plain names, once each, and no more than a bundle may hold. Nothing is written anywhere.
-fn unpack(bundle: impl Read) -> Result<BTreeMap<String, Vec<u8>>, BundleError> {
-    let mut archive = tar::Archive::new(bundle.take(LARGEST));
-    let mut members = BTreeMap::new();
-    for entry in archive.entries().map_err(BundleError::Archive)? {
-        let mut entry = entry.map_err(BundleError::Archive)?;
+impl<'a, R: Read> Members<'a, R> {
+    /// The next one: a plain file with a plain name, that was not there before.
+    fn next(&mut self) -> Result<Option<(String, tar::Entry<'a, R>)>, BundleError> {
+        let Some(entry) = self.entries.next() else { return Ok(None) };
+        let entry = entry.map_err(BundleError::Archive)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         if !entry.header().entry_type().is_file() || !is_name(&name) {
             return Err(BundleError::Shape(format!("{name:?} is no plain file with a plain name")));
         }
-        if members.len() >= MOST {
-            return Err(BundleError::Shape(format!("it has more than {MOST} members")));
+        if !self.seen.insert(name.clone()) {
+            return Err(BundleError::Shape(format!("{name} is there twice")));
+        }
+        Ok(Some((name, entry)))
+    }
+
+    /// The next one, which has to be this.
+    fn expect(&mut self, name: &'static str) -> Result<tar::Entry<'a, R>, BundleError> {
+        match self.next()? {
+            Some((found, entry)) if found == name => Ok(entry),
+            _ => Err(BundleError::Missing(name.to_owned())),
+        }
+    }
+
+    fn short(&mut self, name: &'static str) -> Result<Vec<u8>, BundleError> {
+        let mut entry = self.expect(name)?;
+        if entry.size() > SHORT {
+            return Err(BundleError::Malformed(name));
         }
         let mut content = Vec::new();
         entry.read_to_end(&mut content).map_err(BundleError::Archive)?;
-        if content.len() as u64 != entry.size() {
-            return Err(BundleError::Shape(format!("{name} is cut short")));
-        }
-        if members.insert(name.clone(), content).is_some() {
-            return Err(BundleError::Shape(format!("{name} is there twice")));
+        if content.len() as u64 == entry.size() {
+            Ok(content)
+        } else {
+            Err(BundleError::Shape(format!("{name} is cut short")))
         }
     }
-    Ok(members)
+
+    fn text(&mut self, name: &'static str) -> Result<String, BundleError> {
+        String::from_utf8(self.short(name)?).map_err(|_| BundleError::Malformed(name))
+    }
+
+    fn proof(&mut self) -> Result<Vec<Hash>, BundleError> {
+        let entry = self.expect(PROOF)?;
+        let mut proof = Vec::new();
+        let mut lines = BufReader::new(entry);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            lines.by_ref().take(66).read_until(b'\n', &mut line).map_err(BundleError::Archive)?;
+            if line.is_empty() {
+                return Ok(proof);
+            }
+            let hash = line.strip_suffix(b"\n").and_then(|hash| std::str::from_utf8(hash).ok());
+            let hash = hash.and_then(|hash| hash.parse().ok()).filter(|_| proof.len() < MOST_HASHES);
+            proof.push(hash.ok_or(BundleError::Malformed(PROOF))?);
+        }
+    }
+}
+
+pub(super) fn read_member(
+    name: &str,
+    member: impl Read,
+    entry: &Entry,
+    records: &mut Records<'_>,
+) -> Result<(), BundleError> {
+    let mut hashed = Hashed { inner: member, sha256: Sha256::new(), policy: None, bytes: 0 };
+    let policy = policy_of(name);
+    if policy.is_some() {
+        hashed.policy = Some(Sha256::new_with_prefix(POLICY_DOMAIN));
+    }
+    if name == RECORDS {
+        records.read(&mut hashed)?;
+    }
+    io::copy(&mut hashed, &mut io::sink()).map_err(BundleError::Archive)?;
+    let sha256 = Hash::from_bytes(hashed.sha256.finalize().into());
+    if hashed.bytes != entry.bytes || sha256.to_string() != entry.sha256 {
+        return Err(BundleError::Changed(name.to_owned()));
+    }
+    let digest = hashed.policy.map(|sha256| Hash::from_bytes(sha256.finalize().into()).to_string());
+    if digest.as_deref() != policy {
+        return Err(BundleError::Shape(format!("{name} is not the policy of that digest")));
+    }
+    Ok(())
+}
+
+/// Hashes what is read.
+struct Hashed<R> {
+    inner: R,
+    sha256: Sha256,
+    /// As a policy's digest is taken.
+    policy: Option<Sha256>,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.sha256.update(&buffer[..count]);
+        if let Some(policy) = &mut self.policy {
+            policy.update(&buffer[..count]);
+        }
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}
+
+/// What the run's records say.
+pub(super) struct Records<'a> {
+    run_id: &'a str,
+    log: String,
+    found: Vec<(u64, Hash)>,
+    from_beginning: bool,
+    policies: BTreeSet<String>,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(run_id: &'a str, log: String) -> Self {
+        Self { run_id, log, found: Vec::new(), from_beginning: false, policies: BTreeSet::new() }
+    }
+
+    fn read(&mut self, member: &mut impl Read) -> Result<(), BundleError> {
+        let mut lines = BufReader::new(member);
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let most = MAX_LINE as u64;
+            lines.by_ref().take(most).read_until(b'\n', &mut line).map_err(BundleError::Archive)?;
+            if line.is_empty() {
+                break;
+            }
+            let damage = |damage| BundleError::Record { member: RECORDS, line: number, damage };
+            let text = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
+            let record = record(RECORDS, number, text.ok_or_else(|| damage(Damage::Malformed))?)?;
+            self.take(record)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, record: Record) -> Result<(), BundleError> {
+        let before = self.found.last().map_or(0, |(sequence, _)| *sequence);
+        let is_ours =
+            record.event.run_id.as_deref() == Some(self.run_id) && record.log.to_string() == self.log;
+        if !is_ours || record.sequence <= before {
+            let what = format!("record {} of {RECORDS} is another run's, or out of order", record.sequence);
+            return Err(BundleError::Shape(what));
+        }
+        if self.found.len() == MOST_RECORDS {
+            return Err(BundleError::Shape(format!("{RECORDS} has more than {MOST_RECORDS} records")));
+        }
+        if self.found.is_empty() {
+            self.from_beginning = record.event.kind == Kind::RunCreated;
+        }
+        self.found.push((record.sequence, record.hash));
+        let digest = record.event.decision.and_then(|decision| decision.policy_digest);
+        if let Some(digest) = digest.filter(|_| self.policies.len() < MOST) {
+            self.policies.insert(digest);
+        }
+        Ok(())
+    }
+}
+
+fn record(member: &'static str, line: usize, text: &str) -> Result<Record, BundleError> {
+    Record::from_line(text).map_err(|damage| BundleError::Record { member, line, damage })
 }

@@ -1,12 +1,12 @@
 //! Making a bundle.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
-use super::{CHECKPOINT, KEY, MANIFEST, Manifest, Member, PROOFS, Proofs, SEAL, is_name};
+use super::member::Member;
+use super::{CHECKPOINT, Entry, KEY, MANIFEST, Manifest, PROOF, SEAL, is_name};
 use crate::checkpoint::Checkpoint;
 use crate::hash::{Hash, LogId};
-use crate::inclusion::Prover;
 use crate::note::VerifierKey;
 
 /// The manifest of these members, and what the record of the bundle has to say of it: its SHA-256 as
@@ -14,13 +14,12 @@ use crate::note::VerifierKey;
 pub fn manifest(
     log: LogId,
     run_id: &str,
-    members: &BTreeMap<String, Vec<u8>>,
+    members: &BTreeMap<String, Member>,
 ) -> Result<(Vec<u8>, Hash), serde_json::Error> {
     let members = members
         .iter()
-        .map(|(name, content)| {
-            let member = Member { bytes: content.len() as u64, sha256: Hash::of(content).to_string() };
-            (name.clone(), member)
+        .map(|(name, member)| {
+            (name.clone(), Entry { bytes: member.bytes, sha256: member.sha256.to_string() })
         })
         .collect();
     let manifest = Manifest { v: 1, log: log.to_string(), run_id: run_id.to_owned(), members };
@@ -36,46 +35,73 @@ pub struct Sealed<'a> {
     pub seal: &'a str,
     /// A checkpoint that covers it.
     pub checkpoint: &'a Checkpoint,
-    /// Who signed that.
+    /// Who signed that, as a verifier key.
     pub key: &'a VerifierKey,
-    /// Fed with the hashes of the first records up to the checkpoint's size.
-    pub prover: &'a Prover,
-    /// Sequence numbers of the run's records and of the bundle's.
-    pub sequences: &'a [u64],
+    /// That the run's records and the bundle's are among those that the checkpoint speaks of.
+    pub proof: &'a [Hash],
 }
 
 /// Writes the archive: the same bytes for the same content.
 pub fn write(
     out: impl Write,
     manifest: &[u8],
-    members: &BTreeMap<String, Vec<u8>>,
+    members: &BTreeMap<String, Member>,
     sealed: &Sealed<'_>,
 ) -> io::Result<()> {
-    let missing = || io::Error::other("a record that is to be proved was not read");
-    let mut proofs = Proofs { size: sealed.checkpoint.size, proofs: BTreeMap::new() };
-    for sequence in sealed.sequences {
-        let proof = sealed.prover.proof(*sequence).ok_or_else(missing)?;
-        proofs.proofs.insert(*sequence, proof.iter().map(Hash::to_string).collect());
-    }
-    let proofs = serde_json::to_vec(&proofs)?;
-    let key = format!("{}\n", sealed.key);
     let mut archive = tar::Builder::new(out);
-    let own: [(&str, &[u8]); 5] = [
-        (MANIFEST, manifest),
-        (SEAL, sealed.seal.as_bytes()),
-        (PROOFS, &proofs),
-        (CHECKPOINT, sealed.checkpoint.note.as_bytes()),
-        (KEY, key.as_bytes()),
-    ];
-    let members = members.iter().map(|(name, content)| (name.as_str(), content.as_slice()));
-    for (name, content) in own.into_iter().chain(members) {
-        if !is_name(name) {
-            return Err(io::Error::other(format!("{name} is no name of a bundle's member")));
-        }
-        let mut header = tar::Header::new_ustar();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        archive.append_data(&mut header, name, content)?;
+    let key = format!("{}\n", sealed.key);
+    append(&mut archive, MANIFEST, manifest.len() as u64, manifest)?;
+    append(&mut archive, SEAL, sealed.seal.len() as u64, sealed.seal.as_bytes())?;
+    append(&mut archive, CHECKPOINT, sealed.checkpoint.note.len() as u64, sealed.checkpoint.note.as_bytes())?;
+    append(&mut archive, KEY, key.len() as u64, key.as_bytes())?;
+    append(&mut archive, PROOF, sealed.proof.len() as u64 * LINE, Lines::of(sealed.proof))?;
+    for (name, member) in members {
+        append(&mut archive, name, member.bytes, member.reader())?;
     }
     archive.into_inner()?.flush()
+}
+
+fn append(
+    archive: &mut tar::Builder<impl Write>,
+    name: &str,
+    bytes: u64,
+    content: impl Read,
+) -> io::Result<()> {
+    if !is_name(name) {
+        return Err(io::Error::other(format!("{name} is no name of a bundle's member")));
+    }
+    let mut header = tar::Header::new_ustar();
+    header.set_size(bytes);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, name, content)
+}
+
+/// Bytes of a line of `proof.txt`: 64 digits and a newline.
+const LINE: u64 = 65;
+
+/// The lines of `proof.txt`, one after the other.
+struct Lines<'a> {
+    hashes: std::slice::Iter<'a, Hash>,
+    line: String,
+    at: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn of(hashes: &'a [Hash]) -> Self {
+        Self { hashes: hashes.iter(), line: String::new(), at: 0 }
+    }
+}
+
+impl Read for Lines<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.line.len() {
+            let Some(hash) = self.hashes.next() else { return Ok(0) };
+            (self.line, self.at) = (format!("{hash}\n"), 0);
+        }
+        let rest = &self.line.as_bytes()[self.at..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.at += count;
+        Ok(count)
+    }
 }

@@ -37,7 +37,11 @@ struct Verdict {
     intact: bool,
     run_id: String,
     records: usize,
+    /// None of the run's records before the first is missing.
+    from_beginning: bool,
     members: Vec<String>,
+    /// Policies that decisions rest on and that are not in the bundle.
+    missing_policies: Vec<String>,
     log_size: u64,
     key: String,
     /// The key was given, and not only found in the bundle.
@@ -71,21 +75,27 @@ impl Verify {
 
 fn verdict(verified: Result<Verified, BundleError>, key_was_given: bool) -> Verdict {
     match verified {
-        Ok(Verified { run_id, records, members, checkpoint, key }) => Verdict {
-            intact: true,
-            run_id,
-            records,
-            members,
-            log_size: checkpoint.size,
-            key,
-            key_was_given,
-            damage: String::new(),
-        },
+        Ok(Verified { run_id, records, from_beginning, members, missing_policies, checkpoint, key }) => {
+            Verdict {
+                intact: true,
+                run_id,
+                records,
+                from_beginning,
+                members,
+                missing_policies,
+                log_size: checkpoint.size,
+                key,
+                key_was_given,
+                damage: String::new(),
+            }
+        }
         Err(error) => Verdict {
             intact: false,
             run_id: String::new(),
             records: 0,
+            from_beginning: false,
             members: Vec::new(),
+            missing_policies: Vec::new(),
             log_size: 0,
             key: String::new(),
             key_was_given,
@@ -103,6 +113,12 @@ fn render(verdict: &Verdict, page: &mut Page) {
     page.word(&count(verdict.records as u64, "record", "records")).own(" of a log of ");
     page.word(&verdict.log_size.to_string()).own("\n");
     page.own("members: ").word(&verdict.members.join(" ")).own("\n");
+    if !verdict.from_beginning {
+        page.own("the run's first records are not in it\n");
+    }
+    if !verdict.missing_policies.is_empty() {
+        page.own("not in it: the policies ").word(&verdict.missing_policies.join(" ")).own("\n");
+    }
     page.own("key: ").word(&verdict.key).own("\n");
 }
 

@@ -395,6 +395,17 @@ impl AuditService for Canned {
         }))
     }
 
+    type CreateBundleStream = Events<CreateBundleResponse>;
+
+    /// A part of a bundle, and the end.
+    async fn create_bundle(&self, _: Request<CreateBundleRequest>) -> Answer<Self::CreateBundleStream> {
+        use create_bundle_response::Event;
+        let progress = BundleProgress { records_read: 3, head_sequence: 5 };
+        let events = [Event::Progress(progress), Event::Data(b"a part".to_vec())]
+            .map(|event| Ok(CreateBundleResponse { event: Some(event) }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(events))))
+    }
+
     async fn get_checkpoint(&self, _: Request<GetCheckpointRequest>) -> Answer<GetCheckpointResponse> {
         Ok(Response::new(GetCheckpointResponse { checkpoint: Some(checkpoint("one")) }))
     }

@@ -40,13 +40,13 @@ use crate::config;
 use crate::runs::Runs;
 use crate::status::chain;
 use crate::store::Store;
+use crate::webhook::Sender;
 
 pub(crate) use alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 pub(crate) use desk::Alerts;
-pub(crate) use webhook::{Secret, Target};
 
 use enforce::Hands;
-use webhook::{Sender, Webhook};
+use webhook::Webhook;
 
 /// The webhooks of the configuration, with their secrets read.
 pub(crate) struct Webhooks(Vec<Arc<Webhook>>, Option<Sender>);
@@ -55,13 +55,8 @@ pub(crate) struct Webhooks(Vec<Arc<Webhook>>, Option<Sender>);
 fn webhooks(configured: &[config::Webhook]) -> Result<Webhooks, String> {
     let webhooks = configured.iter().map(|webhook| {
         Ok(Arc::new(Webhook {
-            name: webhook.name.clone(),
-            target: webhook.target.clone(),
-            secret: Secret::read(&webhook.secret_file)?,
+            endpoint: webhook.endpoint.open(&webhook.name)?,
             min_severity: webhook.min_severity,
-            timeout: webhook.timeout,
-            attempts: webhook.attempts,
-            first_retry: webhook.first_retry,
         }))
     });
     let webhooks: Vec<_> = webhooks.collect::<Result<_, String>>()?;
@@ -80,7 +75,7 @@ pub(crate) async fn open(
     let webhooks = webhooks(configured).map_err(|error| anyhow::anyhow!("alerts.webhooks: {error}"))?;
     let hands = Hands { gateway, runs };
     let listener = |webhook: &Arc<Webhook>| book::Listener {
-        name: webhook.name.clone(),
+        name: webhook.endpoint.name.clone(),
         min_severity: webhook.min_severity,
     };
     let listeners = webhooks.0.iter().map(listener).collect();

@@ -1,6 +1,6 @@
 //! Which records a client means: the same for queries, streams and exports.
 
-use audit::{Event, Record, Verdict};
+use audit::{Event, Record, Time, Verdict};
 use wire::v1::EventFilter;
 
 use crate::status::Refusal;
@@ -81,13 +81,23 @@ impl Filter {
 
 /// When a record was written, nanoseconds since 1970.
 pub(super) fn time_of(record: &Record) -> i64 {
-    nanos(record.time.unix_seconds(), i32::try_from(record.time.subsecond_nanos()).unwrap_or(0))
+    nanos_of(record.time)
+}
+
+/// A record's time, nanoseconds since 1970.
+pub(super) fn nanos_of(time: Time) -> i64 {
+    nanos(time.unix_seconds(), i32::try_from(time.subsecond_nanos()).unwrap_or(0))
 }
 
 /// How a call ended, as it stands in the log.
 pub(super) fn status_of(event: &Event) -> Option<&'static str> {
+    status_name(event.outcome.as_ref()?.status)
+}
+
+/// A status as it stands in the log. One of a later version has no name.
+pub(super) fn status_name(status: audit::Status) -> Option<&'static str> {
     use audit::Status::{Denied, Failed, Interrupted, PendingApproval, Succeeded};
-    Some(match event.outcome.as_ref()?.status {
+    Some(match status {
         Succeeded => "succeeded",
         Failed => "failed",
         Denied => "denied",

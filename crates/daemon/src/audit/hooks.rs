@@ -10,32 +10,139 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use audit::Checkpoint;
+use serde_json::json;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::thread::Signed;
+use crate::config;
+use crate::webhook::{Endpoint, Failed, Sender, backoff};
 
-/// Between attempts to deliver one checkpoint: the first, and the longest.
+/// Between attempts to append one checkpoint: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Where checkpoints go.
+/// Where checkpoints go, as the configuration says.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hooks {
     /// Each is appended to this file, an empty line between.
     pub(crate) file: Option<PathBuf>,
+    /// Each is posted there, signed.
+    pub(crate) webhook: Option<config::Endpoint>,
+}
+
+/// Who delivers them.
+struct Couriers {
+    file: Option<PathBuf>,
+    webhook: Option<(Endpoint, Sender)>,
 }
 
 impl Hooks {
-    /// Delivers until the log is closed and its last checkpoint is delivered. Ends when it cannot be then.
-    pub(crate) async fn run(self, mut checkpoints: watch::Receiver<Option<Signed>>) {
-        let Some(file) = self.file else { return };
-        loop {
-            let checkpoint = checkpoints.borrow_and_update().clone();
-            if let Some((checkpoint, _)) = checkpoint {
-                deliver(&file, checkpoint, &mut checkpoints).await;
+    /// Starts to deliver; it ends as [`Couriers::run`] says.
+    pub(crate) fn start(
+        &self,
+        checkpoints: watch::Receiver<Option<Signed>>,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        let couriers = self.open().map_err(|error| anyhow::anyhow!("audit.checkpoint.webhook: {error}"))?;
+        Ok(tokio::spawn(couriers.run(checkpoints)))
+    }
+
+    /// Reads what the webhook needs; without one no secret and no certificate is read.
+    fn open(&self) -> Result<Couriers, String> {
+        let webhook = match &self.webhook {
+            Some(webhook) => Some((webhook.open("audit.checkpoint.webhook")?, Sender::new()?)),
+            None => None,
+        };
+        Ok(Couriers { file: self.file.clone(), webhook })
+    }
+}
+
+impl Couriers {
+    /// Delivers until the log is closed and its last checkpoint is delivered. Ends when it cannot be then. Neither waits
+    /// for the other.
+    async fn run(self, checkpoints: watch::Receiver<Option<Signed>>) {
+        let Self { file, webhook } = self;
+        let appended = follow(file, checkpoints.clone(), async |file, (checkpoint, _), newer| {
+            deliver(file, checkpoint, newer).await;
+            true
+        });
+        let posted = follow(webhook, checkpoints, async |(endpoint, sender), signed, newer| {
+            post(endpoint, sender, &signed, newer).await
+        });
+        tokio::join!(appended, posted);
+    }
+}
+
+/// Has each checkpoint delivered there, if there is a place, until that says that nothing more is wanted.
+async fn follow<P>(
+    place: Option<P>,
+    mut checkpoints: watch::Receiver<Option<Signed>>,
+    deliver: impl AsyncFn(&P, Signed, &mut watch::Receiver<Option<Signed>>) -> bool,
+) {
+    let Some(place) = place else { return };
+    loop {
+        let signed = checkpoints.borrow_and_update().clone();
+        if let Some(signed) = signed
+            && !deliver(&place, signed, &mut checkpoints).await
+        {
+            return;
+        }
+        if checkpoints.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tries until it succeeds, a newer one is there, the log is closed, or it has been tried as often as it may be. False:
+/// nothing more is wanted there.
+async fn post(
+    endpoint: &Endpoint,
+    sender: &Sender,
+    signed: &Signed,
+    newer: &mut watch::Receiver<Option<Signed>>,
+) -> bool {
+    let size = signed.0.size;
+    let id = format!("checkpoint-{}-{size}", signed.0.log);
+    let body = message(signed);
+    for attempt in 1..=endpoint.attempts {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        match sender.post(endpoint, &id, now.as_secs(), &body).await {
+            Ok(()) => return true,
+            Err(Failed { message, for_good: true }) => {
+                tracing::error!(size, "no checkpoint is posted any more: {message}");
+                return false;
             }
-            if checkpoints.changed().await.is_err() {
-                return;
+            Err(Failed { message, .. }) => {
+                tracing::warn!(size, attempt, "a checkpoint could not be posted: {message}");
             }
+        }
+        let random = uuid::Uuid::new_v4().as_u128();
+        if attempt < endpoint.attempts && !rest(backoff(endpoint.first_retry, attempt, random), newer).await {
+            return true;
+        }
+    }
+    tracing::error!(size, "a checkpoint is not posted; the next one says all that it says");
+    true
+}
+
+/// What is posted.
+fn message((checkpoint, key): &Signed) -> Vec<u8> {
+    let Checkpoint { log, size, root, note } = checkpoint;
+    let data = json!({
+        "log": log.to_string(), "size": size, "root": root.to_string(), "note": note, "verifier_key": key,
+    });
+    let now = jiff::Timestamp::now().to_string();
+    json!({ "type": "audit.checkpoint", "timestamp": now, "data": data }).to_string().into_bytes()
+}
+
+/// Waits before the next attempt. False: a newer checkpoint is there, which the caller sees again, or the log is closed.
+async fn rest(pause: Duration, newer: &mut watch::Receiver<Option<Signed>>) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(pause) => true,
+        changed = newer.changed() => {
+            if changed.is_ok() {
+                newer.mark_changed();
+            }
+            false
         }
     }
 }
@@ -52,16 +159,10 @@ async fn deliver(file: &Path, checkpoint: Checkpoint, newer: &mut watch::Receive
                 tracing::warn!(size = checkpoint.size, error = %error, "a checkpoint could not be appended to its file");
             }
         }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
-            changed = newer.changed() => {
-                // Seen again by the caller.
-                if changed.is_ok() {
-                    newer.mark_changed();
-                }
-                return;
-            }
+        if !rest(pause, newer).await {
+            return;
         }
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
@@ -77,7 +178,13 @@ fn append(path: &Path, note: &str) -> io::Result<()> {
 mod tests {
     use std::fs;
 
+    use serde_json::Value;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::webhook::{Secret, Target};
 
     fn checkpoint(size: u64) -> Checkpoint {
         let key = tempfile::tempdir().unwrap();
@@ -94,7 +201,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("gone/checkpoints");
         let (sender, receiver) = watch::channel(None);
-        let run = tokio::spawn(Hooks { file: Some(file.clone()) }.run(receiver));
+        let run = tokio::spawn(Couriers { file: Some(file.clone()), webhook: None }.run(receiver));
         sender.send_replace(Some((checkpoint(1), String::new())));
         // The first cannot be delivered; the second replaces it.
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -111,5 +218,109 @@ mod tests {
         let text = fs::read_to_string(file).unwrap();
         let expected = Checkpoint::parse_all(&text).unwrap();
         assert_eq!(expected[expected.len() - 2..], last);
+    }
+
+    /// A place that does with each request what comes next, and gives what was sent.
+    async fn place(mut answers: Vec<Option<&'static str>>) -> (u16, mpsc::UnboundedReceiver<Value>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sent, received) = mpsc::unbounded_channel();
+        answers.reverse();
+        tokio::spawn(async move {
+            // Those that get no answer stay open.
+            let mut hanging = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = Vec::new();
+                while !request.ends_with(b"}") {
+                    let mut piece = [0; 1024];
+                    let count = stream.read(&mut piece).await.unwrap();
+                    request.extend_from_slice(&piece[..count]);
+                }
+                let text = String::from_utf8(request).unwrap();
+                let (head, body) = text.split_once("\r\n\r\n").unwrap();
+                assert!(
+                    head.contains("webhook-signature: v1,") && head.contains("webhook-id: checkpoint-"),
+                    "{head}"
+                );
+                sent.send(serde_json::from_str(body).unwrap()).unwrap();
+                match answers.pop().unwrap_or(Some("204 No Content")) {
+                    Some(status) => {
+                        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                        stream.write_all(answer.as_bytes()).await.unwrap();
+                    }
+                    None => hanging.push(stream),
+                }
+            }
+        });
+        (port, received)
+    }
+
+    fn couriers(port: u16, timeout: Duration) -> Couriers {
+        let directory = tempfile::tempdir().unwrap();
+        let secret = directory.path().join("secret");
+        fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let endpoint = Endpoint {
+            name: "test".to_owned(),
+            target: Target::parse(&format!("http://127.0.0.1:{port}/"), false).unwrap(),
+            secret: Secret::read(&secret).unwrap(),
+            timeout,
+            attempts: 3,
+            first_retry: Duration::from_millis(20),
+        };
+        Couriers { file: None, webhook: Some((endpoint, Sender::new().unwrap())) }
+    }
+
+    fn signed(size: u64) -> Signed {
+        (checkpoint(size), "a key".to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_place_that_fails_or_hangs_is_tried_again_and_given_up_until_the_next_checkpoint() {
+        let (port, mut sent) = place(vec![
+            Some("500 No"),
+            None,
+            Some("204 No Content"),
+            Some("503 No"),
+            Some("503 No"),
+            Some("503 No"),
+        ])
+        .await;
+        let first = signed(2);
+        let (sender, receiver) = watch::channel(Some(first.clone()));
+        let run = tokio::spawn(couriers(port, Duration::from_millis(200)).run(receiver));
+        for _ in 0..3 {
+            let message = sent.recv().await.unwrap();
+            assert_eq!(
+                (&message["type"], &message["data"]["size"]),
+                (&json!("audit.checkpoint"), &json!(first.0.size))
+            );
+            assert_eq!(message["data"]["note"], first.0.note);
+        }
+        // Given up after three attempts: the fourth would be answered well.
+        sender.send_replace(Some(signed(3)));
+        for _ in 0..3 {
+            assert_eq!(sent.recv().await.unwrap()["data"]["size"], signed(3).0.size);
+        }
+        sender.send_replace(Some(signed(4)));
+        assert_eq!(sent.recv().await.unwrap()["data"]["size"], signed(4).0.size);
+        drop(sender);
+        run.await.unwrap();
+        assert!(sent.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_wants_no_more_gets_no_more_and_a_newer_one_replaces_what_fails() {
+        let (port, mut sent) = place(vec![Some("500 No"), Some("410 Gone")]).await;
+        let (sender, receiver) = watch::channel(Some(signed(2)));
+        let mut couriers = couriers(port, Duration::from_secs(5));
+        couriers.webhook.as_mut().unwrap().0.first_retry = Duration::from_secs(600);
+        let run = tokio::spawn(couriers.run(receiver));
+        assert_eq!(sent.recv().await.unwrap()["data"]["size"], signed(2).0.size);
+        sender.send_replace(Some(signed(5)));
+        assert_eq!(sent.recv().await.unwrap()["data"]["size"], signed(5).0.size);
+        run.await.unwrap();
+        sender.send_replace(Some(signed(6)));
+        assert!(sent.try_recv().is_err());
     }
 }

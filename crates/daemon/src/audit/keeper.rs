@@ -8,6 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::AuditLog;
+use crate::recovery::Marker;
 use crate::status::chain;
 
 /// Old segments are looked for this often, or more often when they grow old sooner.
@@ -23,8 +24,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Until `stop`.
-    pub(crate) async fn run(self, log: Arc<AuditLog>, stop: CancellationToken) {
+    /// Until `stop`. What `marker` still needs is not removed.
+    pub(crate) async fn run(self, log: Arc<AuditLog>, marker: Arc<Marker>, stop: CancellationToken) {
         let ages = [self.policy.compress_after, self.policy.remove_after].into_iter().flatten();
         let look = ages.min().map_or(LOOK, |age| (age / 2).clamp(Duration::from_secs(1), LOOK));
         let mut sign = ticks(self.checkpoint_interval);
@@ -34,12 +35,15 @@ impl Keeper {
                 () = stop.cancelled() => return,
                 // What goes wrong is said by the thread; the next tick tries again.
                 _ = sign.tick() => { let _ = log.checkpoint().await; }
-                _ = tidy.tick() => self.tidy(&log, &stop).await,
+                _ = tidy.tick() => {
+                    marker.look().await;
+                    self.tidy(&log, marker.released(), &stop).await;
+                }
             }
         }
     }
 
-    async fn tidy(&self, log: &Arc<AuditLog>, stop: &CancellationToken) {
+    async fn tidy(&self, log: &Arc<AuditLog>, released: u64, stop: &CancellationToken) {
         let covered = log.checkpoints().borrow().as_ref().map_or(0, |(checkpoint, _)| checkpoint.size);
         let _held = log.hold_segments().await;
         let (policy, directory) = (self.policy, log.directory().to_owned());
@@ -50,7 +54,7 @@ impl Keeper {
                 let Some(segment) = audit::compress_next(&directory, &policy, covered)? else { break };
                 tracing::debug!(segment, "a segment of the audit log was compressed");
             }
-            audit::removal(&directory, &policy, covered)
+            audit::removal(&directory, &policy, covered.min(released))
         };
         let removal = match tokio::task::spawn_blocking(work).await {
             Ok(Ok(Some(removal))) => removal,
@@ -71,6 +75,7 @@ impl Keeper {
         let directory = log.directory().to_owned();
         match tokio::task::spawn_blocking(move || audit::sweep(&directory)).await {
             Ok(Ok(())) => {
+                log.forget(last);
                 tracing::info!(last, "the audit log's oldest segments were removed, up to this record");
             }
             Ok(Err(error)) => {

@@ -222,6 +222,11 @@ impl AuditLog {
         self.checkpoints.clone()
     }
 
+    /// Records up to this one were removed: nobody is shown them any more.
+    fn forget(&self, last: u64) {
+        self.tail.forget(last);
+    }
+
     /// While this is held no segment is compressed or removed.
     pub(crate) async fn hold_segments(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.tidying.lock().await

@@ -47,6 +47,15 @@ impl Tail {
         }
     }
 
+    /// Forgets what was removed from the log.
+    pub(super) fn forget(&self, last: u64) {
+        let mut recent = self.recent();
+        while recent.lines.front().is_some_and(|first| first.record.sequence <= last) {
+            let Some(first) = recent.lines.pop_front() else { return };
+            recent.bytes -= first.text.len();
+        }
+    }
+
     /// Forgets all.
     pub(super) fn clear(&self) {
         *self.recent() = Recent::default();
@@ -105,6 +114,9 @@ mod tests {
         let head = add(RECORDS);
         assert_eq!(sequences(tail.from(10, head, 2)), None, "over the number that is kept");
         assert_eq!(sequences(tail.from(11, head, 2)), Some(vec![11, 12]));
+        tail.forget(head - 2);
+        assert_eq!(sequences(tail.from(head - 2, head, 9)), None, "removed");
+        assert_eq!(sequences(tail.from(head - 1, head, 9)), Some(vec![head - 1, head]));
         tail.clear();
         assert_eq!(sequences(tail.from(head, head, 9)), None);
         let next = add(1);

@@ -221,8 +221,8 @@ impl Form {
                 let done = finished.outcome.is_ok() && !cancelled;
                 let status = if done { Status::Succeeded } else { Status::Failed };
                 let usage = v1::Usage {
-                    cpu_time_us: finished.usage.cpu_time_us,
-                    peak_memory_bytes: finished.usage.peak_memory_bytes,
+                    cpu_time_us: finished.usage.cpu_time_us.unwrap_or_default(),
+                    peak_memory_bytes: finished.usage.peak_memory_bytes.unwrap_or_default(),
                     bytes_in: finished.bytes_in,
                     bytes_out: finished.bytes_out,
                 };

@@ -1,6 +1,6 @@
 //! A call's two records, and where its time went.
 //!
-//! Never file contents: inputs are cut and redacted, outcomes are sizes, hashes, counts and a short preview of what a
+//! Never file contents: inputs have their digest, outcomes are sizes, hashes, counts and a short preview of what a
 //! command wrote.
 
 use std::time::{Duration, Instant};
@@ -11,14 +11,12 @@ use ops::{OpResult, Operation, Reason};
 use serde_json::{Value, json};
 
 use super::decode::Decoded;
-use super::{Close, request};
+use super::{Close, input};
 use crate::audit::{AuditLog, Unavailable};
 use crate::ids::CallId;
 use crate::rpc::Principal;
 use crate::time::micros;
 
-/// Characters of a text argument that the record keeps.
-const INPUT: usize = 1_024;
 /// Characters of a command's output that the record keeps.
 const PREVIEW: usize = 256;
 
@@ -104,7 +102,7 @@ impl Journal {
         }
         Self {
             common,
-            input: operation.map_or(Value::Null, input),
+            input: operation.map_or(Value::Null, input::of),
             details,
             limit: decoded.limit,
             has_effect: operation.is_some_and(Operation::has_effect),
@@ -225,6 +223,7 @@ impl Journal {
             event.usage = Some(Usage {
                 cpu_us: finished.usage.cpu_time_us,
                 peak_memory_bytes: finished.usage.peak_memory_bytes,
+                wall_us: Some(micros(times.execution)),
                 bytes_in: finished.bytes_in,
                 bytes_out: finished.bytes_out,
             });
@@ -238,33 +237,6 @@ impl Journal {
         };
         times.recorded();
         recorded
-    }
-}
-
-/// The operation's arguments for the record: cut, and contents replaced by their size and hash.
-fn input(operation: &Operation) -> Value {
-    let mut value = request::json(operation);
-    // {"write": {...}} → {...}: the operation's name stands beside it.
-    if let Value::Object(fields) = &mut value
-        && let Some(only) = fields.values_mut().next()
-    {
-        value = only.take();
-    }
-    shorten(&mut value);
-    value
-}
-
-/// Cuts long texts. What is cut says how long it was and what it hashes to.
-fn shorten(value: &mut Value) {
-    use sha2::{Digest as _, Sha256};
-    match value {
-        Value::String(text) if text.len() > INPUT => {
-            let hash = hex::encode(Sha256::digest(text.as_bytes()));
-            *value = json!({ "preview": beginning(text), "bytes": text.len(), "sha256": hash });
-        }
-        Value::Array(items) => items.iter_mut().for_each(shorten),
-        Value::Object(fields) => fields.values_mut().for_each(shorten),
-        _ => {}
     }
 }
 
@@ -367,7 +339,7 @@ fn preview(text: &str) -> String {
 
 /// The first characters of a text. It is redacted later, and half of a secret does not look like one: the cut falls
 /// behind a space, or nothing is kept.
-fn beginning(text: &str) -> &str {
+pub(super) fn beginning(text: &str) -> &str {
     let Some((end, _)) = text.char_indices().nth(PREVIEW) else { return text };
     &text[..text[..end].rfind(char::is_whitespace).unwrap_or(0)]
 }
@@ -384,15 +356,5 @@ mod tests {
         let secret = format!("{} TOKEN {}", "é ".repeat(120), "s".repeat(40));
         assert_eq!(beginning(&secret), format!("{} TOKEN", "é ".repeat(120)));
         assert_eq!(preview("a b"), "a b");
-    }
-
-    #[test]
-    fn long_scripts_are_cut_and_can_be_told_apart() {
-        let script = "echo a b c\n".repeat(1_000);
-        let mut value = json!({ "script": script, "cwd": "@project" });
-        shorten(&mut value);
-        assert_eq!((value["script"]["bytes"].as_u64(), &value["cwd"]), (Some(11_000), &json!("@project")));
-        assert!(value["script"]["preview"].as_str().is_some_and(|start| script.starts_with(start)));
-        assert_eq!(value["script"]["sha256"].as_str().map(str::len), Some(64));
     }
 }

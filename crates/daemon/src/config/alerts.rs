@@ -1,52 +1,32 @@
 //! `alerts`: who is told.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use gateway::Severity;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::endpoint::{self, Endpoint};
 use super::raw;
-use super::units::duration;
-use crate::anomaly::{Secret, Target};
 
 /// Webhooks that there may be: each has a task, and each alert a delivery for each.
 const MAX_WEBHOOKS: usize = 16;
 
-/// A webhook. Its secret stays in its file until it is needed.
+/// A webhook.
 #[derive(Debug, Clone)]
 pub(crate) struct Webhook {
     /// Names it in alerts and logs.
     pub(crate) name: String,
     /// Where it is.
-    pub(crate) target: Target,
-    /// Holds what messages are signed with.
-    pub(crate) secret_file: PathBuf,
+    pub(crate) endpoint: Endpoint,
     /// It is told of alerts that matter as much as this, or more.
     pub(crate) min_severity: Severity,
-    /// For one attempt.
-    pub(crate) timeout: Duration,
-    /// Attempts before it is given up.
-    pub(crate) attempts: u32,
-    /// Between the first and the second; doubled each time.
-    pub(crate) first_retry: Duration,
-    /// Plain http to another host is wanted.
-    allow_http: bool,
 }
 
 impl Webhook {
-    /// For the printed configuration: without what may be secret of the URL.
+    /// For the printed configuration.
     pub(super) fn shown(&self) -> Value {
-        json!({
-            "name": self.name,
-            "url": self.target.shown(),
-            "secret_file": self.secret_file,
-            "min_severity": self.min_severity.as_str(),
-            "timeout": format!("{}s", self.timeout.as_secs()),
-            "attempts": self.attempts,
-            "first_retry": format!("{}s", self.first_retry.as_secs()),
-            "allow_http": self.allow_http,
-        })
+        let mut shown = self.endpoint.shown();
+        shown["name"] = self.name.as_str().into();
+        shown["min_severity"] = self.min_severity.as_str().into();
+        shown
     }
 }
 
@@ -65,40 +45,15 @@ pub(super) fn webhooks(found: &mut dyn FnMut(String, String), raw: Vec<raw::Webh
         if webhooks.iter().any(|before| before.name == raw.name) {
             add("name", format!("{:?} is there twice", raw.name));
         }
-        let target = Target::parse(&raw.url, raw.allow_http).map_err(|problem| add("url", problem));
-        if !raw.secret_file.is_absolute() {
-            add("secret_file", "must be an absolute path".to_owned());
-        } else if let Err(problem) = Secret::read(&raw.secret_file) {
-            add("secret_file", problem);
-        }
         let severity = Severity::ALL.into_iter().find(|severity| severity.as_str() == raw.min_severity);
         if severity.is_none() {
             add("min_severity", "must be low, medium, high or critical".to_owned());
         }
-        let mut seconds = |key: &str, text: &str, most: u64| {
-            let sensible = Duration::from_secs(1)..=Duration::from_secs(most);
-            let given = duration(text).filter(|given| sensible.contains(given));
-            given.unwrap_or_else(|| {
-                add(key, format!("must be from 1s to {most}s"));
-                Duration::from_secs(1)
-            })
-        };
-        let timeout = seconds("timeout", &raw.timeout, 60);
-        let first_retry = seconds("first_retry", &raw.first_retry, 600);
-        if !(1..=20).contains(&raw.attempts) {
-            add("attempts", "must be from 1 to 20".to_owned());
-        }
-        let (Ok(target), Some(min_severity)) = (target, severity) else { continue };
-        webhooks.push(Webhook {
-            name: raw.name,
-            target,
-            secret_file: raw.secret_file,
-            min_severity,
-            timeout,
-            attempts: raw.attempts,
-            first_retry,
-            allow_http: raw.allow_http,
-        });
+        let raw::Webhook { name, url, secret_file, timeout, attempts, first_retry, allow_http, .. } = raw;
+        let place = endpoint::Raw { url, secret_file, timeout, attempts, first_retry, allow_http };
+        let endpoint = Endpoint::validate(place, &mut add);
+        let (Some(endpoint), Some(min_severity)) = (endpoint, severity) else { continue };
+        webhooks.push(Webhook { name, endpoint, min_severity });
     }
     webhooks
 }
@@ -119,7 +74,7 @@ mod tests {
             { name: 'A b', url: 'http://example.org/', secret_file: /no/such/file, min_severity: loud, timeout: 0s, attempts: 99, first_retry: x },
             { name: a, url: nonsense, secret_file: relative }] }";
         let keys = keys(text);
-        let expected = ["name", "url", "secret_file", "min_severity", "timeout", "first_retry", "attempts"];
+        let expected = ["name", "min_severity", "url", "secret_file", "timeout", "first_retry", "attempts"];
         assert_eq!(keys[..7], expected.map(|key| format!("alerts.webhooks[0].{key}")));
         assert_eq!(keys[7..], ["url", "secret_file"].map(|key| format!("alerts.webhooks[1].{key}")));
         let twice = "{ name: a, url: 'http://localhost/', secret_file: /no }";

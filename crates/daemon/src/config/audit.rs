@@ -7,6 +7,7 @@ use ::audit::{Limits, Policy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::endpoint::{self, Endpoint};
 use super::raw::Size;
 use super::seconds;
 use super::units::{duration, show_size, size};
@@ -47,11 +48,12 @@ struct RawCheckpoint {
     records: u64,
     interval: String,
     file: Option<PathBuf>,
+    webhook: Option<endpoint::Raw>,
 }
 
 impl Default for RawCheckpoint {
     fn default() -> Self {
-        Self { records: 10_000, interval: "10m".to_owned(), file: None }
+        Self { records: 10_000, interval: "10m".to_owned(), file: None, webhook: None }
     }
 }
 
@@ -103,6 +105,12 @@ pub(super) fn validate(found: &mut Found, raw: Raw) -> Audit {
     if interval.is_none() {
         found.add("audit.checkpoint.interval", "must be from 1s to 7d, such as 10m or 1h");
     }
+    let file = raw.checkpoint.file.map(|path| absolute(found, "audit.checkpoint.file", path));
+    let webhook = raw.checkpoint.webhook.and_then(|raw| {
+        let mut add =
+            |key: &str, message: String| found.add(format!("audit.checkpoint.webhook.{key}"), message);
+        Endpoint::validate(raw, &mut add)
+    });
     Audit {
         limits: Limits { segment_bytes, segment_age },
         keeper: Keeper {
@@ -110,7 +118,7 @@ pub(super) fn validate(found: &mut Found, raw: Raw) -> Audit {
             policy: Policy { compress_after, remove_after, keep_bytes },
         },
         checkpoint_records: raw.checkpoint.records,
-        hooks: Hooks { file: raw.checkpoint.file.map(|path| absolute(found, "audit.checkpoint.file", path)) },
+        hooks: Hooks { file, webhook },
     }
 }
 
@@ -125,6 +133,9 @@ impl Audit {
         });
         if let Some(file) = &self.hooks.file {
             checkpoint["file"] = json!(file);
+        }
+        if let Some(webhook) = &self.hooks.webhook {
+            checkpoint["webhook"] = webhook.shown();
         }
         json!({
             "segment_size": show_size(self.limits.segment_bytes),
@@ -152,12 +163,14 @@ mod tests {
         assert_eq!((policy.remove_after, policy.keep_bytes), (None, None));
         assert_eq!(policy.compress_after, Some(Duration::from_secs(7 * 86_400)));
         assert_eq!((audit.checkpoint_records, audit.hooks.file), (10_000, None));
+        assert!(audit.hooks.webhook.is_none());
     }
 
     #[test]
     fn every_problem_has_its_key() {
         let text = "audit: { segment_size: 1KiB, segment_age: 0s, compress_after: soon, remove_after: -1d, keep: 1MB,
-          checkpoint: { records: 0, interval: 0s, file: relative } }";
+          checkpoint: { records: 0, interval: 0s, file: relative,
+            webhook: { url: 'ftp://x', secret_file: relative, attempts: 0 } } }";
         let keys: Vec<_> = parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect();
         for key in [
             "segment_age",
@@ -167,6 +180,9 @@ mod tests {
             "checkpoint.records",
             "checkpoint.interval",
             "checkpoint.file",
+            "checkpoint.webhook.url",
+            "checkpoint.webhook.secret_file",
+            "checkpoint.webhook.attempts",
         ] {
             assert!(keys.contains(&format!("audit.{key}")), "{key}: {keys:?}");
         }
@@ -181,5 +197,20 @@ mod tests {
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("remove_after: 7776000s"), "{printed}");
+    }
+
+    #[test]
+    fn a_webhook_is_printed_without_what_may_be_secret() {
+        let directory = tempfile::tempdir().unwrap();
+        let secret = directory.path().join("secret");
+        std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();
+        std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let text = format!(
+            "audit: {{ checkpoint: {{ webhook: {{ url: 'https://example.org/T0K3N', secret_file: {} }} }} }}",
+            secret.display()
+        );
+        let printed = parse(&text).unwrap().to_string();
+        assert!(!printed.contains("T0K3N") && printed.contains("https://example.org/REDACTED"), "{printed}");
+        assert_eq!(parse(&printed).unwrap().to_string(), printed);
     }
 }

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod audit;
+mod endpoint;
 mod mcp;
 mod parse;
 mod raw;
@@ -24,6 +25,7 @@ use crate::runs::OnStop;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
+pub(crate) use endpoint::Endpoint;
 pub(crate) use mcp::Http;
 pub(crate) use parse::load;
 

@@ -109,11 +109,11 @@ pub(super) struct Webhook {
     pub(super) secret_file: PathBuf,
     #[serde(default = "min_severity")]
     pub(super) min_severity: String,
-    #[serde(default = "webhook_timeout")]
+    #[serde(default = "super::endpoint::timeout")]
     pub(super) timeout: String,
-    #[serde(default = "webhook_attempts")]
+    #[serde(default = "super::endpoint::attempts")]
     pub(super) attempts: u32,
-    #[serde(default = "first_retry")]
+    #[serde(default = "super::endpoint::first_retry")]
     pub(super) first_retry: String,
     #[serde(default)]
     pub(super) allow_http: bool,
@@ -121,18 +121,6 @@ pub(super) struct Webhook {
 
 fn min_severity() -> String {
     "low".to_owned()
-}
-
-fn webhook_timeout() -> String {
-    "10s".to_owned()
-}
-
-fn webhook_attempts() -> u32 {
-    12
-}
-
-fn first_retry() -> String {
-    "5s".to_owned()
 }
 
 #[derive(Debug, Deserialize)]

@@ -14,29 +14,49 @@ pub(crate) struct Mark {
     pub(crate) hash: Hash,
 }
 
+/// A place in the log, and what was open there: enough to go on without what stands before it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Marked {
+    pub(crate) mark: Mark,
+    /// The records that opened it, without their input.
+    pub(crate) open: Vec<Event>,
+}
+
 /// What has begun and has no end.
 #[derive(Default)]
 pub(super) struct Ends {
-    pub(super) calls: BTreeMap<String, (Mark, Event)>,
-    pub(super) sessions: BTreeMap<SessionId, (Mark, Event)>,
+    pub(super) calls: BTreeMap<String, Event>,
+    pub(super) sessions: BTreeMap<SessionId, Event>,
     /// The last record that was read.
     pub(super) last: Option<Mark>,
 }
 
 impl Ends {
+    /// With what was open at a mark.
+    pub(super) fn with(open: &[Event]) -> Self {
+        let mut ends = Self::default();
+        for event in open {
+            ends.take(event);
+        }
+        ends
+    }
+
     /// Reads one record more.
     pub(super) fn read(&mut self, record: &Record) {
-        let mark = Mark { sequence: record.sequence, hash: record.hash };
-        self.last = Some(mark);
-        let event = &record.event;
+        self.last = Some(Mark { sequence: record.sequence, hash: record.hash });
+        self.take(&record.event);
+    }
+
+    fn take(&mut self, event: &Event) {
         match (event.kind, &event.call_id) {
             (Kind::CallIntent, Some(call)) => {
-                self.calls.insert(call.clone(), (mark, event.clone()));
+                // Its input is of no use for its end.
+                self.calls.insert(call.clone(), Event { input: None, ..event.clone() });
             }
             (Kind::CallReceipt, Some(call)) => drop(self.calls.remove(call)),
             (Kind::SessionOpened, _) => {
                 if let Some(session) = terminal::session_of(event) {
-                    self.sessions.insert(session, (mark, event.clone()));
+                    self.sessions.insert(session, event.clone());
                 }
             }
             (Kind::SessionClosed, _) => {
@@ -48,10 +68,10 @@ impl Ends {
         }
     }
 
-    /// Where reading has to begin another time to come to the same: at the oldest of what is open, or at the last record.
-    pub(super) fn mark(&self) -> Option<Mark> {
-        let open = self.calls.values().chain(self.sessions.values()).map(|(mark, _)| *mark);
-        open.min_by_key(|mark| mark.sequence).or(self.last)
+    /// Where reading has to begin another time, and with what, to come to the same.
+    pub(super) fn mark(&self) -> Option<Marked> {
+        let open = self.calls.values().chain(self.sessions.values()).cloned().collect();
+        Some(Marked { mark: self.last?, open })
     }
 }
 
@@ -81,8 +101,6 @@ mod tests {
             Event::new(Kind::CallReceipt).call("c"),
             Event::new(Kind::DaemonStopped),
         ];
-        // Oldest open record after each, from 1; the last one where nothing is open.
-        let marks = [1, 2, 2, 3, 3, 5, 5, 5, 8, 10, 11];
         let open = |ends: &Ends| {
             (
                 ends.calls.keys().cloned().collect::<Vec<_>>(),
@@ -90,19 +108,20 @@ mod tests {
             )
         };
         let mut whole = Ends::default();
-        for (event, mark) in events.into_iter().zip(marks) {
+        for event in events {
             writer.append(&event).unwrap();
+            let before = whole.mark();
             whole = Ends::default();
             for record in Reader::from(place.path(), 0) {
                 whole.read(&record.unwrap());
             }
-            let found = whole.mark().unwrap();
-            assert_eq!(found.sequence, mark);
-            let mut part = Ends::default();
-            for record in Reader::from(place.path(), found.sequence - 1) {
+            // From the place before, with what was open there; its own record is read again.
+            let Some(before) = before else { continue };
+            let mut part = Ends::with(&before.open);
+            for record in Reader::from(place.path(), before.mark.sequence - 1) {
                 part.read(&record.unwrap());
             }
-            assert_eq!((open(&part), part.mark()), (open(&whole), Some(found)));
+            assert_eq!((open(&part), part.mark()), (open(&whole), whole.mark()));
         }
         assert!(whole.calls.is_empty() && whole.sessions.is_empty());
     }

@@ -1,12 +1,15 @@
-//! Keeps a place in the log up to which everything has its end, so that no start has to read all of it.
+//! Keeps a place in the log and what was open there, so that no start has to read all of it, and what is open has its end
+//! although retention has removed its beginning: nothing behind the place is removed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use audit::Event;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::ends::{Ends, Mark};
+use super::ends::{Ends, Marked};
 use crate::audit::AuditLog;
 use crate::status::chain;
 use crate::store::Store;
@@ -19,18 +22,20 @@ pub(crate) struct Marker {
     log: Arc<AuditLog>,
     store: Store,
     state: Mutex<State>,
+    /// The place that is kept; 0: none so far.
+    kept: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     ends: Ends,
     /// Where the look before the last one came to.
-    before: Option<Mark>,
+    before: Option<Marked>,
 }
 
 impl Marker {
     pub(crate) fn new(log: Arc<AuditLog>, store: Store) -> Self {
-        Self { log, store, state: Mutex::default() }
+        Self { log, store, state: Mutex::default(), kept: AtomicU64::new(0) }
     }
 
     /// Keeps the mark until `stop`.
@@ -39,17 +44,24 @@ impl Marker {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = every.tick() => {
-                    let mut state = self.state.lock().await;
-                    let Some(now) = self.read(&mut state).await else { continue };
-                    // One look behind: an outcome comes into the store a moment after its receipt into the log, and the
-                    // start looks for those that did not come so far.
-                    if let Some(before) = state.before.replace(now) {
-                        self.put(before).await;
-                    }
-                }
+                _ = every.tick() => self.look().await,
             }
         }
+    }
+
+    /// Looks at what came, and keeps where the look before came to: an outcome comes into the store a moment after its
+    /// receipt into the log, and the start looks for those that did not come so far.
+    pub(crate) async fn look(&self) {
+        let mut state = self.state.lock().await;
+        let Some(now) = self.read(&mut state).await else { return };
+        if let Some(before) = state.before.replace(now) {
+            self.put(before).await;
+        }
+    }
+
+    /// Records up to this one are needed by no start: it knows what was open there.
+    pub(crate) fn released(&self) -> u64 {
+        self.kept.load(Ordering::Acquire).saturating_sub(1)
     }
 
     /// Nothing is under way any more and all is stored: the mark comes to the end.
@@ -61,10 +73,13 @@ impl Marker {
     }
 
     /// Reads what came since.
-    async fn read(&self, state: &mut State) -> Option<Mark> {
-        let after = match state.ends.last {
-            Some(last) => last.sequence,
-            None => begin(&self.log, &self.store).await,
+    async fn read(&self, state: &mut State) -> Option<Marked> {
+        let after = if let Some(last) = state.ends.last {
+            last.sequence
+        } else {
+            let begun = begin(&self.log, &self.store).await;
+            state.ends = Ends::with(&begun.open);
+            begun.after
         };
         let mut follow = self.log.read_after(after, false);
         loop {
@@ -82,37 +97,49 @@ impl Marker {
         }
     }
 
-    async fn put(&self, mark: Mark) {
-        if let Err(error) = self.store.with(move |store| store.set_mark(&mark)).await {
-            tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than it had to");
+    async fn put(&self, marked: Marked) {
+        let sequence = marked.mark.sequence;
+        match self.store.with(move |store| store.set_mark(&marked)).await {
+            Ok(()) => self.kept.store(sequence, Ordering::Release),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than it had to");
+            }
         }
     }
 }
 
-/// The sequence number behind which everything that may be open is: just before the mark, if the log still has the record
-/// that was marked, and 0 otherwise. The store can be another log's, and a log can be another one's beginning.
-pub(super) async fn begin(log: &AuditLog, store: &Store) -> u64 {
-    let mark = match store.with(Store::mark).await {
-        Ok(Some(mark)) => mark,
-        Ok(None) => return 0,
+/// Where a start begins to read, and what was open before.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Begun {
+    /// The sequence number behind which it reads.
+    pub(super) after: u64,
+    pub(super) open: Vec<Event>,
+}
+
+/// Just before the mark, if the log still has the record that was marked, and at the beginning otherwise. The store can be
+/// another log's, and a log can be another one's beginning.
+pub(super) async fn begin(log: &AuditLog, store: &Store) -> Begun {
+    let Marked { mark, open } = match store.with(Store::mark).await {
+        Ok(Some(marked)) => marked,
+        Ok(None) => return Begun::default(),
         Err(error) => {
             tracing::warn!(error = %chain(&error), "the whole audit log is read");
-            return 0;
+            return Begun::default();
         }
     };
-    let before = mark.sequence.saturating_sub(1);
-    let first = match log.read_after(before, false).next().await {
+    let after = mark.sequence.saturating_sub(1);
+    let first = match log.read_after(after, false).next().await {
         Ok(Some(lines)) => lines.first().map(|line| (line.record.sequence, line.record.hash)),
         _ => None,
     };
     if first == Some((mark.sequence, mark.hash)) {
-        return before;
+        return Begun { after, open };
     }
     tracing::warn!(
         sequence = mark.sequence,
         "the audit log is not the one that was marked: all of it is read"
     );
-    0
+    Begun::default()
 }
 
 #[cfg(test)]
@@ -121,10 +148,13 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use audit::{Event, Kind};
+    use std::time::Duration;
 
-    use super::{Marker, begin};
-    use crate::audit::AuditLog;
+    use audit::{Event, Kind, Limits, Policy};
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Begun, Marker, begin};
+    use crate::audit::{AuditLog, Keeper};
     use crate::recovery::look;
     use crate::store::Store;
 
@@ -137,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_start_reads_from_the_oldest_thing_that_is_open() {
+    async fn a_start_reads_from_the_mark_and_knows_what_was_open_there() {
         use Kind::{CallIntent, CallReceipt};
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db")).unwrap();
@@ -149,15 +179,16 @@ mod tests {
             (CallReceipt, "b"),
         ];
         let log = log(&place.path().join("audit"), &calls).await;
-        assert_eq!(begin(&log, &store).await, 0, "nothing is marked so far");
+        assert_eq!(begin(&log, &store).await, Begun::default(), "nothing is marked so far");
         let marker = Marker::new(log.clone(), store.clone());
         marker.finish().await;
-        assert_eq!(begin(&log, &store).await, 2);
+        let begun = begin(&log, &store).await;
+        assert_eq!((begun.after, begun.open.len()), (4, 1), "only the last record is read again");
         let open = look(&log, &store, &BTreeSet::new()).await.unwrap();
         assert_eq!(open.ends.calls.keys().collect::<Vec<_>>(), ["waits"]);
         log.record(Event::new(CallReceipt).call("waits")).await.unwrap();
         marker.finish().await;
-        assert_eq!(begin(&log, &store).await, 5, "only the last record is read again");
+        assert_eq!(begin(&log, &store).await, Begun { after: 5, open: Vec::new() });
         assert!(look(&log, &store, &BTreeSet::new()).await.unwrap().ends.calls.is_empty());
     }
 
@@ -168,10 +199,58 @@ mod tests {
         let many = [(Kind::CallReceipt, "x"); 5];
         let marked = log(&place.path().join("one"), &many).await;
         Marker::new(marked.clone(), store.clone()).finish().await;
-        assert_eq!(begin(&marked, &store).await, 4);
+        assert_eq!(begin(&marked, &store).await.after, 4);
         for count in [0, 3, 5] {
             let other = log(&place.path().join(count.to_string()), &many[..count]).await;
-            assert_eq!(begin(&other, &store).await, 0, "{count}");
+            assert_eq!(begin(&other, &store).await, Begun::default(), "{count}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_open_is_closed_although_its_beginning_was_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("store.db")).unwrap();
+        let directory = place.path().join("audit");
+        let settings = crate::audit::Settings {
+            limits: Limits { segment_bytes: 1, ..Limits::default() },
+            signing: Some((place.path().join("key"), 1)),
+        };
+        let (log, _, _) = AuditLog::open(&directory, settings).unwrap();
+        let log = Arc::new(log);
+        let marker = Arc::new(Marker::new(log.clone(), store.clone()));
+        for (kind, call) in [
+            (Kind::CallIntent, "waits"),
+            (Kind::CallIntent, "closed"),
+            (Kind::CallReceipt, "closed"),
+            (Kind::CallIntent, "last"),
+        ] {
+            log.record(Event::new(kind).call(call)).await.unwrap();
+        }
+        let keeper = Keeper {
+            checkpoint_interval: Duration::from_secs(1),
+            policy: Policy {
+                compress_after: None,
+                remove_after: Some(Duration::from_millis(1)),
+                keep_bytes: None,
+            },
+        };
+        let stop = CancellationToken::new();
+        let keeping = tokio::spawn(keeper.run(log.clone(), marker, stop.clone()));
+        // As they fall behind the mark: it may take more than one look.
+        let removed = async {
+            loop {
+                log.record(Event::new(Kind::Alert)).await.unwrap();
+                let first = log.read_after(0, false).next().await.unwrap().unwrap();
+                if first[0].record.sequence > 10 {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), removed).await.expect("nothing is removed");
+        stop.cancel();
+        keeping.await.unwrap();
+        let open = look(&log, &store, &BTreeSet::new()).await.unwrap();
+        assert_eq!(open.ends.calls.keys().collect::<Vec<_>>(), ["last", "waits"]);
     }
 }

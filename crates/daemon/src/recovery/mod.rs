@@ -19,7 +19,7 @@ use crate::store::{Store, StoredCall};
 use crate::terminal;
 use crate::time::Timestamp;
 
-pub(crate) use ends::Mark;
+pub(crate) use ends::{Mark, Marked};
 pub(crate) use marker::Marker;
 
 use ends::Ends;
@@ -40,10 +40,11 @@ pub(crate) struct Open {
     pub(crate) used: BTreeMap<RunId, Timestamp>,
 }
 
-/// Reads the log to its end, from where nothing before was open. `living` are the runs that have not ended.
+/// Reads the log to its end, from where it is known what was open. `living` are the runs that have not ended.
 pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>) -> anyhow::Result<Open> {
-    let mut open = Open::default();
-    let mut follow = log.read_after(marker::begin(log, store).await, false);
+    let begun = marker::begin(log, store).await;
+    let mut open = Open { ends: Ends::with(&begun.open), ..Open::default() };
+    let mut follow = log.read_after(begun.after, false);
     while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
         for line in lines {
             let at = Timestamp::of_record(line.record.time);
@@ -107,7 +108,7 @@ impl Open {
         waiting: &BTreeSet<CallId>,
     ) -> anyhow::Result<()> {
         self.find_outcomes(store, taken).await?;
-        for (call, (_, intent)) in self.ends.calls {
+        for (call, intent) in self.ends.calls {
             let id = CallId::parse(&call).ok();
             if id.is_some_and(|id| waiting.contains(&id)) {
                 continue;
@@ -130,7 +131,7 @@ impl Open {
             receipt.operation = intent.operation;
             log.record(receipt).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
         }
-        for (session, (_, opened)) in self.ends.sessions {
+        for (session, opened) in self.ends.sessions {
             tracing::warn!(%session, "a session was open when the daemon ended: recorded as interrupted");
             let directories = directories.clone();
             let closed =

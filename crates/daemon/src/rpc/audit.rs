@@ -6,6 +6,7 @@ use std::sync::Arc;
 use audit::{Checkpoint, Integrity, Record};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::audit_service_server::AuditService;
@@ -13,9 +14,10 @@ use wire::v1::query_events_request::Order;
 
 use crate::app::App;
 use crate::audit::{Bound, Filter, Follow, IndexState, Line, Query};
+use crate::bundle::{self, Wanted};
 use crate::status::Refusal;
 
-use super::portion;
+use super::{portion, principal};
 
 /// Most records of a page.
 const MOST_EVENTS: u32 = 1_000;
@@ -143,6 +145,26 @@ impl AuditService for Service {
             removed_records: report.removed,
             verifier_keys: report.keys,
         }))
+    }
+
+    type CreateBundleStream = Pin<Box<dyn Stream<Item = Result<v1::CreateBundleResponse, Status>> + Send>>;
+
+    async fn create_bundle(
+        &self,
+        request: Request<v1::CreateBundleRequest>,
+    ) -> Result<Response<Self::CreateBundleStream>, Status> {
+        let principal = principal(&request)?;
+        let wanted = Wanted::from_wire(request.get_ref())?;
+        let (events, receiver) = bundle::Events::new();
+        let app = self.0.clone();
+        // Ends soon after its client has left.
+        self.0.tasks.spawn(async move {
+            if let Err(refusal) = bundle::create(&app, &principal, wanted, events.clone()).await {
+                events.fail(refusal).await;
+            }
+        });
+        let stop = self.0.stop.clone();
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver).take_until(stop.cancelled_owned()))))
     }
 
     async fn get_checkpoint(

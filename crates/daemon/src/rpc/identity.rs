@@ -159,6 +159,8 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
             roles.has_any(&[Operator, Orchestrator])
         }
         ("cofferdam.v1.ApprovalService", "DecideApproval") => roles.has_any(&[Approver, Director]),
+        // Others than operators and auditors have it of their own runs.
+        ("cofferdam.v1.AuditService", "CreateBundle") => roles.has_any(&[Operator, Auditor, Orchestrator]),
         // It only takes away.
         ("cofferdam.v1.ApprovalService", "RevokeConsent") => roles.has_any(&[Operator, Approver, Director]),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),

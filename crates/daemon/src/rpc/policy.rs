@@ -38,7 +38,8 @@ impl PolicyService for Service {
         // Goes on when the client leaves: what is on record comes into force.
         let reloaded = tokio::spawn(async move {
             let directory = app.policy_dir.clone();
-            let reloaded = crate::policy::reload(&app.gateway, directory, &app.audit, &principal.name).await;
+            let reloaded =
+                crate::policy::reload(&app.gateway, directory, &app.audit, &app.store, &principal.name).await;
             app.desk.policy_changed().await;
             reloaded
         });

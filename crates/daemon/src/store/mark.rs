@@ -1,27 +1,35 @@
-//! The place in the audit log up to which everything has its end.
+//! The place in the audit log up to which it was read for what has no end, and what that is.
 
+use audit::Event;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
-use crate::recovery::Mark;
+use crate::recovery::{Mark, Marked};
 
 impl Store {
     /// The place, if one is kept that makes sense.
-    pub(crate) fn mark(&self) -> Result<Option<Mark>, StoreError> {
-        let row: Option<(i64, String)> = self
+    pub(crate) fn mark(&self) -> Result<Option<Marked>, StoreError> {
+        let row: Option<(i64, String, String)> = self
             .lock()
-            .query_row("SELECT sequence, hash FROM audit_mark", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row("SELECT sequence, hash, open FROM audit_mark", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
             .optional()?;
-        Ok(row.and_then(|(sequence, hash)| {
-            Some(Mark { sequence: u64::try_from(sequence).ok()?, hash: hash.parse().ok()? })
-        }))
+        let Some((sequence, hash, open)) = row else { return Ok(None) };
+        let open: Vec<Event> = serde_json::from_str(&open)?;
+        let (Ok(sequence), Ok(hash)) = (u64::try_from(sequence), hash.parse()) else { return Ok(None) };
+        Ok(Some(Marked { mark: Mark { sequence, hash }, open }))
     }
 
     /// Keeps another one in its place.
-    pub(crate) fn set_mark(&self, mark: &Mark) -> Result<(), StoreError> {
+    pub(crate) fn set_mark(&self, Marked { mark, open }: &Marked) -> Result<(), StoreError> {
         self.lock().execute(
-            "INSERT OR REPLACE INTO audit_mark (one, sequence, hash) VALUES (1, ?1, ?2)",
-            params![i64::try_from(mark.sequence).unwrap_or(i64::MAX), mark.hash.to_string()],
+            "INSERT OR REPLACE INTO audit_mark (one, sequence, hash, open) VALUES (1, ?1, ?2, ?3)",
+            params![
+                i64::try_from(mark.sequence).unwrap_or(i64::MAX),
+                mark.hash.to_string(),
+                serde_json::to_string(open)?
+            ],
         )?;
         Ok(())
     }

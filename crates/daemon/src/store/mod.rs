@@ -9,6 +9,7 @@ mod approvals;
 mod calls;
 mod mark;
 mod permissions;
+mod policies;
 mod runs;
 mod schema;
 mod settled;

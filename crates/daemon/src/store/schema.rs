@@ -16,6 +16,8 @@ const STEPS: &[&str] = &[
     PERMISSIONS,
     AUDIT_MARK,
     SETTLED_APPROVALS,
+    POLICIES,
+    OPEN_AT_MARK,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -119,6 +121,19 @@ CREATE TABLE settled_approvals (
     approval    BLOB NOT NULL
 ) STRICT;
 ";
+
+/// Policies that have been in force; the greatest place is the last one's.
+const POLICIES: &str = "
+CREATE TABLE policies (
+    place     INTEGER PRIMARY KEY AUTOINCREMENT,
+    digest    TEXT NOT NULL UNIQUE,
+    canonical TEXT NOT NULL
+) STRICT;
+";
+
+/// What was open at the mark, as a list of its records: they may be removed from the log before they are closed. A mark
+/// without it stands at the oldest of them.
+const OPEN_AT_MARK: &str = "ALTER TABLE audit_mark ADD COLUMN open TEXT NOT NULL DEFAULT '[]';";
 
 /// Takes the steps that the database has not had yet, all or none.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {

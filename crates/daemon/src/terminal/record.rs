@@ -106,6 +106,7 @@ impl Closing {
         let usage = Usage {
             cpu_us: usage.cpu_time_us,
             peak_memory_bytes: usage.peak_memory_bytes,
+            wall_us: None,
             bytes_in: typed,
             bytes_out: shown,
         };
@@ -207,7 +208,7 @@ mod tests {
     use crate::terminal::session::{Cause, End};
 
     fn finished(outcome: Result<ExecResult, ToolFailure>) -> Finished {
-        let usage = Usage { cpu_time_us: 5, peak_memory_bytes: 6 };
+        let usage = Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) };
         Finished { outcome: outcome.map(OpResult::Exec), usage, bytes_in: 0, bytes_out: 0 }
     }
 

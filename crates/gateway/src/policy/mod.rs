@@ -161,6 +161,11 @@ impl Policy {
         &self.digest
     }
 
+    /// The canonical form: with `cofferdam policy 1` and a zero byte before it, its SHA-256 is the digest.
+    pub fn canonical(&self) -> Result<String, PolicyNotShown> {
+        serde_json::to_string(&self.content).map_err(|error| PolicyNotShown(error.to_string()))
+    }
+
     /// The whole policy as one file, every default written out. Loaded again, it has the same digest.
     pub fn to_yaml(&self) -> Result<String, PolicyNotShown> {
         serde_yaml::to_string(&self.content).map_err(|error| PolicyNotShown(error.to_string()))

@@ -5,6 +5,7 @@ mod file;
 mod gitignore;
 mod glob;
 mod grep;
+mod helpers;
 mod ignores;
 mod list;
 mod pattern;
@@ -16,6 +17,7 @@ mod walk;
 pub use file::{read, read_at_once};
 pub use glob::glob;
 pub use grep::grep;
+pub use helpers::{take_helpers_time, thread_time};
 pub use list::list;
 
 #[cfg(test)]

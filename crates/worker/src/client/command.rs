@@ -1,6 +1,7 @@
 //! What a worker may say about one command, and what is kept of its output.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ops::{Bounds, ExecResult, KillEvidence};
 use wire::worker::v1::{self, output::Stream};
@@ -177,7 +178,7 @@ impl Command {
     }
 
     /// Puts what was kept, and what was found, into its result.
-    pub(super) fn complete(self, result: &mut ExecResult) -> Usage {
+    pub(super) fn complete(self, result: &mut ExecResult, took: Duration) -> Usage {
         if self.input.is_some() {
             (result.stdout_omitted_bytes, result.stderr_omitted_bytes) =
                 (result.stdout_bytes, result.stderr_bytes);
@@ -191,7 +192,15 @@ impl Command {
         if let Some(evidence) = self.evidence {
             result.kill = evidence;
         }
-        Usage { cpu_time_us: result.cpu_time_us, peak_memory_bytes: result.peak_memory_bytes }
+        let usage = Usage {
+            cpu_time_us: Some(result.cpu_time_us),
+            peak_memory_bytes: Some(result.peak_memory_bytes),
+        };
+        let usage = usage.bounded(took);
+        // What the record says is what the caller sees.
+        result.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
+        result.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
+        usage
     }
 
     fn received(&self) -> u64 {

@@ -61,6 +61,11 @@ use crate::client::shared::Shared;
 /// After this a client that was shut down leaves its calls alone.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
+/// Processor time beyond what a call's own time allows: its process may have been made before it.
+const SLACK: Duration = Duration::from_millis(100);
+/// No host has more memory, bytes: 2^50.
+const MOST_MEMORY: u64 = 1 << 50;
+
 /// How patient to be with a worker.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
@@ -131,13 +136,27 @@ pub struct Finished {
     pub bytes_out: u64,
 }
 
-/// Resources of a call; zero where they were not measured.
+/// Resources of a call, as its worker says; bounded by what can be. `None` where nobody measured them, or where they are no
+/// one call's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time of the command, microseconds.
-    pub cpu_time_us: u64,
-    /// Peak resident memory of the command, bytes.
-    pub peak_memory_bytes: u64,
+    /// Processor time, user and system, microseconds.
+    pub cpu_time_us: Option<u64>,
+    /// Peak resident memory of its largest process, bytes.
+    pub peak_memory_bytes: Option<u64>,
+}
+
+impl Usage {
+    /// At most what a call can have used that took so long: nothing that a worker claims breaks a sum of many.
+    fn bounded(self, took: Duration) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = took.saturating_mul(u32::try_from(processors).unwrap_or(u32::MAX)) + SLACK;
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            cpu_time_us: self.cpu_time_us.map(|time| time.min(most)),
+            peak_memory_bytes: self.peak_memory_bytes.map(|bytes| bytes.min(MOST_MEMORY)),
+        }
+    }
 }
 
 /// A worker's stream. Cheap to clone; when the last clone goes, the stream is closed.

@@ -13,11 +13,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome};
 use prost::Message;
 use tokio::sync::mpsc;
-use wire::worker::v1::{FromWorker, from_worker::Body};
+use wire::worker::v1::{self, FromWorker, from_worker::Body};
 
 use crate::client::backlog::Backlog;
 use crate::client::command::Command;
@@ -81,6 +82,7 @@ struct Entry {
     bytes_in: u64,
     bytes_out: u64,
     abandoned: bool,
+    began: Instant,
 }
 
 impl Table {
@@ -98,7 +100,7 @@ impl Table {
             Operation::Write(_) if spec.preview => "edit",
             operation => operation.kind(),
         };
-        self.calls.insert(id, Entry { operation, command, events, bytes_in, bytes_out: 0, abandoned: false });
+        self.calls.insert(id, Entry::begun(operation, command, events, bytes_in));
         receiver
     }
 
@@ -107,9 +109,7 @@ impl Table {
         let (events, receiver) = mpsc::channel(EVENTS);
         let bounds = Bounds { max_spool_bytes: 0, max_output_bytes: 0, ..Bounds::default() };
         let command = Some(Command::new(&bounds, true, Arc::default(), None));
-        let entry =
-            Entry { operation: PREPARE, command, events, bytes_in: 0, bytes_out: 0, abandoned: false };
-        self.calls.insert(id, entry);
+        self.calls.insert(id, Entry::begun(PREPARE, command, events, 0));
         receiver
     }
 
@@ -193,13 +193,14 @@ impl Table {
             }
             Body::Output(output) => command.ok_or(Violation::Output)?.output(output)?,
             Body::Taken(taken) => command.ok_or(Violation::Taken)?.taken(taken.bytes)?,
-            Body::Outcome(outcome) => {
+            Body::Outcome(mut outcome) => {
+                let usage = outcome.usage.take();
                 let outcome = outcome_from_wire(outcome).map_err(|_| Violation::Outcome)?;
                 if !entry.may_end(&outcome) {
                     return Err(Violation::Outcome);
                 }
                 if let Some(entry) = self.calls.remove(&frame.id) {
-                    entry.finish(outcome);
+                    entry.finish(outcome, usage);
                 }
             }
             Body::Hello(_) | Body::Pong(_) => {}
@@ -209,6 +210,15 @@ impl Table {
 }
 
 impl Entry {
+    fn begun(
+        operation: &'static str,
+        command: Option<Command>,
+        events: mpsc::Sender<Event>,
+        bytes_in: u64,
+    ) -> Self {
+        Self { operation, command, events, bytes_in, bytes_out: 0, abandoned: false, began: Instant::now() }
+    }
+
     /// Whether the call may end like this now.
     fn may_end(&self, outcome: &Outcome) -> bool {
         match (outcome, &self.command) {
@@ -223,12 +233,15 @@ impl Entry {
         }
     }
 
-    fn finish(mut self, mut outcome: Outcome) {
-        let mut usage = Usage::default();
+    fn finish(mut self, mut outcome: Outcome, usage: Option<v1::Usage>) {
+        let took = self.began.elapsed();
+        let usage = usage.unwrap_or_default();
+        let usage = Usage { cpu_time_us: usage.cpu_time_us, peak_memory_bytes: usage.peak_memory_bytes };
+        let mut usage = usage.bounded(took);
         if let Ok(result) = &mut outcome
             && let (Some(result), Some(command)) = (result.command_mut(), self.command.take())
         {
-            usage = command.complete(result);
+            usage = command.complete(result, took);
         }
         let finished = Finished { outcome, usage, bytes_in: self.bytes_in, bytes_out: self.bytes_out };
         self.tell(Event::Finished(Box::new(finished)));

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use audit::Record;
 use rusqlite::{Connection, params};
 
 use super::IndexError;
-use super::names::{Field, Names, digest};
+use super::names::{Field, Names};
+use super::row::Row;
 use super::schema::{self, Through};
-use crate::audit::filter::{reason_of, status_of, time_of};
 
 /// Records of one entry of `spans`.
 pub(super) const SPAN: u64 = 1_024;
@@ -35,23 +34,22 @@ impl Filler {
     }
 
     /// Adds a record to the transaction that [`Self::commit`] ends. The next one must follow it in the log.
-    pub(super) fn add(&mut self, record: &Record, line: &str) -> Result<(), IndexError> {
+    pub(super) fn add(&mut self, row: &Row) -> Result<(), IndexError> {
         let Self { connection, names, .. } = self;
         if !self.open {
             connection.execute_batch("BEGIN IMMEDIATE")?;
             self.open = true;
         }
-        let event = &record.event;
-        let sequence = record.sequence.cast_signed();
-        let time = time_of(record);
+        let sequence = row.sequence.cast_signed();
+        let time = row.time;
         let mut number = |field, text| names.number(connection, field, text);
-        let kind = number(Field::Kind, Some(event.kind.as_str()))?;
-        let run = number(Field::Run, event.run_id.as_deref())?;
-        let principal = number(Field::Principal, event.principal.as_deref())?;
-        let agent = number(Field::Agent, event.agent_id.as_deref())?;
-        let operation = number(Field::Operation, event.operation.as_deref())?;
-        let status = number(Field::Status, status_of(event))?;
-        let reason = number(Field::Reason, reason_of(event))?;
+        let kind = number(Field::Kind, Some(row.kind))?;
+        let run = number(Field::Run, row.run.as_deref())?;
+        let principal = number(Field::Principal, row.principal.as_deref())?;
+        let agent = number(Field::Agent, row.agent.as_deref())?;
+        let operation = number(Field::Operation, row.operation.as_deref())?;
+        let status = number(Field::Status, row.status)?;
+        let reason = number(Field::Reason, row.reason.as_deref())?;
         connection
             .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
             .execute(params![
@@ -64,20 +62,21 @@ impl Filler {
                 operation,
                 status,
                 reason,
-                event.call_id.as_deref().map(digest),
-                event.approval_id.as_deref().map(digest)
+                row.call,
+                row.approval
             ])?;
-        connection.prepare_cached("INSERT INTO lines VALUES (?1, ?2)")?.execute(params![sequence, line])?;
-        if event.kind == audit::Kind::SegmentsRemoved {
+        connection
+            .prepare_cached("INSERT INTO lines VALUES (?1, ?2)")?
+            .execute(params![sequence, row.line])?;
+        if let Some(last) = row.removed {
             // What the log no longer has, nobody finds here.
-            let last = event.details.as_ref().and_then(|details| details["last_sequence"].as_i64());
-            let before = last.unwrap_or(0).min(sequence - 1);
+            let before = last.cast_signed().min(sequence - 1);
             connection.execute("DELETE FROM events WHERE sequence <= ?1", [before])?;
             connection.execute("DELETE FROM lines WHERE sequence <= ?1", [before])?;
         }
-        let span = self.spans.entry(record.sequence / SPAN).or_insert((time, time));
+        let span = self.spans.entry(row.sequence / SPAN).or_insert((time, time));
         *span = (span.0.min(time), span.1.max(time));
-        self.through = Some(Through { sequence: record.sequence, hash: record.hash });
+        self.through = Some(Through { sequence: row.sequence, hash: row.hash });
         Ok(())
     }
 

@@ -12,6 +12,7 @@
 mod fill;
 mod names;
 mod query;
+mod row;
 mod schema;
 mod thread;
 mod token;

@@ -20,6 +20,10 @@ pub(super) enum Field {
     Reason = 6,
 }
 
+impl Field {
+    const COUNT: usize = 7;
+}
+
 /// A text's number, and how many records have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
@@ -34,7 +38,9 @@ const REMEMBERED: usize = 10_000;
 /// forgotten when that fails.
 #[derive(Default)]
 pub(super) struct Names {
-    known: HashMap<(Field, String), (i64, u64)>,
+    known: [HashMap<String, (i64, u64)>; Field::COUNT],
+    /// In all of them.
+    count: usize,
 }
 
 impl Names {
@@ -46,14 +52,13 @@ impl Names {
         text: Option<&str>,
     ) -> Result<Option<i64>, IndexError> {
         let Some(text) = text else { return Ok(None) };
-        let key = (field, text.to_owned());
-        if let Some((id, met)) = self.known.get_mut(&key) {
+        if let Some((id, met)) = self.known[field as usize].get_mut(text) {
             *met += 1;
             return Ok(Some(*id));
         }
-        if self.known.len() >= REMEMBERED {
+        if self.count >= REMEMBERED {
             self.flush(connection)?;
-            self.known.clear();
+            *self = Self::default();
         }
         let id = if let Some(name) = find(connection, field, text)? {
             name.id
@@ -63,14 +68,15 @@ impl Names {
                 .execute(params![field as u8, text])?;
             connection.last_insert_rowid()
         };
-        self.known.insert(key, (id, 1));
+        self.known[field as usize].insert(text.to_owned(), (id, 1));
+        self.count += 1;
         Ok(Some(id))
     }
 
     /// Writes how often each was met since the last time.
     pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), IndexError> {
         let mut update = connection.prepare_cached("UPDATE names SET count = count + ?2 WHERE id = ?1")?;
-        for (id, met) in self.known.values_mut().filter(|(_, met)| *met > 0) {
+        for (id, met) in self.known.iter_mut().flat_map(HashMap::values_mut).filter(|(_, met)| *met > 0) {
             update.execute(params![*id, met.cast_signed()])?;
             *met = 0;
         }

@@ -85,6 +85,8 @@ pub(super) fn create(path: &Path) -> Result<Connection, IndexError> {
 
 /// The last step of making one.
 pub(super) fn complete(connection: &Connection) -> Result<(), IndexError> {
+    // Sorting has a second thread.
+    connection.pragma_update(None, "threads", 1)?;
     connection.execute_batch(INDEXES)?;
     connection.pragma_update(None, "user_version", VERSION)?;
     Ok(())

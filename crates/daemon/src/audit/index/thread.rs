@@ -13,6 +13,7 @@ use audit::{Head, Reader};
 use tokio::sync::watch;
 
 use super::fill::Filler;
+use super::row::Row;
 use super::schema::{self, Through};
 use super::{IndexError, Shared, State};
 use crate::audit::follow::Line;
@@ -21,6 +22,10 @@ use crate::status::chain;
 
 /// Records of one transaction.
 const BATCH: usize = 4_096;
+/// Batches that are read ahead.
+const AHEAD: usize = 2;
+/// Records from which on a new index is made sooner than an old one is brought up.
+const FAR: u64 = 100_000;
 /// How long records that no query waits for may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
 /// Between attempts when neither the index nor the log can be read.
@@ -78,8 +83,8 @@ impl Thread {
         self.shared.rebuild.store(false, Ordering::Release);
         if !anew {
             match self.current() {
-                Ok(Some(filler)) => return Ok(filler),
-                Ok(None) => {}
+                Ok(Some(filler)) if !self.is_far(&filler) => return Ok(filler),
+                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(error = %chain(&error), "the audit log's index cannot be used, and is made anew");
                 }
@@ -87,6 +92,14 @@ impl Thread {
         }
         self.build()?;
         self.current()?.ok_or(IndexError::Inconsistent)
+    }
+
+    /// Whether an index is so far behind that another is made sooner than this one is brought up: adding to one takes
+    /// several times as long.
+    fn is_far(&self, filler: &Filler) -> bool {
+        let head = self.head.borrow().map_or(0, |head| head.sequence);
+        let through = filler.through().map_or(0, |through| through.sequence);
+        head.saturating_sub(through) > FAR.max(through)
     }
 
     fn current(&self) -> Result<Option<Filler>, IndexError> {
@@ -106,16 +119,16 @@ impl Thread {
         let aside = self.path.with_extension("db.new");
         remove(&aside)?;
         let mut filler = Filler::new(schema::create(&aside)?)?;
-        let mut reader = Reader::from(&self.directory, 0);
         let (began, mut said) = (Instant::now(), Instant::now());
-        while reader.next_sequence() <= head {
-            let Some(last) = fill(&mut filler, &mut reader, head)? else { break };
+        read_ahead(&self.directory, head, |rows| {
+            let Some(last) = fill(&mut filler, &rows)? else { return Ok(()) };
             self.state.send_replace(State::Building(last));
             if said.elapsed() >= SAY {
                 said = Instant::now();
                 tracing::info!(records = last, of = head, "making the index of the audit log");
             }
-        }
+            Ok(())
+        })?;
         filler.complete()?;
         File::open(&aside)?.sync_all()?;
         // The old one goes first, so that its journal is never taken for the new one's.
@@ -150,7 +163,7 @@ impl Thread {
                     if reader.next_sequence() != next {
                         reader = Reader::from(&self.directory, next.saturating_sub(1));
                     }
-                    fill(&mut filler, &mut reader, head)?
+                    fill(&mut filler, &rows(&mut reader, head)?)?
                 };
                 // Less than the head: the log is shorter than its writer said. The next look tells.
                 let Some(last) = last else { break };
@@ -200,27 +213,50 @@ impl Thread {
 }
 
 /// Adds a batch and commits it: the last record that it has.
-fn fill(filler: &mut Filler, reader: &mut Reader, head: u64) -> Result<Option<u64>, IndexError> {
-    let mut last = None;
-    for _ in 0..BATCH {
-        if reader.next_sequence() > head {
-            break;
-        }
-        let Some((record, line)) = reader.next_with_line()? else { break };
-        filler.add(&record, line)?;
-        last = Some(record.sequence);
-    }
+fn fill(filler: &mut Filler, rows: &[Row]) -> Result<Option<u64>, IndexError> {
+    rows.iter().try_for_each(|row| filler.add(row))?;
     filler.commit()?;
-    Ok(last)
+    Ok(rows.last().map(|row| row.sequence))
+}
+
+/// The next batch, up to `head`.
+fn rows(reader: &mut Reader, head: u64) -> Result<Vec<Row>, IndexError> {
+    let mut rows = Vec::new();
+    while rows.len() < BATCH && reader.next_sequence() <= head {
+        let Some(line) = reader.next_line()? else { break };
+        rows.push(Row::of(line)?);
+    }
+    Ok(rows)
+}
+
+/// Has all batches up to `head` taken, in order. They are read and proved by a thread of their own meanwhile.
+fn read_ahead(
+    directory: &Path,
+    head: u64,
+    mut take: impl FnMut(Vec<Row>) -> Result<(), IndexError>,
+) -> Result<(), IndexError> {
+    let mut reader = Reader::from(directory, 0);
+    std::thread::scope(|scope| {
+        let (sender, batches) = std::sync::mpsc::sync_channel(AHEAD);
+        let reads = move || {
+            while reader.next_sequence() <= head {
+                let batch = rows(&mut reader, head);
+                let is_last = batch.as_ref().map_or(true, Vec::is_empty);
+                // Nobody takes it any more when the other side failed.
+                if sender.send(batch).is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("audit-index".to_owned()).spawn_scoped(scope, reads)?;
+        batches.into_iter().try_for_each(|batch| take(batch?))
+    })
 }
 
 /// The same with records that were at hand.
 fn fill_with(filler: &mut Filler, lines: &[Arc<Line>]) -> Result<Option<u64>, IndexError> {
-    for line in lines {
-        filler.add(&line.record, &line.text)?;
-    }
-    filler.commit()?;
-    Ok(lines.last().map(|line| line.record.sequence))
+    let rows: Vec<_> = lines.iter().map(|line| Row::with(&line.record, &line.text)).collect();
+    fill(filler, &rows)
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {

@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
+use std::time::Duration;
 
 use super::hands::Hands;
 use super::queue::{Job, Queue, TAKEN, lock};
 use super::seeker::{Order, Seeker, Sought};
 use super::tally::{Sum, Tally};
+use crate::read::helpers::{helped, thread_time};
 use crate::read::pattern::Pattern;
 use crate::read::walk::{Walk, Walked};
 
@@ -21,18 +23,29 @@ pub(super) fn search(
     walk: Walk<'_>,
     tally: Tally,
 ) -> (Sum, Walked) {
-    let crew = Crew { order, queue: Queue::new(walk, filter, order.last), tally: Mutex::new(tally) };
+    let crew = Crew {
+        order,
+        queue: Queue::new(walk, filter, order.last),
+        tally: Mutex::new(tally),
+        helped: Mutex::default(),
+    };
     let some = crew.queue.take();
     let hands = if some.len() < TAKEN { Hands::none() } else { Hands::claim() };
     thread::scope(|scope| {
         for _ in 0..hands.count() {
             let hand = Builder::new().name("grep".to_owned()).stack_size(STACK);
-            if hand.spawn_scoped(scope, || crew.work(crew.queue.take())).is_err() {
+            let help = || {
+                crew.work(crew.queue.take());
+                // The thread has done nothing else.
+                *crew.helped.lock().unwrap_or_else(PoisonError::into_inner) += thread_time();
+            };
+            if hand.spawn_scoped(scope, help).is_err() {
                 break;
             }
         }
         crew.work(some);
     });
+    helped(crew.helped.into_inner().unwrap_or_else(PoisonError::into_inner));
     let (count, walked) = crew.queue.finish();
     let tally = crew.tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     (tally.finish(count), walked)
@@ -42,6 +55,8 @@ struct Crew<'a> {
     order: Order<'a>,
     queue: Queue<'a>,
     tally: Mutex<Tally>,
+    /// Processor time of the threads that help.
+    helped: Mutex<Duration>,
 }
 
 impl Crew<'_> {

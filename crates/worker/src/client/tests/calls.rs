@@ -6,7 +6,7 @@ use ops::{Bounds, OpResult, Reason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::output::Stream::{Stderr, Stdout};
-use wire::worker::v1::{from_worker, to_worker::Body};
+use wire::worker::v1::{self as w, from_worker, to_worker::Body};
 
 use crate::client::tests::fake::{
     Asked, Fake, Leaf, call, call_with, ended, exec, executed, failed, list, listed, spawned, wrote,
@@ -95,8 +95,32 @@ async fn a_command_that_is_not_placed_has_the_workers_evidence() {
     assert!(!start.placed);
     fake.say(id, executed(0, 0)).await;
     let finished = calling.await.unwrap().unwrap();
-    assert_eq!(finished.usage, Usage { cpu_time_us: 5, peak_memory_bytes: 6 });
+    assert_eq!(finished.usage, Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) });
     assert_eq!(exec_result(finished).kill.method, "descendants");
+}
+
+#[tokio::test]
+async fn what_a_worker_claims_to_have_used_is_at_most_what_can_be() {
+    let (mut fake, client) = Fake::connected().await;
+    for (cpu_time_us, peak_memory_bytes) in
+        [(None, None), (Some(3), Some(4_096)), (Some(u64::MAX), Some(u64::MAX))]
+    {
+        let began = std::time::Instant::now();
+        let calling = call(&client, list());
+        let (id, _) = fake.started().await;
+        let from_worker::Body::Outcome(outcome) = listed(1) else { panic!("an outcome") };
+        let usage = Some(w::Usage { cpu_time_us, peak_memory_bytes });
+        fake.say(id, from_worker::Body::Outcome(w::Outcome { usage, ..outcome })).await;
+        let used = calling.await.unwrap().unwrap().usage;
+        if cpu_time_us == Some(u64::MAX) {
+            let processors = std::thread::available_parallelism().unwrap().get() as u128;
+            let most = began.elapsed().as_micros() * processors + 100_000;
+            assert!(u128::from(used.cpu_time_us.unwrap()) <= most, "{used:?}");
+            assert_eq!(used.peak_memory_bytes, Some(1 << 50));
+        } else {
+            assert_eq!(used, Usage { cpu_time_us, peak_memory_bytes });
+        }
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{Target, Webhook};
+use super::{Endpoint, Target};
 use crate::tls::Tls;
 
 /// Bytes that the head of an answer may have.
@@ -37,21 +37,27 @@ impl Sender {
     }
 
     /// Sends a body, once. Why it failed is said without a word of the URL's path.
-    pub(super) async fn post(
+    pub(crate) async fn post(
         &self,
-        webhook: &Webhook,
+        endpoint: &Endpoint,
         id: &str,
         timestamp: u64,
         body: &[u8],
     ) -> Result<(), Failed> {
-        let attempt = self.attempt(webhook, id, timestamp, body);
-        tokio::time::timeout(webhook.timeout, attempt)
+        let attempt = self.attempt(endpoint, id, timestamp, body);
+        tokio::time::timeout(endpoint.timeout, attempt)
             .await
             .map_err(|_| Failed::retry("no answer in time"))?
     }
 
-    async fn attempt(&self, webhook: &Webhook, id: &str, timestamp: u64, body: &[u8]) -> Result<(), Failed> {
-        let Target { host, port, tls, .. } = &webhook.target;
+    async fn attempt(
+        &self,
+        endpoint: &Endpoint,
+        id: &str,
+        timestamp: u64,
+        body: &[u8],
+    ) -> Result<(), Failed> {
+        let Target { host, port, tls, .. } = &endpoint.target;
         let stream = TcpStream::connect((host.as_str(), *port))
             .await
             .map_err(|error| Failed::retry(format!("cannot connect: {}", error.kind())))?;
@@ -60,9 +66,9 @@ impl Sender {
                 .map_err(|_| Failed::retry("the host has no valid name"))?;
             let connected = TlsConnector::from(self.0.config()).connect(name, stream).await;
             let stream = connected.map_err(|error| Failed::retry(format!("TLS failed: {error}")))?;
-            exchange(stream, webhook, id, timestamp, body).await?
+            exchange(stream, endpoint, id, timestamp, body).await?
         } else {
-            exchange(stream, webhook, id, timestamp, body).await?
+            exchange(stream, endpoint, id, timestamp, body).await?
         };
         match status {
             status if status.is_success() => Ok(()),
@@ -77,10 +83,10 @@ impl Sender {
 
 /// Why an attempt failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failed {
-    pub(super) message: String,
+pub(crate) struct Failed {
+    pub(crate) message: String,
     /// Trying again is of no use.
-    pub(super) for_good: bool,
+    pub(crate) for_good: bool,
 }
 
 impl Failed {
@@ -91,7 +97,7 @@ impl Failed {
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    webhook: &Webhook,
+    endpoint: &Endpoint,
     id: &str,
     timestamp: u64,
     body: &[u8],
@@ -99,14 +105,14 @@ async fn exchange(
     let failed = |error: hyper::Error| Failed::retry(format!("no answer: {error}"));
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let request = Request::post(&webhook.target.path)
-        .header("host", &webhook.target.authority)
+    let request = Request::post(&endpoint.target.path)
+        .header("host", &endpoint.target.authority)
         .header("user-agent", concat!("cofferd/", env!("CARGO_PKG_VERSION")))
         .header("content-type", "application/json")
         .header("connection", "close")
         .header("webhook-id", id)
         .header("webhook-timestamp", timestamp)
-        .header("webhook-signature", webhook.secret.sign(id, timestamp, body))
+        .header("webhook-signature", endpoint.secret.sign(id, timestamp, body))
         .body(Full::new(Bytes::copy_from_slice(body)))
         .map_err(|_| Failed::retry("the request cannot be made"))?;
     // Both end with this function: neither is awaited longer than the answer's head takes.

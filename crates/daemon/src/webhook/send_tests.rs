@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gateway::Severity;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -12,19 +11,18 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::super::{Secret, Target, Webhook};
+use super::super::{Endpoint, Secret, Target};
 use super::Sender;
 
-fn webhook(url: &str) -> Webhook {
+fn webhook(url: &str) -> Endpoint {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("secret");
     std::fs::write(&path, format!("whsec_{}", STANDARD.encode([7; 32]))).unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    Webhook {
+    Endpoint {
         name: "test".to_owned(),
         target: Target::parse(url, false).unwrap(),
         secret: Secret::read(&path).unwrap(),
-        min_severity: Severity::Low,
         timeout: Duration::from_secs(20),
         attempts: 3,
         first_retry: Duration::from_secs(1),

@@ -1,0 +1,106 @@
+//! `coffer bundle create`.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use ::audit::bundle::MemberWriter;
+use clap::Args;
+use tokio_stream::StreamExt as _;
+use wire::v1::create_bundle_response::Event;
+use wire::v1::{BundleMade, CreateBundleRequest};
+
+use crate::client::{Client, Context};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::quantity::count;
+use crate::run::RunRef;
+use crate::ui::Ui;
+
+/// Make a bundle of a run: what it was, its records with the proof that they are in the log, the policies that decided, and
+/// what it changed, for `coffer bundle verify` anywhere.
+///
+/// That it was made is on record in the log. Secrets are hidden in it as in the log. The diff of the workspace is that of
+/// an overlay, or what git says of a run that lives.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer bundle create 3f2a9c01 run.bundle")]
+pub(crate) struct Create {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    run: RunRef,
+    /// Where to, a new file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Leave the diff of the workspace out.
+    #[arg(long)]
+    without_diff: bool,
+    /// Make it although the log no longer has the run's first records. The bundle says so.
+    #[arg(long)]
+    allow_incomplete: bool,
+}
+
+impl Create {
+    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = context.connect().await?;
+        let request = CreateBundleRequest {
+            run_id: self.run.resolve(&client).await?,
+            without_diff: self.without_diff,
+            allow_incomplete: self.allow_incomplete,
+        };
+        // Never over a file that is there.
+        let file = File::create_new(&self.file)
+            .map_err(|error| Failure::failed(format!("cannot make {}: {error}", self.file.display())))?;
+        let made = receive(&client, request, context.ui, file).await;
+        if made.is_err() {
+            // A part of a bundle is none. What is wrong is said anyway.
+            let _ = std::fs::remove_file(&self.file);
+        }
+        tell(context.ui, &made?, &self.file)?;
+        Ok(Exit::Ok)
+    }
+}
+
+async fn receive(
+    client: &Client,
+    request: CreateBundleRequest,
+    ui: Ui,
+    file: File,
+) -> Result<BundleMade, Failure> {
+    let mut events = client.audit().create_bundle(request).await?.into_inner();
+    let bar = ui.count_bar();
+    let disk = file.try_clone()?;
+    let mut out = MemberWriter::new(file);
+    let mut made = None;
+    while let Some(response) = events.next().await {
+        match response?.event {
+            Some(Event::Progress(progress)) => bar.at(progress.records_read, progress.head_sequence),
+            Some(Event::Data(data)) => out.write_all(&data)?,
+            Some(Event::Made(last)) => made = Some(last),
+            None => {}
+        }
+    }
+    let cut = || Failure::failed("the daemon ended before the bundle was whole");
+    let made = made.ok_or_else(cut)?;
+    let came = out.finish()?;
+    if made.size_bytes != came.bytes() || made.sha256 != came.sha256().to_string() {
+        return Err(Failure::failed("what came is not the bundle that the daemon made"));
+    }
+    disk.sync_all()?;
+    Ok(made)
+}
+
+fn tell(ui: Ui, made: &BundleMade, file: &Path) -> Result<(), Failure> {
+    if ui.is_json() {
+        return ui.json(made);
+    }
+    ui.note(&format!(
+        "{} in {}, on record as {}",
+        count(made.records, "record", "records"),
+        file.display(),
+        made.sequence
+    ));
+    for note in &made.notes {
+        ui.note(note);
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Run bundles: what there is to know of one run, in a file that anyone can verify (`audit/FORMAT.md`).
+//!
+//! ```text
+//!  the run, its policies, its diff ─┐
+//!  log, read once ─ its records ────┴─► members (files) ─► manifest ─► record `bundle_created` ─► checkpoint
+//!                 └─ every hash ────────────────────────────────► proof ◄── read on to there ◄──┘
+//!                                                                   └─► archive (a file) ─► the client, at its pace
+//! ```
+//!
+//! Long things lie in files without a name while a bundle is made, so that one takes little memory, and its client's pace
+//! costs nothing but a file. A few are made at the same time, each is bounded, and the space that the audit log needs stays
+//! free.
+
+mod collect;
+mod diff;
+mod place;
+mod send;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use audit::bundle::{self, Member, RECORDS, Sealed};
+use audit::{Event, Kind, VerifierKey};
+use ops::Reason;
+use serde_json::json;
+use tokio::sync::Semaphore;
+use wire::v1;
+
+use crate::app::App;
+use crate::ids::RunId;
+use crate::rpc::{Principal, Role};
+use crate::runs::Record;
+use crate::status::{Refusal, chain};
+use collect::{CollectError, Collected};
+use place::Place;
+
+pub(crate) use send::Events;
+
+/// Bundles that are made or sent at the same time.
+const AT_ONCE: usize = 2;
+/// For a client to take a bundle that is made.
+const SENDING: Duration = Duration::from_secs(900);
+
+/// Makes bundles, a few at a time.
+pub(crate) struct Bundles {
+    place: Place,
+    turns: Semaphore,
+}
+
+impl Bundles {
+    /// In a directory of the state directory, of whose file system `min_free` bytes stay free.
+    pub(crate) fn open(state_dir: &Path, min_free: u64) -> anyhow::Result<Self> {
+        let place = Place::open(&state_dir.join("bundles"), min_free)
+            .context("cannot make the directory of bundles in state_dir")?;
+        Ok(Self { place, turns: Semaphore::new(AT_ONCE) })
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) run: RunId,
+    pub(crate) with_diff: bool,
+    pub(crate) allow_incomplete: bool,
+}
+
+impl Wanted {
+    pub(crate) fn from_wire(request: &v1::CreateBundleRequest) -> Result<Self, Refusal> {
+        Ok(Self {
+            run: RunId::parse(&request.run_id)?,
+            with_diff: !request.without_diff,
+            allow_incomplete: request.allow_incomplete,
+        })
+    }
+}
+
+/// Makes a bundle and sends it.
+pub(crate) async fn create(
+    app: &Arc<App>,
+    principal: &Principal,
+    wanted: Wanted,
+    events: Events,
+) -> Result<(), Refusal> {
+    let record = app.runs.get(wanted.run).ok();
+    may_have(principal, record.as_ref())?;
+    let Ok(_turn) = app.bundles.turns.try_acquire() else {
+        return Err(Refusal::new(
+            Reason::Overloaded,
+            "other bundles are being made: try again when they are done",
+        ));
+    };
+    let made = make(app, principal, wanted, record.as_ref(), &events).await?;
+    let sent = tokio::time::timeout(SENDING, events.send_all(made)).await;
+    sent.map_err(|_| Refusal::new(Reason::TimedOut, "the bundle was not taken in time"))?
+}
+
+/// Operators and auditors may have a bundle of any run, others of their own; of one that is deleted only the former.
+fn may_have(principal: &Principal, record: Option<&Record>) -> Result<(), Refusal> {
+    let any = [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role));
+    let own = record.is_some_and(|record| principal.may_use(&record.spec.principal));
+    if principal.run.is_none() && (any || own) { Ok(()) } else { Err(no_run()) }
+}
+
+fn no_run() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")
+}
+
+/// A bundle that waits to be sent.
+pub(crate) struct Made {
+    archive: Member,
+    summary: v1::BundleMade,
+}
+
+async fn make(
+    app: &Arc<App>,
+    principal: &Principal,
+    wanted: Wanted,
+    record: Option<&Record>,
+    events: &Events,
+) -> Result<Made, Refusal> {
+    let run_id = wanted.run.to_string();
+    let diff = diff::of(app, principal, record, wanted.with_diff).await?;
+
+    app.audit.settle().await;
+    // Nothing is compressed or removed while the log is read.
+    let _held = app.audit.hold_segments().await;
+    let head = app.audit.head().map_or(0, |head| head.sequence);
+    let log = app.audit.directory().to_owned();
+    let place = app.bundles.place.clone();
+    let (run, told) = (run_id.clone(), events.clone());
+    let collected =
+        blocking(move || collect::read(&log, &run, head, &place, |at| told.progress(at, head))).await?;
+    let Collected { mut log, records, summary } = collected;
+    if !summary.is_whole() && !wanted.allow_incomplete {
+        return Err(incomplete(&summary, log.removed()));
+    }
+
+    let mut members = BTreeMap::from([(RECORDS.to_owned(), records)]);
+    if let Some(record) = record {
+        members.insert("run.json".to_owned(), Member::of(summary::run(record, app.audit.redactor())?));
+    }
+    let policies: Vec<_> = summary.policies().map(str::to_owned).collect();
+    let kept = app.store.with(move |store| store.policies(&policies)).await;
+    let kept = kept.map_err(|error| Refusal::internal("looking the policies up", &chain(&error)))?;
+    for (digest, canonical) in &kept {
+        members.insert(bundle::policy_member(digest), Member::of(canonical.clone().into_bytes()));
+    }
+    let missing: Vec<_> = summary.policies().filter(|digest| !kept.contains_key(*digest)).collect();
+    let text = summary.text(principal, record, &missing, &diff, log.removed());
+    let notes = summary.notes(&missing, &diff, log.removed());
+    members.insert("summary.json".to_owned(), Member::of(text));
+    members.extend(diff.members.into_iter().map(|(name, content)| (name, Member::of(content))));
+
+    let manifest = bundle::manifest(log.id(), &run_id, &members);
+    let (manifest, hash) = manifest.map_err(|error| Refusal::internal("making the manifest", &error))?;
+    let event = Event::new(Kind::BundleCreated).run(&run_id).principal(&principal.name).details(json!({
+        "manifest_sha256": hash.to_string(),
+        "records": summary.records(),
+        "members": members.keys().collect::<Vec<_>>(),
+    }));
+    let sequence = app.audit.record(event).await?.record.sequence;
+    let (checkpoint, key) = app.audit.checkpoint().await?;
+    let key: VerifierKey =
+        key.parse().map_err(|error| Refusal::internal("reading the audit log's key", &error))?;
+
+    let place = app.bundles.place.clone();
+    let records = summary.records();
+    let made = blocking(move || {
+        let (line, proof) = log.prove(sequence, &checkpoint)?;
+        let sealed = Sealed { seal: &line, checkpoint: &checkpoint, key: &key, proof: &proof };
+        let archive = collect::archive(&place, &manifest, &members, &sealed)?;
+        Ok::<_, CollectError>((archive, checkpoint.size))
+    });
+    let (archive, log_size) = made.await?;
+    let summary = v1::BundleMade {
+        size_bytes: archive.bytes(),
+        sha256: archive.sha256().to_string(),
+        manifest_sha256: hash.to_string(),
+        sequence,
+        records,
+        log_size,
+        complete: summary.is_whole(),
+        notes,
+    };
+    Ok(Made { archive, summary })
+}
+
+/// What is said when the beginning of the run's records is gone.
+fn incomplete(summary: &summary::Summary, removed: u64) -> Refusal {
+    if summary.records() == 0 && removed == 0 {
+        return no_run();
+    }
+    let what = if summary.records() == 0 {
+        "all records of this run, if it had any"
+    } else {
+        "the first records of this run"
+    };
+    Refusal::new(
+        Reason::PreconditionFailed,
+        format!(
+            "the audit log no longer has {what}: its records up to {removed} were removed by `audit.remove_after` or \
+             `audit.keep`. With allow_incomplete a bundle of the rest is made, which says so"
+        ),
+    )
+    .with("removed_records", removed.to_string())
+    .with("records", summary.records().to_string())
+}
+
+async fn blocking<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T, CollectError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.map_err(|error| Refusal::internal("making a bundle", &error))?.map_err(Refusal::from)
+}
