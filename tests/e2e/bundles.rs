@@ -202,7 +202,7 @@ async fn who_may_have_a_bundle_and_what_is_in_it_for_whom() {
         as_user(uid, &daemon.socket(), async move |clients: Clients| create(&clients, request).await).await
     };
     let (audited, made) = ask(AUDITOR).await.unwrap();
-    assert!(!members(&audited).keys().any(|name| name.ends_with(".patch")));
+    assert!(!members(&audited).keys().any(|name| name == "diff.patch"));
     assert!(made.notes.iter().any(|note| note.contains("auditor")), "{made:?}");
     assert_eq!(reason(&ask(STRANGER).await.unwrap_err()), "NOT_FOUND");
     assert_eq!(reason(&ask(4324).await.unwrap_err()), "PERMISSION_DENIED");

@@ -125,7 +125,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
         ..Default::default()
     };
     run.clients.policy.throttle_agent(other.clone()).await.unwrap();
-    assert_eq!(limits(&mut run).await.throttles, [imposed.clone()]);
+    assert_eq!(limits(&mut run).await.throttles, std::slice::from_ref(&imposed));
     let ambiguous = v1::ThrottleAgentRequest { principal: String::new(), ..other.clone() };
     let refused = run.clients.policy.throttle_agent(ambiguous).await.unwrap_err();
     assert_eq!(reason(&refused), "PRECONDITION_FAILED");

@@ -1,5 +1,6 @@
 //! Upstream MCP servers somewhere else: good ones by JSON and by events, and such as are slow, endless, or send one away.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,10 +67,10 @@ async fn answer(mut stream: TcpStream, seen: Arc<Seen>, address: SocketAddr) -> 
     }
     let method = message["method"].as_str().unwrap_or_default();
     let first = method == "initialize";
-    let bare = !head.contains(&format!("authorization: bearer {TOKEN}"))
-        || !first
-            && !(head.contains("mcp-session-id: s-1") && head.contains("mcp-protocol-version: 2025-06-18"));
-    if bare {
+    let authorized = head.contains(&format!("authorization: bearer {TOKEN}"));
+    let in_session =
+        head.contains("mcp-session-id: s-1") && head.contains("mcp-protocol-version: 2025-06-18");
+    if !authorized || !(first || in_session) {
         seen.bare.fetch_add(1, Ordering::Relaxed);
     }
     let result = match method {
@@ -107,7 +108,7 @@ async fn answer(mut stream: TcpStream, seen: Arc<Seen>, address: SocketAddr) -> 
                 .await
                 .ok()?;
             loop {
-                stream.write_all(&[b'x'; 65_536]).await.ok()?;
+                stream.write_all(&vec![b'x'; 65_536]).await.ok()?;
             }
         }
         "/redirect" if called => {
@@ -148,15 +149,15 @@ async fn start(seen: &Arc<Seen>) -> (Daemon, RunHandle) {
     let address = serve(seen.clone()).await;
     let token = std::env::temp_dir().join(format!("cofferdam-token-{}", std::process::id()));
     std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
-    let servers: String = PATHS
-        .iter()
-        .map(|path| {
-            format!(
-                "  {path}: {{http: {{url: \"http://{address}/{path}\", bearer_token_file: {}}}, call_timeout_s: 4}}\n",
-                token.display()
-            )
-        })
-        .collect();
+    let mut servers = String::new();
+    for path in PATHS {
+        let (url, token) = (format!("http://{address}/{path}"), token.display());
+        writeln!(
+            servers,
+            "  {path}: {{http: {{url: \"{url}\", bearer_token_file: {token}}}, call_timeout_s: 4}}"
+        )
+        .unwrap();
+    }
     let policy = format!(
         "mcp_servers:\n{servers}  nobody: {{http: {{url: \"http://127.0.0.1:1/\"}}}}\naliases: {{http_get: mcp.good.get}}\n\
          profiles: {{p: {{operations: {{read: allow, \"mcp.*\": allow}}}}}}\nroles: {{director: {{allow: \"*\"}}}}\n"

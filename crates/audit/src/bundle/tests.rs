@@ -45,10 +45,10 @@ fn bundle() -> (Vec<u8>, VerifierKey, usize) {
     }
     let count = sequences.len();
     // As the daemon does: what may be long lies in a file.
-    let mut long = MemberWriter::new(tempfile::tempfile().unwrap());
-    long.write_all(records.as_bytes()).unwrap();
+    let mut spooled = MemberWriter::new(tempfile::tempfile().unwrap());
+    spooled.write_all(records.as_bytes()).unwrap();
     let members = BTreeMap::from([
-        (RECORDS.to_owned(), long.finish().unwrap()),
+        (RECORDS.to_owned(), spooled.finish().unwrap()),
         ("run.json".to_owned(), Member::of(b"{\"run\":1}".to_vec())),
         (policy_member(&policy_digest()), Member::of(POLICY.to_vec())),
         ("diff.patch".to_owned(), Member::of(vec![0xff; 3_000])),

@@ -206,6 +206,7 @@ impl ToolService for Canned {
         Ok(Response::new(ListToolsResponse {
             tools_json: r#"[{"name":"read"}]"#.into(),
             prompt: "TOOLS\n".into(),
+            mcp_servers: vec![],
         }))
     }
 

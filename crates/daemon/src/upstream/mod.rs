@@ -150,8 +150,8 @@ impl Upstreams {
         let never = CancellationToken::new();
         let session = self.server(run, name).session(lanes, definition, &|| self.tls(), until, &never).await;
         let session = session.map_err(|fault| text::one_line(&fault.to_string(), 512))?;
-        let tools = session.tools.tools.values().map(|tool| Offered {
-            tool: tool.tool.clone(),
+        let tools = session.tools.offered.values().map(|tool| Offered {
+            tool: tool.id.clone(),
             description: tool.description.clone(),
             input_schema: tool.input_schema.clone(),
             digest: tool.digest.clone(),
@@ -196,7 +196,7 @@ fn lock(runs: &Mutex<HashMap<RunId, Servers>>) -> MutexGuard<'_, HashMap<RunId, 
 }
 
 fn known(tools: &Tools, tool: &McpTool) -> Result<Arc<Tool>, ToolFailure> {
-    if let Some(tool) = tools.tools.get(tool.tool()) {
+    if let Some(tool) = tools.offered.get(tool.tool()) {
         return Ok(Arc::clone(tool));
     }
     let (server, called) = (tool.server(), tool.tool());

@@ -17,7 +17,7 @@ const MAX_ERROR: usize = 4_096;
 
 /// Reads the result of `tools/call`.
 pub(super) fn outcome(tool: &Tool, answer: &Value, most: u64) -> Outcome {
-    let server = tool.tool.server();
+    let server = tool.id.server();
     let broken = |why: &str| Fault::Broken(why.to_owned()).failure(server, true);
     let Some(members) = answer.as_object() else { return Err(broken("its answer is no object")) };
     let content = match members.get("content") {
@@ -56,7 +56,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, most: u64) -> Outcome {
     });
     Ok(ops::OpResult::Mcp(McpResult {
         server: server.to_owned(),
-        tool: tool.tool.tool().to_owned(),
+        tool: tool.id.tool().to_owned(),
         content: items,
         structured_content: structured,
         truncated: room.omitted_bytes > 0,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::upstream::tools::Tools;
 
-    fn tool(output: Option<Value>) -> std::sync::Arc<Tool> {
+    fn tool(output: Option<&Value>) -> std::sync::Arc<Tool> {
         let server = McpServer {
             description: String::new(),
             transport: McpTransport::Stdio(McpStdio { command: vec!["x".into()], env: [].into() }),
@@ -191,7 +191,7 @@ mod tests {
             pins: [].into(),
         };
         let entry = json!({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": output});
-        Tools::read("s", &server, vec![entry], &mut BTreeMap::new()).tools["t"].clone()
+        Tools::read("s", &server, vec![entry], &mut BTreeMap::new()).offered["t"].clone()
     }
 
     fn result(answer: &Value, most: u64) -> McpResult {
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn structured_content_fits_its_schema_or_is_not_shown() {
         let tool = tool(Some(
-            json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+            &json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
         ));
         let of = |structured: Value| {
             outcome(&tool, &json!({"content": [], "structuredContent": structured}), 1_000)

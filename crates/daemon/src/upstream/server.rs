@@ -138,7 +138,7 @@ impl Server {
         let tools = self.read(slot, definition, listed).await;
         self.recorder
             .record(Kind::McpServer, json!({
-                "server": self.name, "event": "started", "tools": tools.tools.len(), "withheld": tools.withheld.len(),
+                "server": self.name, "event": "started", "tools": tools.offered.len(), "withheld": tools.withheld.len(),
             }))
             .await;
         let now = Instant::now();

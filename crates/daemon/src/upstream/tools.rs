@@ -19,7 +19,7 @@ const MAX_WITHHELD: usize = 32;
 /// A tool that may be called.
 pub(super) struct Tool {
     /// Which.
-    pub(super) tool: McpTool,
+    pub(super) id: McpTool,
     /// For the model: the server's words, and that they are.
     pub(super) description: String,
     /// For the model, made harmless.
@@ -36,7 +36,7 @@ pub(super) struct Tool {
 #[derive(Default)]
 pub(super) struct Tools {
     /// By the server's own names.
-    pub(super) tools: BTreeMap<String, Arc<Tool>>,
+    pub(super) offered: BTreeMap<String, Arc<Tool>>,
     /// What is not offered, and why.
     pub(super) withheld: Vec<String>,
     /// Tools whose definition is not what it has to be: name, before, now.
@@ -62,8 +62,8 @@ impl Tools {
                     continue;
                 }
             };
-            let called = tool.tool.tool().to_owned();
-            if tools.tools.contains_key(&called) {
+            let called = tool.id.tool().to_owned();
+            if tools.offered.contains_key(&called) {
                 twice.push(called);
                 continue;
             }
@@ -82,7 +82,7 @@ impl Tools {
                 None => {
                     if seen.len() < 4 * 512 || seen.contains_key(&called) {
                         seen.insert(called.clone(), tool.digest.clone());
-                        tools.tools.insert(called, Arc::new(tool));
+                        tools.offered.insert(called, Arc::new(tool));
                     } else {
                         tools.withhold(&called, "the server has listed more tools in this run than are kept");
                     }
@@ -91,7 +91,7 @@ impl Tools {
         }
         // Which of the two is meant is for nobody to guess.
         for called in twice {
-            if tools.tools.remove(&called).is_some() {
+            if tools.offered.remove(&called).is_some() {
                 tools.withhold(&called, "the server lists two tools of this name");
             }
         }
@@ -109,7 +109,7 @@ impl Tools {
 fn read(server: &str, entry: &Value) -> Result<Tool, String> {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     let called = text("name").ok_or("it has no name")?;
-    let tool = McpTool::new(server, called).map_err(|malformed| format!("its name {}", malformed.message))?;
+    let id = McpTool::new(server, called).map_err(|malformed| format!("its name {}", malformed.message))?;
     let schema = entry.get("inputSchema").filter(|schema| schema.get("type") == Some(&json!("object")));
     let schema = schema.ok_or("its input schema is none of an object")?;
     let input = Schema::compile(schema).map_err(|why| format!("its input schema {why}"))?;
@@ -124,7 +124,7 @@ fn read(server: &str, entry: &Value) -> Result<Tool, String> {
         input,
         output,
         digest: digest(entry),
-        tool,
+        id,
     })
 }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn names(tools: &Tools) -> Vec<&str> {
-        tools.tools.keys().map(String::as_str).collect()
+        tools.offered.keys().map(String::as_str).collect()
     }
 
     #[test]
@@ -207,8 +207,8 @@ mod tests {
         let tools = Tools::read("db", &server(&[]), entries, &mut BTreeMap::new());
         assert_eq!(names(&tools), ["good"]);
         assert_eq!(tools.withheld.len(), 7, "{:?}", tools.withheld);
-        let good = &tools.tools["good"];
-        assert_eq!(good.tool.canonical(), "mcp.db.good");
+        let good = &tools.offered["good"];
+        assert_eq!(good.id.canonical(), "mcp.db.good");
         assert!(good.description.ends_with("server's words.] Does."), "{}", good.description);
     }
 
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_pinned_definition_is_that_one_from_the_start() {
-        let right = Tools::read("db", &server(&[]), vec![entry("a", "x")], &mut BTreeMap::new()).tools["a"]
+        let right = Tools::read("db", &server(&[]), vec![entry("a", "x")], &mut BTreeMap::new()).offered["a"]
             .digest
             .clone();
         let with = |pin: &str| {

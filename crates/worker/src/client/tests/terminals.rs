@@ -86,7 +86,7 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
     let terminal = open(&client, Some(leaf)).unwrap();
     let (id, start) = fake.started().await;
     let size = Some(w::TerminalSize { rows: 24, columns: 80 });
-    assert_eq!(start.terminal, Some(w::Terminal { size, login_shell: true }));
+    assert_eq!(start.terminal, Some(w::Terminal { size, login_shell: true, pipes: false }));
     assert_eq!((start.deadline_ms, start.placed), (3_600_000, true));
     let keyboard = terminal.keyboard();
     // Before it runs, too: the worker keeps it.
