@@ -344,6 +344,7 @@ fn every_reason_has_a_code() {
             "E_OVERLOADED",
             "E_AUDIT_UNAVAILABLE",
             "E_ENGINE_UNAVAILABLE",
+            "E_UPSTREAM_FAILED",
             "E_INTERNAL",
         ]
     );
