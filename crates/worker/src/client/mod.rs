@@ -36,7 +36,7 @@ mod tests;
 mod window;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ops::{Bounds, Operation, Outcome};
@@ -146,10 +146,14 @@ pub struct Usage {
     pub peak_memory_bytes: Option<u64>,
 }
 
+/// As many as this process may use. Asking is dear: the standard library reads files of cgroups each time.
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+
 impl Usage {
     /// At most what a call can have used that took so long: nothing that a worker claims breaks a sum of many.
     fn bounded(self, took: Duration) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = *PROCESSORS;
         let most = took.saturating_mul(u32::try_from(processors).unwrap_or(u32::MAX)) + SLACK;
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         Self {
