@@ -32,6 +32,7 @@ mod strangers;
 mod streaming;
 mod streams;
 mod terminal;
+mod ticks;
 mod timeouts;
 mod tongues;
 mod transcript;

@@ -1,28 +1,9 @@
 //! Paused runs: their commands stand still, they take no calls, and they go on where they were.
 
-use std::path::Path;
-use std::time::Duration;
-
 use harness::v1::{self, call_response::Status, run::State, run_hold::Kind};
 use harness::{Daemon, RunHandle, calls, reason, record};
 
-/// In which a command that counts would have counted far.
-const QUIET: Duration = Duration::from_millis(500);
-
-fn counted(workspace: &Path) -> usize {
-    std::fs::read(workspace.join("ticks")).map_or(0, |ticks| ticks.len())
-}
-
-/// Until the file has more than `count` bytes.
-async fn counts_beyond(workspace: &Path, count: usize) {
-    let on = async {
-        // A command has no other way to tell.
-        while counted(workspace) <= count {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), on).await.expect("the command does not count");
-}
+use crate::ticks::{QUIET, counted, counts_beyond};
 
 /// A command that writes a byte again and again until `stop` appears.
 fn ticks(run: &RunHandle) -> tokio::task::JoinHandle<Result<v1::CallResponse, tonic::Status>> {

@@ -9,8 +9,7 @@ use harness::v1::run::State;
 use harness::v1::run_hold::Kind;
 use harness::{Daemon, RunHandle, Setup, calls, reason, record, v1};
 
-/// In which a command that counts would have counted far.
-const QUIET: Duration = Duration::from_millis(500);
+use crate::ticks::{QUIET, counted, counts_beyond};
 
 /// Commands run, but `sh job.sh` asks, and so does what writes. `more` goes to the profile.
 fn setup(approvals: &str) -> Setup {
@@ -19,20 +18,6 @@ fn setup(approvals: &str) -> Setup {
     );
     let roles = "roles: {director: {allow: '*'}}\n".to_owned();
     Setup { policy: vec![("profile.yaml", profile), ("roles.yaml", roles)], ..Default::default() }
-}
-
-fn counted(workspace: &Path) -> usize {
-    std::fs::read(workspace.join("ticks")).map_or(0, |ticks| ticks.len())
-}
-
-async fn counts_beyond(workspace: &Path, count: usize) {
-    let on = async {
-        // A command has no other way to tell.
-        while counted(workspace) <= count {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), on).await.expect("the command does not count");
 }
 
 /// A command that does `what` and writes a byte, again and again, until `stop` appears.

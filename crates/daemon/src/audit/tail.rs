@@ -56,11 +56,6 @@ impl Tail {
         }
     }
 
-    /// Forgets all.
-    pub(super) fn clear(&self) {
-        *self.recent() = Recent::default();
-    }
-
     /// The records from `next` to `last`, as far as they are here and no more than `most`. `None`: read the segments.
     pub(super) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Arc<Line>>> {
         let recent = self.recent();
@@ -117,7 +112,7 @@ mod tests {
         tail.forget(head - 2);
         assert_eq!(sequences(tail.from(head - 2, head, 9)), None, "removed");
         assert_eq!(sequences(tail.from(head - 1, head, 9)), Some(vec![head - 1, head]));
-        tail.clear();
+        tail.forget(head);
         assert_eq!(sequences(tail.from(head, head, 9)), None);
         let next = add(1);
         assert_eq!(sequences(tail.from(next, next, 9)), Some(vec![next]));

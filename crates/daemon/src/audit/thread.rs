@@ -187,8 +187,6 @@ impl Thread {
             (Own::Checkpoint | Own::Rotate, None) => Err("nothing signs this log".to_owned()),
             (Own::Remove(removal), _) => writer.remove(&removal).map(|_| None).map_err(|error| chain(&error)),
         };
-        // Its records are read from the segments, and what a removal took away is no longer handed out.
-        self.told.tail.clear();
         self.told.head.send_replace(writer.head());
         let result = match result {
             Ok(Some(checkpoint)) => {

@@ -133,8 +133,9 @@ impl Upstreams {
         let answer = called.map_err(|fault| fault.failure(name, true))?;
         session.served.store(true, Ordering::Relaxed);
         tokio::task::block_in_place(|| {
-            *bytes_out = answer.to_string().len() as u64;
-            result::outcome(&tool, &answer, definition.max_result_bytes)
+            let text = answer.to_string();
+            *bytes_out = text.len() as u64;
+            result::outcome(&tool, &answer, &text, definition.max_result_bytes)
         })
     }
 

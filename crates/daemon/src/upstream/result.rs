@@ -15,8 +15,8 @@ const MAX_LABEL: usize = 1_024;
 /// Bytes of what a tool says of its failure.
 const MAX_ERROR: usize = 4_096;
 
-/// Reads the result of `tools/call`.
-pub(super) fn outcome(tool: &Tool, answer: &Value, most: u64) -> Outcome {
+/// Reads the result of `tools/call`, of which `text` is the JSON.
+pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Outcome {
     let server = tool.id.server();
     let broken = |why: &str| Fault::Broken(why.to_owned()).failure(server, true);
     let Some(members) = answer.as_object() else { return Err(broken("its answer is no object")) };
@@ -25,7 +25,6 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, most: u64) -> Outcome {
         None => &[],
         Some(_) => return Err(broken("the content of its answer is no list")),
     };
-    let text = answer.to_string();
     let mut room =
         Room { left: usize::try_from(most).unwrap_or(usize::MAX), omitted_items: 0, omitted_bytes: 0 };
     let mut items = Vec::new();
@@ -172,26 +171,20 @@ impl Room {
 mod tests {
     use std::collections::BTreeMap;
 
-    use gateway::{McpServer, McpStdio, McpTransport};
     use ops::OpResult;
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
-    use crate::upstream::tools::Tools;
+    use crate::upstream::tools::{Tools, server};
+
+    fn outcome(tool: &Tool, answer: &Value, most: u64) -> Outcome {
+        super::outcome(tool, answer, &answer.to_string(), most)
+    }
 
     fn tool(output: Option<&Value>) -> std::sync::Arc<Tool> {
-        let server = McpServer {
-            description: String::new(),
-            transport: McpTransport::Stdio(McpStdio { command: vec!["x".into()], env: [].into() }),
-            start_timeout_s: 1,
-            call_timeout_s: 1,
-            max_result_bytes: 1_024,
-            max_tools: 8,
-            pins: [].into(),
-        };
         let entry = json!({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": output});
-        Tools::read("s", &server, vec![entry], &mut BTreeMap::new()).offered["t"].clone()
+        Tools::read("s", &server(&[]), vec![entry], &mut BTreeMap::new()).offered["t"].clone()
     }
 
     fn result(answer: &Value, most: u64) -> McpResult {

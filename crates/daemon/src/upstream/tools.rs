@@ -165,23 +165,25 @@ fn sorted(value: &Value, out: &mut String) {
     }
 }
 
+/// A server as a policy names one, with these pins.
 #[cfg(test)]
-mod tests {
+pub(super) fn server(pins: &[(&str, &str)]) -> McpServer {
     use gateway::{McpStdio, McpTransport};
 
-    use super::*;
-
-    fn server(pins: &[(&str, &str)]) -> McpServer {
-        McpServer {
-            description: String::new(),
-            transport: McpTransport::Stdio(McpStdio { command: vec!["x".into()], env: [].into() }),
-            start_timeout_s: 1,
-            call_timeout_s: 1,
-            max_result_bytes: 1_024,
-            max_tools: 8,
-            pins: pins.iter().map(|(tool, hash)| ((*tool).to_owned(), (*hash).to_owned())).collect(),
-        }
+    McpServer {
+        description: String::new(),
+        transport: McpTransport::Stdio(McpStdio { command: vec!["x".into()], env: [].into() }),
+        start_timeout_s: 1,
+        call_timeout_s: 1,
+        max_result_bytes: 1_024,
+        max_tools: 8,
+        pins: pins.iter().map(|(tool, hash)| ((*tool).to_owned(), (*hash).to_owned())).collect(),
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     fn entry(name: &str, description: &str) -> Value {
         json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
