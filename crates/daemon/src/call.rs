@@ -41,7 +41,7 @@ use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
 
 use crate::app::App;
-use crate::calls::{Answer, Call};
+use crate::calls::{Answer, Call, Keep};
 use crate::escalation::Attempt;
 use crate::rpc::Principal;
 use crate::runs::Run;
@@ -183,7 +183,11 @@ impl Story {
                 "the call is over, but its receipt is not on disk: GetCall has its outcome, do not repeat it unseen",
             ));
         }
-        let keep = journal.has_effect() || journal.was_asked();
+        let keep = match (journal.was_asked(), journal.has_effect()) {
+            (true, _) => Keep::First,
+            (false, true) => Keep::Stored,
+            (false, false) => Keep::Briefly,
+        };
         self.app.calls.finish(&self.call, response, refusal, keep).await;
         // Not before receipt and outcome are kept. When they could not be, the next daemon closes the call.
         if let Some(approval) = journal.approval_id().filter(|_| recorded.is_ok()) {

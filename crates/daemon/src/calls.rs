@@ -2,8 +2,9 @@
 //!
 //! A call is known here from the moment it is taken, and comes to its end by itself: a client that goes away
 //! loses nothing and finds the outcome with `GetCall`. Finished calls are kept in memory up to a bound; those with an
-//! effect, an approval or a request id are kept in the store as well, until their run is deleted: those with a request
-//! id before they are answered, because a repetition must find them even after a crash; the others right afterwards.
+//! effect, an approval or a request id are kept in the store as well, until their run is deleted: those with an approval
+//! or a request id before they are answered, because whoever waits or repeats must find them even after a crash; the
+//! others right afterwards.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,6 +103,17 @@ impl Call {
             Err(_) => self.answer(),
         }
     }
+}
+
+/// How long the outcome of a call is kept. One with a request id is always [`Keep::First`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// In memory, for a while.
+    Briefly,
+    /// In the store, when it has been answered.
+    Stored,
+    /// In the store, before it is answered.
+    First,
 }
 
 /// What became of a request to begin a call.
@@ -244,17 +256,17 @@ impl Calls {
         call
     }
 
-    /// The call is over, and its output complete. `keep` puts it into the store.
+    /// The call is over, and its output complete.
     pub(crate) async fn finish(
         &self,
         call: &Arc<Call>,
         response: CallResponse,
         refusal: Option<Refusal>,
-        keep: bool,
+        keep: Keep,
     ) {
         call.output.finish().await;
-        let repeatable = call.request_id.is_some();
-        let stored = (keep || repeatable).then(|| StoredCall {
+        let keep = if call.request_id.is_some() { Keep::First } else { keep };
+        let stored = (keep != Keep::Briefly).then(|| StoredCall {
             call_id: call.id,
             run_id: call.run,
             principal: call.principal.clone(),
@@ -262,7 +274,7 @@ impl Calls {
             request: call.digest.clone(),
             response: response.encode_to_vec(),
         });
-        let later = if repeatable {
+        let later = if keep == Keep::First {
             self.keep(stored).await;
             None
         } else {
@@ -347,7 +359,7 @@ mod tests {
     use ops::Reason;
     use wire::v1::{CallResponse, call_response::Status};
 
-    use super::{Begun, Calls, FINISHED, FINISHED_BYTES, UNDER_WAY};
+    use super::{Begun, Calls, FINISHED, FINISHED_BYTES, Keep, UNDER_WAY};
     use crate::ids::RunId;
     use crate::rpc::{Principal, Roles};
     use crate::spool::{Bounds, Spool};
@@ -394,7 +406,7 @@ mod tests {
         assert_eq!(refused(calls.begin(run, "uid:7", "r", vec![1]).await), Some(Reason::AlreadyExists));
         assert!(matches!(calls.begin(RunId::new(), "uid:0", "r", vec![2]).await, Ok(Begun::New(_))));
 
-        calls.finish(&call, done(call.id), None, false).await;
+        calls.finish(&call, done(call.id), None, Keep::Briefly).await;
         let Ok(Begun::Stored(stored)) = calls.begin(run, "uid:0", "r", vec![1]).await else {
             panic!("not stored")
         };
@@ -411,7 +423,7 @@ mod tests {
         let mut first = None;
         for i in 0..=FINISHED {
             let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "", vec![]).await else { panic!("not new") };
-            calls.finish(&call, done(call.id), None, i == 0).await;
+            calls.finish(&call, done(call.id), None, if i == 0 { Keep::Stored } else { Keep::Briefly }).await;
             first.get_or_insert(call.id);
         }
         let first = first.unwrap();
@@ -429,7 +441,7 @@ mod tests {
         for _ in 0..8 {
             let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "", vec![]).await else { panic!("not new") };
             let response = CallResponse { rendered: "x".repeat(size), ..done(call.id) };
-            calls.finish(&call, response, None, false).await;
+            calls.finish(&call, response, None, Keep::Briefly).await;
         }
         let table = calls.table();
         assert_eq!((table.by_id.len(), table.finished.len()), (3, 3));

@@ -31,7 +31,10 @@ fn build_probe() -> PathBuf {
     let digest = hex::encode(Sha256::digest(std::fs::read(&source).unwrap()));
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("probe-{}", &digest[..16]));
     if !built.exists() {
-        let own = built.with_extension(std::process::id().to_string());
+        // Several tests may be here at the same time, in processes of their own, and rustc's temporary files are named
+        // after what it makes.
+        let workshop = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let own = workshop.path().join("probe");
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let status = Command::new(rustc)
             .args(["--edition=2024", "-O", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-o"])

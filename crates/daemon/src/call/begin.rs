@@ -13,7 +13,7 @@ use worker::attended::Attended;
 use super::record::{Journal, Times};
 use super::{Close, Story, decode};
 use crate::app::App;
-use crate::calls::{Begun, Call, Found};
+use crate::calls::{Begun, Call, Found, Keep};
 use crate::escalation::Attempt;
 use crate::ids::{CallId, RunId};
 use crate::rpc::Principal;
@@ -108,7 +108,7 @@ pub(super) async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Out
         let mut response = call.answer().response;
         response.set_status(call_response::Status::Failed);
         response.error = Some(worker::convert::failure_to_wire(refusal.clone().into()));
-        app.calls.finish(&call, response, Some(refusal), true).await;
+        app.calls.finish(&call, response, Some(refusal), Keep::Stored).await;
     }
 }
 

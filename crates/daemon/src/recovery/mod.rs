@@ -34,7 +34,7 @@ const LATEST: usize = 4_096;
 #[derive(Default)]
 pub(crate) struct Open {
     ends: Ends,
-    /// Receipts of calls with a request id, in runs that may live on: the latest.
+    /// Receipts of calls with a request id or an approval, in runs that may live on: the latest.
     closed: VecDeque<Event>,
     /// When each of those runs was last used, or a moment after that.
     pub(crate) used: BTreeMap<RunId, Timestamp>,
@@ -66,7 +66,8 @@ impl Open {
         if let Kind::CallIntent | Kind::CallReceipt | Kind::SessionOpened | Kind::SessionClosed = event.kind {
             self.used.insert(run, at);
         }
-        if event.kind == Kind::CallReceipt && event.request_id.is_some() {
+        let returned_to = event.request_id.is_some() || event.approval_id.is_some();
+        if event.kind == Kind::CallReceipt && returned_to {
             if self.closed.len() == LATEST {
                 self.closed.pop_front();
             }
@@ -75,7 +76,8 @@ impl Open {
         }
     }
 
-    /// A daemon that dies between a receipt and the store leaves a call that is over, and whose repetition would be made.
+    /// A daemon that dies between a receipt and the store leaves a call that is over: its repetition would be made, and
+    /// whoever waited for its approval would not find it.
     async fn find_outcomes(&self, store: &Store, taken: &TakenOver) -> anyhow::Result<()> {
         if self.closed.is_empty() {
             return Ok(());
@@ -214,6 +216,14 @@ mod tests {
             response: vec![],
         };
         store.insert_call(&kept).unwrap();
+        // Whoever decided on an approval, or asked for it, knows the call's id.
+        let decided = CallId::new();
+        let mut receipt = Event::new(Kind::CallReceipt)
+            .run(run.id.to_string())
+            .call(decided.to_string())
+            .principal("uid:0");
+        receipt.approval_id = Some("approval".to_owned());
+        log.record(receipt).await.unwrap();
 
         let open = look(&log, &store, &[run.id].into()).await.unwrap();
         assert!(open.used.contains_key(&run.id));
@@ -227,6 +237,9 @@ mod tests {
             assert!(response.error.unwrap().message.contains(words), "{request}");
         }
         assert_eq!(store.call_by_request(run.id, "waits").unwrap(), None);
+        let stored = store.call(decided).unwrap().unwrap();
+        let response = CallResponse::decode(stored.response.as_slice()).unwrap();
+        assert!(response.error.unwrap().message.contains("came to its end"));
         // One end for each, but for what waits.
         let again = look(&log, &store, &BTreeSet::new()).await.unwrap();
         assert_eq!(again.ends.calls.keys().collect::<Vec<_>>(), [&calls[3].0.to_string()]);
