@@ -21,6 +21,8 @@ use crate::sys::Pipes;
 const DRAIN: Duration = Duration::from_secs(1);
 /// and given up soon when somebody can.
 const DRAIN_WITH_SURVIVORS: Duration = Duration::from_millis(200);
+/// The end of pipes that nobody has open any more is read within moments.
+const LAST_BYTES: Duration = Duration::from_millis(5);
 /// What a terminal showed last may wait so long for credit: its deadline may be hours away.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -54,6 +56,12 @@ impl Given {
 }
 
 impl Attached {
+    /// Whether nobody can write into the command's pipes any more, and all that was in them is on its way. Never of a
+    /// terminal, which is open here until the end.
+    pub(super) async fn has_said_all(&mut self) -> bool {
+        self.terminal.is_none() && self.pumps.have_ended(LAST_BYTES).await
+    }
+
     /// Sends what the command has written, now that it is over and `left` processes of it are there: how many bytes
     /// each stream had. Output of a command that ended by itself waits for credit like any other, as long as the call
     /// has time; that of one that was ended does not.

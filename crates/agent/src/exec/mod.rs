@@ -4,6 +4,7 @@
 //! planned ─► spawned ─► (placed: Spawned … Go) ─► running ─► ended by itself │ forced
 //!                                                                │
 //!                  outcome ◄─ drained ◄─ nothing left ◄──────────┘ (placed: Ended … Go; else: ended here)
+//!                  outcome ◄─ (placed) drained already, ended by itself
 //! ```
 //!
 //! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
@@ -140,7 +141,10 @@ async fn conduct(
         pty.hang_up();
         exit = timeout(HANG_UP, &mut running.exited).await.ok().map(Result::ok);
     }
-    let mut kill = clear(call, lane, pid, forced).await;
+    let over =
+        matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;
+    // What it left is ended by the daemon, which needs nothing more from here.
+    let mut kill = if over { KillEvidence::default() } else { clear(call, lane, pid, forced).await };
     let exit = match exit {
         Some(exit) => exit,
         None => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),

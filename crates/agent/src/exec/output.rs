@@ -12,11 +12,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use wire::worker::v1::output::Stream;
 
 use crate::call::Call;
@@ -90,6 +91,11 @@ impl Pumps {
     /// Waits until the command has written more than it may.
     pub(super) async fn over_limit(&self) {
         self.shared.over_limit.notified().await;
+    }
+
+    /// Whether all streams come to their end within this time.
+    pub(super) async fn have_ended(&mut self, within: Duration) -> bool {
+        timeout(within, ended(&mut self.tasks)).await.is_ok()
     }
 
     /// Sends what is still in the pipes, with at most so much patience, and none once `enough` resolves. How many bytes

@@ -168,7 +168,10 @@ impl Command {
 
     /// Whether it may end with this result now.
     pub(super) fn may_end(&self, result: &ExecResult) -> bool {
-        let ended = matches!(self.stage, Stage::Cleared | Stage::Unplaced);
+        let ended = match self.stage {
+            Stage::Prepared | Stage::Running | Stage::Cleared | Stage::Unplaced => true,
+            Stage::Begun | Stage::Spawned | Stage::Ended => false,
+        };
         let said = (result.stdout_bytes, result.stderr_bytes);
         let had = (self.stdout.total(), self.stderr.total());
         // More than came may have been written only where no more could be sent: at the limit, or without credit.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ops::{KillEvidence, OpResult};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -176,12 +177,24 @@ impl Driver {
                 }
                 // It waits for a Go that will not come, and for the Cancel that is on its way.
                 Event::Spawned(_) => {}
-                Event::Ended { forced } => self.finish(forced).await?,
-                Event::Finished(finished) => {
-                    return match cancelled {
-                        Some(error @ LaneError::NotPlaced(_)) => Err(error),
-                        _ => Ok(*finished),
-                    };
+                Event::Ended { forced } => {
+                    let Some(evidence) = self.finish(forced).await else { continue };
+                    let KillEvidence { ended, left, method } = evidence.clone();
+                    self.shared.table(|table| table.clear(self.id, evidence));
+                    let evidence = Some(v1::KillEvidence { ended, left, method });
+                    self.shared.say(self.id, Body::Go(Go { evidence })).await?;
+                }
+                Event::Finished(mut finished) => {
+                    if let Some(error @ LaneError::NotPlaced(_)) = cancelled {
+                        return Err(error);
+                    }
+                    let outcome = finished.outcome.as_mut().ok();
+                    if let Some(result) = outcome.and_then(OpResult::command_mut)
+                        && let Some(evidence) = self.finish(false).await
+                    {
+                        result.kill = evidence;
+                    }
+                    return Ok(*finished);
                 }
             }
         }
@@ -198,14 +211,12 @@ impl Driver {
         Ok(())
     }
 
-    async fn finish(&mut self, forced: bool) -> Result<(), LaneError> {
-        let Some(placed) = &mut self.placement else { return Ok(()) };
+    /// Ends what is left of the command, unless that has been done.
+    async fn finish(&mut self, forced: bool) -> Option<KillEvidence> {
+        let placed = self.placement.as_mut().filter(|placed| placed.unfinished)?;
         let evidence = placed.placement.finish(forced).await;
         placed.unfinished = false;
-        let wire =
-            v1::KillEvidence { ended: evidence.ended, left: evidence.left, method: evidence.method.clone() };
-        self.shared.table(|table| table.clear(self.id, evidence));
-        self.shared.say(self.id, Body::Go(Go { evidence: Some(wire) })).await
+        Some(evidence)
     }
 
     /// Asks the worker to end the call, and gives it the grace to say what became of it.

@@ -2,10 +2,14 @@
 //!
 //! ```text
 //! begun ─► Spawned ─(released)─► Output* ─► Ended ─(cleared)─► Output* ─► Outcome      a placed command
+//!                                       └──────────────────────────────► Outcome      one that ended by itself
 //! prepared ─► Output* ─► Ended ─(cleared)─► Output* ─► Outcome         one whose process was there, or as above
 //! begun ─► Output* ─► Outcome                                                          one that is not placed
 //! begun ─► Outcome                                                                     everything else
 //! ```
+//!
+//! A placed command's outcome without Ended says that it is over by itself and all of its output was sent. What it left is
+//! ended by the driver, with nobody to wait for it.
 //!
 //! A failure may come instead of anything that has not come yet, until Ended. Output comes as far as there is credit
 //! for it, and Taken wherever Output may, for a command with a terminal, as far as there is input that was sent and not

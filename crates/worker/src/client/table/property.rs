@@ -207,7 +207,7 @@ impl Call {
                 held(known && !(command && hides), Violation::Outcome)
             }
             What::Ran { more, text } => {
-                let ended = if self.placed { self.stage == Stage::Over } else { self.stage == Stage::Runs };
+                let ended = matches!(self.stage, Stage::Runs | Stage::Over);
                 let stopped = self.received() == self.limit || self.granted.contains(&self.received());
                 held(command && ended && !text && (more == 0 || stopped), Violation::Outcome)
             }
@@ -260,7 +260,7 @@ impl Call {
         assert_eq!(finished.bytes_out, self.bytes_out);
         let Ok(OpResult::Exec(result)) = finished.outcome else { return };
         let What::Ran { more, .. } = *what else { panic!("a result out of {what:?}") };
-        assert_eq!(result.kill.method == FOUND, self.placed);
+        assert_eq!(result.kill.method == FOUND, self.placed && self.stage == Stage::Over);
         let kept = if self.kind == Kind::Terminal { 0 } else { KEPT };
         for (text, bytes, omitted) in [
             (&result.stdout, self.streams[0] + more, result.stdout_omitted_bytes),

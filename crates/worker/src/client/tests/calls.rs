@@ -148,6 +148,23 @@ async fn a_placed_command_goes_through_all_its_stages() {
 }
 
 #[tokio::test]
+async fn what_a_command_left_that_ended_by_itself_is_ended_without_another_word() {
+    let (mut fake, client) = Fake::connected().await;
+    let (leaf, mut asked) = Leaf::new(None);
+    let calling = call_with(&client, exec(), Bounds::default(), Some(leaf), CancellationToken::new());
+    let (id, _) = fake.started().await;
+    fake.say(id, spawned(40)).await;
+    assert!(matches!(fake.heard().await, (_, Body::Go(_))));
+    fake.say(id, wrote(Stdout, 0, b"ab")).await;
+    fake.say(id, executed(2, 0)).await;
+    let result = exec_result(calling.await.unwrap().unwrap());
+    assert_eq!((result.stdout.as_str(), result.kill.method.as_str()), ("ab", "cgroup-v2-kill"));
+    assert_eq!(asked.recv().await, Some(Asked::Place(40)));
+    assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
+    assert_eq!(asked.recv().await, None);
+}
+
+#[tokio::test]
 async fn a_command_that_cannot_be_placed_does_not_run() {
     let (mut fake, client) = Fake::connected().await;
     let (leaf, mut asked) = Leaf::new(Some("no cgroup"));

@@ -96,7 +96,7 @@ async fn more_output_than_the_profile_allows_closes_the_stream() {
 #[tokio::test]
 async fn outcomes_are_of_their_operation_and_tell_the_truth() {
     breaks(At::Begun, vec![executed(0, 0)], Violation::Outcome).await;
-    breaks(At::Running, vec![executed(0, 0)], Violation::Outcome).await;
+    breaks(At::Running, vec![executed(1, 0)], Violation::Outcome).await;
     breaks(At::Running, vec![listed(0)], Violation::Outcome).await;
     breaks(At::Running, vec![wrote(Stdout, 0, b"a"), failed("NOT_FOUND")], Violation::Outcome).await;
     breaks(At::Cleared, vec![failed("NOT_FOUND")], Violation::Outcome).await;
