@@ -4,15 +4,13 @@
 //! [`weigh`] is the one place where this is judged. A call is decided on with it, an explanation shows all of it, and a
 //! proposed policy is tried with it.
 
-use std::iter::once;
-
 use ops::{Operation, Reason};
 
 use crate::caller::Caller;
 use crate::clock::UnixMillis;
 use crate::decision::{Decision, Refusal, Risk, Verdict};
 use crate::exec::{self, Applied, ExecRuling};
-use crate::grants::{Permissions, Standing, Subject};
+use crate::grants::{Holders, Permissions, Standing};
 use crate::policy::{Grant, Policy, Profile, Role};
 use crate::risk::risk_of;
 use crate::shown::shown;
@@ -133,10 +131,9 @@ pub(crate) fn refusal(policy: &Policy, reason: Reason, message: String, rule: &s
 
 fn standing(question: &Question<'_>, read_only: bool) -> Standing {
     let Question { policy, permissions, now, caller, operation, .. } = *question;
-    let agent = Subject::Agent(caller.agent_id.clone());
-    let teams = policy.teams_of(&caller.agent_id).map(|(name, _)| Subject::Team(name.to_owned()));
-    let subjects = once(agent).chain(once(Subject::Role(caller.role.clone()))).chain(teams);
-    permissions.standing(subjects, operation, read_only, now)
+    let teams = policy.teams_of(&caller.agent_id).map(|(name, _)| name);
+    let holders = Holders { agent: &caller.agent_id, role: &caller.role, teams };
+    permissions.standing(holders, operation, read_only, now)
 }
 
 /// What the agent holds, by its role, its teams and by grants, less what is denied to it or was revoked.

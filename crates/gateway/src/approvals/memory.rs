@@ -20,7 +20,7 @@ use crate::admission::Ticket;
 use crate::clock::UnixMillis;
 use crate::decision::Risk;
 use crate::exec::plain_argv;
-use crate::policy::Prefix;
+use crate::policy::Words;
 
 /// Consents that are remembered for one run.
 pub(super) const MAX_PER_RUN: usize = 64;
@@ -158,7 +158,8 @@ pub(super) fn prefixable(exec: &Exec) -> Option<Vec<String>> {
     let argv = rememberable(exec)?;
     let name = ops::deny::base_name(argv.first()?);
     // What is found by its name alone or lies in a directory of the system: the image's, not the workspace's.
-    let of_image = Prefix::of_words(std::slice::from_ref(&name))?.matches_exactly(&argv);
+    let (program, rest) = argv.split_first()?;
+    let of_image = Words::of(std::slice::from_ref(&name))?.begin_exactly(program, rest);
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let interprets = INTERPRETERS.iter().any(|known| known.eq_ignore_ascii_case(stem));
     (of_image && !interprets).then_some(argv)
@@ -250,9 +251,11 @@ impl Memory {
                     Covers::Digest(covered) => offered.contains(&Form::Digest) && covered == digest,
                     Covers::Prefix(words) => {
                         offered.contains(&Form::Prefix)
-                            && argv.as_ref().is_some_and(|argv| {
-                                Prefix::of_words(words).is_some_and(|prefix| prefix.matches_exactly(argv))
-                            })
+                            && argv.as_ref().and_then(|argv| argv.split_first()).is_some_and(
+                                |(program, args)| {
+                                    Words::of(words).is_some_and(|words| words.begin_exactly(program, args))
+                                },
+                            )
                     }
                 }
         })

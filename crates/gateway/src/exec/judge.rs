@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, SandboxPath};
-use ops::{Exec, Operation, Reason, Shell};
+use ops::{Exec, Reason, Shell};
 
 use super::denied::is_denied;
 use super::environment::{not_allowed, redirects};
 use super::read_only;
 use super::see_through::{Seen, see_through};
 use crate::decision::Verdict;
-use crate::policy::{ExecRule, Prefix, Profile};
+use crate::policy::{ExecRule, Profile};
 use crate::shown::shown;
 
 /// What `exec` of a profile says to one command.
@@ -72,7 +72,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         let why = "it only reads, inside the mounts".to_owned();
         Applied { verdict: Verdict::Allow, rule: "exec.read_only_commands".to_owned(), justification: why }
     });
-    let rules = policy.rules.iter().enumerate().filter(|(_, rule)| match rule.decision {
+    let rules = policy.rules.about(seen.programs()).filter(|(_, rule)| match rule.decision {
         Verdict::Allow => {
             plain && seen.commands().next().is_some_and(|argv| rule.prefix.matches_exactly(argv))
         }
@@ -115,7 +115,7 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
     if let Some(ruling) = forbidden(profile, &seen, &shell.cwd, &shell.env) {
         return Some(ruling);
     }
-    let rules = profile.exec.rules.iter().enumerate().filter(|(_, rule)| rule.decision > Verdict::Allow);
+    let rules = profile.exec.rules.about(seen.programs()).filter(|(_, rule)| rule.decision > Verdict::Allow);
     let (applied, programs): (Vec<Applied>, Vec<&String>) = rules
         .filter_map(|(number, rule)| {
             let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
@@ -135,7 +135,7 @@ fn forbidden(
     cwd: &SandboxPath,
     env: &BTreeMap<String, String>,
 ) -> Option<ExecRuling> {
-    for program in seen.commands().filter_map(<[String]>::first) {
+    for program in seen.programs() {
         if is_denied(program, &profile.exec.deny) {
             return Some(ExecRuling::deny_command("exec deny list", program));
         }
@@ -164,28 +164,6 @@ fn said(number: usize, rule: &ExecRule) -> Applied {
 /// Of equally strict ones the first.
 fn strictest(applied: &[Applied]) -> Option<Applied> {
     applied.iter().reduce(|best, next| if next.verdict > best.verdict { next } else { best }).cloned()
-}
-
-/// Whether a command begins like `prefix` in the way that an `allow` rule asks for: plainly, with no wrapper and no
-/// variable that makes another program of it.
-pub(crate) fn begins_plainly(exec: &Exec, prefix: &Prefix) -> bool {
-    let argv: Vec<String> = std::iter::once(&exec.command).chain(&exec.args).cloned().collect();
-    prefix.matches_exactly(&argv)
-        && !exec.env.keys().any(|name| redirects(name))
-        && see_through(argv, &exec.stdin).is_ok_and(|seen| !seen.wrapped)
-}
-
-/// Whether any command that can be seen in an operation begins like `prefix`, in any spelling; also when there is too much
-/// to be seen.
-pub(crate) fn contains(operation: &Operation, prefix: &Prefix) -> bool {
-    let (argv, stdin) = match operation {
-        Operation::Exec(exec) => {
-            (std::iter::once(&exec.command).chain(&exec.args).cloned().collect(), &exec.stdin)
-        }
-        Operation::Shell(shell) => (["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin),
-        _ => return false,
-    };
-    see_through(argv, stdin).map_or(true, |seen| seen.commands().any(|argv| prefix.matches_loosely(argv)))
 }
 
 /// Why a program's own path may not be executed. A bare name is looked up in the container, and a path beneath no

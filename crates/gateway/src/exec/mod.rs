@@ -27,14 +27,16 @@ mod read_only;
 mod script;
 mod see_through;
 mod shell;
+mod sight;
 mod wrapper;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use judge::{Applied, ExecRuling, begins_plainly, contains, judge, judge_script};
+pub(crate) use judge::{Applied, ExecRuling, judge, judge_script};
 pub use named::named_files;
 pub(crate) use plain::plain_argv;
+pub(crate) use sight::Sight;
 use wrapper::Kind;
 
 /// Whether a program runs other programs that its arguments name. No `allow` rule is for these. Those that do so only

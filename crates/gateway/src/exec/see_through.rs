@@ -34,6 +34,11 @@ impl Seen {
         self.commands.iter().map(|&(source, start)| &self.sources[source][start..])
     }
 
+    /// The program of each of them.
+    pub(super) fn programs(&self) -> impl Iterator<Item = &str> {
+        self.commands().filter_map(<[String]>::first).map(String::as_str)
+    }
+
     /// Every word of every command line and script.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().flatten().chain(&self.files).map(String::as_str)

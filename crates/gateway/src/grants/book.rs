@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use ops::Operation;
 
+use super::about::About;
 use super::permission::{Effect, Permission, Subject};
 use crate::clock::UnixMillis;
+use crate::exec::Sight;
 
 /// Permissions that may be in force at the same time.
 pub const MAX_IN_FORCE: usize = 4_096;
@@ -20,7 +22,23 @@ pub struct TooMany;
 #[derive(Debug, Clone, Default)]
 pub struct Permissions {
     by_id: BTreeMap<String, Arc<Permission>>,
-    by_subject: HashMap<Subject, Vec<Arc<Permission>>>,
+    of_agents: HashMap<String, Vec<Entry>>,
+    of_roles: HashMap<String, Vec<Entry>>,
+    of_teams: HashMap<String, Vec<Entry>>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    about: About,
+    permission: Arc<Permission>,
+}
+
+/// Who makes a call: every subject that it is.
+#[derive(Debug)]
+pub(crate) struct Holders<'h, T> {
+    pub(crate) agent: &'h str,
+    pub(crate) role: &'h str,
+    pub(crate) teams: T,
 }
 
 /// What permissions say to a call.
@@ -44,7 +62,9 @@ impl Permissions {
 
     fn add(&mut self, permission: Permission) {
         let permission = Arc::new(permission);
-        self.by_subject.entry(permission.subject.clone()).or_default().push(permission.clone());
+        let entry = Entry { about: About::scope(&permission.scope), permission: permission.clone() };
+        let (of_kind, name) = self.of_kind(&permission.subject);
+        of_kind.entry(name.to_owned()).or_default().push(entry);
         self.by_id.insert(permission.id.clone(), permission);
     }
 
@@ -73,11 +93,20 @@ impl Permissions {
 
     fn remove(&mut self, id: &str) {
         let Some(old) = self.by_id.remove(id) else { return };
-        if let Some(of_subject) = self.by_subject.get_mut(&old.subject) {
-            of_subject.retain(|permission| permission.id != id);
+        let (of_kind, name) = self.of_kind(&old.subject);
+        if let Some(of_subject) = of_kind.get_mut(name) {
+            of_subject.retain(|entry| entry.permission.id != id);
             if of_subject.is_empty() {
-                self.by_subject.remove(&old.subject);
+                of_kind.remove(name);
             }
+        }
+    }
+
+    fn of_kind<'s>(&mut self, subject: &'s Subject) -> (&mut HashMap<String, Vec<Entry>>, &'s str) {
+        match subject {
+            Subject::Agent(name) => (&mut self.of_agents, name),
+            Subject::Role(name) => (&mut self.of_roles, name),
+            Subject::Team(name) => (&mut self.of_teams, name),
         }
     }
 
@@ -91,10 +120,10 @@ impl Permissions {
         self.by_id.values().map(Arc::as_ref).filter(move |permission| permission.is_in_force(now))
     }
 
-    /// What they say to a call of somebody who is all of these subjects.
-    pub(crate) fn standing(
+    /// What they say to a call of these holders: first the agent's own, then its role's, then its teams'.
+    pub(crate) fn standing<'h>(
         &self,
-        subjects: impl Iterator<Item = Subject>,
+        holders: Holders<'h, impl Iterator<Item = &'h str>>,
         operation: &Operation,
         read_only: bool,
         now: UnixMillis,
@@ -103,16 +132,20 @@ impl Permissions {
         if self.by_id.is_empty() {
             return standing;
         }
-        for subject in subjects {
-            let of_subject = self.by_subject.get(&subject).into_iter().flatten();
-            for permission in of_subject.filter(|permission| permission.is_in_force(now)) {
+        let (call, about) = (Sight::of(operation), About::operation(operation.name()));
+        let Holders { agent, role, teams } = holders;
+        let of_teams = teams.filter_map(|team| self.of_teams.get(team));
+        let own = [self.of_agents.get(agent), self.of_roles.get(role)];
+        for of_subject in own.into_iter().flatten().chain(of_teams) {
+            let may_speak = of_subject.iter().filter(|entry| entry.about.meets(about));
+            for permission in may_speak.map(|entry| &entry.permission).filter(|one| one.is_in_force(now)) {
                 match permission.effect {
                     Effect::Revocation if standing.taken.is_none() => {
-                        if permission.takes(operation, read_only) {
+                        if permission.takes(&call, read_only) {
                             standing.taken = Some(permission.clone());
                         }
                     }
-                    Effect::Grant if permission.gives(operation, read_only) => {
+                    Effect::Grant if permission.gives(&call, read_only) => {
                         let better = standing
                             .given
                             .as_ref()

@@ -16,6 +16,7 @@
 //! searched. Paths are compared as names. A link in a workspace can have another name than what it leads to, so that a
 //! revocation by path is no wall; the run's mounts are.
 
+mod about;
 mod book;
 mod pattern;
 mod permission;
@@ -27,4 +28,4 @@ pub use book::{MAX_IN_FORCE, Permissions, TooMany};
 pub use pattern::{BadPattern, PathPattern};
 pub use permission::{BadPermission, Effect, Ended, Permission, Scope, Subject};
 
-pub(crate) use book::Standing;
+pub(crate) use book::{Holders, Standing};

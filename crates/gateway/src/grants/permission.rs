@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::PathPattern;
 use crate::clock::UnixMillis;
-use crate::exec::{begins_plainly, contains, is_wrapper, named_files};
+use crate::exec::{Sight, is_wrapper, named_files};
 use crate::policy::names::{covers, is_of_tools};
-use crate::policy::{EXEC_READ_ONLY, Policy, Prefix, nearest};
+use crate::policy::{EXEC_READ_ONLY, Policy, Words, nearest};
 
 /// Words of a command prefix, and bytes of all of them.
 const MAX_WORDS: usize = 64;
@@ -204,7 +204,7 @@ impl Permission {
         }
         match self.scope.command.first() {
             None => refuse("for `exec` a command prefix has to be named".to_owned()),
-            Some(program) if is_wrapper(program) || self.prefix().is_some_and(|prefix| may_wrap(&prefix)) => {
+            Some(program) if is_wrapper(program) || may_wrap(program) => {
                 refuse(format!("`{program}` runs other programs, so a reviewer has to see each"))
             }
             Some(program) if is_denied(program) => {
@@ -220,49 +220,38 @@ impl Permission {
     }
 
     /// Of a grant: whether it gives this call. `read_only` says that it is a command of the read-only rule.
-    pub(super) fn gives(&self, operation: &Operation, read_only: bool) -> bool {
+    pub(super) fn gives(&self, call: &Sight<'_>, read_only: bool) -> bool {
         let Scope { operation: wanted, path, command } = &self.scope;
-        let name = operation.name();
+        let name = call.operation().name();
         let named = wanted
             .as_deref()
             .is_some_and(|wanted| covers(wanted, name) || read_only && wanted == EXEC_READ_ONLY);
-        let paths = path.as_ref().is_none_or(|pattern| {
-            let paths = operation.paths();
-            !paths.is_empty() && paths.into_iter().all(|path| pattern.matches(path))
-        });
-        let begins = self.prefix().is_none_or(|prefix| match operation {
-            Operation::Exec(exec) => begins_plainly(exec, &prefix),
-            _ => false,
-        });
-        named && paths && (command.is_empty() || begins)
+        named
+            && path.as_ref().is_none_or(|pattern| {
+                let paths = call.operation().paths();
+                !paths.is_empty() && paths.into_iter().all(|path| pattern.matches(path))
+            })
+            && Words::of(command).is_none_or(|words| call.begins_plainly(words))
     }
 
     /// Of a revocation: whether it takes this call.
-    pub(super) fn takes(&self, operation: &Operation, read_only: bool) -> bool {
-        let Scope { operation: wanted, path, .. } = &self.scope;
-        let name = operation.name();
+    pub(super) fn takes(&self, call: &Sight<'_>, read_only: bool) -> bool {
+        let Scope { operation: wanted, path, command } = &self.scope;
+        let name = call.operation().name();
         let named = wanted
             .as_deref()
             .is_none_or(|wanted| covers(wanted, name) || read_only && wanted == EXEC_READ_ONLY);
         named
-            && path.as_ref().is_none_or(|pattern| touches(operation, pattern))
-            && self.prefix().is_none_or(|prefix| contains(operation, &prefix))
-    }
-
-    fn prefix(&self) -> Option<Prefix> {
-        Prefix::of_words(&self.scope.command)
+            && path.as_ref().is_none_or(|pattern| touches(call.operation(), pattern))
+            && Words::of(command).is_none_or(|words| call.contains(words))
     }
 }
 
 /// A shell or `find -exec` in the prefix itself.
-fn may_wrap(prefix: &Prefix) -> bool {
-    prefix.programs().iter().any(|program| {
-        let name = ops::deny::base_name(program);
-        matches!(
-            name.as_str(),
-            "find" | "gfind" | "fd" | "fdfind" | "tar" | "rsync" | "awk" | "gawk" | "perl"
-        ) || name.ends_with("sh")
-    })
+fn may_wrap(program: &str) -> bool {
+    let name = ops::deny::base_name(program);
+    matches!(name.as_str(), "find" | "gfind" | "fd" | "fdfind" | "tar" | "rsync" | "awk" | "gawk" | "perl")
+        || name.ends_with("sh")
 }
 
 /// Whether a call may touch what a pattern matches: a path that it names, or one beneath a directory that it searches.

@@ -23,10 +23,12 @@ mod read_exec;
 mod read_limits;
 mod read_mcp;
 mod role;
+mod rules;
 mod suggest;
 mod team;
 mod tree;
 mod walk;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -45,8 +47,10 @@ pub use problem::{Problem, Problems};
 pub use read_approvals::{ApprovalPolicy, Levels, Reminder, Terms};
 pub use read_mcp::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use role::Role;
+pub use rules::ExecRules;
 pub(crate) use suggest::nearest;
 pub use team::Team;
+pub(crate) use words::Words;
 
 use team::Members;
 

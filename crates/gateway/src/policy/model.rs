@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::names::speaking;
 use super::prefix::Prefix;
 use super::read_approvals::ApprovalPolicy;
+use super::rules::ExecRules;
 use crate::decision::{Risk, Verdict};
 use crate::limits::RateLimits;
 use crate::limits::concurrency::Caps;
@@ -88,7 +89,7 @@ pub struct ExecPolicy {
     /// `cat head tail find wc` with harmless flags and paths inside the mounts run by themselves.
     pub read_only_commands: bool,
     /// Rules by prefix.
-    pub rules: Vec<ExecRule>,
+    pub rules: ExecRules,
     /// For a command that no rule matches.
     pub default: Verdict,
     /// Names of the environment variables that a call may set; `*` is any.

@@ -16,11 +16,6 @@ impl Prefix {
         (!positions.is_empty() && positions.iter().all(|words| !words.is_empty())).then_some(Self(positions))
     }
 
-    /// One word at each position. `None` when there is none.
-    pub(crate) fn of_words(words: &[String]) -> Option<Self> {
-        Self::new(words.iter().map(|word| vec![word.clone()]).collect())
-    }
-
     /// Whether every command line that begins like `other` begins like this, too, in any spelling of the program.
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.0.len() <= other.0.len()
@@ -41,28 +36,41 @@ impl Prefix {
     /// Whether `argv` begins like this *exactly*: what an `allow` demands. A bare program name also matches that name
     /// in a system directory, and nowhere else: `./cargo` is not `cargo`.
     pub fn matches_exactly<S: AsRef<str>>(&self, argv: &[S]) -> bool {
-        self.matches(argv, |word, program| {
-            word == program
-                || SYSTEM_DIRECTORIES.iter().any(|directory| program.strip_prefix(directory) == Some(word))
-        })
+        self.matches(argv, is_exactly)
     }
 
     /// Whether `argv` begins like this in any spelling of the program: what `ask` and `deny` look for.
     pub fn matches_loosely<S: AsRef<str>>(&self, argv: &[S]) -> bool {
-        self.matches(argv, |word, program| word == program || base_name(word) == base_name(program))
+        self.matches(argv, is_loosely)
     }
 
     fn matches<S: AsRef<str>>(&self, argv: &[S], same_program: impl Fn(&str, &str) -> bool) -> bool {
-        argv.len() >= self.0.len()
-            && self.0.iter().zip(argv).enumerate().all(|(position, (words, argument))| {
-                let argument = argument.as_ref();
-                words.iter().any(
-                    |word| {
-                        if position == 0 { same_program(word, argument) } else { word == argument }
-                    },
-                )
-            })
+        argv.split_first().is_some_and(|(program, args)| {
+            begins(self.0.iter().map(Vec::as_slice), program.as_ref(), args, same_program)
+        })
     }
+}
+
+pub(super) fn is_exactly(word: &str, program: &str) -> bool {
+    word == program
+        || SYSTEM_DIRECTORIES.iter().any(|directory| program.strip_prefix(directory) == Some(word))
+}
+
+pub(super) fn is_loosely(word: &str, program: &str) -> bool {
+    word == program || base_name(word) == base_name(program)
+}
+
+/// Whether a command line begins with one of the words of each position, of which there is at least one.
+pub(super) fn begins<'w, S: AsRef<str>>(
+    mut positions: impl ExactSizeIterator<Item = &'w [String]>,
+    program: &str,
+    args: &[S],
+    same_program: impl Fn(&str, &str) -> bool,
+) -> bool {
+    let Some(programs) = positions.next().filter(|_| positions.len() <= args.len()) else { return false };
+    // The program last, for its names take the longest to compare.
+    positions.zip(args).all(|(words, argument)| words.iter().any(|word| word == argument.as_ref()))
+        && programs.iter().any(|word| same_program(word, program))
 }
 
 impl std::fmt::Display for Prefix {

@@ -8,6 +8,7 @@ use super::names;
 use super::read_approvals::approvals;
 use super::read_exec::rules;
 use super::read_limits::{caps, rate_limits};
+use super::rules::ExecRules;
 use super::walk::{At, Fields};
 use crate::decision::{Risk, Verdict};
 use crate::risk::default_risk;
@@ -176,7 +177,7 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
         ));
     }
     ExecPolicy {
-        rules: section.get("rules").map_or_else(Vec::new, |at| rules(at, &deny)),
+        rules: ExecRules::new(section.get("rules").map_or_else(Vec::new, |at| rules(at, &deny))),
         deny,
         read_only_commands: section.get("read_only_commands").and_then(At::flag).unwrap_or(false),
         default: section.get("default").and_then(|at| at.one_of(&VERDICTS)).unwrap_or(Verdict::Deny),

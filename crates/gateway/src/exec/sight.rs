@@ -1,0 +1,58 @@
+//! What permissions ask of a command: how it begins, and what is in it.
+
+use std::cell::OnceCell;
+
+use ops::{Exec, Operation};
+
+use super::environment::redirects;
+use super::see_through::{Seen, TooIntricate, see_through};
+use crate::policy::Words;
+
+/// An operation that is seen through once, however many permissions ask, and not at all when none does.
+#[derive(Debug)]
+pub(crate) struct Sight<'o> {
+    operation: &'o Operation,
+    seen: OnceCell<Result<Seen, TooIntricate>>,
+}
+
+impl<'o> Sight<'o> {
+    pub(crate) fn of(operation: &'o Operation) -> Self {
+        Self { operation, seen: OnceCell::new() }
+    }
+
+    pub(crate) fn operation(&self) -> &'o Operation {
+        self.operation
+    }
+
+    /// Whether it is a command that begins with `words` in the way that an `allow` rule asks for: plainly, with no wrapper
+    /// and no variable that makes another program of it.
+    pub(crate) fn begins_plainly(&self, words: Words<'_>) -> bool {
+        let Operation::Exec(Exec { command, args, env, .. }) = self.operation else { return false };
+        words.begin_exactly(command, args)
+            && !env.keys().any(|name| redirects(name))
+            && self.seen().is_ok_and(|seen| !seen.wrapped)
+    }
+
+    /// Whether any command that can be seen in it begins with `words`, in any spelling; also when there is too much to be
+    /// seen.
+    pub(crate) fn contains(&self, words: Words<'_>) -> bool {
+        matches!(self.operation, Operation::Exec(_) | Operation::Shell(_))
+            && self.seen().map_or(true, |seen| {
+                let mut commands = seen.commands().filter_map(<[String]>::split_first);
+                commands.any(|(program, args)| words.begin_loosely(program, args))
+            })
+    }
+
+    fn seen(&self) -> Result<&Seen, &TooIntricate> {
+        let seen = self.seen.get_or_init(|| match self.operation {
+            Operation::Exec(exec) => {
+                see_through(std::iter::once(&exec.command).chain(&exec.args).cloned().collect(), &exec.stdin)
+            }
+            Operation::Shell(shell) => {
+                see_through(["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin)
+            }
+            _ => Ok(Seen::default()),
+        });
+        seen.as_ref()
+    }
+}
