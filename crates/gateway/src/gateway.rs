@@ -76,12 +76,12 @@ impl Gateway {
     /// one policy, whatever is reloaded meanwhile. What an earlier one refuses uses up nothing of a later one.
     pub fn admit(&self, run: &RunScope, caller: &Caller, call_id: &str, operation: Operation) -> Admission {
         let policy = self.policy();
-        let considered =
-            consider(&self.stand(&policy), run, caller, call_id, operation).and_then(|mut ticket| {
-                self.measures.apply(caller, self.now(), &mut ticket.decision);
-                self.count(&policy, &ticket)?;
-                Ok(ticket)
-            });
+        let stand = self.stand(&policy);
+        let considered = consider(&stand, run, caller, call_id, operation).and_then(|mut ticket| {
+            self.measures.apply(caller, stand.now, &mut ticket.decision);
+            self.count(&policy, &ticket)?;
+            Ok(ticket)
+        });
         match considered {
             Err(refusal) => Admission::Refuse(refusal),
             Ok(ticket) if ticket.decision.verdict == Verdict::Allow => {

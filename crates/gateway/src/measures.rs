@@ -4,8 +4,10 @@
 //! holds as ever. It ends when its time is over or when it is lifted. The daemon keeps measures across restarts; here they
 //! are looked at by every call, so that looking costs next to nothing while there are none.
 
-use std::collections::HashMap;
+use std::hash::RandomState;
 use std::sync::{PoisonError, RwLock};
+
+use hashbrown::{Equivalent, HashMap};
 
 use crate::caller::Caller;
 use crate::clock::UnixMillis;
@@ -49,26 +51,49 @@ pub(crate) struct Measures(RwLock<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
-    by_alert: HashMap<String, Measure>,
-    /// The alerts of each scope, so that a call looks at its own two scopes only.
-    by_scope: HashMap<MeasureScope, Vec<String>>,
+    /// Whom each alert's measure is about.
+    by_alert: HashMap<String, MeasureScope, RandomState>,
+    /// By scope, so that a call looks at its own two scopes only.
+    by_scope: HashMap<MeasureScope, Vec<Measure>, RandomState>,
+}
+
+/// A [`MeasureScope`] by the names that a call has anyway.
+#[derive(Hash)]
+enum Named<'a> {
+    Agent { principal: &'a str, agent_id: &'a str },
+    Run(&'a str),
+}
+
+impl Equivalent<MeasureScope> for Named<'_> {
+    fn equivalent(&self, scope: &MeasureScope) -> bool {
+        match (self, scope) {
+            (Self::Agent { principal, agent_id }, MeasureScope::Agent { principal: of, agent_id: agent }) => {
+                agent_id == agent && principal == of
+            }
+            (Self::Run(run), MeasureScope::Run(of)) => run == of,
+            _ => false,
+        }
+    }
 }
 
 impl Book {
     fn remove(&mut self, alert_id: &str) -> bool {
-        let Some(measure) = self.by_alert.remove(alert_id) else { return false };
-        if let Some(alerts) = self.by_scope.get_mut(&measure.scope) {
-            alerts.retain(|alert| alert != alert_id);
-            if alerts.is_empty() {
-                self.by_scope.remove(&measure.scope);
+        let Some(scope) = self.by_alert.remove(alert_id) else { return false };
+        if let Some(measures) = self.by_scope.get_mut(&scope) {
+            measures.retain(|measure| measure.alert_id != alert_id);
+            if measures.is_empty() {
+                self.by_scope.remove(&scope);
             }
         }
         true
     }
 
-    fn of(&self, scope: &MeasureScope, now: UnixMillis) -> Option<&Measure> {
-        let alerts = self.by_scope.get(scope)?;
-        alerts.iter().filter_map(|alert| self.by_alert.get(alert)).find(|measure| measure.until > now)
+    fn all(&self) -> impl Iterator<Item = &Measure> {
+        self.by_scope.values().flatten()
+    }
+
+    fn of(&self, scope: &Named<'_>, now: UnixMillis) -> Option<&Measure> {
+        self.by_scope.get(scope)?.iter().find(|measure| measure.until > now)
     }
 }
 
@@ -78,22 +103,21 @@ impl Measures {
         let mut book = self.0.write().unwrap_or_else(PoisonError::into_inner);
         book.remove(&measure.alert_id);
         let over: Vec<String> = book
-            .by_alert
-            .values()
+            .all()
             .filter(|measure| measure.until <= now)
             .map(|measure| measure.alert_id.clone())
             .collect();
         for alert in over {
             book.remove(&alert);
         }
-        let first = book.by_alert.values().min_by_key(|measure| measure.until);
+        let first = book.all().min_by_key(|measure| measure.until);
         if let Some(first) =
             first.filter(|_| book.by_alert.len() >= MAX).map(|measure| measure.alert_id.clone())
         {
             book.remove(&first);
         }
-        book.by_scope.entry(measure.scope.clone()).or_default().push(measure.alert_id.clone());
-        book.by_alert.insert(measure.alert_id.clone(), measure);
+        book.by_alert.insert(measure.alert_id.clone(), measure.scope.clone());
+        book.by_scope.entry(measure.scope.clone()).or_default().push(measure);
     }
 
     /// Ends what an alert imposed. Whether there was anything.
@@ -107,10 +131,9 @@ impl Measures {
         if book.by_alert.is_empty() || decision.verdict != Verdict::Allow {
             return;
         }
-        let agent =
-            MeasureScope::Agent { principal: caller.principal.clone(), agent_id: caller.agent_id.clone() };
-        let measure =
-            book.of(&agent, now).or_else(|| book.of(&MeasureScope::Run(caller.run_id.clone()), now));
+        let Caller { principal, agent_id, run_id, .. } = caller;
+        let of_agent = book.of(&Named::Agent { principal, agent_id }, now);
+        let measure = of_agent.or_else(|| book.of(&Named::Run(run_id), now));
         if let Some(measure) = measure {
             decision.verdict = Verdict::Ask;
             decision.rule = format!("anomaly {}", measure.rule);

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::counter::Counter;
+use super::key::Key;
 use super::series::Series;
 use super::{BEFORE, Limits, Moment, Scope, Span};
 use crate::clock::UnixMillis;
@@ -67,16 +68,16 @@ impl Limits {
         let (now, wall) = (self.moment(), self.clock.now());
         let at = |moment: Moment| UnixMillis(wall.0.saturating_sub(now.saturating_sub(moment)));
         let mut kept = Vec::new();
-        self.table.each(now, head, |sequence, scope, counter| {
+        self.table.each(now, head, |sequence, key, counter| {
             // A throttle's own count begins anew: the throttle itself is kept elsewhere.
-            if matches!(scope, Scope::Throttled(_)) {
+            if matches!(key, Key::Throttled { .. }) {
                 return;
             }
             let of = |series: &Series| {
                 series.grains().map(|(first, last, count)| (at(first), at(last), count)).collect()
             };
             let windows = counter.windows().each_ref().map(of);
-            kept.push(Kept { scope: scope.clone(), sequence: *sequence, windows });
+            kept.push(Kept { scope: key.to_scope(), sequence: *sequence, windows });
         });
         KeptCounters { sequence, counters: kept }
     }
@@ -99,7 +100,7 @@ impl Limits {
                 Series::restore(Span::Hour, hour),
                 Series::restore(Span::Day, day),
             ]);
-            self.table.put(scope.clone(), counter);
+            self.table.put(scope.key(), counter, now);
             behind.insert(scope, sequence);
         }
         Replay { limits: self, behind }
@@ -139,7 +140,7 @@ impl Replay<'_> {
             [operation, Scope::Run(call.run_id.to_owned()), Scope::Principal(call.principal.to_owned())]
         {
             if self.behind.get(&scope).is_none_or(|behind| call.sequence > *behind) {
-                self.limits.table.add(scope, at, now);
+                self.limits.table.add(scope.key(), at, now);
             }
         }
     }

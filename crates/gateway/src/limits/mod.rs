@@ -18,15 +18,17 @@
 //!   so that a clock that was set back forgives nothing; one that was set forward while no daemon ran lets the time
 //!   pass that it says. The same holds for throttles, which become no longer by a clock that was set back.
 //! - *Bounded memory*: at most 2 KiB a counter and 262,144 counters. A counter is dropped when nothing in it counts any
-//!   more, looked for whenever their number has doubled.
+//!   more, looked for by the way, a few with each new one, so that their number does not double meanwhile.
 //!
 //! One lock each for 64 shards of counters, taken in order: measured with `tests/bench.sh --lane gateway`.
 
 pub mod concurrency;
 mod counter;
 mod keep;
+mod key;
 mod quota;
 mod series;
+mod shard;
 mod table;
 mod throttle;
 mod usage;
@@ -50,6 +52,7 @@ pub use usage::{Usage, Window};
 use crate::caller::Caller;
 use crate::clock::Clock;
 use counter::{Counter, Full};
+use key::Key;
 use table::{NotCounted, Table};
 use throttle::Throttles;
 
@@ -105,35 +108,36 @@ impl Limits {
     ) -> Result<(), NotAdmitted> {
         let now = self.moment();
         let (key, of_operation) = limits.operation(operation);
-        let throttled = self.throttles.of(&caller.principal, &caller.agent_id, now);
-        let mut scopes = Vec::with_capacity(table::SCOPES);
-        scopes.extend([
-            Scope::of_operation(caller, operation),
-            Scope::Run(caller.run_id.clone()),
-            Scope::Principal(caller.principal.clone()),
-        ]);
-        let mut quotas = [of_operation, limits.run, limits.principal, limits.run];
-        let throttle = throttled.map(|(agent, throttle)| {
-            scopes.push(Scope::Throttled(agent));
-            quotas[3] = throttle.quota();
-            throttle
-        });
-        let check = |counters: &[Option<&Counter>]| {
-            let nothing = Counter::default();
-            let full = counters.iter().zip(&quotas).enumerate().filter_map(|(index, (counter, quota))| {
-                let mut full = counter.unwrap_or(&nothing).full(quota)?;
-                if let Some(throttle) = throttle.as_ref().filter(|_| index == 3) {
-                    // Then there is no throttle any more.
-                    full.room_at = full.room_at.min(throttle.until);
-                }
-                Some((index, full))
-            });
-            let blocked = throttle.as_ref().filter(|throttle| throttle.per_minute == 0);
-            let blocked =
-                blocked.map(|throttle| (3, Full { span: Span::Minute, limit: 0, room_at: throttle.until }));
-            full.chain(blocked).max_by_key(|(_, full)| full.room_at).map_or(Ok(()), Err)
+        let Caller { principal, agent_id, run_id, .. } = caller;
+        let scopes = [
+            Key::Operation { principal, agent_id, operation },
+            Key::Run(run_id),
+            Key::Principal(principal),
+            Key::Throttled { principal, agent_id },
+        ];
+        let [own, run, all, _] = scopes;
+        let counted = match self.throttles.of(principal, agent_id, now) {
+            None => {
+                let quotas = [of_operation, limits.run, limits.principal];
+                let check = |counters: [Option<&Counter>; 3]| last(full(counters, &quotas));
+                self.table.count([own, run, all], now, check)
+            }
+            Some(throttle) => {
+                let quotas = [of_operation, limits.run, limits.principal, throttle.quota()];
+                let check = |counters: [Option<&Counter>; 4]| {
+                    let full = full(counters, &quotas).map(|(index, mut full)| {
+                        if index == 3 {
+                            // Then there is no throttle any more.
+                            full.room_at = full.room_at.min(throttle.until);
+                        }
+                        (index, full)
+                    });
+                    let none = Full { span: Span::Minute, limit: 0, room_at: throttle.until };
+                    last(full.chain((throttle.per_minute == 0).then_some((3, none))))
+                };
+                self.table.count(scopes, now, check)
+            }
         };
-        let counted = self.table.count(&scopes, now, check);
         counted.map_err(|refused| match refused {
             NotCounted::Crowded => NotAdmitted::Crowded,
             NotCounted::Refused((index, full)) => NotAdmitted::Exceeded(Exceeded {
@@ -143,7 +147,7 @@ impl Limits {
                     2 => "principal".to_owned(),
                     _ => "throttle".to_owned(),
                 },
-                scope: scopes.swap_remove(index),
+                scope: scopes[index].to_scope(),
                 span: full.span,
                 limit: full.limit,
                 retry_after: Duration::from_millis(full.room_at.saturating_sub(now)),
@@ -156,14 +160,22 @@ impl Limits {
     }
 }
 
-impl Scope {
-    fn of_operation(caller: &Caller, operation: &str) -> Self {
-        Self::Operation {
-            principal: caller.principal.clone(),
-            agent_id: caller.agent_id.clone(),
-            operation: operation.to_owned(),
-        }
-    }
+/// The counters without room, each with its place among them.
+fn full<'c, const N: usize>(
+    counters: [Option<&'c Counter>; N],
+    quotas: &'c [Quota; N],
+) -> impl Iterator<Item = (usize, Full)> + 'c {
+    let full = |(counter, quota): (Option<&Counter>, &Quota)| match counter {
+        Some(counter) => counter.full(quota),
+        None => Counter::default().full(quota),
+    };
+    let each = counters.into_iter().zip(quotas).map(full).enumerate();
+    each.filter_map(|(index, full)| Some((index, full?)))
+}
+
+/// `Err`, where any has no room: the one that will have it last.
+fn last(full: impl Iterator<Item = (usize, Full)>) -> Result<(), (usize, Full)> {
+    full.max_by_key(|(_, full)| full.room_at).map_or(Ok(()), Err)
 }
 
 /// What an agent can do something with.

@@ -1,42 +1,22 @@
 //! The counters by scope, in shards: a call locks the few that it needs, always in the same order, checks all of its
 //! counters and only then uses them.
+//!
+//! A name is hashed once for each call, and a counter is looked for once: the hash says which shard it is in, and where.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::counter::{Counter, Scope};
+use super::counter::Counter;
+use super::key::Key;
+use super::shard::Shard;
 
 const SHARDS: usize = 64;
-/// Counters of one shard. A full one refuses calls that need another: 262,144 in all, at most 2 KiB each.
-const MAX_IN_SHARD: usize = 4_096;
-/// A shard is not looked through before it has so many.
-const SWEEP_FROM: usize = 32;
-/// A full shard is not looked through again before, milliseconds.
-const SWEEP_AGAIN: u64 = 1_000;
-/// Scopes of one call.
-pub(super) const SCOPES: usize = 4;
 
 /// All counters.
 #[derive(Debug)]
 pub(super) struct Table {
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
-}
-
-#[derive(Debug)]
-pub(super) struct Shard {
-    counters: HashMap<Scope, Counter>,
-    /// Idle counters are looked for when there are so many.
-    sweep_at: usize,
-    /// When they were last looked for.
-    swept: u64,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { counters: HashMap::new(), sweep_at: SWEEP_FROM, swept: 0 }
-    }
 }
 
 /// Why a call was not counted.
@@ -48,6 +28,17 @@ pub(super) enum NotCounted<E> {
     Crowded,
 }
 
+/// One scope of a call, and where its counter is or will be.
+#[derive(Debug, Clone, Copy)]
+struct Wanted<'k> {
+    key: Key<'k>,
+    hash: u64,
+    /// Which of the shards that are held.
+    shard: usize,
+    /// Its bucket there, if it has one.
+    bucket: Option<usize>,
+}
+
 impl Table {
     pub(super) fn new() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
@@ -55,58 +46,55 @@ impl Table {
     }
 
     /// Shows each scope's counter to `check`, as it is now, and then counts in all of them; or counts in none.
-    pub(super) fn count<E>(
+    pub(super) fn count<const N: usize, E>(
         &self,
-        scopes: &[Scope],
+        keys: [Key<'_>; N],
         now: u64,
-        check: impl FnOnce(&[Option<&Counter>]) -> Result<(), E>,
+        check: impl FnOnce([Option<&Counter>; N]) -> Result<(), E>,
     ) -> Result<(), NotCounted<E>> {
-        debug_assert!(scopes.len() <= SCOPES);
-        let mut homes = [0; SCOPES];
-        for (home, scope) in homes.iter_mut().zip(scopes) {
-            *home = self.home(scope);
-        }
-        let homes = &homes[..scopes.len()];
-        let mut order: [usize; SCOPES] = [usize::MAX; SCOPES];
-        order[..homes.len()].copy_from_slice(homes);
-        order.sort_unstable();
-        // Ascending and each once, so that two calls never wait for each other.
-        let mut held: [Option<(usize, MutexGuard<'_, Shard>)>; SCOPES] = [const { None }; SCOPES];
-        let mut count = 0;
-        for home in order.into_iter().filter(|home| *home != usize::MAX) {
-            if count == 0 || held[count - 1].as_ref().is_some_and(|(last, _)| *last != home) {
-                held[count] = Some((home, self.lock(home)));
-                count += 1;
-            }
-        }
+        let mut wanted = keys.map(|key| Wanted { key, hash: self.hash(key), shard: 0, bucket: None });
+        let mut held = self.hold(&mut wanted);
         let mut crowded = false;
-        for (scope, home) in scopes.iter().zip(homes) {
-            let Some((_, shard)) = held.iter_mut().flatten().find(|(held, _)| held == home) else { continue };
-            match shard.counters.get_mut(scope) {
+        for scope in &mut wanted {
+            let Some(shard) = &mut held[scope.shard] else { continue };
+            scope.bucket = shard.find(scope.hash, scope.key);
+            match scope.bucket.and_then(|bucket| shard.counter_mut(bucket)) {
                 Some(counter) => counter.forget(now),
                 None => crowded |= !shard.has_room(now),
             }
         }
-        let seen: [Option<&Counter>; SCOPES] = {
-            let mut seen = [None; SCOPES];
-            for ((seen, scope), home) in seen.iter_mut().zip(scopes).zip(homes) {
-                let found = held.iter().flatten().find(|(held, _)| held == home);
-                *seen = found.and_then(|(_, shard)| shard.counters.get(scope));
-            }
-            seen
-        };
-        check(&seen[..scopes.len()]).map_err(NotCounted::Refused)?;
+        let seen = wanted.map(|scope| held[scope.shard].as_ref()?.counter(scope.bucket?));
+        check(seen).map_err(NotCounted::Refused)?;
         if crowded {
             return Err(NotCounted::Crowded);
         }
-        for (scope, home) in scopes.iter().zip(homes) {
-            let Some((_, shard)) = held.iter_mut().flatten().find(|(held, _)| held == home) else { continue };
-            match shard.counters.get_mut(scope) {
-                Some(counter) => counter.add(now),
-                None => shard.counters.entry(scope.clone()).or_default().add(now),
+        // Those that are there first: making one may move the others.
+        let mut missing = wanted.map(Some);
+        for scope in &mut missing {
+            let Some(Wanted { shard, bucket: Some(bucket), .. }) = *scope else { continue };
+            if let Some(counter) = held[shard].as_mut().and_then(|shard| shard.counter_mut(bucket)) {
+                counter.add(now);
+                *scope = None;
+            }
+        }
+        for Wanted { key, hash, shard, .. } in missing.into_iter().flatten() {
+            if let Some(shard) = &mut held[shard] {
+                shard.get_or_make(hash, key, now).add(now);
             }
         }
         Ok(())
+    }
+
+    /// Locks the shards of these scopes, ascending and each once, so that two calls never wait for each other.
+    fn hold<const N: usize>(&self, wanted: &mut [Wanted<'_>; N]) -> [Option<MutexGuard<'_, Shard>>; N] {
+        let mut homes = wanted.map(|scope| home(scope.hash));
+        homes.sort_unstable();
+        for scope in wanted {
+            let at = homes.iter().position(|home| *home == self::home(scope.hash));
+            scope.shard = at.unwrap_or_default();
+        }
+        let mut last = None;
+        homes.map(|home| (last.replace(home) != Some(home)).then(|| self.lock(home)))
     }
 
     /// Each shard in turn, with its counters as they are now. `before` is asked before the shard is locked.
@@ -114,24 +102,19 @@ impl Table {
         &self,
         now: u64,
         mut before: impl FnMut() -> M,
-        mut visit: impl FnMut(&M, &Scope, &Counter),
+        mut visit: impl FnMut(&M, Key<'_>, &Counter),
     ) {
         for home in 0..SHARDS {
             let mark = before();
-            let mut shard = self.lock(home);
-            for (scope, counter) in &mut shard.counters {
-                counter.forget(now);
-                if !counter.is_idle() {
-                    visit(&mark, scope, counter);
-                }
-            }
+            self.lock(home).each(now, |key, counter| visit(&mark, key, counter));
         }
     }
 
     /// One counter, as it is now.
-    pub(super) fn look<T>(&self, scope: &Scope, now: u64, look: impl FnOnce(&Counter) -> T) -> T {
-        let mut shard = self.lock(self.home(scope));
-        match shard.counters.get_mut(scope) {
+    pub(super) fn look<T>(&self, key: Key<'_>, now: u64, look: impl FnOnce(&Counter) -> T) -> T {
+        let (hash, mut shard) = self.home_of(key);
+        let bucket = shard.find(hash, key);
+        match bucket.and_then(|bucket| shard.counter_mut(bucket)) {
             Some(counter) => {
                 counter.forget(now);
                 look(counter)
@@ -141,35 +124,39 @@ impl Table {
     }
 
     /// Puts a counter in the place of whatever is there.
-    pub(super) fn put(&self, scope: Scope, counter: Counter) {
-        self.lock(self.home(&scope)).counters.insert(scope, counter);
+    pub(super) fn put(&self, key: Key<'_>, counter: Counter, now: u64) {
+        let (hash, mut shard) = self.home_of(key);
+        *shard.get_or_make(hash, key, now) = counter;
     }
 
     /// Counts without a question: what has happened.
-    pub(super) fn add(&self, scope: Scope, at: u64, now: u64) {
-        let mut shard = self.lock(self.home(&scope));
-        if shard.counters.contains_key(&scope) || shard.has_room(now) {
-            let counter = shard.counters.entry(scope).or_default();
+    pub(super) fn add(&self, key: Key<'_>, at: u64, now: u64) {
+        let (hash, mut shard) = self.home_of(key);
+        if shard.find(hash, key).is_some() || shard.has_room(now) {
+            let counter = shard.get_or_make(hash, key, now);
             counter.forget(now);
             counter.add(at);
         }
     }
 
     /// Forgets a counter.
-    pub(super) fn remove(&self, scope: &Scope) {
-        self.lock(self.home(scope)).counters.remove(scope);
+    pub(super) fn remove(&self, key: Key<'_>) {
+        let (hash, mut shard) = self.home_of(key);
+        shard.remove(hash, key);
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        (0..SHARDS).map(|home| self.lock(home).counters.len()).sum()
+        (0..SHARDS).map(|home| self.lock(home).len()).sum()
     }
 
-    fn home(&self, scope: &Scope) -> usize {
-        #[allow(clippy::cast_possible_truncation)]
-        // which bits are left does not matter: they are as random as all
-        let hash = self.hasher.hash_one(scope) as usize;
-        hash % SHARDS
+    fn hash(&self, key: Key<'_>) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    fn home_of(&self, key: Key<'_>) -> (u64, MutexGuard<'_, Shard>) {
+        let hash = self.hash(key);
+        (hash, self.lock(home(hash)))
     }
 
     fn lock(&self, home: usize) -> MutexGuard<'_, Shard> {
@@ -177,18 +164,7 @@ impl Table {
     }
 }
 
-impl Shard {
-    /// Makes room where it can. What it costs is paid by as many counters that were made since the last time.
-    fn has_room(&mut self, now: u64) -> bool {
-        let full = self.counters.len() >= MAX_IN_SHARD;
-        if self.counters.len() >= self.sweep_at && !(full && now < self.swept + SWEEP_AGAIN) {
-            self.swept = now;
-            self.counters.retain(|_, counter| {
-                counter.forget(now);
-                !counter.is_idle()
-            });
-            self.sweep_at = (2 * self.counters.len()).clamp(SWEEP_FROM, MAX_IN_SHARD);
-        }
-        self.counters.len() < MAX_IN_SHARD
-    }
+/// By bits from the middle: a shard's own table uses the lowest and the highest ones.
+fn home(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
 }

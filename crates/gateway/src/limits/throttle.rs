@@ -1,12 +1,14 @@
 //! Agents that may do less for a while, because something looked wrong.
 
-use std::collections::HashMap;
+use std::hash::RandomState;
 use std::sync::{PoisonError, RwLock};
 
+use hashbrown::{Equivalent, HashMap};
 use serde::{Deserialize, Serialize};
 
+use super::key::Key;
 use super::quota::{Limit, Quota};
-use super::{Agent, Limits, Moment, Scope};
+use super::{Agent, Limits, Moment};
 use crate::clock::UnixMillis;
 
 /// What is imposed on an agent, beside the policy and never in its favour.
@@ -44,18 +46,27 @@ impl Imposed {
 
 /// The throttles by agent.
 #[derive(Debug, Default)]
-pub(super) struct Throttles(RwLock<HashMap<Agent, Imposed>>);
+pub(super) struct Throttles(RwLock<HashMap<Agent, Imposed, RandomState>>);
+
+/// An [`Agent`] by the names that a call has anyway.
+#[derive(Hash)]
+struct Named<'a> {
+    principal: &'a str,
+    id: &'a str,
+}
+
+impl Equivalent<Agent> for Named<'_> {
+    fn equivalent(&self, agent: &Agent) -> bool {
+        let Agent { principal, id } = agent;
+        self.id == id && self.principal == principal
+    }
+}
 
 impl Throttles {
-    /// The agent's throttle, and the agent. It costs next to nothing while nobody is throttled.
-    pub(super) fn of(&self, principal: &str, id: &str, now: Moment) -> Option<(Agent, Imposed)> {
+    /// The agent's throttle. It costs next to nothing while nobody is throttled.
+    pub(super) fn of(&self, principal: &str, id: &str, now: Moment) -> Option<Imposed> {
         let throttles = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if throttles.is_empty() {
-            return None;
-        }
-        let agent = Agent { principal: principal.to_owned(), id: id.to_owned() };
-        let imposed = throttles.get(&agent).filter(|throttle| throttle.until > now).copied()?;
-        Some((agent, imposed))
+        throttles.get(&Named { principal, id }).filter(|throttle| throttle.until > now).copied()
     }
 }
 
@@ -74,7 +85,7 @@ impl Limits {
             imposed.per_minute = imposed.per_minute.min(before.per_minute);
             imposed.until = imposed.until.max(before.until);
         } else {
-            self.table.remove(&Scope::Throttled(agent.clone()));
+            self.table.remove(Key::Throttled { principal: &agent.principal, agent_id: &agent.id });
         }
         if imposed.until > now {
             throttles.insert(agent.clone(), imposed);

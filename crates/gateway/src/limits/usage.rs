@@ -1,7 +1,7 @@
 //! What was used, for people.
 
 use super::quota::{Limit, Quota, RateLimits, Span};
-use super::{Limits, Scope};
+use super::{Agent, Limits, Scope};
 use crate::clock::UnixMillis;
 
 /// One window of one scope.
@@ -32,7 +32,7 @@ impl Limits {
     /// What was used of a scope, held against `quota`.
     pub fn usage(&self, scope: Scope, quota: &Quota) -> Usage {
         let (now, wall) = (self.moment(), self.clock.now());
-        let used = self.table.look(&scope, now, |counter| counter.used(|span| quota.of(span)));
+        let used = self.table.look(scope.key(), now, |counter| counter.used(|span| quota.of(span)));
         let at = |moment: u64| UnixMillis(wall.0.saturating_add(moment.saturating_sub(now)));
         let mut windows = Span::ALL.map(|span| Window {
             span,
@@ -77,9 +77,10 @@ impl Limits {
         usages.extend(run_id.map(|run| self.usage(Scope::Run(run.to_owned()), &limits.run)));
         usages.push(self.usage(Scope::Principal(principal.to_owned()), &limits.principal));
         let throttled = self.throttles.of(principal, agent_id, self.moment());
-        usages.extend(throttled.map(|(agent, throttle)| {
+        usages.extend(throttled.map(|throttle| {
             let minute = Limit::Calls(throttle.per_minute);
             let quota = Quota { minute, ..throttle.quota() };
+            let agent = Agent { principal: principal.to_owned(), id: agent_id.to_owned() };
             self.usage(Scope::Throttled(agent), &quota)
         }));
         usages

@@ -1,27 +1,34 @@
 //! Who runs and who waits. Plain data behind the one lock of [`super::Places`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
 
 use super::Wake;
 use super::caps::{Busy, Caps, Count, Together, Turn, Whole};
+use super::groups::{Groups, Name};
 
 /// Shortest and longest estimate, milliseconds.
 const ESTIMATES: (u64, u64) = (100, 60_000);
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// Number of the next call that enters: the order of the line.
-    next: u64,
     all: Count,
     runs: Groups,
     principals: Groups,
-    running: HashMap<u64, Running>,
-    waiting: BTreeMap<u64, Waiting>,
+    calls: Slab<Call>,
+    /// Number of the next call that waits: the order of the line.
+    next: u64,
+    /// Those that wait, by that number.
+    line: BTreeMap<u64, usize>,
+}
+
+#[derive(Debug)]
+struct Call {
+    of: Of,
+    state: State,
 }
 
 /// Whose call it is: its groups.
@@ -32,59 +39,24 @@ struct Of {
 }
 
 #[derive(Debug)]
-struct Running {
-    of: Of,
-    /// Milliseconds of uptime.
-    since: u64,
+enum State {
+    Runs {
+        /// Milliseconds of uptime.
+        since: u64,
+    },
+    Waits(Waiting),
 }
 
 struct Waiting {
-    of: Of,
+    number: u64,
     caps: Caps,
     wake: Wake,
 }
 
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").field("of", &self.of).field("caps", &self.caps).finish_non_exhaustive()
-    }
-}
-
-/// Runs, or principals, of which a call runs or waits. By index, so that looking through the line hashes no names.
-#[derive(Debug, Default)]
-struct Groups {
-    by_name: HashMap<Arc<str>, usize>,
-    all: Slab<Group>,
-}
-
-#[derive(Debug)]
-struct Group {
-    name: Arc<str>,
-    count: Count,
-}
-
-impl Groups {
-    fn count(&self, name: &str) -> Count {
-        self.by_name.get(name).map_or_else(Count::default, |index| self.all[*index].count)
-    }
-
-    fn enter(&mut self, name: &str) -> usize {
-        if let Some(index) = self.by_name.get(name) {
-            return *index;
-        }
-        let name: Arc<str> = name.into();
-        let index = self.all.insert(Group { name: name.clone(), count: Count::default() });
-        self.by_name.insert(name, index);
-        index
-    }
-
-    /// Changes a group's count, and forgets the group when it has no calls any more.
-    fn change(&mut self, index: usize, change: impl FnOnce(&mut Count)) {
-        change(&mut self.all[index].count);
-        if self.all[index].count == Count::default() {
-            let group = self.all.remove(index);
-            self.by_name.remove(&group.name);
-        }
+        let Self { number, caps, wake: _ } = self;
+        f.debug_struct("Waiting").field("number", number).field("caps", caps).finish_non_exhaustive()
     }
 }
 
@@ -105,16 +77,17 @@ fn full(
 }
 
 impl Book {
-    /// The number of a call that runs from now on, or waits, if it may.
+    /// The index of a call that runs from now on, or waits, if it may.
     pub(super) fn enter(
         &mut self,
-        (run, principal): (&str, &str),
+        (run, principal): (Name<'_>, Name<'_>),
         (caps, turn): (&Caps, Turn),
         whole: Whole,
         now: u64,
         wait: impl FnOnce() -> Wake,
-    ) -> Result<u64, Busy> {
-        let (of_run, of_principal) = (self.runs.count(run), self.principals.count(principal));
+    ) -> Result<usize, Busy> {
+        let (its_run, its_principal) = (self.runs.find(run), self.principals.find(principal));
+        let (of_run, of_principal) = (self.runs.count(its_run), self.principals.count(its_principal));
         let full = full(of_run, of_principal, self.all, caps, whole);
         let has_turn = caps.wait_s > 0
             && of_run.waiting < caps.waiting
@@ -123,30 +96,36 @@ impl Book {
         let may_wait = has_turn || turn == Turn::Consented;
         if let Some((scope, count, limit)) = full.filter(|_| !may_wait) {
             let index = match scope {
-                Together::Run => self.runs.by_name.get(run),
-                Together::Principal => self.principals.by_name.get(principal),
+                Together::Run => its_run,
+                Together::Principal => its_principal,
                 Together::Daemon => None,
             };
-            let retry_after = self.estimate(scope, index.copied(), count, now);
+            let retry_after = self.estimate(scope, index, count, now);
             return Err(Busy { scope, count, limit, retry_after });
         }
-        let of = Of { run: self.runs.enter(run), principal: self.principals.enter(principal) };
-        let id = self.next;
-        self.next += 1;
-        if full.is_some() {
-            self.count(of, |count| count.waiting += 1);
-            self.waiting.insert(id, Waiting { of, caps: *caps, wake: wait() });
-        } else {
+        let of = Of {
+            run: its_run.unwrap_or_else(|| self.runs.make(run)),
+            principal: its_principal.unwrap_or_else(|| self.principals.make(principal)),
+        };
+        if full.is_none() {
             self.count(of, |count| count.running += 1);
-            self.running.insert(id, Running { of, since: now });
+            return Ok(self.calls.insert(Call { of, state: State::Runs { since: now } }));
         }
-        Ok(id)
+        self.count(of, |count| count.waiting += 1);
+        let number = self.next;
+        self.next += 1;
+        let waiting = Waiting { number, caps: *caps, wake: wait() };
+        let index = self.calls.insert(Call { of, state: State::Waits(waiting) });
+        self.line.insert(number, index);
+        Ok(index)
     }
 
     /// Whether the call waits still, and for what.
-    pub(super) fn waits_for(&self, id: u64, whole: Whole, now: u64) -> Option<Busy> {
-        let Waiting { of, caps, .. } = self.waiting.get(&id)?;
-        let (run, principal) = (self.runs.all[of.run].count, self.principals.all[of.principal].count);
+    pub(super) fn waits_for(&self, call: usize, whole: Whole, now: u64) -> Option<Busy> {
+        let Call { of, state: State::Waits(Waiting { caps, .. }) } = self.calls.get(call)? else {
+            return None;
+        };
+        let (run, principal) = (self.runs.count(Some(of.run)), self.principals.count(Some(of.principal)));
         // Whoever waits finds something full: otherwise it would have been woken.
         let full = full(run, principal, self.all, caps, whole);
         let (scope, count, limit) = full.unwrap_or((Together::Run, run, caps.run));
@@ -160,40 +139,51 @@ impl Book {
     }
 
     /// Forgets a call that ran or waited. Those that may go on now run from now on, and are to be woken.
-    pub(super) fn leave(&mut self, id: u64, whole: Whole, now: u64) -> Vec<Wake> {
-        if let Some(Waiting { of, .. }) = self.waiting.remove(&id) {
+    pub(super) fn leave(&mut self, call: usize, whole: Whole, now: impl Fn() -> u64) -> Vec<Wake> {
+        let Some(Call { of, state }) = self.calls.try_remove(call) else { return Vec::new() };
+        if let State::Waits(Waiting { number, .. }) = state {
+            self.line.remove(&number);
             self.count(of, |count| count.waiting -= 1);
             return Vec::new();
         }
-        let Some(Running { of, .. }) = self.running.remove(&id) else { return Vec::new() };
         self.count(of, |count| count.running -= 1);
         let mut woken = Vec::new();
         let mut after = 0;
         while self.all.running < whole.running {
-            let next = self.waiting.range(after..).find(|(_, Waiting { of, caps, .. })| {
-                self.runs.all[of.run].count.running < caps.run
-                    && self.principals.all[of.principal].count.running < caps.principal
-            });
-            let Some(id) = next.map(|(id, _)| *id) else { break };
-            let Some(Waiting { of, wake, .. }) = self.waiting.remove(&id) else { break };
+            let next = self.line.range(after..).find(|(_, call)| self.may_run(**call));
+            let Some((number, index)) = next.map(|(number, index)| (*number, *index)) else { break };
+            self.line.remove(&number);
+            let Some(call) = self.calls.get_mut(index) else { break };
+            let of = call.of;
+            let before = std::mem::replace(&mut call.state, State::Runs { since: now() });
             self.count(of, |count| {
                 count.waiting -= 1;
                 count.running += 1;
             });
-            self.running.insert(id, Running { of, since: now });
-            woken.push(wake);
+            if let State::Waits(Waiting { wake, .. }) = before {
+                woken.push(wake);
+            }
             // Whoever was passed over finds no more room than before.
-            after = id + 1;
+            after = number + 1;
         }
         woken
     }
 
-    pub(super) fn of_run(&self, run: &str) -> Count {
-        self.runs.count(run)
+    /// Whether the run and the principal of a call that waits have room for it.
+    fn may_run(&self, call: usize) -> bool {
+        let Some(Call { of, state: State::Waits(Waiting { caps, .. }) }) = self.calls.get(call) else {
+            return false;
+        };
+        self.runs.count(Some(of.run)).running < caps.run
+            && self.principals.count(Some(of.principal)).running < caps.principal
     }
 
-    pub(super) fn of_principal(&self, principal: &str) -> Count {
-        self.principals.count(principal)
+    pub(super) fn of_run(&self, run: Name<'_>) -> Count {
+        self.runs.count(self.runs.find(run))
+    }
+
+    pub(super) fn of_principal(&self, principal: Name<'_>) -> Count {
+        self.principals.count(self.principals.find(principal))
     }
 
     pub(super) fn of_all(&self) -> Count {
@@ -202,13 +192,12 @@ impl Book {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        let Self { next: _, all, runs, principals, running, waiting } = self;
-        let nobody = |groups: &Groups| groups.by_name.is_empty() && groups.all.is_empty();
+        let Self { all, runs, principals, calls, next: _, line } = self;
         *all == Count::default()
-            && nobody(runs)
-            && nobody(principals)
-            && running.is_empty()
-            && waiting.is_empty()
+            && runs.is_empty()
+            && principals.is_empty()
+            && calls.is_empty()
+            && line.is_empty()
     }
 
     fn count(&mut self, of: Of, change: impl Fn(&mut Count)) {
@@ -224,11 +213,12 @@ impl Book {
             Together::Principal => Some(of.principal) == index,
             Together::Daemon => true,
         };
-        let of_scope = self.running.values().filter(|running| is_of(&running.of));
         let (mut calls, mut ages) = (0, 0_u64);
-        for running in of_scope {
-            calls += 1;
-            ages = ages.saturating_add(now.saturating_sub(running.since));
+        for (_, call) in self.calls.iter().filter(|(_, call)| is_of(&call.of)) {
+            if let State::Runs { since } = call.state {
+                calls += 1;
+                ages = ages.saturating_add(now.saturating_sub(since));
+            }
         }
         let calls = u64::max(calls, 1);
         let millis = (ages / calls).saturating_mul(u64::from(count.waiting) + 1) / calls;

@@ -28,16 +28,19 @@
 
 mod book;
 mod caps;
+mod groups;
 
 #[cfg(test)]
 mod property;
 #[cfg(test)]
 mod tests;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Clock;
 use book::Book;
+use groups::Name;
 
 pub(crate) use caps::STRICT_CAPS;
 pub use caps::{Busy, Caps, Count, Together, Turn, Whole};
@@ -53,6 +56,7 @@ pub struct Places(Arc<Shared>);
 struct Shared {
     whole: Whole,
     clock: Arc<dyn Clock>,
+    hasher: RandomState,
     book: Mutex<Book>,
 }
 
@@ -60,14 +64,14 @@ struct Shared {
 #[derive(Debug)]
 #[must_use = "a place that is dropped is free again"]
 pub struct Place {
-    id: u64,
+    call: usize,
     shared: Arc<Shared>,
 }
 
 impl Places {
     /// Nothing runs.
     pub fn new(whole: Whole, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Shared { whole, clock, book: Mutex::default() }))
+        Self(Arc::new(Shared { whole, clock, hasher: RandomState::new(), book: Mutex::default() }))
     }
 
     /// A place for a call of this run and this principal. When it has to wait for it, `wait` is asked for what wakes it.
@@ -80,18 +84,19 @@ impl Places {
         wait: impl FnOnce() -> Wake,
     ) -> Result<Place, Busy> {
         let (whole, now) = (self.0.whole, self.0.uptime());
-        let id = self.0.book().enter((run, principal), (caps, turn), whole, now, wait)?;
-        Ok(Place { id, shared: self.0.clone() })
+        let names = (self.0.name(run), self.0.name(principal));
+        let call = self.0.book().enter(names, (caps, turn), whole, now, wait)?;
+        Ok(Place { call, shared: self.0.clone() })
     }
 
     /// What runs and waits of this run.
     pub fn of_run(&self, run: &str) -> Count {
-        self.0.book().of_run(run)
+        self.0.book().of_run(self.0.name(run))
     }
 
     /// What runs and waits of this principal.
     pub fn of_principal(&self, principal: &str) -> Count {
-        self.0.book().of_principal(principal)
+        self.0.book().of_principal(self.0.name(principal))
     }
 
     /// What runs and waits of all, and the most of it.
@@ -109,14 +114,14 @@ impl Place {
     /// It has waited long enough: what it waits for, or nothing if it has its place by now.
     pub fn waits_for(&self) -> Option<Busy> {
         let now = self.shared.uptime();
-        self.shared.book().waits_for(self.id, self.shared.whole, now)
+        self.shared.book().waits_for(self.call, self.shared.whole, now)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let now = self.shared.uptime();
-        let woken = self.shared.book().leave(self.id, self.shared.whole, now);
+        let Shared { whole, .. } = *self.shared;
+        let woken = self.shared.book().leave(self.call, whole, || self.shared.uptime());
         for wake in woken {
             wake();
         }
@@ -126,6 +131,10 @@ impl Drop for Place {
 impl Shared {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name<'n>(&self, text: &'n str) -> Name<'n> {
+        Name { text, hash: self.hasher.hash_one(text) }
     }
 
     fn uptime(&self) -> u64 {

@@ -1,0 +1,63 @@
+//! Runs, or principals, of which a call runs or waits: by name, and by index for those who have looked already.
+
+use hashbrown::HashTable;
+use slab::Slab;
+
+use super::caps::Count;
+
+/// A group's name with its hash, which is made before the book is locked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Name<'n> {
+    pub(super) text: &'n str,
+    pub(super) hash: u64,
+}
+
+/// Groups in which there is a call. Looking through the line goes by index, so that it hashes no names.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    by_name: HashTable<usize>,
+    all: Slab<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    name: Box<str>,
+    hash: u64,
+    count: Count,
+}
+
+impl Groups {
+    pub(super) fn find(&self, name: Name<'_>) -> Option<usize> {
+        self.by_name.find(name.hash, |index| *self.all[*index].name == *name.text).copied()
+    }
+
+    /// Nobody runs or waits in a group that there is not.
+    pub(super) fn count(&self, index: Option<usize>) -> Count {
+        index.map_or_else(Count::default, |index| self.all[index].count)
+    }
+
+    /// A group that [`Self::find`] has not found.
+    pub(super) fn make(&mut self, name: Name<'_>) -> usize {
+        let group = Group { name: name.text.into(), hash: name.hash, count: Count::default() };
+        let index = self.all.insert(group);
+        self.by_name.insert_unique(name.hash, index, |index| self.all[*index].hash);
+        index
+    }
+
+    /// Changes a group's count, and forgets the group when it has no calls any more.
+    pub(super) fn change(&mut self, index: usize, change: impl FnOnce(&mut Count)) {
+        let group = &mut self.all[index];
+        change(&mut group.count);
+        if group.count == Count::default() {
+            if let Ok(entry) = self.by_name.find_entry(group.hash, |other| *other == index) {
+                entry.remove();
+            }
+            self.all.remove(index);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_name.is_empty() && self.all.is_empty()
+    }
+}

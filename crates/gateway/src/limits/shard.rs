@@ -1,0 +1,110 @@
+//! One of the parts of the table of counters: those behind one lock.
+//!
+//! An idle counter is dropped by the way: each new one looks at a few others, in a round that every one's turn comes in
+//! before the table has doubled. So no call pays for looking through all of them, but where the shard is full.
+
+use hashbrown::HashTable;
+
+use super::counter::{Counter, Scope};
+use super::key::Key;
+
+/// Counters of one shard. A full one refuses calls that need another: 262,144 in all, at most 2 KiB each.
+const MAX: usize = 4_096;
+/// Buckets that a new counter looks at. A table has at most 16/7 times as many of them as counters when it has just
+/// doubled, and so a round is over when half as many again have come.
+const LOOKED_AT: usize = 4;
+/// A full shard is not looked through again before, milliseconds.
+const SWEEP_AGAIN: u64 = 1_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    counters: HashTable<Entry>,
+    /// The bucket that is looked at next.
+    next: usize,
+    /// When all of them were last looked at.
+    swept: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    hash: u64,
+    scope: Scope,
+    counter: Counter,
+}
+
+impl Shard {
+    /// The bucket of a counter, which holds until another is made.
+    pub(super) fn find(&self, hash: u64, key: Key<'_>) -> Option<usize> {
+        self.counters.find_bucket_index(hash, |entry| entry.hash == hash && entry.scope.key() == key)
+    }
+
+    pub(super) fn counter(&self, bucket: usize) -> Option<&Counter> {
+        self.counters.get_bucket(bucket).map(|entry| &entry.counter)
+    }
+
+    pub(super) fn counter_mut(&mut self, bucket: usize) -> Option<&mut Counter> {
+        self.counters.get_bucket_mut(bucket).map(|entry| &mut entry.counter)
+    }
+
+    /// Whether one more may be made. Makes room where there is none, if it can.
+    pub(super) fn has_room(&mut self, now: u64) -> bool {
+        let rested = self.swept.is_none_or(|swept| now >= swept + SWEEP_AGAIN);
+        if self.counters.len() >= MAX && rested {
+            self.swept = Some(now);
+            self.counters.retain(|entry| !entry.is_idle(now));
+        }
+        self.counters.len() < MAX
+    }
+
+    /// The counter with this key, a new one where there is none. Whether there may be one more is [`Self::has_room`]'s
+    /// business.
+    pub(super) fn get_or_make(&mut self, hash: u64, key: Key<'_>, now: u64) -> &mut Counter {
+        let same = |entry: &Entry| entry.hash == hash && entry.scope.key() == key;
+        if self.find(hash, key).is_none() {
+            self.look_around(now);
+        }
+        let make = || Entry { hash, scope: key.to_scope(), counter: Counter::default() };
+        &mut self.counters.entry(hash, same, |entry| entry.hash).or_insert_with(make).into_mut().counter
+    }
+
+    /// Drops idle ones among the next few.
+    fn look_around(&mut self, now: u64) {
+        for _ in 0..LOOKED_AT.min(self.counters.num_buckets()) {
+            self.next = (self.next + 1) % self.counters.num_buckets();
+            let idle = self.counters.get_bucket_mut(self.next).is_some_and(|entry| entry.is_idle(now));
+            if let Some(entry) = self.counters.get_bucket_entry(self.next).ok().filter(|_| idle) {
+                entry.remove();
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, hash: u64, key: Key<'_>) {
+        if let Ok(entry) =
+            self.counters.find_entry(hash, |entry| entry.hash == hash && entry.scope.key() == key)
+        {
+            entry.remove();
+        }
+    }
+
+    /// Those in which something counts, as they are now.
+    pub(super) fn each(&mut self, now: u64, mut visit: impl FnMut(Key<'_>, &Counter)) {
+        for entry in &mut self.counters {
+            if !entry.is_idle(now) {
+                visit(entry.scope.key(), &entry.counter);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.counters.len()
+    }
+}
+
+impl Entry {
+    /// Whether nothing in it counts any more.
+    fn is_idle(&mut self, now: u64) -> bool {
+        self.counter.forget(now);
+        self.counter.is_idle()
+    }
+}
