@@ -108,3 +108,50 @@ impl Entry {
         self.counter.is_idle()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Span;
+
+    #[test]
+    fn keys_with_one_hash_have_their_own_counters() {
+        let mut shard = Shard::default();
+        let keys = [
+            Key::Run("a"),
+            Key::Principal("a"),
+            Key::Throttled { principal: "a", agent_id: "b" },
+            Key::Throttled { principal: "b", agent_id: "a" },
+            Key::Operation { principal: "a", agent_id: "b", operation: "read" },
+        ];
+        for key in keys {
+            assert_eq!(key.to_scope().key(), key);
+            assert_eq!(shard.find(7, key), None);
+            shard.get_or_make(7, key, 0).add(0);
+        }
+        shard.remove(7, keys[0]);
+        assert_eq!(keys.map(|key| shard.find(7, key).is_some()), [false, true, true, true, true]);
+    }
+
+    #[test]
+    fn idle_counters_are_dropped_by_the_way_and_no_others() {
+        let mut shard = Shard::default();
+        let run = |number: u64, now: u64, shard: &mut Shard| {
+            // Spread as a good hash would.
+            let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            shard.get_or_make(hash, Key::Run(&number.to_string()), now).add(now);
+        };
+        for number in 0..1_000 {
+            run(number, 0, &mut shard);
+        }
+        let later = Span::Day.millis();
+        for number in 0..1_000 {
+            run(1_000 + number, later, &mut shard);
+        }
+        assert_eq!(shard.len(), 1_000, "a thousand count, and a thousand were idle");
+        for number in 0..1_000 {
+            run(2_000 + number, later, &mut shard);
+        }
+        assert_eq!(shard.len(), 2_000);
+    }
+}

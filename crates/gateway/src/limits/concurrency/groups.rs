@@ -61,3 +61,24 @@ impl Groups {
         self.by_name.is_empty() && self.all.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_one_hash_are_different_groups() {
+        let mut groups = Groups::default();
+        let [one, other] = ["one", "other"].map(|text| Name { text, hash: 7 });
+        let at = groups.make(one);
+        assert_eq!((groups.find(one), groups.find(other)), (Some(at), None));
+        let beside = groups.make(other);
+        groups.change(at, |count| count.running += 1);
+        groups.change(beside, |count| count.waiting += 1);
+        groups.change(at, |count| count.running -= 1);
+        assert_eq!((groups.find(one), groups.find(other)), (None, Some(beside)));
+        assert_eq!(groups.count(Some(beside)), Count { running: 0, waiting: 1 });
+        groups.change(beside, |count| count.waiting -= 1);
+        assert!(groups.is_empty());
+    }
+}
