@@ -20,7 +20,7 @@ use crate::ids::{CallId, RunId, check_client_name};
 use crate::rpc::Principal;
 use crate::spool::{Output, Spool};
 use crate::status::{Refusal, chain};
-use crate::store::{Store, StoredCall};
+use crate::store::{Store, StoreError, StoredCall};
 
 /// Finished calls that are kept in memory.
 const FINISHED: usize = 2_048;
@@ -110,9 +110,9 @@ impl Call {
 pub(crate) enum Keep {
     /// In memory, for a while.
     Briefly,
-    /// In the store, when it has been answered.
+    /// In the store when it has been answered, without a sync of its own.
     Stored,
-    /// In the store, before it is answered.
+    /// In the store, synced, before it is answered.
     First,
 }
 
@@ -274,12 +274,12 @@ impl Calls {
             request: call.digest.clone(),
             response: response.encode_to_vec(),
         });
-        let later = if keep == Keep::First {
-            self.keep(stored).await;
-            None
-        } else {
-            stored
-        };
+        let mut later = stored;
+        if keep == Keep::First
+            && let Some(stored) = later.take()
+        {
+            self.keep(stored, Store::insert_call).await;
+        }
         {
             let mut table = self.table();
             if let Some(under_way) = table.under_way.get_mut(&call.run) {
@@ -291,14 +291,15 @@ impl Calls {
             table.finish(call.id, response.encoded_len());
         }
         call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
-        self.keep(later).await;
+        if let Some(stored) = later {
+            self.keep(stored, Store::insert_call_unsynced).await;
+        }
     }
 
     /// The receipt is in the audit log already: should this fail, a client that comes back later finds no outcome.
-    async fn keep(&self, stored: Option<StoredCall>) {
-        let Some(stored) = stored else { return };
+    async fn keep(&self, stored: StoredCall, insert: fn(&Store, &StoredCall) -> Result<(), StoreError>) {
         let call = stored.call_id;
-        if let Err(error) = self.store.with(move |store| store.insert_call(&stored)).await {
+        if let Err(error) = self.store.with(move |store| insert(store, &stored)).await {
             tracing::error!(%call, error = %chain(&error), "a call's outcome was not kept");
         }
     }

@@ -86,10 +86,11 @@ impl Alerts {
         self.book().newest().filter(holds).cloned().collect()
     }
 
-    /// A rule fired at a record of `at` milliseconds.
-    pub(super) fn fire(&self, firing: &Firing, setting: &gateway::AnomalySetting, at: u64) {
+    /// A rule fired at a record of `at` milliseconds: whether that raised an alert, rather than being one more occurrence
+    /// of an alert that stands.
+    pub(super) fn fire(&self, firing: &Firing, setting: &gateway::AnomalySetting, at: u64) -> bool {
         let raised = self.book().fire(firing, setting, at, &self.listeners);
-        if let Some(alert) = raised {
+        if let Some(alert) = &raised {
             tracing::warn!(
                 alert = %alert.id,
                 rule = alert.rule,
@@ -99,8 +100,9 @@ impl Alerts {
                 "{}",
                 alert.summary()
             );
-            let _ = self.changes.send(alert);
+            let _ = self.changes.send(alert.clone());
         }
+        raised.is_some()
     }
 
     /// The log has an alert's record: what a daemon before this one may not have noted.

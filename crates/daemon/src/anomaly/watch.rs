@@ -72,6 +72,7 @@ impl Watch {
         let after = self.beginning(known, memory).await;
         let mut follow = self.audit.read_after(after, true).lingering(LINGER);
         let mut caught_up = head <= after;
+        let mut raised = false;
         let mut ticks = tokio::time::interval(TICK);
         let mut quiet = 0;
         loop {
@@ -107,15 +108,18 @@ impl Watch {
                 let gift = seen.as_ref().and_then(|seen| gifts.before(seen, role, teams));
                 for firing in gift.iter().chain(&seen).flat_map(|seen| detector.observe(seen)) {
                     if record.sequence > known {
-                        self.alerts.fire(&firing, &policy.anomalies().of(firing.rule), millis(record.time));
+                        let setting = policy.anomalies().of(firing.rule);
+                        raised |= self.alerts.fire(&firing, &setting, millis(record.time));
                     }
                 }
                 self.alerts.advance(record.sequence);
                 caught_up |= record.sequence >= head;
             }
             quiet = 0;
-            if caught_up {
+            // That one happened again can wait for the next tick: it is counted again when that does not come.
+            if caught_up && raised {
                 self.alerts.finish().await;
+                raised = false;
             }
         }
     }

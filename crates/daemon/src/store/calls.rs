@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Store, StoreError};
 use crate::ids::{CallId, RunId};
@@ -26,20 +26,34 @@ fn place(call: CallId) -> String {
 }
 
 impl Store {
-    /// Keeps a finished call, unless its run has been deleted meanwhile.
+    /// Keeps a finished call, unless its run has been deleted meanwhile. It survives a crash of the machine, too.
     pub(crate) fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
-        self.lock().execute(
+        self.insert(&self.lock(), call)
+    }
+
+    /// The same, but only what is kept later brings it to the disk: it survives a crash of the daemon. A sync of its own
+    /// would be in the way of the audit log's, for which calls wait.
+    pub(crate) fn insert_call_unsynced(&self, call: &StoredCall) -> Result<(), StoreError> {
+        let connection = self.lock();
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let inserted = self.insert(&connection, call);
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        inserted
+    }
+
+    fn insert(&self, connection: &Connection, call: &StoredCall) -> Result<(), StoreError> {
+        let mut insert = connection.prepare_cached(
             "INSERT OR REPLACE INTO calls (call_id, run_id, principal, request_id, request, response)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?2)",
-            params![
-                call.call_id.to_string(),
-                call.run_id.to_string(),
-                call.principal,
-                call.request_id,
-                call.request,
-                self.0.seal.seal(&place(call.call_id), &call.response)
-            ],
         )?;
+        insert.execute(params![
+            call.call_id.to_string(),
+            call.run_id.to_string(),
+            call.principal,
+            call.request_id,
+            call.request,
+            self.0.seal.seal(&place(call.call_id), &call.response)
+        ])?;
         Ok(())
     }
 

@@ -66,7 +66,7 @@ impl Store {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // A run or an outcome that was answered survives a crash of the machine, too.
+        // What was answered survives a crash of the machine, too, but for outcomes that say otherwise.
         connection.pragma_update(None, "synchronous", "FULL")?;
         schema::bring_up_to_date(&mut connection)?;
         let seal = Seal::open(&path.with_file_name("seal.key")).map_err(StoreError::Key)?;
