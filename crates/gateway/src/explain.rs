@@ -5,8 +5,9 @@ use ops::Operation;
 use crate::caller::{Caller, RunScope};
 use crate::decision::{Decision, Refusal, Verdict};
 use crate::gateway::Gateway;
-use crate::permission::{Question, Ruling, refusal, weigh};
+use crate::permission::{Question, refusal, weigh};
 use crate::policy::Policy;
+use crate::ruling::Ruling;
 use crate::validate::validate;
 
 /// Which check something was considered by.
@@ -98,11 +99,11 @@ impl Gateway {
             Err(unknown) => return refused(unknown),
         };
         let decisive = weighed.decisive();
-        let shown = |(index, ruling): (usize, &Ruling)| Considered {
+        let shown = |(index, ruling): (usize, &Ruling<'_>)| Considered {
             stage: Stage::Permission,
-            rule: ruling.rule.clone(),
+            rule: ruling.rule(),
             verdict: ruling.verdict,
-            justification: ruling.justification.clone(),
+            justification: ruling.justification(),
             decides: Some(index) == decisive,
         };
         let mut considered: Vec<Considered> = weighed.rulings.iter().enumerate().map(shown).collect();

@@ -56,6 +56,7 @@ mod permission;
 mod permit;
 pub mod policy;
 mod risk;
+mod ruling;
 mod session;
 mod shown;
 mod validate;

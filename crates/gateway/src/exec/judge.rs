@@ -22,6 +22,7 @@ pub(crate) struct ExecRuling {
     pub(crate) justification: String,
     /// For a verdict of `deny`.
     pub(crate) reason: Reason,
+    /// For a verdict of `deny`.
     pub(crate) message: String,
     /// The paths that it reads, if it is a command of the read-only rule.
     pub(crate) reads: Option<Vec<SandboxPath>>,
@@ -88,15 +89,11 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     let Some(Applied { verdict, rule, justification }) = strictest(&applied) else {
         return ExecRuling::deny_command("exec.default", &exec.command);
     };
-    ExecRuling {
-        verdict,
-        rule,
-        justification,
-        reason: Reason::CommandNotAllowed,
-        message: format!("Command not allowed: {}", shown(&exec.command)),
-        reads,
-        applied,
-    }
+    let message = match verdict {
+        Verdict::Deny => format!("Command not allowed: {}", shown(&exec.command)),
+        Verdict::Allow | Verdict::Ask => String::new(),
+    };
+    ExecRuling { verdict, rule, justification, reason: Reason::CommandNotAllowed, message, reads, applied }
 }
 
 /// Judges one script by a profile, like `sh -c SCRIPT` but for what loosens: neither an `allow` rule nor the profile's

@@ -53,7 +53,8 @@ impl Prefix {
 
 pub(super) fn is_exactly(word: &str, program: &str) -> bool {
     word == program
-        || SYSTEM_DIRECTORIES.iter().any(|directory| program.strip_prefix(directory) == Some(word))
+        || program.starts_with('/')
+            && SYSTEM_DIRECTORIES.iter().any(|directory| program.strip_prefix(directory) == Some(word))
 }
 
 pub(super) fn is_loosely(word: &str, program: &str) -> bool {
