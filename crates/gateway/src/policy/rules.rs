@@ -44,9 +44,12 @@ impl ExecRules {
         &'r self,
         programs: impl Iterator<Item = &'r str>,
     ) -> impl Iterator<Item = (usize, &'r ExecRule)> {
-        let of_programs =
-            programs.flat_map(|program| self.by_program.get(&base_name(program)).into_iter().flatten());
-        let numbers: BTreeSet<usize> = of_programs.chain(&self.of_any).copied().collect();
+        // Each name once: a script may have many commands, and then there are no more numbers than in the policy.
+        let names: BTreeSet<String> = programs.map(base_name).collect();
+        let of_names = names.iter().filter_map(|name| self.by_program.get(name)).flatten();
+        let mut numbers: Vec<usize> = of_names.chain(&self.of_any).copied().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
         numbers.into_iter().map(|number| (number, &self.list[number]))
     }
 }
