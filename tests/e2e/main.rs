@@ -39,4 +39,5 @@ mod transcript;
 mod upstream;
 mod upstream_http;
 mod usage;
+mod usage_of_trees;
 mod workspaces;

@@ -10,6 +10,8 @@
 //! The container is hostile. A pid that it tells is only a claim, checked by [`ContainerCgroup::process`] against the
 //! container's cgroup and the agent's pid namespace.
 //!
+//! A leaf also tells what was used in it, [`Leaf::cpu_time`] and [`Leaf::peak_memory`], by whatever was in there.
+//!
 //! All leaves of a container are in one cgroup of its own below the container's, [`Commands`]: what freezes that one
 //! freezes every command, those that are still to come included, and not the agent.
 //!
@@ -21,6 +23,7 @@ mod former;
 mod hierarchy;
 mod leaf;
 mod limits;
+mod meter;
 mod process;
 
 use std::fs;
@@ -32,6 +35,7 @@ use rustix::process::Pid;
 use crate::ids::ContainerId;
 use hierarchy::Hierarchy;
 use limits::Counters;
+use meter::Meters;
 
 pub use commands::Commands;
 pub use former::{FormerEnded, FormerLeaf};
@@ -41,6 +45,8 @@ pub use process::HostProcess;
 
 /// What the names of leaves begin with.
 const LEAF: &str = "cofferdam-";
+/// The cgroup that they are in, below the container's.
+const COMMANDS: &str = "cofferdam-commands";
 
 /// What went wrong with a cgroup.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +81,7 @@ pub struct ContainerCgroup {
     hierarchy: Hierarchy,
     dir: PathBuf,
     counters: Counters,
+    meters: Meters,
 }
 
 impl ContainerCgroup {
@@ -91,7 +98,9 @@ impl ContainerCgroup {
         if !dir.join(hierarchy.control_file()).exists() {
             return Err(CgroupError::Unavailable("the cgroup file system does not show it"));
         }
-        Ok(Self { hierarchy, dir, counters: Counters::locate(&membership, &mounts, container) })
+        let counters = Counters::locate(&membership, &mounts, container);
+        let meters = Meters::locate(hierarchy, &dir, &membership, &mounts, container);
+        Ok(Self { hierarchy, dir, counters, meters })
     }
 
     /// How often the container has run into its limits until now.
@@ -106,7 +115,7 @@ impl ContainerCgroup {
         if !well_formed {
             return Err(CgroupError::BadName);
         }
-        self.commands().leaf(name)
+        self.commands().leaf(name, &self.meters)
     }
 
     /// All leaves together.

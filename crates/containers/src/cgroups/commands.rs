@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::hierarchy::Hierarchy;
 use super::leaf::Leaf;
-use super::{CgroupError, LEAF, collect, failed};
+use super::meter::Meters;
+use super::{COMMANDS, CgroupError, LEAF, collect, failed};
 
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -24,16 +25,16 @@ pub struct Commands {
 
 impl Commands {
     pub(super) fn of(hierarchy: Hierarchy, container: &Path) -> Self {
-        Self { hierarchy, dir: container.join("cofferdam-commands") }
+        Self { hierarchy, dir: container.join(COMMANDS) }
     }
 
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    pub(super) fn leaf(&self, name: &str) -> Result<Leaf, CgroupError> {
+    pub(super) fn leaf(&self, name: &str, meters: &Meters) -> Result<Leaf, CgroupError> {
         self.make()?;
-        Leaf::make(self.hierarchy, self.dir.join(format!("{LEAF}{name}")))
+        Leaf::make(self.hierarchy, self.dir.join(format!("{LEAF}{name}")), meters)
     }
 
     /// Makes them stand still, and waits until they do, `within` at the longest: whether they do. A process in an
@@ -123,7 +124,7 @@ mod tests {
     use crate::cgroups::process::HostProcess;
 
     /// A process in a leaf that answers each line with the next number.
-    fn counter(leaf: &Leaf) -> (Child, std::sync::mpsc::Receiver<String>) {
+    fn counter(leaf: &mut Leaf) -> (Child, std::sync::mpsc::Receiver<String>) {
         let mut shell = Command::new("sh")
             .args(["-c", "n=0; while read line; do n=$((n+1)); echo $n; done"])
             .stdin(Stdio::piped())
@@ -150,9 +151,10 @@ mod tests {
             fs::create_dir(&container).expect(NEEDS_ROOT);
             let commands = Commands::of(hierarchy, &container);
             assert!(!commands.is_frozen().unwrap());
-            let (one, other) = (commands.leaf("one").unwrap(), commands.leaf("other").unwrap());
-            let (mut first, first_lines) = counter(&one);
-            let (mut second, second_lines) = counter(&other);
+            let leaf = |name| commands.leaf(name, &Meters::Nowhere).unwrap();
+            let (mut one, mut other) = (leaf("one"), leaf("other"));
+            let (mut first, first_lines) = counter(&mut one);
+            let (mut second, second_lines) = counter(&mut other);
             ask(&mut first);
             ask(&mut second);
             assert_eq!((first_lines.recv().unwrap(), second_lines.recv().unwrap()), ("1".into(), "1".into()));
@@ -162,8 +164,8 @@ mod tests {
             ask(&mut first);
             ask(&mut second);
             // One that comes later stands still, too.
-            let late = commands.leaf("late").unwrap();
-            let (mut third, third_lines) = counter(&late);
+            let mut late = leaf("late");
+            let (mut third, third_lines) = counter(&mut late);
             ask(&mut third);
             let quiet = Duration::from_millis(300);
             for lines in [&first_lines, &second_lines, &third_lines] {
@@ -186,7 +188,7 @@ mod tests {
             assert!(!second.wait().unwrap().success() && !third.wait().unwrap().success());
             assert!(second_lines.recv().is_err());
             drop((one, other, late));
-            fs::remove_dir(container.join("cofferdam-commands")).unwrap();
+            fs::remove_dir(container.join(COMMANDS)).unwrap();
             fs::remove_dir(container).unwrap();
             commands.thaw().unwrap();
         }

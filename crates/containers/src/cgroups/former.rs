@@ -60,6 +60,7 @@ impl ContainerCgroup {
         leaves.sort_by(|a, b| a.name.cmp(&b.name));
         // Again, for what came out of them meanwhile.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
+        self.meters.remove_former();
         let left = self.all_pids()?.into_iter().filter(|pid| raw(*pid) != first.pid()).count();
         let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
         Ok(FormerEnded { leaves, others: count(seen.len()), left: count(left) })

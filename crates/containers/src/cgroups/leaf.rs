@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::hierarchy::Hierarchy;
-use super::process::HostProcess;
+use super::meter::{Meter, Meters};
+use super::process::{self, HostProcess};
 use super::{CgroupError, failed, pids_in};
 
 /// Between two looks where the kernel offers nothing to wait on.
@@ -41,24 +42,26 @@ pub struct KillEvidence {
 pub struct Leaf {
     hierarchy: Hierarchy,
     dir: PathBuf,
+    meter: Option<Meter>,
 }
 
 impl Leaf {
-    pub(super) fn make(hierarchy: Hierarchy, dir: PathBuf) -> Result<Self, CgroupError> {
+    pub(super) fn make(hierarchy: Hierarchy, dir: PathBuf, meters: &Meters) -> Result<Self, CgroupError> {
         fs::create_dir(&dir).map_err(failed("make a cgroup for the command"))?;
-        Ok(Self { hierarchy, dir })
+        let meter = meters.meter(&dir);
+        Ok(Self { hierarchy, dir, meter })
     }
 
     /// One that is there already, from an earlier life of this program.
     pub(super) fn former(hierarchy: Hierarchy, dir: PathBuf) -> Self {
-        Self { hierarchy, dir }
+        Self { hierarchy, dir, meter: None }
     }
 
     /// Moves a process in, and with it all that it starts from now on.
     ///
     /// Move it before it runs: what it started earlier stays outside. [`CgroupError::NoSuchProcess`] when it ended in
     /// the meantime; the number may then have been another process's, and the leaf must not be killed but dropped.
-    pub fn add(&self, process: &HostProcess) -> Result<(), CgroupError> {
+    pub fn add(&mut self, process: &HostProcess) -> Result<(), CgroupError> {
         if !process.is_alive() {
             return Err(CgroupError::NoSuchProcess);
         }
@@ -68,6 +71,10 @@ impl Leaf {
                 _ => failed("move the command into its cgroup")(error),
             }
         })?;
+        if let Some(Err(error)) = self.meter.as_ref().map(|meter| meter.add(process)) {
+            tracing::debug!(%error, "the processor time of a command is not metered");
+            self.meter = None;
+        }
         if process.is_alive() { Ok(()) } else { Err(CgroupError::NoSuchProcess) }
     }
 
@@ -75,6 +82,28 @@ impl Leaf {
     pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
         let raw = |pid: Pid| pid.as_raw_nonzero().get().unsigned_abs();
         Ok(pids_in(&self.dir)?.into_iter().map(raw).collect())
+    }
+
+    /// Processor time, user and system, that was used in it until now: by all that was moved in or started there, whoever
+    /// its parent is and however it ended. `None` where the kernel does not count that, or the process could not be moved
+    /// to where it counts.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        self.meter.as_ref()?.read()
+    }
+
+    /// The most resident memory that any one of the processes in it ever had, bytes: `VmHWM` of proc(5), pages that it
+    /// shares with others included. 0 when there are none. A process can take its own figure back to what it has now
+    /// (`/proc/PID/clear_refs`).
+    pub fn peak_memory(&self) -> u64 {
+        let Ok(pids) = pids_in(&self.dir) else { return 0 };
+        let peaks: Vec<_> =
+            pids.into_iter().filter_map(|pid| Some((pid, process::peak_memory(pid)?))).collect();
+        if peaks.is_empty() {
+            return 0;
+        }
+        // What is in the list before and after has been read: its number cannot have been given anew.
+        let still = pids_in(&self.dir).unwrap_or_default();
+        peaks.into_iter().filter(|(pid, _)| still.contains(pid)).map(|(_, peak)| peak).max().unwrap_or(0)
     }
 
     /// Asks every process to end (SIGTERM) and returns how many were asked. A polite question: they may ignore it.
@@ -172,7 +201,7 @@ impl Leaf {
             return Err(CgroupError::Unavailable("the leaf has no place"));
         };
         // Goes with its last process, below.
-        let apart = Self::make(self.hierarchy, above.join(format!("{name}-end")))?;
+        let apart = Self::make(self.hierarchy, above.join(format!("{name}-end")), &Meters::Nowhere)?;
         let procs = apart.dir.join("cgroup.procs");
         loop {
             let mut pids = self.note(seen)?;
@@ -263,7 +292,7 @@ pub(super) mod tests {
         assert!(!found.is_empty(), "no cgroup file system is mounted");
         for (hierarchy, root) in found {
             let dir = root.join(format!("cofferdam-test-{}", std::process::id()));
-            let leaf = Leaf::make(hierarchy, dir.clone()).expect(NEEDS_ROOT);
+            let mut leaf = Leaf::make(hierarchy, dir.clone(), &Meters::Nowhere).expect(NEEDS_ROOT);
             let script = "read go; for i in 1 2 3 4; do \
                 setsid sh -c 'trap \"\" TERM; echo up; exec sleep 1000' & done; wait";
             let mut shell = Command::new("sh")
@@ -294,7 +323,7 @@ pub(super) mod tests {
     fn an_ended_process_is_not_moved() {
         let (hierarchy, root) = hierarchies().remove(0);
         let dir = root.join(format!("cofferdam-test-ended-{}", std::process::id()));
-        let leaf = Leaf::make(hierarchy, dir).expect(NEEDS_ROOT);
+        let mut leaf = Leaf::make(hierarchy, dir, &Meters::Nowhere).expect(NEEDS_ROOT);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let process = HostProcess::of_engine(child.id()).unwrap();
         child.kill().unwrap();

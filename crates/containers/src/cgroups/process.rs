@@ -94,6 +94,18 @@ pub(super) fn find(
         .ok_or(CgroupError::NoSuchProcess)
 }
 
+/// The most resident memory that it ever had, bytes. `None` when it is over.
+pub(super) fn peak_memory(pid: Pid) -> Option<u64> {
+    high_water_mark(&fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?)
+}
+
+/// `VmHWM:` in bytes. What is over and not waited for has no such line.
+fn high_water_mark(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
 /// The last number of `NSpid:`, which is the pid in the process's own namespace. A process can give itself any name,
 /// but `Name:` escapes line ends, so that no other line can be forged.
 fn innermost_pid(status: &str) -> Option<u32> {
@@ -111,6 +123,18 @@ mod tests {
         assert_eq!(innermost_pid("NSpid:\t42\n"), Some(42));
         assert_eq!(innermost_pid("Name:\tx\n"), None);
         assert_eq!(innermost_pid("NSpid:\n"), None);
+    }
+
+    #[test]
+    fn the_high_water_mark_is_in_bytes() {
+        assert_eq!(
+            high_water_mark("Name:\tVmHWM:\\n\nVmPeak:\t9 kB\nVmHWM:\t    1292 kB\n"),
+            Some(1292 << 10)
+        );
+        for text in ["", "Name:\tx\n", "VmHWM:\t12\n", "VmHWM:\t-1 kB\n", "VmHWM:\t18446744073709551615 kB\n"]
+        {
+            assert_eq!(high_water_mark(text), None, "{text:?}");
+        }
     }
 
     #[test]

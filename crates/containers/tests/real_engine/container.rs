@@ -203,7 +203,7 @@ async fn a_leaf_cgroup_ends_a_tree_that_hides() {
     let mut lines = BufReader::new(stream.output).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("waiting"));
     let exec_pid = test.engine().exec_pid(&stream.exec).await.unwrap();
-    let leaf = cgroup.leaf("call-1").unwrap();
+    let mut leaf = cgroup.leaf("call-1").unwrap();
     leaf.add(&HostProcess::of_engine(exec_pid).unwrap()).unwrap();
 
     stream.input.write_all(b"x").await.unwrap();

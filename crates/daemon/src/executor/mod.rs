@@ -5,6 +5,7 @@ mod hand;
 mod launcher;
 pub(crate) mod layer;
 mod limits;
+mod metered;
 mod placement;
 mod spare;
 mod terminal;
@@ -24,6 +25,7 @@ use crate::spool::Output;
 pub(crate) use agent::AgentLane;
 pub(crate) use hand::{HandLane, clone_repository};
 pub(crate) use launcher::{accept, launcher};
+pub(crate) use metered::Metered;
 
 use limits::Evidence;
 use placement::LeafPlacement;
@@ -74,17 +76,21 @@ impl Lanes {
         let finished = match parts.operation.lane() {
             Lane::Container if !parts.operation.has_effect() => self.agent.look(spec, cancel).await,
             Lane::Container => {
-                let (mut finished, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
-                let outcome = finished.as_mut().ok().and_then(|finished| finished.outcome.as_mut().ok());
-                if let Some(result) = outcome.and_then(OpResult::command_mut) {
+                let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
+                let mut finished = ended.unwrap_or_else(|error| failed(&error));
+                let (events, metered) =
+                    leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered()));
+                // Of a command whose worker was lost, too.
+                metered.settle(&mut finished);
+                if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
                     let evidence = Evidence {
-                        events: leaf.map_or_else(Default::default, |leaf| leaf.events()),
+                        events,
                         output_limit: parts.bounds.max_spool_bytes,
                         cancelled: cancel.is_cancelled(),
                     };
                     limits::judge(result, evidence);
                 }
-                finished
+                Ok(finished)
             }
             Lane::Host => self.hand.call(spec, cancel).await,
             Lane::Upstream => Ok(Finished {
@@ -186,10 +192,6 @@ pub(crate) fn failure(error: &LaneError) -> ToolFailure {
 }
 
 impl AgentLane {
-    fn placement(&self, call: &str) -> Option<Arc<dyn Placement>> {
-        self.leaf(call).map(|leaf| leaf as _)
-    }
-
     fn leaf(&self, call: &str) -> Option<Arc<LeafPlacement>> {
         let (cgroup, pid) = self.cgroup()?;
         Some(Arc::new(LeafPlacement::new(cgroup, pid, format!("call-{call}"))))

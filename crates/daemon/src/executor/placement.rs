@@ -11,6 +11,8 @@ use containers::{ContainerCgroup, KillMethod, Leaf, LimitEvents};
 use ops::KillEvidence;
 use worker::client::Placement;
 
+use super::metered::Metered;
+
 /// Between SIGTERM and SIGKILL when a command is ended before its time.
 const GRACE: Duration = Duration::from_secs(5);
 /// Until everything has to be gone after SIGKILL.
@@ -26,20 +28,34 @@ pub(super) struct LeafPlacement {
     leaf: Arc<Mutex<Option<Leaf>>>,
     /// Before the command ran the container's own counts; afterwards what came to them.
     events: Arc<Mutex<LimitEvents>>,
+    used: Arc<Mutex<Used>>,
+}
+
+/// What the kernel has counted in a leaf.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    /// Processor time of what waited there, before the command began.
+    before: Duration,
+    /// Of the command alone. Known when it has been finished.
+    command: Metered,
 }
 
 impl LeafPlacement {
     /// For the command of a call or a session, or for whatever has this name.
     pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, name: String) -> Self {
-        let (leaf, events) = (Arc::default(), Arc::default());
-        Self { cgroup, agent_host_pid, name, leaf, events }
+        let (leaf, events, used) = (Arc::default(), Arc::default(), Arc::default());
+        Self { cgroup, agent_host_pid, name, leaf, events, used }
     }
 
     /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing.
     pub(super) async fn begin(&self) {
-        let (cgroup, events) = (self.cgroup.clone(), self.events.clone());
+        let (cgroup, slot) = (self.cgroup.clone(), self.leaf.clone());
+        let (events, used) = (self.events.clone(), self.used.clone());
         let counted = tokio::task::spawn_blocking(move || {
             *events.lock().unwrap_or_else(PoisonError::into_inner) = cgroup.limit_events();
+            if let Some(leaf) = &*slot.lock().unwrap_or_else(PoisonError::into_inner) {
+                begin(leaf, &used);
+            }
         });
         let _ = counted.await;
     }
@@ -48,18 +64,23 @@ impl LeafPlacement {
     pub(super) fn events(&self) -> LimitEvents {
         *self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// What the command used. Known when it has been finished.
+    pub(super) fn metered(&self) -> Metered {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).command
+    }
 }
 
 impl Placement for LeafPlacement {
     fn place(&self, pid: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         let (cgroup, agent, name, slot) =
             (self.cgroup.clone(), self.agent_host_pid, self.name.clone(), self.leaf.clone());
-        let events = self.events.clone();
+        let (events, used) = (self.events.clone(), self.used.clone());
         let placed = tokio::task::spawn_blocking(move || {
             let process = cgroup.process(agent, pid)?;
             let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
             // There is one when a process that waited here is gone, and another takes its place.
-            let leaf = match slot.take() {
+            let mut leaf = match slot.take() {
                 Some(leaf) => leaf,
                 None => cgroup.leaf(&name)?,
             };
@@ -68,6 +89,7 @@ impl Placement for LeafPlacement {
             }
             *events.lock().unwrap_or_else(PoisonError::into_inner) = cgroup.limit_events();
             leaf.add(&process)?;
+            begin(&leaf, &used);
             *slot = Some(leaf);
             Ok::<_, containers::CgroupError>(())
         });
@@ -81,10 +103,15 @@ impl Placement for LeafPlacement {
     }
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
-        let (cgroup, slot, events) = (self.cgroup.clone(), self.leaf.clone(), self.events.clone());
+        let (cgroup, slot) = (self.cgroup.clone(), self.leaf.clone());
+        let (events, used) = (self.events.clone(), self.used.clone());
         let ended = tokio::task::spawn_blocking(move || {
             let leaf = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-            let evidence = end(&leaf, forced);
+            let (evidence, peak_memory_bytes) = end(&leaf, forced);
+            let until_now = leaf.cpu_time();
+            let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
+            let cpu_time = until_now.map(|time| time.saturating_sub(used.before));
+            used.command = Metered { cpu_time, peak_memory_bytes };
             let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
             *events = cgroup.limit_events().since(*events);
             // Removing an empty cgroup waits for whatever else the kernel does with cgroups; the call need not.
@@ -97,8 +124,16 @@ impl Placement for LeafPlacement {
     }
 }
 
-fn end(leaf: &Leaf, forced: bool) -> KillEvidence {
+/// What was used until now is not the command's.
+fn begin(leaf: &Leaf, used: &Mutex<Used>) {
+    let before = leaf.cpu_time().unwrap_or_default();
+    *used.lock().unwrap_or_else(PoisonError::into_inner) = Used { before, command: Metered::default() };
+}
+
+/// Ends what is left. Says also the peak memory of the largest process that was still there, bytes; 0 without one.
+fn end(leaf: &Leaf, forced: bool) -> (KillEvidence, u64) {
     let mut asked = 0;
+    let mut peak = leaf.peak_memory();
     if forced {
         asked = leaf.terminate_all().unwrap_or(0);
         let deadline = Instant::now() + GRACE;
@@ -109,8 +144,10 @@ fn end(leaf: &Leaf, forced: bool) -> KillEvidence {
         {
             std::thread::sleep(LOOK);
         }
+        // It may have grown meanwhile.
+        peak = peak.max(leaf.peak_memory());
     }
-    match leaf.kill_all(WITHIN) {
+    let evidence = match leaf.kill_all(WITHIN) {
         Ok(evidence) => KillEvidence {
             ended: evidence.ended.max(asked),
             left: evidence.left,
@@ -126,5 +163,6 @@ fn end(leaf: &Leaf, forced: bool) -> KillEvidence {
             let left = leaf.pids().map_or(u32::MAX, |pids| u32::try_from(pids.len()).unwrap_or(u32::MAX));
             KillEvidence { ended: asked, left, method: "failed".to_owned() }
         }
-    }
+    };
+    (evidence, peak)
 }

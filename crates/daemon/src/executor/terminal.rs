@@ -7,7 +7,18 @@ use gateway::{SessionParts, SessionPermit};
 use tokio_util::sync::CancellationToken;
 use worker::client::{LaneError, OutputSink, Terminal, TerminalSize, TerminalSpec};
 
-use super::Lanes;
+use super::placement::LeafPlacement;
+use super::{Lanes, Metered};
+
+/// Counts what runs on a terminal.
+pub(crate) struct Meter(Option<Arc<LeafPlacement>>);
+
+impl Meter {
+    /// What it used. Known when the terminal has finished.
+    pub(crate) fn metered(&self) -> Metered {
+        self.0.as_ref().map_or_else(Metered::default, |leaf| leaf.metered())
+    }
+}
 
 impl Lanes {
     /// Opens the terminal that the permit allows. What is shown goes to `output`; `cancel`, or the end of `limit`, ends
@@ -19,7 +30,7 @@ impl Lanes {
         limit: Duration,
         output: &Arc<dyn OutputSink>,
         cancel: &CancellationToken,
-    ) -> Result<Terminal, LaneError> {
+    ) -> Result<(Terminal, Meter), LaneError> {
         let SessionParts { request, bounds, .. } = permit.into_parts();
         let spec = TerminalSpec {
             exec: &request.command.exec,
@@ -30,7 +41,9 @@ impl Lanes {
             deadline: limit,
             output,
         };
-        let placement = self.agent.placement(&request.session_id);
-        self.agent.client().terminal(spec, placement, cancel)
+        let leaf = self.agent.leaf(&request.session_id);
+        let placement = leaf.clone().map(|leaf| leaf as _);
+        let terminal = self.agent.client().terminal(spec, placement, cancel)?;
+        Ok((terminal, Meter(leaf)))
     }
 }

@@ -54,6 +54,7 @@ impl Lanes {
             deadline: LONGEST,
             output,
         };
-        self.agent.client().terminal(spec, self.agent.placement(name), cancel)
+        let placement = self.agent.leaf(name).map(|leaf| leaf as _);
+        self.agent.client().terminal(spec, placement, cancel)
     }
 }

@@ -38,7 +38,7 @@ use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker::client::LaneError;
 
 use crate::app::App;
-use crate::executor::failure;
+use crate::executor::{Metered, failure};
 use crate::ids::SessionId;
 use crate::rpc::{Principal, Role};
 use crate::runs::Run;
@@ -215,7 +215,13 @@ where
     });
     drop(sink);
     match opened {
-        Ok(terminal) => session.attend(terminal, output).await,
-        Err(refusal) => End { cause: Some(Cause::Refused(refusal)), finished: Err(LaneError::Cancelled) },
+        Ok((terminal, meter)) => {
+            let (cause, finished) = session.attend(terminal, output).await;
+            End { cause, finished, metered: meter.metered() }
+        }
+        Err(refusal) => {
+            let cause = Some(Cause::Refused(refusal));
+            End { cause, finished: Err(LaneError::Cancelled), metered: Metered::default() }
+        }
     }
 }

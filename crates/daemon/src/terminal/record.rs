@@ -102,7 +102,7 @@ impl Closing {
     pub(super) fn of(end: End, run_ended: bool, typed: u64, shown: u64) -> Self {
         use terminal_closed::Reason as Ended;
         let finished = end.finished.as_ref().ok();
-        let usage = finished.map(|finished| finished.usage).unwrap_or_default();
+        let usage = end.metered.over(finished.map(|finished| finished.usage).unwrap_or_default());
         let usage = Usage {
             cpu_us: usage.cpu_time_us,
             peak_memory_bytes: usage.peak_memory_bytes,
@@ -203,6 +203,7 @@ mod tests {
     use worker::client::{CloseReason, Finished, LaneError, Usage};
 
     use super::{Chapter, Closing};
+    use crate::executor::Metered;
     use crate::ids::{RunId, SessionId};
     use crate::status::Refusal;
     use crate::terminal::session::{Cause, End};
@@ -224,7 +225,7 @@ mod tests {
         run_ended: bool,
     ) -> (String, Status, String) {
         let chapter = Chapter::new(RunId::new(), SessionId::new(), "uid:0", "sha256:1");
-        let closing = Closing::of(End { cause, finished }, run_ended, 3, 4);
+        let closing = Closing::of(End { cause, finished, metered: Metered::default() }, run_ended, 3, 4);
         let event = chapter.closed(&closing);
         assert_eq!(event.usage.map(|usage| (usage.bytes_in, usage.bytes_out)), Some((3, 4)));
         let outcome = event.outcome.unwrap();

@@ -26,6 +26,7 @@ use super::hands::Hands;
 use super::places::Limits;
 use super::recording::{Recorder, RecordingError};
 use super::start::Event;
+use crate::executor::Metered;
 use crate::status::{Refusal, chain};
 
 /// For an operator to read what is left when the session is over.
@@ -71,6 +72,8 @@ pub(super) struct End {
     pub(super) cause: Option<Cause>,
     /// What the lane says of the command.
     pub(super) finished: Result<Finished, LaneError>,
+    /// What the kernel counted, whatever the lane says.
+    pub(super) metered: Metered,
 }
 
 /// What happens next.
@@ -106,8 +109,13 @@ impl OutputSink for Sink {
 }
 
 impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<R> {
-    /// Attends to both sides until the terminal is gone, and everything that was started on it.
-    pub(super) async fn attend(&mut self, terminal: Terminal, mut output: mpsc::Receiver<Bytes>) -> End {
+    /// Attends to both sides until the terminal is gone, and everything that was started on it: why it ended, where it
+    /// was not by itself, and what the lane says.
+    pub(super) async fn attend(
+        &mut self,
+        terminal: Terminal,
+        mut output: mpsc::Receiver<Bytes>,
+    ) -> (Option<Cause>, Result<Finished, LaneError>) {
         let began = Instant::now();
         let mut active = began;
         let mut hands = Hands::new(terminal.keyboard());
@@ -140,7 +148,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
             let done = match happening {
                 Happening::Over(finished) => {
                     let cause = self.rest(pending, &mut output).await.err();
-                    return End { cause, finished };
+                    return (cause, finished);
                 }
                 Happening::Cut(cause) => Err(cause),
                 Happening::Output(Some(bytes)) => {
@@ -166,7 +174,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
         self.cancel.cancel();
         // What comes now is neither recorded nor shown; it must not hold the end up.
         output.close();
-        End { cause: Some(cause), finished: finished.await }
+        (Some(cause), finished.await)
     }
 
     /// The command is over: what it had written goes to an operator who still reads.

@@ -1,0 +1,87 @@
+//! What a command used, as the kernel counted it for its leaf cgroup.
+//!
+//! The worker says what `wait4(2)` told it of the command and of the children that it waited for. Hostile code runs as the
+//! same user and may make it say anything; and what left its parent is not in there. What is counted here is in the daemon's
+//! own view of the kernel, and stands over what the worker says.
+
+use std::time::Duration;
+
+use ops::OpResult;
+use worker::client::{Finished, Usage};
+
+/// Of one command and all that it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Metered {
+    /// Processor time, user and system. `None` where no cgroup counts it: then the worker's figure stands.
+    pub(super) cpu_time: Option<Duration>,
+    /// Peak resident memory of the largest process that was still there when the command was ended, bytes; 0 when there
+    /// was none. What ended before is in the worker's figure, if its parent waited for it.
+    pub(super) peak_memory_bytes: u64,
+}
+
+impl Metered {
+    /// Puts it over what the worker said.
+    pub(crate) fn over(self, said: Usage) -> Usage {
+        let cpu_time_us = self.cpu_time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        let peak_memory_bytes = match (said.peak_memory_bytes, self.peak_memory_bytes) {
+            (said, 0) => said,
+            (said, seen) => Some(seen.max(said.unwrap_or_default())),
+        };
+        Usage { cpu_time_us: cpu_time_us.or(said.cpu_time_us), peak_memory_bytes }
+    }
+
+    /// The same for a call, and for the result in it: what the record says is what the caller sees.
+    pub(super) fn settle(self, finished: &mut Finished) {
+        finished.usage = self.over(finished.usage);
+        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
+            result.cpu_time_us = finished.usage.cpu_time_us.unwrap_or_default();
+            result.peak_memory_bytes = finished.usage.peak_memory_bytes.unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ops::{ExecResult, Reason, ToolFailure};
+
+    use super::*;
+
+    const SAID: Usage = Usage { cpu_time_us: Some(900), peak_memory_bytes: Some(4_096) };
+
+    fn metered(cpu_time: Option<u64>, peak_memory_bytes: u64) -> Metered {
+        Metered { cpu_time: cpu_time.map(Duration::from_micros), peak_memory_bytes }
+    }
+
+    fn usage(cpu_time_us: u64, peak_memory_bytes: u64) -> Usage {
+        Usage { cpu_time_us: Some(cpu_time_us), peak_memory_bytes: Some(peak_memory_bytes) }
+    }
+
+    #[test]
+    fn what_the_kernel_counted_stands_over_what_was_said() {
+        // Neither more nor less than it was: a worker can claim both.
+        assert_eq!(metered(Some(5_000), 0).over(SAID), usage(5_000, 4_096));
+        assert_eq!(metered(Some(5), 0).over(SAID), usage(5, 4_096));
+        // Each knows of processes that the other does not.
+        assert_eq!(metered(None, 8_192).over(SAID), usage(900, 8_192));
+        assert_eq!(metered(None, 100).over(SAID), SAID);
+        assert_eq!(Metered::default().over(Usage::default()), Usage::default());
+        let lost = metered(Some(7), 8).over(Usage::default());
+        assert_eq!(lost, usage(7, 8));
+    }
+
+    #[test]
+    fn answer_and_record_say_the_same() {
+        let result = ExecResult { cpu_time_us: 900, peak_memory_bytes: 4_096, ..Default::default() };
+        let outcome = Ok(OpResult::Shell(result));
+        let mut finished = Finished { outcome, usage: SAID, bytes_in: 1, bytes_out: 2 };
+        metered(Some(77), 5_000).settle(&mut finished);
+        let result = finished.outcome.as_ref().ok().and_then(OpResult::command).unwrap();
+        assert_eq!((result.cpu_time_us, result.peak_memory_bytes), (77, 5_000));
+        assert_eq!(finished.usage, usage(77, 5_000));
+
+        let lost = Err(ToolFailure::new(Reason::Cancelled, "lost"));
+        let mut failed = Finished { outcome: lost, usage: Usage::default(), bytes_in: 0, bytes_out: 0 };
+        metered(Some(77), 0).settle(&mut failed);
+        assert_eq!(failed.usage, Usage { cpu_time_us: Some(77), peak_memory_bytes: None });
+    }
+}
