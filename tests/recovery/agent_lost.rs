@@ -89,3 +89,31 @@ async fn an_agent_that_is_lost_too_often_ends_its_run() {
     assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
     assert!(run.clients.events(run.run.run_id.as_str(), "worker_event").await.len() >= 4);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_command_used_is_on_record() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[]);
+    let mut run = daemon.run("open", &workspace).await;
+    // Nobody's child; it has used 200 ms itself when it says so.
+    let burn = "n=0; while [ $n -lt 20 ]; do i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; \
+        read stat < /proc/$$/stat; set -- $stat; n=$((${14} + ${15})); done; echo > burnt; sleep 1000";
+    let working = run.waits(calls::shell(&format!("(sh -c '{burn}' &); sleep 1000")));
+    let burns = async {
+        // A command has no other way to tell.
+        while !workspace.join("burnt").exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), burns).await.expect("it does not burn");
+    kill(agent(&run.run.container_id), rustix::process::Signal::KILL);
+    let call = working.await.unwrap().unwrap();
+    assert_eq!(call.status(), Status::Failed);
+    let events = run.clients.of_call(&call.call_id).await;
+    let receipt = record(events.last().unwrap());
+    // The worker said nothing of it.
+    assert!(receipt["usage"]["cpu_us"].as_u64().is_some_and(|used| used >= 200_000), "{receipt}");
+    assert!(receipt["usage"]["peak_memory_bytes"].as_u64().is_some_and(|peak| peak > 100_000), "{receipt}");
+    let used = call.usage.unwrap();
+    assert_eq!(receipt["usage"]["cpu_us"], used.cpu_time_us);
+}

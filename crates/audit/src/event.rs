@@ -255,10 +255,10 @@ impl Outcome {
 /// What a call cost, as measured. What was not measured, or is not this call's alone, is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time, in microseconds.
+    /// Processor time, user and system, in microseconds: of a command with all that it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<u64>,
-    /// Highest memory in use, in bytes.
+    /// Highest resident memory of any one process, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
     /// Time in its lane, in microseconds.

@@ -239,9 +239,10 @@ pub struct ExecResult {
     pub stdout_omitted_bytes: u64,
     /// Bytes left out of `stderr`.
     pub stderr_omitted_bytes: u64,
-    /// CPU time, microseconds.
+    /// CPU time of it and all that it started, microseconds; from an agent of it and what it waited for.
     pub cpu_time_us: u64,
-    /// Peak resident memory of its largest process, bytes.
+    /// Peak resident memory of its largest process, bytes: among itself, what it waited for, and what was still there
+    /// when it was ended; from an agent without the last.
     pub peak_memory_bytes: u64,
     /// Wall-clock time, microseconds.
     pub wall_time_us: u64,

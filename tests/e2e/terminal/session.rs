@@ -154,3 +154,22 @@ async fn a_session_keeps_its_run_from_being_idle() {
     assert_eq!(seat.closed().await.0, Reason::Exited);
     assert_eq!(run.ended().await.state(), v1::run::State::Stopped, "and no longer");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_counts_with_all_that_it_started() {
+    let daemon = Daemon::start().await;
+    let run = run(&daemon).await;
+    // Nobody's child at once; it goes on until it has used 200 ms itself, and is killed with the session.
+    let burn = "n=0; while [ $n -lt 20 ]; do i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; \
+        read stat < /proc/$$/stat; set -- $stat; n=$((${14} + ${15})); done; echo b''urnt; sleep 1000";
+    let script = format!("(sh -c \"{}\" &); read end; exit 3", burn.replace('$', "\\$"));
+    let mut seat = Seat::running(&run, &["sh", "-c", &script]).await.unwrap();
+    seat.sees("burnt").await;
+    seat.types("end\r").await;
+    assert_eq!(seat.closed().await, (Reason::Exited, Some(3), None));
+    let closed = recorded(&run, &seat.session, "session_closed").await;
+    let usage = &closed["usage"];
+    assert!(usage["cpu_us"].as_u64().is_some_and(|used| used >= 200_000), "{closed}");
+    assert!(usage["peak_memory_bytes"].as_u64().is_some_and(|peak| peak > 100_000), "{closed}");
+    assert_idle(&run);
+}

@@ -136,8 +136,8 @@ pub struct Finished {
     pub bytes_out: u64,
 }
 
-/// Resources of a call, as its worker says; bounded by what can be. `None` where nobody measured them, or where they are no
-/// one call's.
+/// Resources of a call, as its worker says, bounded by what can be; whoever placed a command may know better. `None` where
+/// nobody measured them, or where they are no one call's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time, user and system, microseconds.
