@@ -56,10 +56,9 @@ impl Gateway {
     /// Puts another policy into force, at once and whole. Approvals that were given under a different policy are void.
     /// Returns whether it differs.
     pub fn reload(&self, policy: Policy) -> bool {
-        let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = current.digest() != policy.digest();
-        *current = Arc::new(policy);
-        changed
+        let policy = Arc::new(policy);
+        let before = replace(&self.policy, Arc::clone(&policy));
+        before.digest() != policy.digest()
     }
 
     /// The permissions that were given and taken at run time.
@@ -69,7 +68,7 @@ impl Gateway {
 
     /// Puts other permissions into force, at once and whole, also for calls that wait for an approval.
     pub fn set_permissions(&self, permissions: Permissions) {
-        *self.permissions.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(permissions);
+        replace(&self.permissions, Arc::new(permissions));
     }
 
     /// Decides over one call. The checks, in their order: validation, permission, rate limits, then consent. Each sees
@@ -144,6 +143,11 @@ impl Gateway {
     pub(crate) fn now(&self) -> UnixMillis {
         self.clock.now()
     }
+}
+
+/// Puts `next` into force, and gives back what was, so that no call waits while that is dropped.
+fn replace<T>(current: &RwLock<Arc<T>>, next: Arc<T>) -> Arc<T> {
+    std::mem::replace(&mut current.write().unwrap_or_else(PoisonError::into_inner), next)
 }
 
 /// What a call is held against: one policy and one set of permissions, whatever comes into force meanwhile.

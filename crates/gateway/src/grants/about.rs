@@ -1,57 +1,147 @@
-//! Which operations a permission can be about, in a form that costs one comparison: most of an agent's permissions are
-//! about something else than the call at hand.
+//! What a permission can be about, in a form that costs a comparison: most of an agent's permissions are about another
+//! operation than the call at hand, and most grants of commands about another program.
 
-use ops::Operation;
+use std::hash::{BuildHasher as _, RandomState};
 
-use super::permission::Scope;
+use ops::deny::base_name;
+use ops::{Exec, Operation};
+
+use super::permission::{Effect, Permission};
 use crate::policy::EXEC_READ_ONLY;
 
-/// A bit for each of [`Operation::NAMES`], and the highest for everything beside these.
+/// Of a permission: the calls that it can speak of, and perhaps some others. Of a call: itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct About(u32);
-
-const OTHERS: About = About(1 << (u32::BITS - 1));
-
-impl About {
-    pub(super) fn operation(name: &str) -> Self {
-        Operation::NAMES.iter().position(|known| *known == name).map_or(OTHERS, |index| Self(1 << index))
-    }
-
-    /// What is not the name of one operation may be about any.
-    pub(super) fn scope(scope: &Scope) -> Self {
-        let named = scope.operation.as_deref().map(|name| match name {
-            EXEC_READ_ONLY => Self::operation("exec"),
-            name => Self::operation(name),
-        });
-        named.filter(|about| *about != OTHERS).unwrap_or(Self(u32::MAX))
-    }
-
-    pub(super) fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
+pub(super) struct About {
+    /// A bit for each of [`Operation::NAMES`], and the highest for everything beside these.
+    operations: u32,
+    /// Hash of a program's base name. A permission without is about any.
+    program: Option<u64>,
 }
+
+const OTHERS: u32 = 1 << (u32::BITS - 1);
 
 const _: () = assert!(Operation::NAMES.len() < u32::BITS as usize, "more operations than bits");
 
+impl About {
+    pub(super) fn call(operation: &Operation, hasher: &RandomState) -> Self {
+        let program = match operation {
+            Operation::Exec(Exec { command, .. }) => Some(hasher.hash_one(base_name(command))),
+            _ => None,
+        };
+        Self { operations: bit(operation.name()), program }
+    }
+
+    pub(super) fn permission(permission: &Permission, hasher: &RandomState) -> Self {
+        let operations = permission.scope.operation.as_deref().map(|name| match name {
+            EXEC_READ_ONLY => bit("exec"),
+            name => bit(name),
+        });
+        // What is not the name of one operation may be about any.
+        let operations = operations.filter(|bit| *bit != OTHERS).unwrap_or(u32::MAX);
+        // A revocation looks for its command behind wrappers, too.
+        let first = permission.scope.command.first().filter(|_| permission.effect == Effect::Grant);
+        let program = first.map(|word| base_name(word)).filter(|name| !name.is_empty());
+        Self { operations, program: program.map(|name| hasher.hash_one(name)) }
+    }
+
+    /// Whether a permission that is about this can speak of that call.
+    pub(super) fn meets(self, call: Self) -> bool {
+        self.operations & call.operations != 0 && (self.program.is_none() || self.program == call.program)
+    }
+}
+
+fn bit(operation: &str) -> u32 {
+    Operation::NAMES.iter().position(|known| *known == operation).map_or(OTHERS, |index| 1 << index)
+}
+
 #[cfg(test)]
 mod tests {
+    use ops::{Mcp, McpTool};
+
     use super::*;
-    use crate::policy::names::covers;
+    use crate::clock::UnixMillis;
+    use crate::exec::Sight;
+    use crate::grants::{Scope, Subject};
+    use crate::testing::{delete, exec, shell, write};
+
+    fn permission(effect: Effect, operation: Option<&str>, command: &str) -> Permission {
+        let command = command.split_whitespace().map(str::to_owned).collect();
+        Permission {
+            id: "p".to_owned(),
+            subject: Subject::Agent("alice".to_owned()),
+            effect,
+            scope: Scope { operation: operation.map(str::to_owned), path: None, command },
+            preapproved: false,
+            reason: "a test".to_owned(),
+            by: "uid:0".to_owned(),
+            at: UnixMillis(0),
+            expires_at: None,
+            ended: None,
+        }
+    }
+
+    fn calls() -> Vec<Operation> {
+        let commands: [&[&str]; 7] = [
+            &["cargo", "test"],
+            &["/usr/bin/cargo", "test"],
+            &["./cargo", "test"],
+            &["CARGO", "test"],
+            &["env", "cargo", "test"],
+            &["cat", "README.md"],
+            &["/"],
+        ];
+        let tool =
+            |name: &str| Mcp { tool: McpTool::parse(name).unwrap(), arguments: serde_json::Map::new() };
+        let mut calls: Vec<Operation> = commands.map(|argv| Operation::Exec(exec(argv))).into();
+        calls.push(Operation::Shell(shell("cargo test; cat README.md")));
+        calls.push(Operation::Write(write("README.md")));
+        calls.push(Operation::Delete(delete("README.md")));
+        calls.extend(["mcp.db.get_all", "mcp.web.open"].map(|name| Operation::Mcp(tool(name))));
+        calls
+    }
 
     #[test]
-    fn nothing_that_a_permission_covers_is_passed_over() {
-        let tools = ["mcp.*", "mcp.db.*", "mcp.db.get_*", "mcp.db.get_all"];
-        let scope =
-            |operation: Option<&str>| Scope { operation: operation.map(str::to_owned), ..Scope::default() };
-        for name in Operation::NAMES.into_iter().chain(["mcp.db.get_all", "mcp.web.open"]) {
-            let about = About::operation(name);
-            assert!(About::scope(&scope(None)).meets(about), "{name}");
-            for wanted in Operation::NAMES.into_iter().chain(tools) {
-                let meets = About::scope(&scope(Some(wanted))).meets(about);
-                assert!(meets || !covers(wanted, name), "{wanted} covers {name}");
-                assert!(!meets || wanted == name || tools.contains(&wanted), "{wanted} is not about {name}");
+    fn no_permission_that_speaks_of_a_call_is_passed_over() {
+        let hasher = RandomState::new();
+        let tools = ["mcp.*", "mcp.db.*", "mcp.db.get_*", "mcp.db.get_all", EXEC_READ_ONLY];
+        let operations: Vec<Option<&str>> =
+            Operation::NAMES.into_iter().chain(tools).map(Some).chain([None]).collect();
+        let mut spoke = 0;
+        for operation in operations {
+            for effect in [Effect::Grant, Effect::Revocation] {
+                for command in ["", "cargo", "cargo test", "/usr/bin/cargo", "/", "cat"] {
+                    let permission = permission(effect, operation, command);
+                    let about = About::permission(&permission, &hasher);
+                    for call in calls() {
+                        let sight = Sight::of(&call);
+                        let speaks = [false, true].into_iter().any(|read_only| match effect {
+                            Effect::Grant => permission.gives(&sight, read_only),
+                            Effect::Revocation => permission.takes(&sight, read_only),
+                        });
+                        // Only a command can be one of the read-only rule.
+                        let possible =
+                            operation != Some(EXEC_READ_ONLY) || matches!(call, Operation::Exec(_));
+                        let meets = about.meets(About::call(&call, &hasher));
+                        assert!(meets || !(speaks && possible), "{permission:?} {call:?}");
+                        spoke += usize::from(speaks && possible);
+                    }
+                }
             }
-            assert_eq!(About::scope(&scope(Some(EXEC_READ_ONLY))).meets(about), name == "exec");
         }
+        assert!(spoke > 100, "{spoke}");
+    }
+
+    #[test]
+    fn what_is_about_something_else_is_passed_over() {
+        let hasher = RandomState::new();
+        let meets = |effect, operation, command, call: &Operation| {
+            let permission = permission(effect, operation, command);
+            About::permission(&permission, &hasher).meets(About::call(call, &hasher))
+        };
+        let npm = Operation::Exec(exec(&["npm", "test"]));
+        assert!(!meets(Effect::Grant, Some("exec"), "cargo test", &npm));
+        assert!(!meets(Effect::Grant, Some("write"), "", &npm));
+        assert!(!meets(Effect::Revocation, Some("write"), "", &npm));
+        assert!(meets(Effect::Revocation, Some("exec"), "cargo test", &npm), "npm may run cargo");
     }
 }

@@ -1,6 +1,7 @@
 //! The permissions that are in force, found without looking at all of them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::RandomState;
 use std::sync::Arc;
 
 use ops::Operation;
@@ -25,6 +26,7 @@ pub struct Permissions {
     of_agents: HashMap<String, Vec<Entry>>,
     of_roles: HashMap<String, Vec<Entry>>,
     of_teams: HashMap<String, Vec<Entry>>,
+    hasher: RandomState,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +64,8 @@ impl Permissions {
 
     fn add(&mut self, permission: Permission) {
         let permission = Arc::new(permission);
-        let entry = Entry { about: About::scope(&permission.scope), permission: permission.clone() };
+        let about = About::permission(&permission, &self.hasher);
+        let entry = Entry { about, permission: permission.clone() };
         let (of_kind, name) = self.of_kind(&permission.subject);
         of_kind.entry(name.to_owned()).or_default().push(entry);
         self.by_id.insert(permission.id.clone(), permission);
@@ -132,7 +135,7 @@ impl Permissions {
         if self.by_id.is_empty() {
             return standing;
         }
-        let (call, about) = (Sight::of(operation), About::operation(operation.name()));
+        let (call, about) = (Sight::of(operation), About::call(operation, &self.hasher));
         let Holders { agent, role, teams } = holders;
         let of_teams = teams.filter_map(|team| self.of_teams.get(team));
         let own = [self.of_agents.get(agent), self.of_roles.get(role)];
