@@ -111,7 +111,7 @@ impl Lanes {
         cancel: CancellationToken,
     ) -> (Result<Finished, LaneError>, Option<Arc<LeafPlacement>>) {
         let ended = if let Some((client, Ready { prepared, leaf })) = self.agent.spare() {
-            leaf.begin().await;
+            leaf.begin();
             (client.call_prepared(spec, prepared, cancel).await, Some(leaf))
         } else {
             let leaf = self.agent.leaf(call);

@@ -4,10 +4,10 @@
 //! so that nothing it forks is ever outside. Process groups do not do this: `setsid` leaves them.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use containers::{ContainerCgroup, KillMethod, Leaf, LimitEvents};
+use containers::{CgroupError, ContainerCgroup, KillMethod, Leaf, LimitEvents};
 use ops::KillEvidence;
 use worker::client::Placement;
 
@@ -22,19 +22,23 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The leaf of one call.
 pub(super) struct LeafPlacement {
-    cgroup: ContainerCgroup,
     agent_host_pid: u32,
     name: String,
-    leaf: Arc<Mutex<Option<Leaf>>>,
-    /// Before the command ran the container's own counts; afterwards what came to them.
-    events: Arc<Mutex<LimitEvents>>,
-    used: Arc<Mutex<Used>>,
+    state: Arc<State>,
 }
 
-/// What the kernel has counted in a leaf.
+struct State {
+    cgroup: ContainerCgroup,
+    leaf: Mutex<Option<Leaf>>,
+    counts: Mutex<Counts>,
+}
+
+/// What the kernel has counted.
 #[derive(Debug, Clone, Copy, Default)]
-struct Used {
-    /// Processor time of what waited there, before the command began.
+struct Counts {
+    /// Before the command ran the container's own; afterwards what came to them.
+    events: LimitEvents,
+    /// Processor time of what waited in the leaf, before the command began.
     before: Duration,
     /// Of the command alone. Known when it has been finished.
     command: Metered,
@@ -43,56 +47,31 @@ struct Used {
 impl LeafPlacement {
     /// For the command of a call or a session, or for whatever has this name.
     pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, name: String) -> Self {
-        let (leaf, events, used) = (Arc::default(), Arc::default(), Arc::default());
-        Self { cgroup, agent_host_pid, name, leaf, events, used }
+        let state = State { cgroup, leaf: Mutex::default(), counts: Mutex::default() };
+        Self { agent_host_pid, name, state: Arc::new(state) }
     }
 
-    /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing.
-    pub(super) async fn begin(&self) {
-        let (cgroup, slot) = (self.cgroup.clone(), self.leaf.clone());
-        let (events, used) = (self.events.clone(), self.used.clone());
-        let counted = tokio::task::spawn_blocking(move || {
-            *events.lock().unwrap_or_else(PoisonError::into_inner) = cgroup.limit_events();
-            if let Some(leaf) = &*slot.lock().unwrap_or_else(PoisonError::into_inner) {
-                begin(leaf, &used);
-            }
-        });
-        let _ = counted.await;
+    /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing. Reads three
+    /// small files of the kernel's, which takes less time than asking another thread to.
+    pub(super) fn begin(&self) {
+        self.state.begin(self.state.leaf().as_ref());
     }
 
     /// The limits that the container met while the command ran. Known when it has been finished.
     pub(super) fn events(&self) -> LimitEvents {
-        *self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.counts().events
     }
 
     /// What the command used. Known when it has been finished.
     pub(super) fn metered(&self) -> Metered {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).command
+        self.state.counts().command
     }
 }
 
 impl Placement for LeafPlacement {
     fn place(&self, pid: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
-        let (cgroup, agent, name, slot) =
-            (self.cgroup.clone(), self.agent_host_pid, self.name.clone(), self.leaf.clone());
-        let (events, used) = (self.events.clone(), self.used.clone());
-        let placed = tokio::task::spawn_blocking(move || {
-            let process = cgroup.process(agent, pid)?;
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            // There is one when a process that waited here is gone, and another takes its place.
-            let mut leaf = match slot.take() {
-                Some(leaf) => leaf,
-                None => cgroup.leaf(&name)?,
-            };
-            if let Err(error) = process.goes_first() {
-                tracing::debug!(error = %crate::status::chain(&error), "a command is killed no sooner than its agent");
-            }
-            *events.lock().unwrap_or_else(PoisonError::into_inner) = cgroup.limit_events();
-            leaf.add(&process)?;
-            begin(&leaf, &used);
-            *slot = Some(leaf);
-            Ok::<_, containers::CgroupError>(())
-        });
+        let (agent, name, state) = (self.agent_host_pid, self.name.clone(), Arc::clone(&self.state));
+        let placed = tokio::task::spawn_blocking(move || state.place(agent, pid, &name));
         Box::pin(async move {
             let placed = placed.await.map_err(|error| error.to_string())?;
             placed.map_err(|error| {
@@ -103,31 +82,72 @@ impl Placement for LeafPlacement {
     }
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
-        let (cgroup, slot) = (self.cgroup.clone(), self.leaf.clone());
-        let (events, used) = (self.events.clone(), self.used.clone());
-        let ended = tokio::task::spawn_blocking(move || {
-            let leaf = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-            let (evidence, peak_memory_bytes) = end(&leaf, forced);
-            let until_now = leaf.cpu_time();
-            let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
-            let cpu_time = until_now.map(|time| time.saturating_sub(used.before));
-            used.command = Metered { cpu_time, peak_memory_bytes };
-            let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
-            *events = cgroup.limit_events().since(*events);
+        Box::pin(async move {
+            // Without a leaf the command never ran.
+            let Some(leaf) = self.state.leaf().take() else { return nothing_left() };
+            let (evidence, leaf) = if leaf.pids().is_ok_and(|pids| pids.is_empty()) {
+                // The common case, read here and now for the same reason as in `begin`.
+                self.state.count(&leaf, 0);
+                (nothing_left(), Some(leaf))
+            } else {
+                let state = Arc::clone(&self.state);
+                let ended = tokio::task::spawn_blocking(move || {
+                    let (evidence, peak_memory_bytes) = end(&leaf, forced);
+                    state.count(&leaf, peak_memory_bytes);
+                    (evidence, leaf)
+                });
+                ended.await.map_or_else(|_| (nothing_left(), None), |(evidence, leaf)| (evidence, Some(leaf)))
+            };
             // Removing an empty cgroup waits for whatever else the kernel does with cgroups; the call need not.
             tokio::task::spawn_blocking(move || drop(leaf));
-            Some(evidence)
-        });
-        // Without a leaf the command never ran.
-        let nothing = || KillEvidence { method: "none-needed".to_owned(), ..Default::default() };
-        Box::pin(async move { ended.await.ok().flatten().unwrap_or_else(nothing) })
+            evidence
+        })
     }
 }
 
-/// What was used until now is not the command's.
-fn begin(leaf: &Leaf, used: &Mutex<Used>) {
-    let before = leaf.cpu_time().unwrap_or_default();
-    *used.lock().unwrap_or_else(PoisonError::into_inner) = Used { before, command: Metered::default() };
+impl State {
+    fn place(&self, agent_host_pid: u32, pid: u32, name: &str) -> Result<(), CgroupError> {
+        let process = self.cgroup.process(agent_host_pid, pid)?;
+        let mut slot = self.leaf();
+        // There is one when a process that waited here is gone, and another takes its place.
+        let mut leaf = match slot.take() {
+            Some(leaf) => leaf,
+            None => self.cgroup.leaf(name)?,
+        };
+        if let Err(error) = process.goes_first() {
+            tracing::debug!(error = %crate::status::chain(&error), "a command is killed no sooner than its agent");
+        }
+        leaf.add(&process)?;
+        self.begin(Some(&leaf));
+        *slot = Some(leaf);
+        Ok(())
+    }
+
+    /// What was counted until now is not the command's.
+    fn begin(&self, leaf: Option<&Leaf>) {
+        let before = leaf.and_then(Leaf::cpu_time).unwrap_or_default();
+        *self.counts() = Counts { events: self.cgroup.limit_events(), before, command: Metered::default() };
+    }
+
+    /// What came to the counts. The largest process that was still there had so much memory.
+    fn count(&self, leaf: &Leaf, peak_memory_bytes: u64) {
+        let mut counts = self.counts();
+        let cpu_time = leaf.cpu_time().map(|time| time.saturating_sub(counts.before));
+        counts.command = Metered { cpu_time, peak_memory_bytes };
+        counts.events = self.cgroup.limit_events().since(counts.events);
+    }
+
+    fn leaf(&self) -> MutexGuard<'_, Option<Leaf>> {
+        self.leaf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn nothing_left() -> KillEvidence {
+    KillEvidence { method: "none-needed".to_owned(), ..Default::default() }
 }
 
 /// Ends what is left. Says also the peak memory of the largest process that was still there, bytes; 0 without one.
