@@ -1,6 +1,8 @@
 //! A durable write of 4 KiB, against the bare sequence of system calls that makes one, in the same directory.
 //!
-//! The sequence is the one that the hand makes, and nothing else: no note, no record, no process, nobody who asks.
+//! The sequence is the one that the hand makes, and nothing else: no note, no record, no process, nobody who asks. With a
+//! record before it and one after it, each on the disk before anything follows, it is what no write that is on record can
+//! do without.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -17,6 +19,8 @@ use crate::stage::{FILE_BYTES, Stage};
 
 /// Times in each round.
 const TURNS: usize = 5;
+/// Of a record of a write, about.
+const RECORD_BYTES: usize = 850;
 
 pub(crate) async fn run(args: &Args, report: &mut Report) {
     let stage = Stage::set_with(|_| {}).await;
@@ -30,8 +34,10 @@ pub(crate) async fn run(args: &Args, report: &mut Report) {
             contest::call(&stage, calls::write("through-the-api", &content), &parts, |_| {}).await,
         ),
         Contender::new("bare system calls", TURNS, bare(&workspace, content.as_bytes())),
+        Contender::new("the same between two records", TURNS, recorded(&workspace, content.as_bytes())),
     ];
-    let [api, bare] = report.contest("durable write of 4 KiB", hold(contenders, args.rounds).await, &parts);
+    let [api, bare, _] =
+        report.contest("durable write of 4 KiB", hold(contenders, args.rounds).await, &parts);
     report.goal(Goal::ratio_at_most("durable write of 4 KiB, against bare system calls", api, bare, 1.5));
 }
 
@@ -43,6 +49,25 @@ fn bare<'a>(directory: &'a Path, content: &'a [u8]) -> Act<'a> {
             began.elapsed()
         })
     })
+}
+
+fn recorded<'a>(directory: &'a Path, content: &'a [u8]) -> Act<'a> {
+    // Beside the workspace, on the same disk, and open all the time as the log is.
+    let log = directory.with_file_name("records");
+    let mut log = File::options().append(true).create(true).open(log).unwrap();
+    Box::new(move || {
+        let began = Instant::now();
+        record(&mut log).unwrap();
+        write(directory, content).unwrap();
+        record(&mut log).unwrap();
+        let took = began.elapsed();
+        Box::pin(async move { took })
+    })
+}
+
+fn record(log: &mut File) -> std::io::Result<()> {
+    log.write_all(&[b'x'; RECORD_BYTES])?;
+    log.sync_data()
 }
 
 fn write(directory: &Path, content: &[u8]) -> std::io::Result<()> {
