@@ -24,15 +24,6 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Makes a call that needs consent, and consents: what the reviewer saw, and the answer.
-async fn with_consent(run: &mut RunHandle, operation: Operation) -> (v1::Approval, v1::CallResponse) {
-    let waiting = run.waits(operation);
-    let id = run.id().to_owned();
-    let approval = run.clients.pending_approval(&id).await;
-    run.clients.approve(&approval.approval_id).await.unwrap();
-    (approval, waiting.await.unwrap().unwrap())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
     let daemon = Daemon::start().await;
@@ -40,7 +31,7 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
     fs::create_dir(workspace.join("empty")).unwrap();
     let mut run = daemon.run("review", &workspace).await;
 
-    let (approval, response) = with_consent(&mut run, delete("old.txt")).await;
+    let (approval, response) = run.consented(delete("old.txt")).await;
     let Some(Answer::Delete(deleted)) = response.result else { panic!("not deleted: {:?}", response.error) };
     let expected =
         format!("to the run's trash: the file @project/old.txt, 14 bytes, sha256 {}\n", deleted.sha256);
@@ -56,7 +47,7 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
     let seen = run.exec(&["find", "/workspace", "/state", "-name", "*.json"]).await;
     assert_eq!((seen.stdout.as_str(), seen.exit_code), ("", Some(0)), "nothing in the container sees it");
 
-    let (approval, response) = with_consent(&mut run, delete("empty")).await;
+    let (approval, response) = run.consented(delete("empty")).await;
     assert_eq!(approval.preview, "to the run's trash: the empty directory @project/empty\n");
     assert_eq!(response.status(), Status::Succeeded);
     assert!(!workspace.join("empty").exists());

@@ -24,6 +24,7 @@ mod patch;
 mod patch_forms;
 mod pausing;
 mod permissions;
+mod previews;
 mod rate_limits;
 mod shell;
 mod standstill;

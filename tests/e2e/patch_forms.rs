@@ -14,11 +14,7 @@ fn patch(change: Change) -> Operation {
 
 /// Makes a call that needs consent, and consents: what the reviewer saw, and the result.
 async fn with_consent(run: &mut RunHandle, change: Change) -> (String, v1::PatchResult) {
-    let waiting = run.waits(patch(change));
-    let id = run.id().to_owned();
-    let approval = run.clients.pending_approval(&id).await;
-    run.clients.approve(&approval.approval_id).await.unwrap();
-    let response = waiting.await.unwrap().unwrap();
+    let (approval, response) = run.consented(patch(change)).await;
     assert_eq!(response.status(), Status::Succeeded, "{response:?}");
     let Some(Answer::Patch(patched)) = response.result else { panic!("not patched: {:?}", response.error) };
     (approval.preview, patched)

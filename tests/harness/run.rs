@@ -88,6 +88,15 @@ impl RunHandle {
         tokio::spawn(async move { run.call_with(request).await })
     }
 
+    /// Makes a call that needs consent, and consents: what the reviewer saw, and the answer.
+    pub async fn consented(&mut self, operation: Operation) -> (v1::Approval, CallResponse) {
+        let waiting = self.waits(operation);
+        let id = self.id().to_owned();
+        let approval = self.clients.pending_approval(&id).await;
+        self.clients.approve(&approval.approval_id).await.unwrap();
+        (approval, waiting.await.unwrap().unwrap())
+    }
+
     /// Begins a command that takes a minute, and returns when it runs. `ended` appears in the workspace unless
     /// something ends the command before.
     pub async fn works(&self, workspace: &Path) -> JoinHandle<Result<CallResponse, Status>> {
