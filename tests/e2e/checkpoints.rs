@@ -7,6 +7,8 @@ use std::time::Duration;
 use audit::{Against, Checkpoint, VerifierKey, verify_with};
 use harness::{Daemon, Setup, binary, calls, requests};
 
+use crate::receiver::{answer, header, receiver, secret, signature};
+
 fn coffer(daemon: &Daemon, arguments: &[&str]) -> (bool, String) {
     let endpoint = format!("unix://{}", daemon.socket().display());
     let output = Command::new(binary("coffer"))
@@ -75,6 +77,67 @@ async fn checkpoints_are_signed_sent_rotated_and_tell_a_rollback() {
     // The key that was rotated to is still there.
     daemon.launch().await;
     assert_eq!(coffer(&daemon, &["key"]).1.trim(), second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_are_posted_until_they_are_taken_the_last_one_at_the_stop() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (port, mut posts) = receiver().await;
+    let webhook = format!(
+        "{{ url: 'http://127.0.0.1:{port}/witness', secret_file: {}, first_retry: 1s }}",
+        secret(elsewhere.path()).display()
+    );
+    let config = format!("audit: {{ checkpoint: {{ interval: 1h, webhook: {webhook} }} }}\n");
+    let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    let log = daemon.state_dir().join("audit");
+    let key: VerifierKey = coffer(&daemon, &["key"]).1.trim().parse().unwrap();
+    let taken = |request: &str| {
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("POST /witness HTTP/1.1\r\n"), "{head}");
+        assert_eq!(header(head, "webhook-signature"), signature(&[1; 24], request));
+        let message: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(message["type"], "audit.checkpoint");
+        let checkpoint = Checkpoint::parse(message["data"]["note"].as_str().unwrap()).unwrap();
+        assert!(checkpoint.is_signed_by(&key));
+        assert_eq!(message["data"]["size"], checkpoint.size);
+        (header(head, "webhook-id").to_owned(), checkpoint)
+    };
+
+    // What is refused is posted again, or a newer one in its place.
+    let (stream, request) = posts.recv().await.unwrap();
+    answer(stream, "503 Later").await;
+    let refused = taken(&request);
+    let (stream, request) = posts.recv().await.unwrap();
+    answer(stream, "204 No Content").await;
+    let again = taken(&request);
+    assert!(again.1.size > refused.1.size || again.0 == refused.0, "{again:?} after {refused:?}");
+
+    let mut run = daemon.run_on(requests::managed("open")).await;
+    run.ok(calls::write("a.txt", "x")).await;
+    let asked = Checkpoint::parse(&coffer(&daemon, &["checkpoint"]).1).unwrap();
+    let posted = loop {
+        let (stream, request) = posts.recv().await.unwrap();
+        answer(stream, "200 OK").await;
+        let (_, posted) = taken(&request);
+        if posted.size >= asked.size {
+            break posted;
+        }
+    };
+    assert_eq!((posted.size, posted.root), (asked.size, asked.root));
+
+    // The stop signs once more, and does not end before that is taken.
+    let ((), last) = tokio::join!(daemon.stop(), async {
+        let (stream, request) = posts.recv().await.unwrap();
+        answer(stream, "200 OK").await;
+        taken(&request).1
+    });
+    let kept = elsewhere.path().join("kept");
+    std::fs::write(&kept, &last.note).unwrap();
+    let report =
+        verify_with(&log, Against { keys: vec![key.clone()], ..Default::default() }, &mut |_| ()).unwrap();
+    assert!(report.is_intact() && report.covered == last.size, "{:?}", report.integrity);
+    assert!(offline(&log, &["--checkpoint", kept.to_str().unwrap()]).0);
+    assert!(!daemon.log().contains("AQEB"), "the secret stays one");
 }
 
 #[tokio::test(flavor = "multi_thread")]

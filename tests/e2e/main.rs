@@ -26,6 +26,7 @@ mod pausing;
 mod permissions;
 mod previews;
 mod rate_limits;
+mod receiver;
 mod shell;
 mod standstill;
 mod startup;
