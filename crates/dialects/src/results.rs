@@ -65,7 +65,9 @@ prop_compose! {
             Ok(OpResult::Exec(exec.clone())),
             Ok(OpResult::Shell(exec)),
             Ok(OpResult::Write(WriteResult { path: name.clone(), bytes_written: number, ..Default::default() })),
-            Ok(OpResult::Edit(EditResult { path: name.clone(), diff: one.clone(), ..Default::default() })),
+            Ok(OpResult::Edit(EditResult {
+                path: name.clone(), diff: one.clone(), sha256_before: "0".repeat(64), ..Default::default()
+            })),
             Ok(OpResult::Git(GitResult { output: one.clone(), truncated, ..Default::default() })),
             Ok(OpResult::Mcp(McpResult {
                 server: "s".into(), tool: name.clone(), truncated, omitted_bytes: number,
@@ -99,9 +101,21 @@ fn check(dialect: &dyn Dialect, tool: &str, outcome: &Outcome) -> Result<(), Tes
             for (name, stream) in streams(outcome).into_iter().flatten() {
                 prop_assert_eq!(data[name].as_str(), Some(stream));
             }
-            if let (Ok(OpResult::Read(read)), "gateway") = (outcome, dialect.name()) {
-                prop_assert_eq!(data["content"].as_str(), Some(read.content.as_str()));
-                prop_assert_eq!(data["size_bytes"].as_u64(), Some(read.size_bytes));
+            match (outcome, dialect.name()) {
+                (Ok(OpResult::Read(read)), "gateway") => {
+                    prop_assert_eq!(data["content"].as_str(), Some(read.content.as_str()));
+                    prop_assert_eq!(data["size_bytes"].as_u64(), Some(read.size_bytes));
+                }
+                (Ok(OpResult::Read(read)), "fs") => {
+                    let name = if read.truncated || read.binary { "contentPreview" } else { "content" };
+                    prop_assert_eq!(data[name].as_str(), Some(read.content.as_str()));
+                    prop_assert_eq!(data["bytes"].as_u64(), Some(read.size_bytes));
+                }
+                (Ok(OpResult::Exec(command)), "exec") => {
+                    let left_out = data["stdout_omitted_bytes"].as_u64().unwrap_or_default();
+                    prop_assert_eq!(left_out, command.stdout_omitted_bytes);
+                }
+                _ => {}
             }
         }
         "forge" => {
@@ -124,15 +138,52 @@ fn check(dialect: &dyn Dialect, tool: &str, outcome: &Outcome) -> Result<(), Tes
                 _ => {}
             }
         }
-        // Plain text: what is said is there, and names stay on their lines.
-        _ => {
-            for (_, stream) in streams(outcome).into_iter().flatten().filter(|_| dialect.name() == "native") {
+        name => plain(name, &text, outcome)?,
+    }
+    Ok(())
+}
+
+/// Plain text: what is said is there with its sizes, and names stay on their lines.
+fn plain(dialect: &str, text: &str, outcome: &Outcome) -> Result<(), TestCaseError> {
+    match outcome {
+        Ok(OpResult::Read(read)) if read.binary => {
+            prop_assert!(text.contains(&format!("{} bytes", read.size_bytes)), "{:?}", text);
+        }
+        Ok(OpResult::Read(read)) if !read.content.is_empty() => {
+            let cut =
+                format!("[truncated: the file has {} bytes in {} lines; ", read.size_bytes, read.total_lines);
+            prop_assert_eq!(
+                read.truncated,
+                text.contains(&cut) && !read.content.contains(&cut),
+                "{:?}",
+                text
+            );
+            if dialect == "native" {
+                prop_assert!(text.starts_with(&read.content), "{:?}", text);
+                return Ok(());
+            }
+            // Each line of the file behind its number, and nothing else that has one.
+            let lines = read.content.strip_suffix('\n').unwrap_or(&read.content).split('\n');
+            let numbered: String = (read.start_line.max(1)..)
+                .zip(lines)
+                .flat_map(|(number, line)| [format!("{number:6}"), "\t".into(), line.into(), "\n".into()])
+                .collect();
+            prop_assert!(text.starts_with(&numbered), "{:?}", text);
+        }
+        Ok(OpResult::List(list)) => {
+            prop_assert!(text.lines().count() <= 2, "{:?}", text);
+            let cut = format!("[truncated: 1 of {} or more entries; ", list.total_entries);
+            prop_assert_eq!(list.truncated, text.contains(&cut), "{:?}", text);
+        }
+        Ok(OpResult::Edit(edit)) => prop_assert!(text.contains(&edit.diff), "{:?}", text),
+        Ok(OpResult::Exec(command) | OpResult::Shell(command)) if dialect == "native" => {
+            for stream in [&command.stdout, &command.stderr] {
                 prop_assert!(text.contains(stream), "{:?}", text);
             }
-            if let Ok(OpResult::List(_)) = outcome {
-                prop_assert!(text.lines().count() <= 2, "{:?}", text);
-            }
+            let left_out = format!("[{} bytes of stdout left out]", command.stdout_omitted_bytes);
+            prop_assert_eq!(command.stdout_omitted_bytes > 0, text.contains(&left_out), "{:?}", text);
         }
+        _ => {}
     }
     Ok(())
 }

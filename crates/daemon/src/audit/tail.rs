@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::follow::Line;
 
 /// Records that are kept.
-const RECORDS: usize = 4_096;
+const RECORDS: usize = 12_288;
 /// Bytes of their lines.
 const BYTES: usize = 8 * 1024 * 1024;
 
