@@ -15,41 +15,63 @@ use wire::worker::v1::Start;
 use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire};
 
 use crate::args::Place;
-use crate::job::Work;
+use crate::job::{Work, compares_work_tree};
 use crate::ready::{self, Order};
-use crate::setup::{Filter, limit_time, restrict_child};
+use crate::setup::{ChildFilters, SetupError, forbid_tasks, limit_memory, limit_time};
+use crate::threads::Threads;
 use crate::{git, place, sys};
 
+/// What holds for each process of the hand.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    filters: ChildFilters,
+    /// Threads that an operation may have, if it is one for several.
+    threads: usize,
+}
+
+impl Terms {
+    /// Compiles the filters.
+    pub(crate) fn new(threads: usize) -> Result<Self, SetupError> {
+        Ok(Self { filters: ChildFilters::new()?, threads })
+    }
+}
+
 /// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
-pub(crate) fn run(work: Work, number: u64, deadline: Instant, filter: &Filter, result: OwnedFd) -> ! {
-    let done = restrict(filter, &result).and_then(|()| answer_to(result)).and_then(|()| {
-        limit_time(deadline)?;
-        perform(work, number)
-    });
+pub(crate) fn run(work: Work, number: u64, deadline: Instant, terms: &Terms, result: OwnedFd) -> ! {
+    let done = restrict(terms, &result)
+        .and_then(|()| answer_to(result))
+        .and_then(|()| perform(work, number, deadline, terms));
     sys::exit_now(i32::from(done.is_err()))
 }
 
 /// Waits for an operation, does it and ends the process.
-pub(crate) fn wait(filter: &Filter, orders: OwnedFd, result: OwnedFd) -> ! {
-    let done = take_order(filter, orders, result);
+pub(crate) fn wait(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> ! {
+    let done = take_order(terms, orders, result);
     sys::exit_now(i32::from(done.is_err()))
 }
 
-fn take_order(filter: &Filter, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
+fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
     fcntl_setfl(&orders, OFlags::empty())?;
     dup2_stdin(&orders)?;
     std::mem::forget(orders);
-    restrict(filter, &result)?;
+    restrict(terms, &result)?;
     let Some(Order { number, deadline, start }) = ready::receive(stdin())? else { return Ok(()) };
     answer_to(result)?;
-    limit_time(deadline)?;
-    perform(Work::Call(Box::new(start)), number)
+    perform(Work::Call(Box::new(start)), number, deadline, terms)
 }
 
-fn perform(work: Work, number: u64) -> io::Result<()> {
+fn perform(work: Work, number: u64, deadline: Instant, terms: &Terms) -> io::Result<()> {
+    let threads = match &work {
+        Work::Call(start) if compares_work_tree(start) => Threads::start(terms.threads),
+        _ => Threads::none(),
+    };
+    limit_time(deadline, threads.count())?;
+    forbid_tasks()?;
+    terms.filters.forbid_threads()?;
     match work {
         Work::Call(start) => {
-            let outcome = catch_unwind(AssertUnwindSafe(|| execute(*start, number))).unwrap_or_else(|_| {
+            let execute = AssertUnwindSafe(|| execute(*start, number, &threads));
+            let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 Err(ToolFailure::new(Reason::Internal, "the operation failed by a fault of ours"))
             });
             answer(&outcome_to_wire(outcome).encode_to_vec())
@@ -73,12 +95,12 @@ pub(crate) fn recover_everything() -> io::Result<Option<String>> {
 }
 
 /// Lets go of all that belongs to the hand (its channel, the other operations' pipes and pidfds) but the way out, and gives
-/// up what no operation needs.
-fn restrict(filter: &Filter, result: &OwnedFd) -> io::Result<()> {
+/// up what no operation needs. But for threads, which [`perform`] gives up as soon as it knows whether it needs them.
+fn restrict(terms: &Terms, result: &OwnedFd) -> io::Result<()> {
     sys::close_others(result.as_fd())?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    restrict_child()?;
-    filter.install()
+    limit_memory()?;
+    terms.filters.forbid_processes()
 }
 
 /// From here on standard input is the way out.
@@ -89,7 +111,7 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(start: Start, number: u64) -> Outcome {
+fn execute(start: Start, number: u64, threads: &Threads) -> Outcome {
     let preview = start.preview;
     let bounds = bounds_from_wire(start.bounds);
     let operation = start
@@ -115,7 +137,7 @@ fn execute(start: Start, number: u64) -> Outcome {
             "git is not available: this daemon has neither root nor user namespaces, and its operator accepts the weaker form \
              of the jail, which is for files alone",
         )),
-        Operation::Git(command) => git::run(&jail, &command, &bounds, preview),
+        Operation::Git(command) => git::run(&jail, &command, &bounds, preview, threads),
         other => Err(ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", other.name()))),
     }
 }

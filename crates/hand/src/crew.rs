@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use wire::worker::v1::{Start, Usage};
 
+use crate::child::Terms;
 use crate::job::{Job, Stop, leaves_traces, writes_repository};
 use crate::ready::Ready;
 use crate::recovery::{self, Answer, Progress, Recovery};
-use crate::setup::Filter;
 
 /// Operations at work at the same time.
 const AT_WORK: usize = 16;
@@ -34,20 +34,20 @@ pub(crate) struct Crew {
     ready: Option<Ready>,
     /// Of the last job.
     number: u64,
-    filter: Filter,
+    terms: Terms,
 }
 
 impl Crew {
-    /// Nobody. `filter` is what each process is put under.
-    pub(crate) fn new(filter: Filter) -> Self {
-        Self { current: Vec::new(), recoveries: Vec::new(), ready: None, number: 0, filter }
+    /// Nobody. `terms` hold for each process.
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self { current: Vec::new(), recoveries: Vec::new(), ready: None, number: 0, terms }
     }
 
     /// Begins a recovery of everything, where the private directory asks for one. Until it is over, nothing else begins.
     pub(crate) fn recover_everything(&mut self) -> io::Result<()> {
         if recovery::is_needed() {
             let number = self.next_number();
-            self.recoveries.push(Recovery::of_everyone(number, &self.filter)?);
+            self.recoveries.push(Recovery::of_everyone(number, &self.terms)?);
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Crew {
     pub(crate) fn begin(&mut self, id: u64, start: Start, deadline: Instant) -> io::Result<()> {
         let (writes_repository, leaves_traces) = (writes_repository(&start), leaves_traces(&start));
         let number = self.next_number();
-        let job = Job::begin_call(number, start, deadline, &self.filter, self.ready.take())?;
+        let job = Job::begin_call(number, start, deadline, &self.terms, self.ready.take())?;
         self.current.push(Current { id, writes_repository, leaves_traces, job });
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Crew {
     pub(crate) fn prepare(&mut self) {
         if self.ready.is_none() && self.is_idle() {
             // Where it cannot be made, the next operation tries for itself and says so.
-            self.ready = Ready::fork(&self.filter).ok();
+            self.ready = Ready::fork(&self.terms).ok();
         }
     }
 
@@ -128,7 +128,7 @@ impl Crew {
             false
         });
         for (job, answer) in dead {
-            match Recovery::of_job(self.next_number(), job, answer, &self.filter) {
+            match Recovery::of_job(self.next_number(), job, answer, &self.terms) {
                 Ok(recovery) => self.recoveries.push(recovery),
                 Err(answer) => answers.push(answer),
             }

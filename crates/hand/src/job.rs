@@ -22,8 +22,8 @@ use wire::v1::{git_request, operation};
 use wire::worker::v1::{Outcome, Start};
 use worker::convert::outcome_to_wire;
 
+use crate::child::Terms;
 use crate::ready::Ready;
-use crate::setup::Filter;
 use crate::sys::Exit;
 use crate::{child, sys};
 
@@ -60,6 +60,13 @@ pub(crate) fn writes_repository(start: &Start) -> bool {
         && matches!(git.command, Some(git_request::Command::Add(_) | git_request::Command::Commit(_)))
 }
 
+/// Whether the operation compares the whole work tree, which several threads do sooner than one.
+pub(crate) fn compares_work_tree(start: &Start) -> bool {
+    let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
+    let Some(operation::Kind::Git(git)) = kind else { return false };
+    matches!(git.command, Some(git_request::Command::Status(_) | git_request::Command::Diff(_)))
+}
+
 /// Whether the operation changes files through notes and journals, so that there is something to recover when it dies.
 pub(crate) fn leaves_traces(start: &Start) -> bool {
     let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
@@ -94,20 +101,20 @@ impl Job {
         number: u64,
         start: Start,
         deadline: Instant,
-        filter: &Filter,
+        terms: &Terms,
         ready: Option<Ready>,
     ) -> io::Result<Self> {
         match ready.and_then(|ready| ready.order(number, &start, deadline)) {
             Some((process, result)) => Ok(Self::of(number, deadline, process, result)),
-            None => Self::begin(number, Work::Call(Box::new(start)), deadline, filter),
+            None => Self::begin(number, Work::Call(Box::new(start)), deadline, terms),
         }
     }
 
     /// Forks. In the new process this does not return.
-    pub(crate) fn begin(number: u64, work: Work, deadline: Instant, filter: &Filter) -> io::Result<Self> {
+    pub(crate) fn begin(number: u64, work: Work, deadline: Instant, terms: &Terms) -> io::Result<Self> {
         let (pipe, result) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         match sys::fork()? {
-            sys::Fork::Child => child::run(work, number, deadline, filter, result),
+            sys::Fork::Child => child::run(work, number, deadline, terms, result),
             sys::Fork::Parent(pid) => {
                 drop(result);
                 // Not reaped yet, so the id cannot belong to anybody else.

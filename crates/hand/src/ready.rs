@@ -1,4 +1,5 @@
-//! A process that waits for the next operation, with all of its restrictions on.
+//! A process that waits for the next operation, with all of its restrictions on but the last: whether it may have threads
+//! is known with the operation, and it has none until then.
 //!
 //! Forking, limits, the filter, and the faults of pages that both sides write to cost more than what a small operation does.
 //! So one is made ahead, when the hand has nothing else to do: it gets its work over a pipe and becomes the operation's
@@ -14,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
 use wire::worker::v1::Start;
 
-use crate::setup::Filter;
+use crate::child::Terms;
 use crate::{child, sys};
 
 /// Most bytes of an order: what an empty pipe takes at once, by pipe(7).
@@ -41,11 +42,11 @@ pub(crate) struct Order {
 
 impl Ready {
     /// Forks. In the new process this does not return.
-    pub(crate) fn fork(filter: &Filter) -> io::Result<Self> {
+    pub(crate) fn fork(terms: &Terms) -> io::Result<Self> {
         let (order, orders) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (result, results) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         match sys::fork()? {
-            sys::Fork::Child => child::wait(filter, order, results),
+            sys::Fork::Child => child::wait(terms, order, results),
             sys::Fork::Parent(pid) => {
                 // Not reaped yet, so the id cannot belong to anybody else.
                 Ok(Self { process: pidfd_open(pid, PidfdFlags::empty())?, orders, result })

@@ -16,10 +16,9 @@ use rustix::stdio::dup2_stdout;
 use wire::worker::v1::{Outcome, outcome};
 
 use crate::args::Place;
-use crate::child::private;
+use crate::child::{Terms, private};
 use crate::job::{Job, Stop, Work};
 use crate::place;
-use crate::setup::Filter;
 use crate::sys::Exit;
 
 /// Longest that one may take; what is left then is found by the next.
@@ -72,15 +71,15 @@ pub(crate) fn is_needed() -> bool {
 
 impl Recovery {
     /// Of everybody. Nothing else may be at work until it is over.
-    pub(crate) fn of_everyone(number: u64, filter: &Filter) -> io::Result<Self> {
+    pub(crate) fn of_everyone(number: u64, terms: &Terms) -> io::Result<Self> {
         let work = Work::Recover(Whose::Everyone);
-        Ok(Self { job: Job::begin(number, work, Instant::now() + LONGEST, filter)?, answer: None })
+        Ok(Self { job: Job::begin(number, work, Instant::now() + LONGEST, terms)?, answer: None })
     }
 
     /// Of one operation, which is over; `answer` is what its call is told then. Where no process can be started, it is
     /// told at once, and the notes stay for later.
-    pub(crate) fn of_job(number: u64, dead: u64, answer: Answer, filter: &Filter) -> Result<Self, Answer> {
-        match Job::begin(number, Work::Recover(Whose::Job(dead)), Instant::now() + LONGEST, filter) {
+    pub(crate) fn of_job(number: u64, dead: u64, answer: Answer, terms: &Terms) -> Result<Self, Answer> {
+        match Job::begin(number, Work::Recover(Whose::Job(dead)), Instant::now() + LONGEST, terms) {
             Ok(job) => Ok(Self { job, answer: Some(answer) }),
             Err(_) => Err(answer),
         }

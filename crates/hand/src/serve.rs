@@ -19,9 +19,10 @@ use worker::PROTOCOL;
 use worker::convert::outcome_to_wire;
 use worker::frame::{FrameBuffer, FrameError, encode};
 
+use crate::child::Terms;
 use crate::crew::Crew;
 use crate::job::{Job, Stop, writes_repository};
-use crate::setup::{SetupError, child_filter};
+use crate::setup::SetupError;
 
 /// Calls that wait for their turn.
 const WAITING: usize = 64;
@@ -67,8 +68,8 @@ struct Server<'c> {
     crew: Crew,
 }
 
-/// Serves until the channel ends. Whatever is still at work then is killed, and what it leaves is put right.
-pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
+/// Serves until the channel ends; an operation may have so many threads. Whatever is still at work then is killed, and what it leaves is put right.
+pub(crate) fn serve(channel: BorrowedFd<'_>, threads: usize) -> Result<(), ServeError> {
     // fcntl, since the filter knows no ioctl.
     fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
     let mut server = Server {
@@ -77,7 +78,7 @@ pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
         outbox: VecDeque::new(),
         greeted: false,
         waiting: VecDeque::new(),
-        crew: Crew::new(child_filter()?),
+        crew: Crew::new(Terms::new(threads)?),
     };
     server.crew.recover_everything()?;
     let ended = server.turns();

@@ -1,7 +1,7 @@
 //! The system calls that no safe wrapper covers. The only place with `unsafe` in this crate.
 //!
-//! Everything here runs in `coffer-hand`, which is single-threaded from its first instruction to its last; that is
-//! what makes `fork` and `unshare` sound.
+//! Everything here runs in `coffer-hand`, which has one thread; that is what makes `fork` and `unshare` sound. The process
+//! of an operation may have several ([`crate::threads`]), and can do neither.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -145,13 +145,22 @@ pub(crate) fn ignore_file_size_signal() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// The C library gets its memory from one heap for all threads, instead of reserving 64 MiB of addresses for each.
+pub(crate) fn one_heap() {
+    // SAFETY: takes no pointers, and is called while there is one thread.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1)
+    };
+}
+
 /// libgit2's process-wide settings: no configuration but the repository's own, durable and verified objects,
 /// checked ownership, bounded memory.
 pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
     const WINDOW: usize = 16 * 1024 * 1024;
     const MAPPED: usize = 128 * 1024 * 1024;
     const CACHE: isize = 32 * 1024 * 1024;
-    // SAFETY: these change globals of libgit2, which is safe while no other thread uses it: there is none.
+    // SAFETY: these change globals of libgit2, which is safe while no other thread uses it: none ever does.
     unsafe {
         for level in [ConfigLevel::System, ConfigLevel::Global, ConfigLevel::XDG, ConfigLevel::ProgramData] {
             git2::opts::set_search_path(level, "")?;
@@ -171,4 +180,33 @@ pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
         )
     };
     Ok(())
+}
+
+/// System calls that the filters are there to refuse, for their tests.
+#[cfg(test)]
+pub(crate) mod probe {
+    use std::io;
+
+    /// The error of `clone` with these flags. Should it succeed, the new process ends at once.
+    pub(crate) fn clone(flags: i32) -> Option<i32> {
+        // SAFETY: without a stack of its own and a place for anything the new process would only return from here; it does
+        // nothing but end.
+        ended(unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) })
+    }
+
+    /// The error of `clone3` for what would be a plain fork.
+    pub(crate) fn clone3() -> Option<i32> {
+        let mut arguments = [0_u64; 8];
+        arguments[4] = libc::SIGCHLD.unsigned_abs().into();
+        // SAFETY: the pointer is to as many bytes as are said, which the kernel only reads.
+        ended(unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)) })
+    }
+
+    fn ended(result: i64) -> Option<i32> {
+        match result {
+            -1 => io::Error::last_os_error().raw_os_error(),
+            0 => super::exit_now(98),
+            _ => None,
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! `git diff` and its formats.
 
+use std::sync::Arc;
+
 use git2::{DiffOptions, ErrorCode, Repository, Tree};
 use jail::SandboxPath;
 use ops::GitDiffFlag;
@@ -13,14 +15,16 @@ use super::error::GitError;
 use super::index::Index;
 use super::output::Output;
 use super::stat::Stat;
-use super::worktree::{self, Wanted};
+use super::worktree::{self, Survey, Wanted};
 use super::{combined, hunks, names, paths, staged};
+use crate::threads::Threads;
 
 /// Writes the diff in the formats that the flags ask for, in git's order; without any as patches.
 pub(super) fn write(
     repository: &Repository,
     flags: &[GitDiffFlag],
     limit_to: &[SandboxPath],
+    threads: &Threads,
     output: &mut Output,
 ) -> Result<(), GitError> {
     let has = |flag| flags.contains(&flag);
@@ -29,7 +33,7 @@ pub(super) fn write(
     }
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
     let workspace = Beneath::workspace()?;
-    let index = Index::read(&workspace)?;
+    let index = Arc::new(Index::read(&workspace)?);
     let odb = repository.odb()?;
     let contents = Contents::new(repository, &odb, &index)?;
     let mut differences = if has(GitDiffFlag::Cached) {
@@ -38,7 +42,8 @@ pub(super) fn write(
         staged
     } else {
         let wanted = Wanted { paths: &limit_to, untracked: false };
-        worktree::differences(&contents, &workspace, &index, wanted)?.differences
+        let survey = Survey::begin(repository, &workspace, &index, wanted, threads)?;
+        worktree::differences(&contents, &workspace, &index, wanted, survey)?.differences
     };
     if !flags.iter().any(|flag| is_format(*flag)) {
         if !has(GitDiffFlag::Cached) {

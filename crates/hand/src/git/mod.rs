@@ -43,6 +43,7 @@ use jail::Jail;
 use ops::{Bounds, Git, GitResult, OpResult, Outcome};
 
 use crate::sys;
+use crate::threads::Threads;
 
 pub(crate) use clone::{CloneFailure, clone};
 pub(crate) use quote::quoted_path;
@@ -52,17 +53,27 @@ use error::GitError;
 use output::Output;
 
 /// Runs one git operation; with `preview` one that writes only says what it would do.
-pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds, preview: bool) -> Outcome {
-    execute(jail, command, bounds, preview).map(OpResult::Git).map_err(Into::into)
+///
+/// The `threads` look at files and know nothing of libgit2.
+pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds, preview: bool, threads: &Threads) -> Outcome {
+    execute(jail, command, bounds, preview, threads).map(OpResult::Git).map_err(Into::into)
 }
 
-fn execute(jail: &Jail, command: &Git, bounds: &Bounds, preview: bool) -> Result<GitResult, GitError> {
+fn execute(
+    jail: &Jail,
+    command: &Git,
+    bounds: &Bounds,
+    preview: bool,
+    threads: &Threads,
+) -> Result<GitResult, GitError> {
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
     let mut output = Output::new(bounds.max_output_bytes);
     let commit = match command {
-        Git::Status => status::write(&repository, &mut output).map(|()| None),
-        Git::Diff { flags, paths } => diff::write(&repository, flags, paths, &mut output).map(|()| None),
+        Git::Status => status::write(&repository, threads, &mut output).map(|()| None),
+        Git::Diff { flags, paths } => {
+            diff::write(&repository, flags, paths, threads, &mut output).map(|()| None)
+        }
         Git::Add { paths } => add::add(&repository, jail, paths, preview, &mut output).map(|()| None),
         Git::Commit { .. } if preview => commit::preview(&repository, &mut output).map(|()| None),
         Git::Commit { message } => commit::commit(&repository, message, bounds, &mut output).map(Some),

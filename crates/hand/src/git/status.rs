@@ -1,6 +1,7 @@
 //! `git status --porcelain=v1 --branch`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use git2::{Branch, BranchType, ErrorCode, Repository};
 
@@ -14,7 +15,8 @@ use super::index::Index;
 use super::output::Output;
 use super::quote::{Spaces, quoted};
 use super::staged;
-use super::worktree::{self, Wanted};
+use super::worktree::{self, Survey, Wanted};
+use crate::threads::Threads;
 
 /// What one line says of a path: a letter for the index, one for the work tree, and another path where it came from.
 struct Line {
@@ -25,15 +27,16 @@ struct Line {
 type Lines = BTreeMap<Vec<u8>, Line>;
 
 /// Writes the branch, then tracked paths in order, then untracked ones.
-pub(super) fn write(repository: &Repository, output: &mut Output) -> Result<(), GitError> {
+pub(super) fn write(repository: &Repository, threads: &Threads, output: &mut Output) -> Result<(), GitError> {
     output.push_str(&format!("## {}\n", branch(repository)?));
     let workspace = Beneath::workspace()?;
-    let index = Index::read(&workspace)?;
+    let index = Arc::new(Index::read(&workspace)?);
+    let wanted = Wanted { paths: &[], untracked: true };
+    let survey = Survey::begin(repository, &workspace, &index, wanted, threads)?;
     let odb = repository.odb()?;
     let contents = Contents::new(repository, &odb, &index)?;
     let staged = staged::differences(repository, head_tree(repository)?.as_ref(), &index)?;
-    let wanted = Wanted { paths: &[], untracked: true };
-    let found = worktree::differences(&contents, &workspace, &index, wanted)?;
+    let found = worktree::differences(&contents, &workspace, &index, wanted, survey)?;
 
     let mut lines = Lines::new();
     column(0, &contents, &staged, &mut lines)?;

@@ -1,9 +1,12 @@
 //! What differs in the work tree: the index against the files, and the files that the index does not have.
 //!
-//! One walk over the directories, each opened by its handle and through no link. A file whose times and size are those
+//! One walk over the directories, each opened by its handle and through no link; where there are many, several threads look
+//! first ([`survey`]). A file whose times and size are those
 //! of the index counts as unchanged, as in git; any other is read. Files are looked at by name in the handle of their
 //! directory, which is what makes this quicker than looking at whole paths.
 
+mod rules;
+mod survey;
 mod untracked;
 
 use std::ops::Range;
@@ -16,12 +19,15 @@ use rustix::io::Errno;
 use super::beneath::Beneath;
 use super::contents::{Contents, LARGEST};
 use super::difference::{
-    Difference, EXECUTABLE, GITLINK, LINK, PLAIN, Sides, Version, What, is_other_type, is_wanted,
-    may_hold_wanted,
+    Difference, GITLINK, Sides, Version, What, is_other_type, is_wanted, may_hold_wanted,
 };
 use super::error::GitError;
 use super::gitlink;
-use super::index::{Child, Entry, Index, Time};
+use super::index::{Child, Entry, Index};
+use rules::Rules;
+use survey::Settled;
+
+pub(super) use survey::Survey;
 
 /// Directories in each other, at most, since each is held open.
 const DEPTH: usize = 256;
@@ -44,22 +50,21 @@ pub(super) struct Wanted<'w> {
     pub(super) untracked: bool,
 }
 
-/// Compares the index with the work tree.
+/// Compares the index with the work tree, of which `survey` is a first look.
 pub(super) fn differences(
     contents: &Contents<'_>,
     workspace: &Beneath,
     index: &Index,
     wanted: Wanted<'_>,
+    survey: Survey,
 ) -> Result<Found, GitError> {
-    let config = contents.repository.config()?;
-    let flag = |name| config.get_bool(name).unwrap_or(true);
     let mut walk = Walk {
         contents,
         workspace,
         index,
         wanted,
-        keeps_modes: flag("core.filemode"),
-        has_links: flag("core.symlinks"),
+        rules: Rules::new(contents.repository, index)?,
+        settled: survey.finish(),
         found: Found::default(),
     };
     walk.directory(workspace.as_fd(), &mut Vec::new(), 0..index.entries().len(), 0)?;
@@ -71,9 +76,9 @@ struct Walk<'w> {
     workspace: &'w Beneath,
     index: &'w Index,
     wanted: Wanted<'w>,
-    /// Whether the file system has executable bits, and links; the repository's configuration says so.
-    keeps_modes: bool,
-    has_links: bool,
+    rules: Rules,
+    /// What need not be looked at any more.
+    settled: Settled,
     found: Found,
 }
 
@@ -105,7 +110,9 @@ impl Walk<'_> {
                 Child::Directory { name, entries } => {
                     path.extend_from_slice(name);
                     path.push(b'/');
-                    if may_hold_wanted(path, self.wanted.paths) {
+                    if !self.settled.has(entries.start, path.len())
+                        && may_hold_wanted(path, self.wanted.paths)
+                    {
                         match open(directory, name) {
                             Ok(inner) => self.directory(inner.as_fd(), path, entries, depth + 1)?,
                             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => self.gone(entries),
@@ -128,6 +135,9 @@ impl Walk<'_> {
         path: &[u8],
         range: Range<usize>,
     ) -> Result<(), GitError> {
+        if self.settled.has(range.start, path.len()) {
+            return Ok(());
+        }
         let index = self.index;
         let Some(entries) = index.entries().get(range) else { return Ok(()) };
         let [entry] = entries else { return self.unmerged(directory, name, path, entries) };
@@ -150,7 +160,12 @@ impl Walk<'_> {
             (mode, None) if entry.is_intended || is_other_type(mode, entry.mode) => {
                 Version::found(mode, None)
             }
-            (mode, None) if mode == entry.mode && self.is_unchanged(entry, stat.as_ref()) => return Ok(()),
+            (mode, None)
+                if mode == entry.mode
+                    && stat.as_ref().is_some_and(|stat| self.rules.is_unchanged(entry, stat)) =>
+            {
+                return Ok(());
+            }
             (mode, None) => {
                 let is_same = self.contents.id_in_work_tree(path, entry)? == Some(entry.id);
                 Version::found(mode, is_same.then_some(entry.id))
@@ -166,37 +181,14 @@ impl Walk<'_> {
     /// The mode that git would give it, 0 for nothing, and the commit where it is a submodule.
     fn look(&self, path: &[u8], entry: &Entry, stat: &Stat) -> (u32, Option<Oid>) {
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile if !self.has_links && entry.mode == LINK => (LINK, None),
-            FileType::RegularFile if !self.keeps_modes && matches!(entry.mode, PLAIN | EXECUTABLE) => {
-                (entry.mode, None)
-            }
-            FileType::RegularFile if self.keeps_modes && stat.st_mode & 0o100 != 0 => (EXECUTABLE, None),
-            FileType::RegularFile => (PLAIN, None),
-            FileType::Symlink => (LINK, None),
             FileType::Directory => match gitlink::head(self.workspace, path) {
                 Some(head) => (GITLINK, Some(head)),
                 // A submodule that is not checked out is as it should be.
                 None if entry.mode == GITLINK => (GITLINK, Some(entry.id)),
                 None => (0, None),
             },
-            _ => (0, None),
+            _ => (self.rules.mode(entry, stat), None),
         }
-    }
-
-    /// By what the file system says alone. A file that was written when the index was, or later, has to be read.
-    fn is_unchanged(&self, entry: &Entry, stat: Option<&Stat>) -> bool {
-        let Some(stat) = stat else { return false };
-        let modified = time(stat.st_mtime, stat.st_mtime_nsec);
-        let changed = time(stat.st_ctime, stat.st_ctime_nsec);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the index has the lower 32 bits
-        let (size, inode) = (stat.st_size as u32, stat.st_ino as u32);
-        modified.agrees(entry.modified)
-            && changed.agrees(entry.changed)
-            && size == entry.size
-            && (inode == entry.inode || entry.inode == 0)
-            && !entry.modified.may_follow(self.index.written)
-            // git's mark of an entry that has to be read.
-            && (size > 0 || entry.id == Oid::hash_object(git2::ObjectType::Blob, b"").unwrap_or(entry.id))
     }
 
     /// The sides of a conflict, and our own against the work tree.
@@ -261,10 +253,6 @@ fn open(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
 
 fn denied(path: &[u8], errno: Errno) -> GitError {
     GitError::Library(format!("{}: {errno}", super::error::shown(&String::from_utf8_lossy(path))))
-}
-
-fn time(seconds: i64, nanos: impl TryInto<i64>) -> Time {
-    Time::new(seconds, nanos.try_into().unwrap_or_default())
 }
 
 fn size(stat: Option<&Stat>) -> u64 {

@@ -27,8 +27,8 @@ use thiserror::Error;
 use crate::args::{Args, WeakerForm};
 use crate::report::Report;
 
-pub(crate) use limits::{limit_time, restrict_child};
-pub(crate) use seccomp::{Filter, child_filter};
+pub(crate) use limits::{forbid_tasks, limit_memory, limit_time};
+pub(crate) use seccomp::ChildFilters;
 
 /// A step of the set-up that this host does not allow.
 #[derive(Debug, Error)]

@@ -169,8 +169,12 @@ pub struct Hand {
 
 impl Hand {
     pub fn start(scratch: &Scratch) -> Self {
+        Self::start_by(&launcher(), scratch)
+    }
+
+    pub fn start_by(launcher: &Launcher, scratch: &Scratch) -> Self {
         let dir = scratch.dir.path();
-        let process = launcher()
+        let process = launcher
             .serve(&HandSpec {
                 workspace: directory(&dir.join("workspace")),
                 state: Some(directory(&dir.join("state"))),

@@ -17,7 +17,7 @@ use crate::git::index::Index;
 use crate::git::output::Output;
 use crate::git::quote::{Spaces, quoted};
 use crate::git::repository::WORKSPACE;
-use crate::git::worktree::{self, Wanted};
+use crate::git::worktree::{self, Survey, Wanted};
 
 /// Writes what would become of `changes`: paths, and whether they are still there. They were found beneath `wanted`.
 pub(super) fn write(
@@ -59,7 +59,13 @@ fn differences(
         changes.iter().map(|(path, there)| (path.as_bytes(), *there)).collect();
     // The work tree itself among the paths means all of it, as does no path at all.
     let paths = if wanted.contains(&"") { &[][..] } else { wanted };
-    let found = worktree::differences(contents, workspace, index, Wanted { paths, untracked: false })?;
+    let found = worktree::differences(
+        contents,
+        workspace,
+        index,
+        Wanted { paths, untracked: false },
+        Survey::none(),
+    )?;
     let intended: BTreeSet<&[u8]> =
         index.entries().iter().filter(|entry| entry.is_intended).map(|entry| index.name(entry)).collect();
     let staged = |difference: Difference| {
