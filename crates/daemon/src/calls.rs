@@ -274,12 +274,8 @@ impl Calls {
             request: call.digest.clone(),
             response: response.encode_to_vec(),
         });
-        let mut later = stored;
-        if keep == Keep::First
-            && let Some(stored) = later.take()
-        {
-            self.keep(stored, Store::insert_call).await;
-        }
+        let (first, later) = if keep == Keep::First { (stored, None) } else { (None, stored) };
+        self.keep(first, Store::insert_call).await;
         {
             let mut table = self.table();
             if let Some(under_way) = table.under_way.get_mut(&call.run) {
@@ -291,13 +287,16 @@ impl Calls {
             table.finish(call.id, response.encoded_len());
         }
         call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
-        if let Some(stored) = later {
-            self.keep(stored, Store::insert_call_unsynced).await;
-        }
+        self.keep(later, Store::insert_call_unsynced).await;
     }
 
     /// The receipt is in the audit log already: should this fail, a client that comes back later finds no outcome.
-    async fn keep(&self, stored: StoredCall, insert: fn(&Store, &StoredCall) -> Result<(), StoreError>) {
+    async fn keep(
+        &self,
+        stored: Option<StoredCall>,
+        insert: fn(&Store, &StoredCall) -> Result<(), StoreError>,
+    ) {
+        let Some(stored) = stored else { return };
         let call = stored.call_id;
         if let Err(error) = self.store.with(move |store| insert(store, &stored)).await {
             tracing::error!(%call, error = %chain(&error), "a call's outcome was not kept");

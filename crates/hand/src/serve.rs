@@ -68,7 +68,8 @@ struct Server<'c> {
     crew: Crew,
 }
 
-/// Serves until the channel ends; an operation may have so many threads. Whatever is still at work then is killed, and what it leaves is put right.
+/// Serves until the channel ends; an operation may have so many threads. Whatever is still at work then is killed, and
+/// what it leaves is put right.
 pub(crate) fn serve(channel: BorrowedFd<'_>, threads: usize) -> Result<(), ServeError> {
     // fcntl, since the filter knows no ioctl.
     fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;

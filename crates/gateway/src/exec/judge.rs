@@ -8,7 +8,7 @@ use ops::{Exec, Reason, Shell};
 use super::denied::is_denied;
 use super::environment::{not_allowed, redirects};
 use super::read_only;
-use super::see_through::{Seen, see_through};
+use super::see_through::Seen;
 use crate::decision::Verdict;
 use crate::policy::{ExecRule, Profile};
 use crate::shown::shown;
@@ -59,8 +59,7 @@ impl ExecRuling {
 /// Judges one command by a profile.
 pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     let policy = &profile.exec;
-    let argv: Vec<String> = std::iter::once(&exec.command).chain(&exec.args).cloned().collect();
-    let Ok(seen) = see_through(argv, &exec.stdin) else {
+    let Ok(seen) = Seen::of_command(exec) else {
         return ExecRuling::deny_command("exec: too intricate", &exec.command);
     };
     if let Some(ruling) = forbidden(profile, &seen, &exec.cwd, &exec.env) {
@@ -103,8 +102,7 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
     if let Some(name) = ["sh", "bash"].into_iter().find(|name| is_denied(name, &profile.exec.deny)) {
         return Some(ExecRuling::deny_command("exec deny list", name));
     }
-    let argv = ["sh", "-c", &shell.script].map(str::to_owned).to_vec();
-    let Ok(seen) = see_through(argv, &shell.stdin) else {
+    let Ok(seen) = Seen::of_script(shell) else {
         let message =
             "Command not allowed: the script is too intricate to be looked through; run its parts one by one";
         return Some(ExecRuling::deny(Reason::CommandNotAllowed, "exec: too intricate", message.to_owned()));

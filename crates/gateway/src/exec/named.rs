@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use jail::SandboxPath;
+use ops::Operation;
 use ops::deny::base_name;
-use ops::{Exec, Operation, Shell};
 
-use super::see_through::{Seen, see_through};
+use super::see_through::Seen;
 
 /// Directories that a script may be in when it names a file.
 const MAX_DIRECTORIES: usize = 16;
@@ -20,17 +20,13 @@ const MAX_FILES: usize = 16_384;
 /// A reviewer's consent is bound to these, so that a script which is swapped meanwhile does not run. A path that a program
 /// puts together is not among them.
 pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
-    let (argv, stdin, cwd) = match operation {
-        Operation::Exec(Exec { command, args, stdin, cwd, .. }) => {
-            (std::iter::once(command).chain(args).cloned().collect::<Vec<_>>(), stdin, cwd)
-        }
-        Operation::Shell(Shell { script, stdin, cwd, .. }) => {
-            (["sh", "-c", script].map(str::to_owned).to_vec(), stdin, cwd)
-        }
+    let (seen, cwd) = match operation {
+        Operation::Exec(exec) => (Seen::of_command(exec), &exec.cwd),
+        Operation::Shell(shell) => (Seen::of_script(shell), &shell.cwd),
         _ => return BTreeSet::new(),
     };
     // What is too intricate is refused, and nobody is asked about it.
-    let seen = see_through(argv, stdin).unwrap_or_default();
+    let seen = seen.unwrap_or_default();
     let directories = directories(cwd, &seen);
     let words: BTreeSet<&str> =
         seen.words().flat_map(|word| [Some(word), value_of(word)]).flatten().collect();
@@ -70,6 +66,8 @@ fn directories(cwd: &SandboxPath, seen: &Seen) -> BTreeSet<SandboxPath> {
 
 #[cfg(test)]
 mod tests {
+    use ops::Exec;
+
     use super::*;
     use crate::testing::{exec, path, shell};
 

@@ -3,13 +3,12 @@
 use ops::Exec;
 
 use super::environment::redirects;
-use super::see_through::see_through;
+use super::see_through::{Seen, argv};
 
 /// The words of a command that runs no other program which its arguments name, and sets no variable that makes its
 /// program into another. Nothing for any other.
 pub(crate) fn plain_argv(exec: &Exec) -> Option<Vec<String>> {
-    let argv: Vec<String> = std::iter::once(&exec.command).chain(&exec.args).cloned().collect();
-    let seen = see_through(argv.clone(), &exec.stdin).ok()?;
+    let seen = Seen::of_command(exec).ok()?;
     let plain = !seen.wrapped && !exec.env.keys().any(|name| redirects(name));
-    plain.then_some(argv)
+    plain.then(|| argv(exec))
 }

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::mem::take;
 
+use ops::{Exec, Shell};
+
 use super::inner::{Inner, inner};
 use super::script::{self, Script};
 
@@ -29,6 +31,16 @@ pub(super) struct Seen {
 pub(super) struct TooIntricate;
 
 impl Seen {
+    /// Of a command and its wrappers.
+    pub(super) fn of_command(exec: &Exec) -> Result<Self, TooIntricate> {
+        see_through(argv(exec), &exec.stdin)
+    }
+
+    /// Of a script, as a shell would be given it.
+    pub(super) fn of_script(shell: &Shell) -> Result<Self, TooIntricate> {
+        see_through(["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin)
+    }
+
     /// Every command, the outermost first, those of a script in their order. None is empty.
     pub(super) fn commands(&self) -> impl Iterator<Item = &[String]> {
         self.commands.iter().map(|&(source, start)| &self.sources[source][start..])
@@ -43,6 +55,11 @@ impl Seen {
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().flatten().chain(&self.files).map(String::as_str)
     }
+}
+
+/// The words of a command line.
+pub(super) fn argv(exec: &Exec) -> Vec<String> {
+    std::iter::once(&exec.command).chain(&exec.args).cloned().collect()
 }
 
 /// Looks through all wrappers in `argv`. `stdin` is what the command is given to read.

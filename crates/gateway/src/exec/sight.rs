@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use ops::{Exec, Operation};
 
 use super::environment::redirects;
-use super::see_through::{Seen, TooIntricate, see_through};
+use super::see_through::{Seen, TooIntricate};
 use crate::policy::Words;
 
 /// An operation that is seen through once, however many permissions ask, and not at all when none does.
@@ -45,12 +45,8 @@ impl<'o> Sight<'o> {
 
     fn seen(&self) -> Result<&Seen, &TooIntricate> {
         let seen = self.seen.get_or_init(|| match self.operation {
-            Operation::Exec(exec) => {
-                see_through(std::iter::once(&exec.command).chain(&exec.args).cloned().collect(), &exec.stdin)
-            }
-            Operation::Shell(shell) => {
-                see_through(["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin)
-            }
+            Operation::Exec(exec) => Seen::of_command(exec),
+            Operation::Shell(shell) => Seen::of_script(shell),
             _ => Ok(Seen::default()),
         });
         seen.as_ref()

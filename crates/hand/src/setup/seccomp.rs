@@ -83,7 +83,7 @@ impl ChildFilters {
 
 #[allow(clippy::cast_sign_loss)] // errno constants are positive
 const EPERM: u32 = libc::EPERM as u32;
-#[allow(clippy::cast_sign_loss)]
+#[allow(clippy::cast_sign_loss)] // as above
 const ENOSYS: u32 = libc::ENOSYS as u32;
 
 fn compile(rules: Rules, otherwise: SeccompAction, listed: SeccompAction) -> Result<Filter, SetupError> {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use ops::{Bounds, OpResult, Reason};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::output::Stream::{Stderr, Stdout};
@@ -11,7 +13,7 @@ use wire::worker::v1::{self as w, from_worker, to_worker::Body};
 use crate::client::tests::fake::{
     Asked, Fake, Leaf, call, call_with, ended, exec, executed, failed, list, listed, spawned, wrote,
 };
-use crate::client::{CloseReason, Finished, LaneError, Usage};
+use crate::client::{Client, CloseReason, Finished, LaneError, Usage};
 use crate::frame::encode;
 
 fn exec_result(finished: Finished) -> ops::ExecResult {
@@ -123,6 +125,25 @@ async fn what_a_worker_claims_to_have_used_is_at_most_what_can_be() {
     }
 }
 
+/// A call whose command has been placed and let run.
+struct Placed {
+    fake: Fake,
+    client: Client,
+    id: u64,
+    calling: JoinHandle<Result<Finished, LaneError>>,
+    asked: UnboundedReceiver<Asked>,
+}
+
+async fn placed() -> Placed {
+    let (mut fake, client) = Fake::connected().await;
+    let (leaf, asked) = Leaf::new(None);
+    let calling = call_with(&client, exec(), Bounds::default(), Some(leaf), CancellationToken::new());
+    let (id, _) = fake.started().await;
+    fake.say(id, spawned(40)).await;
+    assert!(matches!(fake.heard().await, (_, Body::Go(_))));
+    Placed { fake, client, id, calling, asked }
+}
+
 #[tokio::test]
 async fn a_placed_command_goes_through_all_its_stages() {
     let (mut fake, client) = Fake::connected().await;
@@ -149,12 +170,7 @@ async fn a_placed_command_goes_through_all_its_stages() {
 
 #[tokio::test]
 async fn what_a_command_left_that_ended_by_itself_is_ended_without_another_word() {
-    let (mut fake, client) = Fake::connected().await;
-    let (leaf, mut asked) = Leaf::new(None);
-    let calling = call_with(&client, exec(), Bounds::default(), Some(leaf), CancellationToken::new());
-    let (id, _) = fake.started().await;
-    fake.say(id, spawned(40)).await;
-    assert!(matches!(fake.heard().await, (_, Body::Go(_))));
+    let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     fake.say(id, wrote(Stdout, 0, b"ab")).await;
     fake.say(id, executed(2, 0)).await;
     let result = exec_result(calling.await.unwrap().unwrap());
@@ -212,12 +228,7 @@ async fn a_cancelled_call_still_has_its_outcome() {
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_is_cancelled_and_cleaned_up() {
-    let (mut fake, client) = Fake::connected().await;
-    let (leaf, mut asked) = Leaf::new(None);
-    let calling = call_with(&client, exec(), Bounds::default(), Some(leaf), CancellationToken::new());
-    let (id, _) = fake.started().await;
-    fake.say(id, spawned(40)).await;
-    assert!(matches!(fake.heard().await, (_, Body::Go(_))));
+    let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     calling.abort();
     assert!(matches!(fake.heard().await, (_, Body::Cancel(_))));
     fake.say(id, ended(true)).await;
