@@ -62,9 +62,23 @@ check_advisories() {
 
 step_quietly() { "$@" >>"$LOG_FILE" 2>&1 </dev/null; }
 
+# Inputs of property tests are drawn by the tree that is tested: other ones for each change, the same ones whenever a
+# commit is tested again. With uncommitted changes, or PROPTEST_RNG_SEED=random, they are drawn at random.
+seed_property_tests() {
+    if [[ -z ${PROPTEST_RNG_SEED-} && -z $(git status --porcelain) ]]; then
+        PROPTEST_RNG_SEED=$((16#$(git rev-parse 'HEAD^{tree}' | cut -c1-12)))
+    fi
+    [[ ${PROPTEST_RNG_SEED-random} != random ]] || unset PROPTEST_RNG_SEED
+    if [[ -n ${PROPTEST_RNG_SEED-} ]]; then
+        export PROPTEST_RNG_SEED
+        note "property tests: PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
+    fi
+}
+
 # Mounts, namespaces and the engine need root; everything else was built as whoever calls.
 run_tests() {
     title "Tests"
+    seed_property_tests
     if ((EUID != 0)); then
         local host
         host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')

@@ -75,6 +75,16 @@ fn the_last_newline_is_a_part_of_the_last_line() {
     assert!(unified("a\nb", body).is_err());
 }
 
+/// Where `git apply --unidiff-zero` takes the line that the hunk says, though its newline was not to be there.
+#[test]
+fn a_line_without_its_newline_is_the_last() {
+    let hunk = |line: usize| format!("@@ -{line} +{line} @@\n-x\n\\ No newline at end of file\n+y\n");
+    let moved = |said, found| vec![Moved { hunk: 1, said, found }];
+    assert_eq!(unified("q\nx\nx", &hunk(2)), Ok(("q\nx\ny\n".into(), moved(2, 3))));
+    assert_eq!(unified("q\nx\nx", &hunk(3)), Ok(("q\nx\ny\n".into(), vec![])));
+    assert!(unified("q\nx\nz", &hunk(2)).is_err_and(|misfit| misfit.kind == MisfitKind::Absent));
+}
+
 #[test]
 fn line_endings_and_marks_are_kept() {
     let body = "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n";
