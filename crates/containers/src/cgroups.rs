@@ -19,6 +19,7 @@
 //! wait until its deadline and belongs on a blocking thread.
 
 mod commands;
+mod count;
 mod former;
 mod hierarchy;
 mod leaf;
@@ -128,8 +129,10 @@ impl ContainerCgroup {
     /// `agent_host_pid` is the agent's, from the engine. The claim `pid_in_container` is believed only if exactly a
     /// process with that number in the agent's own pid namespace is in the container's cgroup.
     pub fn process(&self, agent_host_pid: u32, pid_in_container: u32) -> Result<HostProcess, CgroupError> {
-        let candidates = self.all_pids()?;
-        process::find(&candidates, agent_host_pid, pid_in_container)
+        // One that was just made is where its parent is, and the last there.
+        let beside: Vec<_> = pids_in(&self.dir)?.into_iter().rev().collect();
+        process::find(&beside, agent_host_pid, pid_in_container)
+            .or_else(|_| process::find(&self.all_pids()?, agent_host_pid, pid_in_container))
     }
 
     /// The container's processes, those in leaves included.

@@ -189,6 +189,11 @@ impl Story {
             (false, false) => Keep::Briefly,
         };
         self.app.calls.finish(&self.call, response, refusal, keep).await;
+        if journal.has_effect()
+            && let Ok(lanes) = self.app.runs.living_run(self.call.run).and_then(|run| run.lanes())
+        {
+            lanes.answered();
+        }
         // Not before receipt and outcome are kept. When they could not be, the next daemon closes the call.
         if let Some(approval) = journal.approval_id().filter(|_| recorded.is_ok()) {
             self.app.desk.done(approval).await;

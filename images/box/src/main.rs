@@ -4,18 +4,25 @@
 //! the base name that the binary was called by. What is here reads and reports; nothing deletes, and nothing talks to a
 //! network (`sh` can redirect into files, which is what a shell is for). Options and output are those of the uutils
 //! implementations, which follow GNU's.
+//!
+//! Most of them are over sooner than a program has started, and so the start is short: see [`sys`] and
+//! [`applet::Applet`].
+
+// `main` is in `sys`.
+#![cfg_attr(not(test), no_main)]
 
 mod applet;
 mod find;
 mod sh;
 mod sys;
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{ffi::OsString, path::Path};
 
 /// What shells answer for a command that does not exist.
-const NOT_FOUND: u8 = 127;
+const NOT_FOUND: i32 = 127;
 
-fn main() -> ExitCode {
+/// Runs the applet by whose name it was called, to its end: its exit code.
+fn run() -> i32 {
     let args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     if let Some(applet) = applet::named(name) {
@@ -23,5 +30,5 @@ fn main() -> ExitCode {
     }
     let names: Vec<&str> = applet::ALL.iter().map(|applet| applet.name).collect();
     eprintln!("{}: call this binary by one of its names: {}", name.display(), names.join(" "));
-    ExitCode::from(NOT_FOUND)
+    NOT_FOUND
 }

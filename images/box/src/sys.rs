@@ -1,10 +1,24 @@
-//! The call into dash: the only unsafe code of this binary.
+//! The entry, and the call into dash: the only unsafe code of this binary.
 #![allow(unsafe_code)]
 
 use std::{
     ffi::{CString, OsString, c_char, c_int},
     os::unix::ffi::OsStringExt as _,
 };
+
+/// Where the C library starts this program: not where the standard library's runtime would have begun. That prepares a
+/// message for when the stack overflows, for which it reads `/proc/self/maps`, a fifth of what `true` takes; here an
+/// overflow is a segmentation fault without a message.
+// The unit tests have a `main` of their own.
+#[cfg_attr(test, allow(dead_code))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn main() -> c_int {
+    // SAFETY: no other thread runs, and there is no handler to be replaced. As the runtime would: the applets expect an
+    // error from a closed pipe, or set the signal back themselves.
+    unsafe { uucore::libc::signal(uucore::libc::SIGPIPE, uucore::libc::SIG_IGN) };
+    // Empties the buffer of standard output.
+    std::process::exit(crate::run())
+}
 
 unsafe extern "C" {
     /// dash's `main`. Most often it does not return but ends the process.

@@ -81,6 +81,21 @@ fn small_words_are_said() {
 }
 
 #[test]
+fn help_is_in_words() {
+    let image = Image::new();
+    for applet in APPLETS.into_iter().filter(|applet| *applet != "sh") {
+        let output = image.run(applet, &["--help"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(i32::from(applet == "false")), "{applet}");
+        assert!(text.contains("Usage: ") && text.lines().count() > 5, "{applet}: {text}");
+        // What a message is called in the catalogue is said where that was not loaded.
+        assert!(!text.contains(&format!("{applet}-")) && !text.contains("common-"), "{applet}: {text}");
+    }
+    assert!(image.prints("true", &["--version"]).starts_with("true "));
+    assert_eq!(image.prints("true", &["--help", "twice"]), "");
+}
+
+#[test]
 fn failures_have_words_and_a_code() {
     let image = Image::new();
     let output = image.run("cat", &["absent"]);

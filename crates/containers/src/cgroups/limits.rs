@@ -4,9 +4,7 @@
 //! that. The counters of the container's cgroup tell: what they show after a command and not before it happened while
 //! it ran. A counter that this kernel does not have stays at zero.
 
-use std::fs;
-use std::path::PathBuf;
-
+use super::count::Count;
 use super::hierarchy::dir_of;
 use crate::ids::ContainerId;
 
@@ -33,8 +31,8 @@ impl LimitEvents {
 /// Files that have the counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
-    memory: Option<PathBuf>,
-    processes: Option<PathBuf>,
+    memory: Option<Count>,
+    processes: Option<Count>,
 }
 
 impl Counters {
@@ -43,7 +41,8 @@ impl Counters {
         let find = |controller: &str, unified: &str, v1: &str| {
             let file =
                 |controller, name| Some(dir_of(controller, membership, mounts, container).ok()?.join(name));
-            [file(None, unified), file(Some(controller), v1)].into_iter().flatten().find(|file| file.exists())
+            let files = [file(None, unified), file(Some(controller), v1)];
+            files.into_iter().flatten().find_map(|file| Count::open(&file).ok())
         };
         Self {
             memory: find("memory", "memory.events", "memory.oom_control"),
@@ -53,9 +52,8 @@ impl Counters {
 
     /// As they are now.
     pub(super) fn read(&self) -> LimitEvents {
-        let count = |file: &Option<PathBuf>, name| {
-            let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
-            text.and_then(|text| value(&text, name)).unwrap_or(0)
+        let count = |file: &Option<Count>, name| {
+            file.as_ref().and_then(|file| file.read(|text| value(text, name))).unwrap_or(0)
         };
         LimitEvents {
             oom_kills: count(&self.memory, "oom_kill"),
@@ -71,6 +69,8 @@ fn value(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

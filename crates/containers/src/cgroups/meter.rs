@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::count::Count;
 use super::hierarchy::{Hierarchy, dir_of};
 use super::process::HostProcess;
 use super::{COMMANDS, CgroupError, LEAF, failed};
@@ -62,17 +63,16 @@ impl Meters {
 
     /// One for the leaf that was just made there.
     pub(super) fn meter(&self, leaf: &Path) -> Option<Meter> {
-        match self {
-            Self::InLeaf(file) => Some(Meter { file: leaf.join(file), own: None }),
-            Self::Beside(commands) => match beside(commands, leaf) {
-                Ok(dir) => Some(Meter { file: dir.join(V1), own: Some(dir) }),
-                Err(error) => {
-                    tracing::debug!(%error, "the processor time of a command is not metered");
-                    None
-                }
-            },
-            Self::Nowhere => None,
-        }
+        let made = match self {
+            Self::InLeaf(file) => Count::open(&leaf.join(file)).map(|count| Meter { count, own: None }),
+            Self::Beside(commands) => beside(commands, leaf).and_then(|dir| {
+                let count = Count::open(&dir.join(V1)).inspect_err(|_| remove(&dir))?;
+                Ok(Meter { count, own: Some(dir) })
+            }),
+            Self::Nowhere => return None,
+        };
+        made.inspect_err(|error| tracing::debug!(%error, "the processor time of a command is not metered"))
+            .ok()
     }
 
     /// Removes what an earlier life of this program has left; what is not empty stays, and goes with its container.
@@ -90,7 +90,7 @@ impl Meters {
 /// The meter of one leaf. A cgroup of its own is removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Meter {
-    file: PathBuf,
+    count: Count,
     own: Option<PathBuf>,
 }
 
@@ -103,7 +103,7 @@ impl Meter {
 
     /// What was used until now, by those that are gone, too. `None` when the kernel does not say.
     pub(super) fn read(&self) -> Option<Duration> {
-        parse(&fs::read_to_string(&self.file).ok()?)
+        self.count.read(parse)
     }
 }
 

@@ -110,17 +110,19 @@ impl Lanes {
         spec: CallSpec<'_>,
         cancel: CancellationToken,
     ) -> (Result<Finished, LaneError>, Option<Arc<LeafPlacement>>) {
-        let ended = if let Some((client, Ready { prepared, leaf })) = self.agent.spare() {
+        if let Some((client, Ready { prepared, leaf })) = self.agent.spare() {
             leaf.begin();
             (client.call_prepared(spec, prepared, cancel).await, Some(leaf))
         } else {
             let leaf = self.agent.leaf(call);
             let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
             (self.agent.call(spec, placement, cancel).await, leaf)
-        };
-        // Now that nobody waits: making one holds up what else is done with cgroups.
+        }
+    }
+
+    /// A command has been answered: nobody waits while the process for the next one is made.
+    pub(crate) fn answered(&self) {
         self.agent.refill();
-        ended
     }
 
     /// What a host operation would do, for its reviewer. Changes nothing.

@@ -1,16 +1,19 @@
-//! A process that waits in a leaf of its own for the run's next command.
+//! Processes that wait, each in a leaf of its own, for the run's next commands.
 //!
-//! Making one and moving it there is the larger part of what a short command costs: on a quiet host the kernel waits
-//! ten milliseconds and more for each move. So one is made ahead of time, when nobody waits for it. A command that comes
-//! before the next one is there gets a process of its own as ever.
+//! Making one and putting it there is the larger part of what a short command costs. So they are made ahead of time, when
+//! nobody waits. A command that comes while none is there gets a process of its own as ever.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use containers::ContainerCgroup;
 use worker::client::{Client, Prepared};
 
 use super::placement::LeafPlacement;
+
+/// As many wait: one for the next command, and one for who does not wait for that to end.
+const WAITING: usize = 2;
 
 /// A process that waits.
 pub(super) struct Ready {
@@ -18,44 +21,53 @@ pub(super) struct Ready {
     pub(super) leaf: Arc<LeafPlacement>,
 }
 
-/// The place for one. One for each worker: it goes with it.
+/// The place for them. One for each worker: they go with it.
 #[derive(Default)]
 pub(super) struct Spare {
-    ready: Mutex<Option<Ready>>,
-    /// One is being made.
+    ready: Mutex<VecDeque<Ready>>,
+    /// Some are being made.
     making: AtomicBool,
     made: AtomicU64,
 }
 
 impl Spare {
-    /// Takes it, if it is there.
+    /// Takes the one that has waited longest, if there is one.
     pub(super) fn take(&self) -> Option<Ready> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.ready().pop_front()
     }
 
-    /// Has one made, unless there is one or one is being made.
+    /// Has those made that are missing, unless that is being done.
     pub(super) fn refill(self: &Arc<Self>, client: Client, cgroup: ContainerCgroup, agent_host_pid: u32) {
-        let there = self.ready.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if there || self.making.swap(true, Ordering::AcqRel) {
+        if self.ready().len() >= WAITING || self.making.swap(true, Ordering::AcqRel) {
             return;
         }
         // Ends by itself within seconds, and sooner with the worker.
         let place = Arc::downgrade(self);
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
-            let leaf = Arc::new(LeafPlacement::new(cgroup, agent_host_pid, format!("spare-{number}")));
-            let made = client.prepare(leaf.clone()).await;
-            drop(client);
-            let Some(place) = place.upgrade() else { return };
-            match made {
-                Ok(prepared) => {
-                    let ready = Some(Ready { prepared, leaf });
-                    *place.ready.lock().unwrap_or_else(PoisonError::into_inner) = ready;
+            while let Some(spare) = place.upgrade().filter(|spare| spare.ready().len() < WAITING) {
+                let number = spare.made.fetch_add(1, Ordering::Relaxed);
+                drop(spare);
+                let leaf =
+                    Arc::new(LeafPlacement::new(cgroup.clone(), agent_host_pid, format!("spare-{number}")));
+                let made = client.prepare(leaf.clone()).await;
+                let Some(spare) = place.upgrade() else { return };
+                match made {
+                    Ok(prepared) => spare.ready().push_back(Ready { prepared, leaf }),
+                    // The next command does without.
+                    Err(error) => {
+                        tracing::debug!(%error, "no process waits for the next command");
+                        break;
+                    }
                 }
-                // The next command does without.
-                Err(error) => tracing::debug!(%error, "no process waits for the next command"),
             }
-            place.making.store(false, Ordering::Release);
+            drop(client);
+            if let Some(spare) = place.upgrade() {
+                spare.making.store(false, Ordering::Release);
+            }
         });
+    }
+
+    fn ready(&self) -> MutexGuard<'_, VecDeque<Ready>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
