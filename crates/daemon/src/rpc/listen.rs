@@ -17,6 +17,7 @@ use tokio::time::Sleep;
 use tonic::transport::server::Connected;
 
 use super::authority::AuthorityFilter;
+use super::gather::Gather;
 
 /// Read from a client at once, bytes.
 const READ: usize = 16 * 1024;
@@ -97,7 +98,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
 
 /// One accepted connection.
 pub(crate) struct Connection {
-    stream: UnixStream,
+    stream: Gather<UnixStream>,
     peer: Peer,
     filter: AuthorityFilter,
     /// Filtered, and not yet read from `taken` on.
@@ -111,7 +112,7 @@ pub(crate) struct Connection {
 impl Connection {
     fn new(stream: UnixStream, peer: Peer, patience: Duration, permit: OwnedSemaphorePermit) -> Self {
         Self {
-            stream,
+            stream: Gather::new(stream),
             peer,
             filter: AuthorityFilter::new(),
             ready: Vec::new(),

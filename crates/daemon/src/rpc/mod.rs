@@ -5,6 +5,7 @@ mod approval;
 mod audit;
 mod authority;
 mod explain;
+mod gather;
 mod guard;
 mod identity;
 mod listen;

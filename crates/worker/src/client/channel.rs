@@ -77,11 +77,17 @@ impl AsyncRead for Incoming {
         loop {
             ready!(self.0.poll_read_ready(context))?;
             let space = buffer.initialize_unfilled();
+            let mut last = None;
             let received = self.0.try_io(Interest::READABLE, || {
                 let (_, count) = recv(&*self.0, &mut *space, RecvFlags::DONTWAIT)?;
+                if (1..space.len()).contains(&count) {
+                    // That was all: the runtime is told so without asking the kernel once more, as it does by itself.
+                    last = Some(count);
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
                 Ok(count)
             });
-            match received {
+            match last.map_or(received, Ok) {
                 Ok(count) => {
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
