@@ -32,7 +32,9 @@ impl Rule for Followed {
         }
         let (_, opened) = self.opened.filter(|(at, _)| within(*at, seen.at, setting))?;
         let mut evidence = self.commands.count(seen.at, seen.sequence, setting)?;
-        evidence.sequences.insert(0, opened);
+        // Some of the commands may have followed an earlier one.
+        let place = evidence.sequences.partition_point(|sequence| *sequence < opened);
+        evidence.sequences.insert(place, opened);
         Some(evidence)
     }
 }

@@ -328,4 +328,10 @@ fn a_secret_and_a_command() {
     let mut elsewhere = Tape::default();
     elsewhere.add_in("alice", "1", What::Ended(secret())).add_in("alice", "2", What::Ended(command()));
     assert_eq!(elsewhere.fires(rule, &setting), [0; 0], "another run");
+    // Each command followed another secret: the records are told in their order all the same.
+    let mut twice = Tape::default();
+    twice.times(2, |tape| {
+        tape.ended("alice", secret()).ended("alice", command());
+    });
+    assert_eq!(twice.fires(rule, &AnomalySetting { threshold: 2, ..setting }), [4]);
 }
