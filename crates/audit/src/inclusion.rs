@@ -209,9 +209,12 @@ mod tests {
             let mut other = records.clone();
             other[at].1 = record(0);
             prop_assert_ne!(root_of(size, &other, &proof), Some(root));
-            let mut moved = records.clone();
-            moved[at].0 = if moved[at].0 == size { 1 } else { moved[at].0 + 1 };
-            prop_assert_ne!(root_of(size, &moved, &proof), Some(root));
+            // A log of one record has one place.
+            if size > 1 {
+                let mut moved = records.clone();
+                moved[at].0 = if moved[at].0 == size { 1 } else { moved[at].0 + 1 };
+                prop_assert_ne!(root_of(size, &moved, &proof), Some(root));
+            }
             let mut fewer = records.clone();
             fewer.remove(at);
             prop_assert_ne!(root_of(size, &fewer, &proof), Some(root));
