@@ -65,8 +65,10 @@ step_quietly() { "$@" >>"$LOG_FILE" 2>&1 </dev/null; }
 # Inputs of property tests are drawn by the tree that is tested: other ones for each change, the same ones whenever a
 # commit is tested again. With uncommitted changes, or PROPTEST_RNG_SEED=random, they are drawn at random.
 seed_property_tests() {
-    if [[ -z ${PROPTEST_RNG_SEED-} && -z $(git status --porcelain) ]]; then
-        PROPTEST_RNG_SEED=$((16#$(git rev-parse 'HEAD^{tree}' | cut -c1-12)))
+    local tree
+    if [[ -z ${PROPTEST_RNG_SEED-} ]] && tree=$(git rev-parse --verify --quiet 'HEAD^{tree}' 2>/dev/null) &&
+        git diff --quiet HEAD; then
+        PROPTEST_RNG_SEED=$((16#${tree:0:12}))
     fi
     [[ ${PROPTEST_RNG_SEED-random} != random ]] || unset PROPTEST_RNG_SEED
     if [[ -n ${PROPTEST_RNG_SEED-} ]]; then

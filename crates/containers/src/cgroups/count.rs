@@ -24,7 +24,7 @@ impl Count {
     /// What `parse` makes of it as it is now. `None` also when the kernel does not say.
     pub(super) fn read<T>(&self, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut text = [0; LONGEST];
-        // From its beginning, which makes the kernel count anew; the end is where such a file fits its buffer.
+        // From its beginning, for which the kernel writes it anew, and in one piece.
         let length = self.0.read_at(&mut text, 0).ok()?;
         parse(std::str::from_utf8(text.get(..length)?).ok()?)
     }
