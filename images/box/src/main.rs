@@ -8,8 +8,7 @@
 //! Most of them are over sooner than a program has started, and so the start is short: see [`sys`] and
 //! [`applet::Applet`].
 
-// `main` is in `sys`.
-#![cfg_attr(not(test), no_main)]
+#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 
 mod applet;
 mod find;
@@ -20,6 +19,12 @@ use std::{ffi::OsString, path::Path};
 
 /// What shells answer for a command that does not exist.
 const NOT_FOUND: i32 = 127;
+
+/// Where it is not [`sys`] that has the entry: other C libraries hand arguments to the standard library's runtime alone.
+#[cfg(any(not(target_env = "gnu"), test))]
+fn main() {
+    std::process::exit(run());
+}
 
 /// Runs the applet by whose name it was called, to its end: its exit code.
 fn run() -> i32 {

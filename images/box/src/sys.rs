@@ -6,12 +6,12 @@ use std::{
     os::unix::ffi::OsStringExt as _,
 };
 
-/// Where the C library starts this program: not where the standard library's runtime would have begun. That prepares a
+/// Where the C library starts this program, after it has told the standard library its arguments: glibc does that before
+/// `main`. The standard library's own runtime is passed over. That prepares a
 /// message for when the stack overflows, for which it reads `/proc/self/maps`, a fifth of what `true` takes; here an
 /// overflow is a segmentation fault without a message.
-// The unit tests have a `main` of their own.
-#[cfg_attr(test, allow(dead_code))]
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg(all(target_env = "gnu", not(test)))]
+#[unsafe(no_mangle)]
 extern "C" fn main() -> c_int {
     // SAFETY: no other thread runs, and there is no handler to be replaced. As the runtime would: the applets expect an
     // error from a closed pipe, or set the signal back themselves.
