@@ -4,7 +4,7 @@
 //! A [`Leaf`] is a child of the container's own cgroup: limits and pausing go on to work, and removing the container
 //! removes it. Two kernels' ways of ending one at a stroke are known:
 //!
-//! - cgroup v2: `cgroup.kill`, then wait for `populated 0`.
+//! - cgroup v2: `cgroup.kill`, again until `populated 0`.
 //! - v1 and hybrid hosts: the freezer: freeze, SIGKILL all, thaw, look again until it is empty.
 //!
 //! The container is hostile. A pid that it tells is only a claim, checked by [`ContainerCgroup::process`] against the

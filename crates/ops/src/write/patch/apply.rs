@@ -2,8 +2,8 @@
 //! its lines are, and nowhere else: nothing is guessed, and nothing is left out of a comparison.
 //!
 //! What git would do is done, or the hunk is refused; but git takes a line that is to have no newline for one that has
-//! (`--unidiff-zero`, 2.47.3), and here that line is the file's last or none. Beyond git, a patch whose lines end in `\n` fits a file whose lines
-//! all end in `\r\n`, and its first line needs no byte order mark, since models write neither.
+//! (`--unidiff-zero`, 2.47.3), and here that line is the file's last or none. Beyond git, a patch whose lines end in `\n`
+//! fits a file whose lines all end in `\r\n`, and its first line needs no byte order mark, since models write neither.
 
 use super::locate::Index;
 use crate::patch::{Hunk, Kind, Line, Place};
