@@ -12,10 +12,10 @@
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck source=deploy/lib/say.sh
-source "$REPOSITORY/deploy/lib/say.sh"
-# shellcheck source=deploy/lib/packages.sh
-source "$REPOSITORY/deploy/lib/packages.sh"
+for part in say packages engine; do
+    # shellcheck source=/dev/null
+    source "$REPOSITORY/deploy/lib/$part.sh"
+done
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -34,12 +34,7 @@ done
 for program in cofferd coffer; do
     [[ -x $PROGRAMS/$program ]] || die "There is no $program in $PROGRAMS: build it with 'cargo build --release', or name another directory."
 done
-if docker info >/dev/null 2>&1; then
-    engine() { docker "$@"; }
-else
-    need_root "load images into the Docker Engine"
-    engine() { as_root docker "$@"; }
-fi
+engine_answers || need_root "load images into the Docker Engine"
 
 ROOTS=$(mktemp -d)
 trap 'rm -rf "$ROOTS"' EXIT

@@ -13,6 +13,13 @@ engine_answers() {
     ((EUID != 0)) && command -v sudo >/dev/null && sudo -n timeout 20 docker info >/dev/null 2>&1
 }
 
+# engine arguments…: the docker command, with root's rights where the engine answers to nobody else. ENGINE_TIMEOUT bounds
+# one call, in seconds.
+engine() {
+    local bounded=(timeout --foreground "${ENGINE_TIMEOUT:-0}" docker)
+    if docker info >/dev/null 2>&1; then "${bounded[@]}" "$@"; else as_root "${bounded[@]}" "$@"; fi
+}
+
 systemd_runs() { [[ -d /run/systemd/system ]]; }
 
 # Removes a pid file unless the process that it names is what it says.
