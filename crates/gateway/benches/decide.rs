@@ -78,6 +78,7 @@ fn exec(argv: &[String]) -> Operation {
         env: [].into(),
         stdin: Vec::new(),
         timeout: Duration::from_secs(30),
+        only_reads: false,
     })
 }
 

@@ -294,9 +294,10 @@ impl Encoder {
     }
 
     fn exec(&mut self, exec: &Exec) {
-        let Exec { command, args, cwd, env, stdin, timeout } = exec;
+        let Exec { command, args, cwd, env, stdin, timeout, only_reads } = exec;
         self.text(command);
         self.texts(args);
+        self.flag(*only_reads);
         self.surroundings(cwd, env, stdin, *timeout);
     }
 

@@ -95,7 +95,7 @@ fn what_the_shipped_profiles_do() {
         &["read", "list", "glob", "grep", "git.status", "git.diff", "cat README.md", "find . -name a"];
     const CHANGING: &[&str] = &["write", "edit", "patch", "git.add", "git.commit"];
     // The one critical operation asks everywhere, whoever wants it.
-    const DELETING: &[&str] = &["delete"];
+    const DELETING: &[&str] = &["delete", "find . -delete", "env find . -delete", "xargs find . -delete"];
     const TOOLS: &[&str] = &[
         "cargo test",
         "make",
@@ -105,7 +105,8 @@ fn what_the_shipped_profiles_do() {
         "cmake --build b",
         "ls -la",
     ];
-    const OTHER: &[&str] = &["curl example.com", "find . -delete", "python3 x.py", "sh -c make", "env make"];
+    const OTHER: &[&str] =
+        &["curl example.com", "find . -exec touch x ;", "python3 x.py", "sh -c make", "env make"];
     const DENIED: &[&str] = &["rm x", "env rm x", "busybox rm", "sudo make"];
     let gateway = gateway();
     for (profile, role, names, expected) in [

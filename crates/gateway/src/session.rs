@@ -125,6 +125,7 @@ mod tests {
             env: BTreeMap::new(),
             stdin: Vec::new(),
             timeout: Duration::from_secs(1),
+            only_reads: false,
         };
         SessionRequest {
             session_id: "s".to_owned(),

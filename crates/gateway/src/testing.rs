@@ -54,6 +54,7 @@ pub(crate) fn exec(argv: &[&str]) -> Exec {
         env: [].into(),
         stdin: Vec::new(),
         timeout: Duration::from_secs(30),
+        only_reads: false,
     }
 }
 

@@ -49,6 +49,7 @@ fn operation(call: &str) -> Operation {
                 env: [].into(),
                 stdin: Vec::new(),
                 timeout: seconds(),
+                only_reads: false,
             })
         }
         "shell" => Operation::Shell(Shell {

@@ -271,6 +271,8 @@ pub struct Exec {
     pub stdin: Vec<u8>,
     /// Until everything of it is ended. More than zero, at most 120 s.
     pub timeout: Duration,
+    /// Refuse it unless policy knows that it only reads, inside the mounts.
+    pub only_reads: bool,
 }
 
 /// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where there is no bash.

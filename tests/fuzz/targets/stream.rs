@@ -291,5 +291,6 @@ fn exec() -> Exec {
         env: [].into(),
         stdin: Vec::new(),
         timeout: Duration::from_secs(1),
+        only_reads: false,
     }
 }

@@ -176,7 +176,8 @@ pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<
     let Shell { script, cwd, env, stdin, timeout } = shell;
     let command = program::login_shell().to_owned();
     let option = program::script_option(env.get("HOME").map_or(plan::HOME, String::as_str)).to_owned();
-    run(call, lane, Exec { command, args: vec![option, script], cwd, env, stdin, timeout }).await
+    let args = vec![option, script];
+    run(call, lane, Exec { command, args, cwd, env, stdin, timeout, only_reads: false }).await
 }
 
 impl Running {

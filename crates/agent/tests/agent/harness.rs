@@ -119,6 +119,7 @@ pub(crate) fn command(argv: &[&str]) -> Exec {
         env: BTreeMap::new(),
         stdin: Vec::new(),
         timeout: Duration::from_secs(30),
+        only_reads: false,
     }
 }
 

@@ -49,6 +49,7 @@ impl Exec {
             timeout_ms: timeout_ms(&self.manner),
             cwd: self.surroundings.cwd.unwrap_or_default(),
             env: self.surroundings.env.into_iter().collect(),
+            only_reads: false,
         };
         // The command's own timeout gives a result with the output so far; the call's would not.
         Ok((self.target, self.live, Manner { timeout: None, ..self.manner }, operation))
@@ -141,6 +142,7 @@ mod tests {
                 env: [("A".into(), "1".into())].into(),
                 stdin: Vec::new(),
                 timeout_ms: Some(5000),
+                only_reads: false,
             }
         );
     }

@@ -43,6 +43,7 @@ impl Lanes {
             stdin: Vec::new(),
             // Has no meaning for what is spoken with, and must be one.
             timeout: Duration::from_secs(120),
+            only_reads: false,
         };
         let bounds = Bounds { max_spool_bytes: MOST, max_output_bytes: 0, ..Bounds::default() };
         let spec = TerminalSpec {

@@ -37,7 +37,7 @@ impl Dialect for Native {
     }
 }
 
-/// The programs of `bash_command`: none of them writes.
+/// The programs of `bash_command`. The gateway refuses arguments with which one of them does more than read.
 const PROGRAMS: [&str; 5] = ["cat", "head", "tail", "find", "wc"];
 
 static TOOLS: [Tool; 6] = [
@@ -220,7 +220,7 @@ fn bash_command(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let args = arguments.list("args").into_iter().map(in_container).collect::<Result<_, _>>()?;
     // The tool has no such argument.
     let timeout_ms = Some(arguments.timeout_ms("timeout_ms"));
-    let request = raw::Exec { command, args, timeout_ms, ..raw::Exec::default() };
+    let request = raw::Exec { command, args, timeout_ms, only_reads: true, ..raw::Exec::default() };
     request.into_operation().map_err(|malformed| named(&malformed))
 }
 

@@ -112,7 +112,7 @@ fn bash_command_runs_five_programs_and_knows_aliases() {
     let Ok(Operation::Exec(exec)) = parse("bash_command", &arguments) else { panic!("not an exec") };
     assert_eq!(exec.command, "wc");
     assert_eq!(exec.args, ["-l", "/workspace/a b", "/pkg", "@types/node", "x@project/y"]);
-    assert!(exec.env.is_empty() && exec.stdin.is_empty());
+    assert!(exec.env.is_empty() && exec.stdin.is_empty() && exec.only_reads);
     let failure = parse("bash_command", &json!({"command": "cat", "args": ["@state/../x"]})).unwrap_err();
     assert_eq!((failure.reason, failure.field.as_deref()), (Reason::SandboxViolation, Some("args")));
     let failure = parse("bash_command", &json!({"command": "rm"})).unwrap_err();

@@ -6,8 +6,9 @@ use jail::{Access, SandboxPath};
 use ops::{Exec, Reason, Shell};
 
 use super::denied::is_denied;
+use super::effects::{Effect, effect};
 use super::environment::{not_allowed, redirects};
-use super::read_only;
+use super::read_only::{self, DoesMore};
 use super::see_through::Seen;
 use crate::decision::Verdict;
 use crate::policy::{ExecRule, Profile};
@@ -66,8 +67,14 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         return ruling;
     }
 
-    let reads = read_only::paths(exec, profile.protection());
-    let plain = !seen.wrapped && !exec.env.keys().any(|name| redirects(name));
+    let reads = match read_only::paths(exec, profile.protection()) {
+        Ok(reads) => Some(reads),
+        Err(DoesMore { reason, message }) if exec.only_reads => {
+            return ExecRuling::deny(reason, "only_reads", message);
+        }
+        Err(_) => None,
+    };
+    let plain = seen.plain && !exec.env.keys().any(|name| redirects(name));
     let read_only = (policy.read_only_commands && reads.is_some()).then(|| {
         let why = "it only reads, inside the mounts".to_owned();
         Applied { verdict: Verdict::Allow, rule: "exec.read_only_commands".to_owned(), justification: why }
@@ -85,6 +92,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         let justification = format!("no rule of the profile matches, and its default is `{verdict}`");
         applied.push(Applied { verdict, rule: "exec.default".to_owned(), justification });
     }
+    applied.extend(deletion(profile, &seen).map(|(_, applied)| applied));
     let Some(Applied { verdict, rule, justification }) = strictest(&applied) else {
         return ExecRuling::deny_command("exec.default", &exec.command);
     };
@@ -111,16 +119,39 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
         return Some(ruling);
     }
     let rules = profile.exec.rules.about(seen.programs()).filter(|(_, rule)| rule.decision > Verdict::Allow);
-    let (applied, programs): (Vec<Applied>, Vec<&String>) = rules
+    let (programs, applied): (Vec<&str>, Vec<Applied>) = rules
         .filter_map(|(number, rule)| {
             let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
-            Some((said(number, rule), argv.first()?))
+            Some((argv.first()?.as_str(), said(number, rule)))
         })
+        .chain(deletion(profile, &seen))
         .unzip();
     let best = strictest(&applied)?;
     let program = applied.iter().zip(programs).find(|(one, _)| **one == best).map(|(_, program)| program)?;
     let refusal = ExecRuling::deny_command(&best.rule, program);
     Some(ExecRuling { verdict: best.verdict, justification: best.justification, applied, ..refusal })
+}
+
+/// What the profile says of `delete` holds for a command that deletes what it finds, too. The first such program.
+fn deletion<'s>(profile: &Profile, seen: &'s Seen) -> Option<(&'s str, Applied)> {
+    let (program, word) = seen.commands().find_map(|argv| {
+        // Nothing else deletes what it finds, and a script may have very many commands.
+        let (program, args) = argv.split_first().filter(|(program, _)| is_find(program))?;
+        match effect(program, args) {
+            Effect::Deletes(word) => Some((program.as_str(), word)),
+            _ => None,
+        }
+    })?;
+    // A profile that has no word for `delete` has one for commands, which is what this is.
+    let verdict = profile.operation("delete").map_or(Verdict::Ask, |(_, verdict)| verdict);
+    let justification = format!("`{word}` deletes files, which goes as `delete` does");
+    let applied = Applied { verdict, rule: "operations.delete".to_owned(), justification };
+    (verdict > Verdict::Allow).then_some((program, applied))
+}
+
+fn is_find(program: &str) -> bool {
+    let name = program.len().checked_sub("find".len()).and_then(|at| program.get(at..));
+    name.is_some_and(|name| name.eq_ignore_ascii_case("find"))
 }
 
 /// What no rule can loosen: programs of the deny list, protected paths, variables without leave.

@@ -9,15 +9,18 @@
 //! any case and at any path, behind wrappers and multi-call binaries, in scripts and here-documents. The agent asks it
 //! again for the file that a name leads to.
 //!
-//! What cannot be seen: what a program does once it runs (a script in a file, a makefile, `python -c`, `awk`'s `system()`,
-//! git's aliases), what a script computes or decodes, a copy of a program under another name. The list is about what an
-//! agent may mean to do; the container is what holds it.
+//! `effects` knows of some programs which arguments write, delete or run something, in any image. Only a command that it knows
+//! to read is one of the read-only rule, and a call with `only_reads` is refused without that in every profile. No `allow` rule
+//! speaks for arguments that run or delete something. What the profile says of `delete` holds for `find -delete`, too.
+//!
+//! What cannot be seen: what a program does once it runs (a script in a file, a makefile, `python -c`, git's aliases), what a
+//! script computes or decodes, a copy of a program under another name. The list is about what an agent may mean to do; the
+//! container is what holds it.
 
 mod denied;
+mod effects;
 mod env;
 mod environment;
-mod find;
-mod flags;
 mod inner;
 mod judge;
 mod named;

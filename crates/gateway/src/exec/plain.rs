@@ -5,10 +5,10 @@ use ops::Exec;
 use super::environment::redirects;
 use super::see_through::{Seen, argv};
 
-/// The words of a command that runs no other program which its arguments name, and sets no variable that makes its
-/// program into another. Nothing for any other.
+/// The words of a command that runs no other program which its arguments name, deletes nothing that it finds, and sets no
+/// variable that makes its program into another. Nothing for any other.
 pub(crate) fn plain_argv(exec: &Exec) -> Option<Vec<String>> {
     let seen = Seen::of_command(exec).ok()?;
-    let plain = !seen.wrapped && !exec.env.keys().any(|name| redirects(name));
+    let plain = seen.plain && !exec.env.keys().any(|name| redirects(name));
     plain.then(|| argv(exec))
 }

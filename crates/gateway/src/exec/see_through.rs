@@ -5,6 +5,7 @@ use std::mem::take;
 
 use ops::{Exec, Shell};
 
+use super::effects::{Effect, effect};
 use super::inner::{Inner, inner};
 use super::script::{self, Script};
 
@@ -16,14 +17,20 @@ const MAX_WORDS: usize = 131_072;
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The commands in a command line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Seen {
     sources: Vec<Vec<String>>,
     commands: Vec<(usize, usize)>,
     /// Words of scripts that are in no command and may name files.
     files: Vec<String>,
-    /// The outermost program runs others.
-    pub(super) wrapped: bool,
+    /// The outermost program runs no other that its arguments name, and deletes nothing.
+    pub(super) plain: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { sources: Vec::new(), commands: Vec::new(), files: Vec::new(), plain: true }
+    }
 }
 
 /// So deeply or widely wrapped that it cannot be judged.
@@ -102,7 +109,9 @@ impl Search {
     fn look(&mut self, source: usize, start: usize) -> Result<(), TooIntricate> {
         let command = &self.seen.sources[source][start..];
         let Inner { wraps, offsets, lines, texts, inputs, reads } = inner(command);
-        self.seen.wrapped |= self.seen.commands.is_empty() && wraps;
+        if self.seen.commands.is_empty() {
+            self.seen.plain = !wraps && !command.split_first().is_some_and(does_more);
+        }
         self.seen.commands.push((source, start));
         self.reads |= reads;
         self.inputs.extend(inputs);
@@ -148,4 +157,9 @@ impl Search {
         // What is put on last is looked at first.
         commands.into_iter().rev().try_for_each(|line| self.line(line))
     }
+}
+
+/// Whether the arguments of a program make it run or delete something.
+fn does_more((program, args): (&String, &[String])) -> bool {
+    matches!(effect(program, args), Effect::Runs(_) | Effect::Deletes(_))
 }

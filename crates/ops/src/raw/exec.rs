@@ -32,6 +32,8 @@ pub struct Exec {
     pub stdin: Vec<u8>,
     /// At most 120,000; 30,000 where neither the call nor its profile says.
     pub timeout_ms: Option<u64>,
+    /// Refused unless it only reads.
+    pub only_reads: bool,
 }
 
 impl Exec {
@@ -55,6 +57,7 @@ impl Exec {
             env: self.env,
             stdin: self.stdin,
             timeout,
+            only_reads: self.only_reads,
         }))
     }
 }

@@ -64,8 +64,8 @@ fn grep(request: v1::GrepRequest) -> raw::Grep {
 }
 
 fn exec(request: v1::ExecRequest) -> raw::Exec {
-    let v1::ExecRequest { command, args, cwd, env, stdin, timeout_ms } = request;
-    raw::Exec { command, args, cwd, env: env.into_iter().collect(), stdin, timeout_ms }
+    let v1::ExecRequest { command, args, cwd, env, stdin, timeout_ms, only_reads } = request;
+    raw::Exec { command, args, cwd, env: env.into_iter().collect(), stdin, timeout_ms, only_reads }
 }
 
 fn shell(request: v1::ShellRequest) -> raw::Shell {

@@ -92,6 +92,7 @@ fn exec_to(exec: &Exec) -> v1::ExecRequest {
         env: exec.env.clone().into_iter().collect(),
         stdin: exec.stdin.clone(),
         timeout_ms: u64::try_from(exec.timeout.as_millis()).ok(),
+        only_reads: exec.only_reads,
     }
 }
 

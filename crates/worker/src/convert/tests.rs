@@ -44,6 +44,7 @@ fn operations_survive_the_wire() {
             env: BTreeMap::from([("RUST_LOG".into(), "info".into())]),
             stdin: vec![0, 255],
             timeout: Duration::from_millis(1_500),
+            only_reads: true,
         }),
         Operation::Write(Write {
             path: path("b"),

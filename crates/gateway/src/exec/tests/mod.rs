@@ -109,10 +109,12 @@ fn read_only_commands() {
         "/usr/bin/wc -l /workspace/README.md",
         "cat -n -- -odd-name",
         "cat -",
+        "cat --version",
         "head -n 5 a",
         "head -n5 a",
         "head -5 a",
         "head --lines=5 --quiet a",
+        "head --lines 5 a",
         "tail -c +10K a",
         "tail +5 a",
         "tail -n -3 /state/log",
@@ -138,7 +140,6 @@ fn read_only_commands() {
         "/workspace/cat a",
         "CAT a",
         "cat --unknown a",
-        "cat --version",
         "tail -f a",
         "tail -F a",
         "tail -qf a",
@@ -147,9 +148,10 @@ fn read_only_commands() {
         "tail --pid=1 a",
         "tail --retry a",
         "tail -s 1 a",
+        "tail +5f a",
+        "tail -5f a",
+        "head a -n ../x",
         "head -n",
-        "head -n x a",
-        "head --lines 5 a",
         "wc --files0-from=a",
         "find . -delete",
         "find . -exec cat {} ;",
@@ -183,6 +185,76 @@ fn read_only_paths_are_relative_to_the_working_directory() {
     assert_eq!(inside(".git", "config"), Ask);
     assert_eq!(inside(".git/hooks", "pre-commit"), Ask);
     assert_eq!(inside("@state", "a"), Allow);
+}
+
+#[test]
+fn a_call_that_may_only_read_is_refused_when_it_does_more_in_every_profile() {
+    use Reason::{CommandNotAllowed, SandboxViolation};
+    let policy = builtin();
+    for profile in ["review", "strict", "build", "open"].map(|name| policy.profile(name).unwrap()) {
+        let judged = |exec: Exec| judge(profile, &Exec { only_reads: true, ..exec });
+        assert_eq!(judged(exec(&["find", ".", "-name", "a"])).verdict, Allow);
+        for (line, reason, says) in [
+            ("find . -delete", CommandNotAllowed, "`-delete` deletes files"),
+            ("find . -exec touch x ;", CommandNotAllowed, "`-exec` runs a program"),
+            ("find . -fprint x", CommandNotAllowed, "`-fprint` writes a file"),
+            ("tail -f a", CommandNotAllowed, "`-f` is not known to be harmless"),
+            ("wc --fil=a", CommandNotAllowed, "`--fil=a` is not known to be harmless"),
+            ("ls", CommandNotAllowed, "only cat, head, tail, find and wc"),
+            ("/workspace/cat a", CommandNotAllowed, "only cat, head, tail, find and wc"),
+            ("cat /etc/passwd", SandboxViolation, "/etc/passwd"),
+            ("cat ../../x", SandboxViolation, "../../x"),
+            ("cat .git/hooks/pre-commit", SandboxViolation, ".git/hooks/pre-commit"),
+            ("cat /dev/zero", SandboxViolation, "/dev/zero"),
+            ("find . -newer /etc/passwd", SandboxViolation, "/etc/passwd"),
+        ] {
+            let ruling = judged(exec(&words(line)));
+            assert_eq!((ruling.verdict, ruling.reason), (Deny, reason), "{line}: {}", ruling.message);
+            assert!(ruling.message.contains(says), "{line}: {}", ruling.message);
+        }
+        let env = [("LC_ALL".to_owned(), "C".to_owned())].into();
+        assert_eq!(judged(Exec { env, ..exec(&["cat", "a"]) }).verdict, Deny);
+    }
+}
+
+#[test]
+fn what_a_profile_says_of_delete_holds_for_find() {
+    let policy = builtin_and(
+        "profiles:\n  none: {operations: {exec: allow, delete: deny, shell: allow}, exec: {default: allow}}\n  \
+         silent: {operations: {exec: allow}, exec: {default: allow}}\n  \
+         closed: {operations: {exec: allow, delete: ask}, exec: {default: deny}}\n",
+    );
+    for (profile, expected) in [("open", Ask), ("none", Deny), ("silent", Ask), ("closed", Deny)] {
+        let judged = judge(policy.profile(profile).unwrap(), &exec(&["find", ".", "-delete"]));
+        assert_eq!(judged.verdict, expected, "{profile}");
+    }
+    let script = |profile| {
+        let script = shell("cd src && find . -name '*.o' -delete");
+        judge_script(policy.profile(profile).unwrap(), &script).map(|ruling| ruling.verdict)
+    };
+    assert_eq!((script("open"), script("none")), (Some(Ask), Some(Deny)));
+    assert_eq!(verdict("open", &["find", ".", "-name", "-delete"]), Allow);
+}
+
+#[test]
+fn no_allow_rule_speaks_for_arguments_that_run_or_delete_something() {
+    let policy = builtin_and(
+        "profiles:\n  p:\n    operations: {exec: allow, delete: ask}\n    exec:\n      default: ask\n      rules:\n        \
+         - {prefix: [[find, sed, awk, sort, tar]], decision: allow, justification: text}\n",
+    );
+    for (line, expected) in [
+        ("find . -name a", Allow),
+        ("find . -delete", Ask),
+        ("sed -i s/a/b/ x", Allow),
+        ("sed 1ewho x", Ask),
+        ("awk {print} x", Allow),
+        ("awk BEGIN{system(1)}", Ask),
+        ("sort -o x x", Allow),
+        ("sort --comp=x x", Ask),
+        ("tar -tf x --to-command=y", Ask),
+    ] {
+        assert_eq!(verdict_in(&policy, "p", &words(line)), expected, "{line}");
+    }
 }
 
 #[test]

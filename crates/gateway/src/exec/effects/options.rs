@@ -1,0 +1,271 @@
+//! Command lines of options and operands, as `getopt_long` reads them.
+
+use super::{Tally, Weight, sed};
+
+/// What a program understands.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) options: &'static [Options],
+    pub(super) operands: Operands,
+}
+
+/// Options that take and do the same.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) takes: Takes,
+    pub(super) does: Does,
+    /// Each a letter.
+    pub(super) short: &'static str,
+    /// Parted by spaces, without their dashes.
+    pub(super) long: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    Nothing,
+    /// A value: attached, or the next word.
+    Value,
+    /// A value that can only be attached.
+    Attached,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Does {
+    /// Nothing that matters.
+    Nothing,
+    /// Its value is a file that is read.
+    Reads,
+    /// Its value stands where otherwise the first operand would: a pattern, a script.
+    First,
+    Unknown,
+    Writes,
+    Runs,
+}
+
+/// What the words that are no options mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operands {
+    /// Files that are read.
+    Files,
+    /// The same, and words such as `-5` are numbers, and `+5` where `plus` says so.
+    FilesAndCounts { plus: bool },
+    /// A text, unless an option has given it, then files that are read. The text is as code says.
+    TextThenFiles(Code),
+    /// No files.
+    Texts,
+    /// A file that is read, then one that is written.
+    FileThenOutput,
+    /// Files that are written.
+    Outputs,
+    /// It writes whatever they are.
+    Writes,
+    /// The first may be a cluster of options without its dash. Nothing that `tar` does is known to be harmless.
+    Archive,
+}
+
+/// What a text of [`Operands::TextThenFiles`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    /// A pattern.
+    None,
+    /// A script of `sed`.
+    Sed,
+    /// A program of `awk`.
+    Awk,
+}
+
+/// Reads the words of a command line.
+pub(super) fn read<'a>(program: &Program, name: &'a str, args: &'a [String], tally: &mut Tally<'a>) {
+    let mut reader = Reader { program, operands: Vec::new(), texts: Vec::new(), tally };
+    reader.words(args);
+    let Reader { operands, mut texts, tally, .. } = reader;
+    let mut files = &operands[..];
+    match program.operands {
+        Operands::Files | Operands::FilesAndCounts { .. } => {}
+        Operands::Texts => files = &[],
+        Operands::TextThenFiles(code) => {
+            if texts.is_empty()
+                && let Some((first, rest)) = operands.split_first()
+            {
+                texts.push(first);
+                files = rest;
+            }
+            match code {
+                Code::None => {}
+                Code::Sed => sed::read(&texts, tally),
+                Code::Awk => texts.iter().for_each(|code| awk(code, tally)),
+            }
+        }
+        Operands::FileThenOutput => operands.iter().skip(1).for_each(|file| tally.note(Weight::Writes, file)),
+        Operands::Outputs => operands.iter().for_each(|file| tally.note(Weight::Writes, file)),
+        Operands::Writes => tally.note(Weight::Writes, operands.first().copied().unwrap_or(name)),
+        Operands::Archive => {
+            tally.note(Weight::Unknown, name);
+            if let Some(word) = args.first().filter(|word| !word.starts_with('-')) {
+                let letters = word.chars().filter_map(|letter| program.short(letter));
+                letters.for_each(|row| tally.note(row.does.weight().unwrap_or(Weight::Unknown), word));
+            }
+        }
+    }
+    for file in files {
+        tally.reads(file);
+    }
+}
+
+/// `awk` can name files and run programs in more ways than are looked for, so that none of its code is known to be harmless.
+fn awk<'a>(code: &'a str, tally: &mut Tally<'a>) {
+    tally.note(Weight::Unknown, code);
+    if code.contains('>') {
+        tally.note(Weight::Writes, code);
+    }
+    if code.contains("system") || code.contains('|') {
+        tally.note(Weight::Runs, code);
+    }
+}
+
+impl Program {
+    fn short(&self, letter: char) -> Option<&'static Options> {
+        self.options.iter().find(|row| row.short.contains(letter))
+    }
+
+    /// The options that a name means: itself, or all that begin like it.
+    fn long(&self, name: &str) -> Vec<&'static Options> {
+        let named = |is: &dyn Fn(&str) -> bool| -> Vec<&'static Options> {
+            self.options.iter().filter(|row| row.long.split_ascii_whitespace().any(is)).collect()
+        };
+        let exactly = named(&|long| long == name);
+        if exactly.is_empty() { named(&|long| long.starts_with(name)) } else { exactly }
+    }
+}
+
+impl Does {
+    fn weight(self) -> Option<Weight> {
+        match self {
+            Self::Nothing | Self::Reads | Self::First => None,
+            Self::Unknown => Some(Weight::Unknown),
+            Self::Writes => Some(Weight::Writes),
+            Self::Runs => Some(Weight::Runs),
+        }
+    }
+}
+
+struct Reader<'t, 'a> {
+    program: &'t Program,
+    operands: Vec<&'a str>,
+    /// What options gave in the first operand's place.
+    texts: Vec<&'a str>,
+    tally: &'t mut Tally<'a>,
+}
+
+impl<'a> Reader<'_, 'a> {
+    fn words(&mut self, args: &'a [String]) {
+        let mut rest = args.iter().map(String::as_str);
+        while let Some(word) = rest.next() {
+            // After an operand not every program looks for options: the word may be a file as well.
+            let late = !self.operands.is_empty();
+            if word == "--" {
+                self.operands.extend(rest);
+                return;
+            }
+            let value = if let Some(long) = word.strip_prefix("--") {
+                self.long(word, long, &mut rest)
+            } else if self.is_count(word) {
+                None
+            } else if let Some(cluster) = word.strip_prefix('-').filter(|cluster| !cluster.is_empty()) {
+                self.cluster(word, cluster, &mut rest)
+            } else {
+                self.operand(word);
+                continue;
+            };
+            if late {
+                self.tally.paths.extend([Some(word), value].into_iter().flatten());
+            }
+        }
+    }
+
+    fn operand(&mut self, word: &'a str) {
+        // `sort +1`, `tail +5f`: old options, in some programs.
+        if word.starts_with('+')
+            && !matches!(self.program.operands, Operands::Texts | Operands::TextThenFiles(_))
+        {
+            self.tally.note(Weight::Unknown, word);
+        }
+        self.operands.push(word);
+    }
+
+    fn is_count(&self, word: &str) -> bool {
+        let Operands::FilesAndCounts { plus } = self.program.operands else { return false };
+        let count = word.strip_prefix('-').or_else(|| word.strip_prefix('+').filter(|_| plus));
+        count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
+    /// One long option, perhaps shortened. Returns the word that it takes.
+    fn long(
+        &mut self,
+        word: &'a str,
+        long: &'a str,
+        rest: &mut impl Iterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        let (name, attached) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        let meant = self.program.long(name);
+        let [row] = meant[..] else {
+            // None, or several: the program fails, or does the worst of them.
+            for row in &meant {
+                self.does(row, word, attached);
+            }
+            self.tally.note(Weight::Unknown, word);
+            return None;
+        };
+        let value = match (row.takes, attached) {
+            (Takes::Nothing, Some(_)) => {
+                self.tally.note(Weight::Unknown, word);
+                None
+            }
+            (Takes::Value, None) => rest.next(),
+            _ => None,
+        };
+        self.does(row, word, attached.or(value));
+        value
+    }
+
+    /// Short options in one word. Returns the word that the last one takes.
+    fn cluster(
+        &mut self,
+        word: &'a str,
+        cluster: &'a str,
+        rest: &mut impl Iterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        for (at, option) in cluster.char_indices() {
+            let Some(row) = self.program.short(option) else {
+                self.tally.note(Weight::Unknown, word);
+                continue;
+            };
+            let attached = Some(&cluster[at + option.len_utf8()..]).filter(|value| !value.is_empty());
+            match row.takes {
+                Takes::Nothing => self.does(row, word, None),
+                Takes::Attached => {
+                    self.does(row, word, attached);
+                    return None;
+                }
+                Takes::Value => {
+                    let value = if attached.is_none() { rest.next() } else { None };
+                    self.does(row, word, attached.or(value));
+                    return value;
+                }
+            }
+        }
+        None
+    }
+
+    fn does(&mut self, row: &Options, word: &'a str, value: Option<&'a str>) {
+        if row.takes == Takes::Value && value.is_none() {
+            // The program fails for want of it.
+            self.tally.note(Weight::Unknown, word);
+        }
+        match row.does {
+            Does::Reads => value.into_iter().for_each(|path| self.tally.reads(path)),
+            Does::First => self.texts.extend(value),
+            does => does.weight().into_iter().for_each(|weight| self.tally.note(weight, word)),
+        }
+    }
+}
