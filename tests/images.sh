@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds an image of images/ for the tests, unless it is in the engine, and prints its name. The name holds a digest of
+# what it is built from, so that a changed Dockerfile is another image.
+#
+#   tests/images.sh dev|rust
+set -euo pipefail
+
+REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+LOG_FILE=${LOG_FILE:-$REPOSITORY/target/images.log}
+mkdir -p "$REPOSITORY/target"
+for part in say packages engine; do
+    # shellcheck source=/dev/null
+    source "$REPOSITORY/deploy/lib/$part.sh"
+done
+
+# ensure NAME BASE: sets IMAGE. The builder uses the host's network, for a mirror may be reached from there alone.
+ensure() {
+    local context=$REPOSITORY/images/$1 base=$2 digest
+    digest=$({ engine image inspect --format '{{.Id}}' "$base" && cat "$context"/*; } | sha256sum)
+    IMAGE=cofferdam-test/$1:${digest:0:16}
+    if engine image inspect "$IMAGE" >/dev/null 2>&1; then return 0; fi
+    step "Building images/$1 (once, takes minutes)" engine build --force-rm --network host \
+        --build-arg http_proxy --build-arg https_proxy --build-arg BASE="$base" --tag "$IMAGE" "$context"
+}
+
+case ${1:-} in
+dev | rust) ;;
+*) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+esac
+
+# One at a time: tests/run.sh builds what a test may wait for.
+exec 8>"$REPOSITORY/target/images.lock"
+flock 8
+
+BASE=$("$REPOSITORY/images/debian-base.sh")
+ensure dev "$BASE"
+if [[ $1 == rust ]]; then ensure rust "$IMAGE"; fi
+printf '%s\n' "$IMAGE"
