@@ -16,8 +16,22 @@ wanted_rust() { sed -n 's/^rust-version *= *"\(.*\)".*/\1/p' "$REPOSITORY/Cargo.
 # at_least WANTED FOUND: is the version FOUND no older?
 at_least() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; }
 
+# What rust-toolchain.toml names, and rustup would fetch.
+pinned_rust() { sed -n 's/^channel *= *"\(.*\)".*/\1/p' "$REPOSITORY/rust-toolchain.toml"; }
+
+# Where rustup has the pinned Rust it is used; else one that is there and new enough, and nothing is fetched.
+choose_installed_rust() {
+    local usual found
+    command -v rustup >/dev/null && [[ -z ${RUSTUP_TOOLCHAIN:-} ]] || return 0
+    if rustup toolchain list 2>/dev/null | grep -q "^$(pinned_rust)\(-\| \|\$\)"; then return 0; fi
+    usual=$(cd / && rustup show active-toolchain 2>/dev/null | cut -d ' ' -f 1)
+    found=$([[ -z $usual ]] || RUSTUP_TOOLCHAIN=$usual rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9.]*\).*/\1/p')
+    if [[ -n $found ]] && at_least "$(wanted_rust)" "$found"; then export RUSTUP_TOOLCHAIN=$usual; fi
+}
+
 rust_is_new_enough() {
     local found
+    choose_installed_rust
     found=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9.]*\).*/\1/p')
     [[ -n $found ]] && command -v cargo >/dev/null && at_least "$(wanted_rust)" "$found"
 }
@@ -28,7 +42,7 @@ find_cargo() {
     if [[ -d $bin && :$PATH: != *:$bin:* ]]; then export PATH="$bin:$PATH"; fi
 }
 
-install_by_rustup() { rustup toolchain install stable --profile minimal --no-self-update; }
+install_by_rustup() { rustup toolchain install "$(pinned_rust)" --profile minimal --no-self-update; }
 
 # The official installer, from the host that also serves the compilers (sh.rustup.rs is only a script that picks it).
 install_rustup_and_rust() {
@@ -37,7 +51,7 @@ install_rustup_and_rust() {
     directory=$(mktemp -d) &&
         curl --proto '=https' --tlsv1.2 --retry 3 --max-time 300 -sSfL -o "$directory/rustup-init" "$url" &&
         chmod +x "$directory/rustup-init" &&
-        "$directory/rustup-init" -y --profile minimal --default-toolchain stable --no-modify-path
+        "$directory/rustup-init" -y --profile minimal --default-toolchain "$(pinned_rust)" --no-modify-path
     local status=$?
     rm -rf "$directory"
     return "$status"
@@ -61,8 +75,9 @@ install_rust() {
         install_packages "The Rust compiler" rustup || return 1
     fi
     if command -v rustup >/dev/null; then
-        step "Installing Rust $(wanted_rust) or newer" install_by_rustup || return 1
-        export RUSTUP_TOOLCHAIN=stable
+        step "Installing Rust $(pinned_rust)" install_by_rustup || return 1
+        RUSTUP_TOOLCHAIN=$(pinned_rust)
+        export RUSTUP_TOOLCHAIN
     elif ! step "Installing Rust with rustup" install_rustup_and_rust; then
         note "trying the distribution's own Rust instead"
         has_apt && apt_refresh && install_distribution_rust || return 1
@@ -80,5 +95,5 @@ ensure_toolchain() {
     find_cargo
     if rust_is_new_enough; then return 0; fi
     install_rust || die "Rust could not be installed. Install Rust $(wanted_rust) or newer from https://rustup.rs and run this again."
-    rust_is_new_enough || die "Rust $(wanted_rust) or newer is needed, and $(rustc --version 2>/dev/null || echo none) is what was found. Run 'rustup update stable' and then this again."
+    rust_is_new_enough || die "Rust $(wanted_rust) or newer is needed, and $(rustc --version 2>/dev/null || echo none) is what was found. Run 'rustup toolchain install $(pinned_rust)' and then this again."
 }

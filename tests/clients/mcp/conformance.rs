@@ -82,7 +82,7 @@ async fn every_scenario_that_needs_no_fixture_passes() {
     let (daemon, port) = daemon("").await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let (_run, token) = run_with_token(&daemon, "open", &workspace).await;
-    let preload = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/conformance/token.cjs");
+    let preload = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/conformance/token.cts");
     let mut failed = Vec::new();
     for scenario in APPLY {
         let mut command = suite(&place);

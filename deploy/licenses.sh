@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Writes the licence texts of everything that cofferd, coffer and the workers are linked with, for a release:
+# target/licenses/THIRD-PARTY-LICENSES.md, NOTICE and LICENSE. Fails on a licence that about.toml does not accept. Nothing is
+# asked over the network when the crates are there (cargo fetch) and cargo-about is installed; else it is compiled first.
+#
+#   deploy/licenses.sh [DIRECTORY]
+#
+#   DIRECTORY   where they go (target/licenses)
+set -euo pipefail
+
+REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$REPOSITORY"
+mkdir -p target
+LOG_FILE=${LOG_FILE:-$REPOSITORY/target/licenses.log}
+for part in say packages toolchain tools; do
+    # shellcheck source=/dev/null
+    source "$REPOSITORY/deploy/lib/$part.sh"
+done
+
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+case ${1:-} in
+-h | --help) usage && exit 0 ;;
+-*) usage >&2 && exit 2 ;;
+esac
+TO=${1:-target/licenses}
+
+# C libraries that crates carry and compile in, with texts of their own: crate, file.
+CARRIED=(
+    'libgit2-sys libgit2/COPYING'
+    'tikv-jemalloc-sys jemalloc/COPYING'
+)
+
+# source_of CRATE: the directory of its source, nothing where the lock file does not have it.
+source_of() {
+    cargo metadata --locked --offline --format-version 1 | python3 -c '
+import json, os, sys
+for package in json.load(sys.stdin)["packages"]:
+    if package["name"] == sys.argv[1]:
+        print(os.path.dirname(package["manifest_path"]))
+' "$1"
+}
+
+carried_texts() {
+    local entry crate file source
+    for entry in "${CARRIED[@]}"; do
+        read -r crate file <<<"$entry"
+        source=$(source_of "$crate")
+        [[ -n $source ]] || continue
+        printf '## %s, compiled in by %s\n\n```text\n' "${file%%/*}" "$crate"
+        cat "$source/$file"
+        printf '```\n\n'
+    done
+}
+
+generate() {
+    cargo about --offline generate --locked --fail --workspace -c about.toml deploy/licenses.hbs -o "$TO/THIRD-PARTY-LICENSES.md" &&
+        carried_texts >>"$TO/THIRD-PARTY-LICENSES.md"
+}
+
+export PATH="$TOOLS/bin:$PATH"
+ensure_toolchain
+cargo_tool about cargo-about || die "cargo-about could not be installed; the lines above say why."
+step "The crates" cargo fetch --locked
+mkdir -p "$TO"
+step "Their licences" generate || die "Not all licences are accepted, or known; the lines above say which."
+cp LICENSE NOTICE "$TO/"
+printf '%s\n' "$TO"
