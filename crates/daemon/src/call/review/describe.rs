@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 pub(super) fn describe(operation: &Operation, files: &FileStates, redactor: &Redactor) -> String {
     let mut lines = Lines { redactor, text: String::new() };
     match operation {
-        Operation::Exec(Exec { command, args, cwd, env, stdin, timeout }) => {
+        // That it may only read was decided before anybody is asked.
+        Operation::Exec(Exec { command, args, cwd, env, stdin, timeout, only_reads: _ }) => {
             lines.argv(command, args);
             lines.surroundings(cwd, env, stdin, *timeout);
         }
