@@ -179,6 +179,7 @@ mod tests {
             env: [("API_TOKEN".to_owned(), "hunter2hunter2".to_owned())].into(),
             stdin: b"password: hunter2hunter2\n".to_vec(),
             timeout: Duration::from_millis(1_500),
+            only_reads: false,
         });
         let shown = described(&exec);
         assert!(!shown.contains("hunter2"), "{shown}");

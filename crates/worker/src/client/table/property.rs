@@ -348,6 +348,7 @@ impl World {
                 env: [].into(),
                 stdin: Vec::new(),
                 timeout: Duration::from_secs(1),
+                only_reads: false,
             }),
         };
         let bounds = Bounds { max_output_bytes: KEPT, max_spool_bytes: limit, ..Bounds::default() };

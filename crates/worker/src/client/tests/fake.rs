@@ -119,6 +119,7 @@ pub(super) fn exec() -> Operation {
         env: BTreeMap::new(),
         stdin: Vec::new(),
         timeout: Duration::from_secs(1),
+        only_reads: false,
     })
 }
 
