@@ -6,6 +6,7 @@ use ::audit;
 
 mod grpcurl;
 mod mcp;
+mod ocsf;
 mod readme;
 mod tool_lists;
 mod verify_log;

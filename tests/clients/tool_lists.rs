@@ -17,7 +17,7 @@ pub(crate) fn python() -> PathBuf {
     let python = std::env::var_os("COFFERDAM_VENDOR_PYTHON").map_or_else(installed, PathBuf::from);
     assert!(
         python.exists(),
-        "the packages of openai, anthropic and mcp are not installed: tests/run.sh does it, or set COFFERDAM_VENDOR_PYTHON"
+        "the packages of openai, anthropic, mcp and OCSF are not installed: tests/run.sh does it, or set COFFERDAM_VENDOR_PYTHON"
     );
     python
 }

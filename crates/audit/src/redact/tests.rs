@@ -27,7 +27,7 @@ const SECRETS: &[(&str, &str)] = &[
     ("key {}", "sk-·abcdefghijklmnopqrst1234567890ABCDEF"),
     ("key={}", "sk-proj-·aB3dE5fG7hI9jK1lM3nO5pQ7"),
     ("({})", "sk-ant-·api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z-AAAA"),
-    ("//registry.npmjs.org/:_authToken={}", "npm_·aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5"),
+    ("//registry.example.org/:_authToken={}", "npm_·aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5"),
     ("{}", "npm_·aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5"),
     ("{}", "pypi-·AgEIcHlwaS5vcmcCJGFiY2RlZjAxLTIzNDUtNjc4OQ"),
     ("{}", "eyJhbGciOiJIUzI1NiJ9.·eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"),
