@@ -5,6 +5,8 @@
 //! process ids (`pid: host`) the first process is the host's and has the view that is needed. Joining it lets the daemon
 //! write nothing that it could not write before: that is a matter of what is mounted.
 
+#![expect(clippy::disallowed_methods, reason = "the host's /proc")]
+
 use std::fs;
 use std::io;
 use std::os::fd::AsFd as _;

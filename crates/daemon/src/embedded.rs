@@ -1,5 +1,7 @@
 //! What `cofferd` carries inside: the agent's binary, and the one program of the default image.
 
+#![expect(clippy::disallowed_methods, reason = "the agent's program in the state directory")]
+
 use std::fs::Permissions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

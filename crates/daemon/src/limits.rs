@@ -8,6 +8,8 @@
 //!
 //! Throttles are in the same copy. Each is on record before it is in force, so that it is found behind the copy as well.
 
+#![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
+
 mod place;
 mod show;
 

@@ -2,6 +2,8 @@
 //! (RFC 8439 with the 192-bit nonce of draft-irtf-cfrg-xchacha) under a key of this daemon's own, `state_dir/seal.key`,
 //! mode 0600. A copy of the database, a backup or a grep has nothing to read; root on this host has both files.
 
+#![expect(clippy::disallowed_methods, reason = "the daemon's own key")]
+
 use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;

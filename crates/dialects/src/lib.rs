@@ -6,6 +6,8 @@
 //!
 //! A new dialect is a module and a line in [`DIALECTS`].
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod arguments;
 mod canonical;
 mod dialect;

@@ -39,6 +39,8 @@
 //! - What the container does once a command runs is not judged here. The deny list and the command rules say what an
 //!   agent may ask for; the container holds what it then does.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod admission;
 mod approvals;
 mod binding;

@@ -15,6 +15,8 @@
 //! What is promised: confinement to the mount, and that a file is replaced whole or not at all. What is not:
 //! that a directory stays where it was, since the container may rename it at any time.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod dir;
 mod error;
 mod excerpt;

@@ -16,6 +16,7 @@
 //! started the bridge gave it an [`Approver`]: a second connection, whose identity is its own and which the daemon asks for
 //! the approver's role as it asks everybody. Over HTTP there is none.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 // Logging is deprecated by SEP-2577 (MCP 2026-07-28), and what clients of older revisions have.
 #![allow(deprecated)]
 

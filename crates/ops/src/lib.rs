@@ -4,6 +4,8 @@
 //! that a lane answers is an [`Outcome`]. Both are parsed once, at the border, and cannot be malformed afterwards.
 //! No policy and no Docker here: the functions do what they are told inside the jail that they are given.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod base64;
 mod bounds;
 #[cfg(feature = "read")]

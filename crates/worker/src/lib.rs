@@ -3,6 +3,8 @@
 //! `coffer-agent` and `coffer-hand` speak `cofferdam.worker.v1` with `cofferd`: an operation in, output and an outcome
 //! out, many in flight on one stream. Both ends are of one release; whatever a worker sends is hostile all the same.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 #[cfg(feature = "client")]
 pub mod attended;
 #[cfg(feature = "client")]

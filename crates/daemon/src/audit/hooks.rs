@@ -3,6 +3,8 @@
 //! A newer checkpoint says all that an older one said, so only the last one is ever sent, and a receiver that is slow or
 //! gone costs nothing but itself: the writer never waits.
 
+#![expect(clippy::disallowed_methods, reason = "the checkpoint file that the configuration names")]
+
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -1,5 +1,7 @@
 //! Where bundles are made: files without a name, which are gone with whoever holds them.
 
+#![expect(clippy::disallowed_methods, reason = "a directory of the daemon's own")]
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};

@@ -1,5 +1,7 @@
 //! Reads the file and turns it into a [`Config`]; sole user of the YAML library here.
 
+#![expect(clippy::disallowed_methods, reason = "the configuration")]
+
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;

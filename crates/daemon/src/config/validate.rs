@@ -1,5 +1,10 @@
 //! Raw → [`Config`], collecting every problem on the way.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "directories that the configuration names; nothing in them is opened"
+)]
+
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The Unix socket: made with its mode, owned by one daemon, bounded in connections.
 
+#![expect(clippy::disallowed_methods, reason = "the daemon's own socket")]
+
 use std::fs::Permissions;
 use std::io;
 use std::mem::MaybeUninit;

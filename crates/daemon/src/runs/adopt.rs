@@ -8,6 +8,8 @@
 //!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► agent ─► hand
 //! ```
 
+#![expect(clippy::disallowed_methods, reason = "the host's /proc")]
+
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;

@@ -10,6 +10,8 @@
 //!
 //! Runs that another instance's daemon owns carry another label and are not looked at.
 
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! A run's mounts: made by us, bound by the engine, and checked from the container's side.
 
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
 use std::path::Path;
 
 use containers::{Access, IdMap, MountError, MountSlot, MountSpec, Propagation, RunUser};

@@ -5,6 +5,8 @@
 //! jailed process does what the hand would have done. Its owner must still be the one that the private directory was
 //! made for: what one user's run has noted is never acted on as another user.
 
+#![expect(clippy::disallowed_methods, reason = "directories that the daemon made, by their names alone")]
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;

@@ -75,6 +75,10 @@ pub(crate) struct Runs {
 
 impl Runs {
     /// With the runs that the store has. Those that had not ended come back: somebody has to see what became of them.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whether the daemon made a directory; nothing in it is opened"
+    )]
     pub(crate) async fn open(
         store: Store,
         audit: Arc<AuditLog>,

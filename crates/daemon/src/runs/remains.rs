@@ -1,5 +1,7 @@
 //! What a run leaves, and how it is taken away.
 
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
 use std::path::PathBuf;
 
 use containers::{ContainerId, Engine, MountSlot};

@@ -1,5 +1,7 @@
 //! What becomes a run's workspace: an existing directory, one of the daemon's own, or an overlay.
 
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
 use std::os::fd::OwnedFd;
 use std::path::Path;
 

@@ -4,6 +4,8 @@
 //! has resolved it beneath one of the operator's `workspace_roots` (`openat2`, `RESOLVE_BENEATH`), and from then on the
 //! handle is used and not the path. Nothing inside a workspace is ever opened here.
 
+#![expect(clippy::disallowed_methods, reason = "the parent of directories that the daemon makes")]
+
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};

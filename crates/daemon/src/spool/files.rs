@@ -6,6 +6,8 @@
 //!
 //! Everything here blocks on the disk.
 
+#![expect(clippy::disallowed_methods, reason = "the spool, which no run sees")]
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};

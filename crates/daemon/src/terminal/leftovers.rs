@@ -2,6 +2,8 @@
 //!
 //! A recording stays as long as its run is known, and goes with it.
 
+#![expect(clippy::disallowed_methods, reason = "recordings, which no run sees")]
+
 use std::path::{Path, PathBuf};
 
 use audit::Event;

@@ -178,6 +178,7 @@ async fn begin(app: &App, principal: &Principal, start: &Start) -> Result<Begun,
     let (path, recording) = record_at(app, start, session).await?;
     let chapter = Chapter::new(start.run, session, &principal.name, &scope.image_id);
     if let Err(unavailable) = app.audit.record(chapter.opened(start, permit.decision())).await {
+        #[expect(clippy::disallowed_methods, reason = "a recording, which no run sees")]
         let _ = tokio::fs::remove_file(path).await;
         // The log writes what it took when it can again: then this stands behind it.
         let _ = app.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;

@@ -5,6 +5,8 @@
 //! itself, so that a daemon that dies loses none. Whatever was typed is in here, passwords too, and that is why the
 //! audit log has nothing of it but its digest.
 
+#![expect(clippy::disallowed_methods, reason = "recordings, which no run sees")]
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};

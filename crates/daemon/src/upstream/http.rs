@@ -4,6 +4,8 @@
 //! that the server says is opened. Each exchange has a connection of its own, so that a server that hangs in one holds up no
 //! other. A GET for what a server would say by itself is never made: what a tool answers comes with its POST.
 
+#![expect(clippy::disallowed_methods, reason = "a secret's file that the policy names")]
+
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,7 @@
 //! Signatures: HMAC-SHA-256 over `id.timestamp.body` (Standard Webhooks, "Signature scheme").
 
+#![expect(clippy::disallowed_methods, reason = "a secret's file that the configuration names")]
+
 use std::fmt;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,5 +1,7 @@
 //! The index's tables. All of it is derived from the segments: another version of it is not converted, but made anew.
 
+#![expect(clippy::disallowed_methods, reason = "the daemon's own index")]
+
 use std::path::Path;
 
 use audit::Hash;

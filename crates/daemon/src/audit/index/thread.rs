@@ -3,6 +3,8 @@
 //! A new index is filled aside, with nothing that would make it durable step by step, and takes the old one's place
 //! when it is whole. After that, what comes is added in batches: those that nobody asks for wait for company.
 
+#![expect(clippy::disallowed_methods, reason = "the daemon's own index")]
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
