@@ -31,6 +31,10 @@ lint:
     cargo deny check bans licenses sources
     ./tests/files.sh
 
+# The code that the proto files give, after a change of one of them
+generate:
+    cargo run --quiet --locked --manifest-path crates/wire/generate/Cargo.toml --target-dir target/generate
+
 # Format the code
 fmt:
     cargo fmt --all

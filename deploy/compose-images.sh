@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the two images of deploy/compose.yaml from programs that are built already: cofferdam/cofferd, and
 # cofferdam/client with the command line. No registry and no base image: each holds the programs, the libraries that
-# they are linked with, and nothing else. The same programs give the same layers.
+# they are linked with, and nothing else; cofferd's has the static busybox of runs' default image, too, which is
+# installed here if it is missing. The same programs give the same layers.
 #
 #   deploy/compose-images.sh [--tag TAG] [DIRECTORY]
 #
@@ -12,7 +13,7 @@
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-for part in say packages engine; do
+for part in say packages engine busybox; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
@@ -34,6 +35,7 @@ done
 for program in cofferd coffer; do
     [[ -x $PROGRAMS/$program ]] || die "There is no $program in $PROGRAMS: build it with 'cargo build --release', or name another directory."
 done
+ensure_busybox || die "No static busybox could be installed; the lines above say why."
 engine_answers || need_root "load images into the Docker Engine"
 
 ROOTS=$(mktemp -d)
@@ -75,6 +77,7 @@ load() {
 }
 
 fill "$ROOTS/cofferd" "$PROGRAMS/cofferd" "$PROGRAMS/coffer"
+install -D -m 0755 "$BUSYBOX" "$ROOTS/cofferd$BUSYBOX"
 load "$ROOTS/cofferd" cofferdam/cofferd 'ENTRYPOINT ["cofferd", "--config", "/etc/cofferdam/cofferd.yaml"]'
 
 fill "$ROOTS/client" "$PROGRAMS/coffer" ${COFFERDAM_GRPCURL:+"$COFFERDAM_GRPCURL"}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From a fresh Debian or Ubuntu machine to a working Cofferdam: installs what is missing (Docker Engine, compiler),
-# builds, starts a cofferd of its own in a private directory, shows the main job on a clone of this repository, and
-# cleans up. Can be run again at any time; nothing of an installed Cofferdam is touched.
+# From a fresh Debian or Ubuntu machine to a working Cofferdam: installs what is missing (Docker Engine, compiler,
+# busybox), builds unless this version is installed, starts a cofferd of its own in a private directory, shows the main
+# job on a clone of this repository, and cleans up. Can be run again at any time; nothing of an installed Cofferdam is
+# touched.
 #
 #   deploy/quickstart.sh [--keep]
 #
@@ -13,12 +14,12 @@ cd "$REPOSITORY"
 mkdir -p target
 LOG_FILE=$REPOSITORY/target/quickstart.log
 : >"$LOG_FILE"
-for part in say packages engine toolchain daemon demo; do
+for part in say packages engine busybox toolchain daemon demo; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
 
-KEEP=''
+KEEP='' PROGRAMS=''
 case ${1:-} in
 '') ;;
 --keep) KEEP=1 ;;
@@ -45,7 +46,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 summary() {
-    local built=${CARGO_TARGET_DIR:-target}/release
+    local programs=${PROGRAMS#"$REPOSITORY/"}
     title "That was Cofferdam, in $(duration "$SECONDS")"
     say "A run was made, read, searched and edited with consent; a forbidden command was refused; every call is on record."
     title "Next"
@@ -56,22 +57,29 @@ summary() {
         say "  kill $(<"$DEMO/pid") && rm -rf $DEMO"
     else
         say "  deploy/quickstart.sh --keep       the same, and leaves cofferd running for you"
-        say "  $built/coffer doctor      what this host can and cannot do"
-        say "  $built/coffer --help      everything else that coffer can do"
+        say "  $programs/coffer doctor   what this host can and cannot do"
+        say "  $programs/coffer --help   everything else that coffer can do"
         say "  tests/run.sh                      all tests"
-        say "To install it: one file, $built/cofferd, with deploy/cofferd.service and deploy/cofferd.example.yaml."
+        say "To install it: README.md, \"Install it\". The default image is made of $BUSYBOX."
     fi
 }
 
 title "Set-up"
 need_root "start cofferd, which mounts workspaces into containers,"
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
-ensure_toolchain
+ensure_busybox || die "No static busybox could be installed; the lines above say why."
+if find_installed_programs; then
+    note "cofferd is installed in $PROGRAMS: nothing is built"
+else
+    ensure_toolchain
+fi
 note "$(engine_summary)"
 
-title "Build"
-step "Compiling cofferd and coffer (the first time takes minutes)" cargo build --release --locked
-need_root "start cofferd" # again: the build may have outlasted sudo's memory
+if [[ -z $PROGRAMS ]]; then
+    title "Build"
+    build_programs
+    need_root "start cofferd" # again: the build may have outlasted sudo's memory
+fi
 prepare_daemon
 step "Starting cofferd" start_daemon
 

@@ -11,7 +11,7 @@ mkdir -p target
 # shellcheck disable=SC2034 # for say.sh
 LOG_FILE=$REPOSITORY/target/bench.log
 : >"$LOG_FILE"
-for part in say packages engine toolchain; do
+for part in say packages engine busybox toolchain; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
@@ -31,6 +31,7 @@ if [[ " $* " == *" --lane gateway "* ]]; then
 fi
 
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
+ensure_busybox || die "No static busybox could be installed; the lines above say why."
 ensure_toolchain
 TRIPLE=$(rustc -vV | sed -n 's/^host: //p')
 if [[ ! -x target/tools/ripgrep/bin/rg ]]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every check of this repository. Installs what is missing first (Docker Engine, compiler, tools), like
+# Every check of this repository. Installs what is missing first (Docker Engine, compiler, busybox, tools), like
 # deploy/quickstart.sh. The tests come last, so that the last lines are the test runner's own summary; when an earlier
 # check failed the exit code says so although the tests passed.
 #
@@ -14,7 +14,7 @@ cd "$REPOSITORY" || exit 1
 mkdir -p target
 LOG_FILE=$REPOSITORY/target/checks.log
 : >"$LOG_FILE"
-for part in say packages engine toolchain tools; do
+for part in say packages engine busybox toolchain tools; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
@@ -46,6 +46,8 @@ lint() {
     check "Dependencies: licences, bans, sources" cargo deny --offline check bans licenses sources
     check_advisories
     check "API definitions" buf lint
+    check "Code that is generated from them" cargo run --quiet --locked --manifest-path crates/wire/generate/Cargo.toml \
+        --target-dir target/generate -- --check
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
     check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
@@ -93,6 +95,7 @@ run_tests() {
 
 title "Set-up"
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
+ensure_busybox || die "No static busybox could be installed; the lines above say why."
 ensure_toolchain
 ensure_test_tools || die "A tool that the tests need could not be installed; the lines above say why."
 if [[ -z $QUICK ]]; then

@@ -1,79 +1,49 @@
-//! Builds the two static parts that `cofferd` carries inside: the agent and the utilities of the default image.
+//! Builds the static `coffer-agent` that `cofferd` carries inside.
 //!
 //! A static binary needs `-C target-feature=+crt-static` on its own crates and not on build scripts and proc macros,
 //! which one `cargo build` cannot express; so this script calls cargo once more, with a target directory of its own.
-//! Packagers may give finished binaries instead, by `COFFER_AGENT_BINARY` and `COFFER_BOX_BINARY`.
+//! Packagers may give a finished binary instead, by `COFFER_AGENT_BINARY`.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-struct Part {
-    package: &'static str,
-    binary: &'static str,
-    given_by: &'static str,
-    embedded_as: &'static str,
-}
+/// Path of a finished agent.
+const GIVEN_BY: &str = "COFFER_AGENT_BINARY";
 
-const PARTS: [Part; 2] = [
-    Part {
-        package: "cofferdam-agent",
-        binary: "coffer-agent",
-        given_by: "COFFER_AGENT_BINARY",
-        embedded_as: "COFFER_AGENT_EMBEDDED",
-    },
-    Part {
-        package: "coffer-box",
-        binary: "coffer-box",
-        given_by: "COFFER_BOX_BINARY",
-        embedded_as: "COFFER_BOX_EMBEDDED",
-    },
-];
-
-/// What the static parts are made of, from the workspace's root.
-const SOURCES: [&str; 8] = [
-    "Cargo.toml",
-    "proto",
-    "crates/wire",
-    "crates/jail",
-    "crates/ops",
-    "crates/worker",
-    "crates/agent",
-    "images/box",
-];
+/// What the agent is made of, from the workspace's root.
+const SOURCES: [&str; 6] =
+    ["Cargo.toml", "crates/wire", "crates/jail", "crates/ops", "crates/worker", "crates/agent"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
-    let mut missing = Vec::new();
-    for part in &PARTS {
-        println!("cargo::rerun-if-env-changed={}", part.given_by);
-        match std::env::var_os(part.given_by) {
-            Some(given) => embed(part, Path::new(&given))?,
-            None => missing.push(part),
-        }
-    }
-    if !missing.is_empty() {
-        build(&root, &missing)?;
-    }
+    println!("cargo::rerun-if-env-changed={GIVEN_BY}");
+    let agent = match std::env::var_os(GIVEN_BY) {
+        Some(given) => PathBuf::from(given),
+        None => build(&root)?,
+    };
+    let agent = agent.canonicalize().map_err(|e| format!("{GIVEN_BY}: {}: {e}", agent.display()))?;
+    println!("cargo::rustc-env=COFFER_AGENT_EMBEDDED={}", agent.display());
     Ok(())
 }
 
-fn build(root: &Path, parts: &[&Part]) -> Result<(), Box<dyn Error>> {
+/// Builds the agent; its path.
+fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let target = std::env::var("TARGET")?;
-    let profile = if std::env::var("PROFILE")? == "release" { "static" } else { "static-dev" };
-    let directory = target_directory()?.join("static");
+    let (directory, outer) = target_directory()?;
+    let profile = if outer == "release" { "static" } else { "static-dev" };
+    let directory = directory.join("static");
 
     let mut cargo = Command::new(std::env::var_os("CARGO").ok_or("CARGO is not set")?);
     cargo
         .current_dir(root)
-        .args(["build", "--profile", profile, "--target", &target, "--target-dir"])
+        .args(["build", "--package", "cofferdam-agent", "--profile", profile, "--target", &target])
+        .arg("--target-dir")
         .arg(&directory);
-    for part in parts {
-        cargo.args(["--package", part.package]);
-    }
     // What the outer cargo set up for this very build does not hold for the inner one.
     for inherited in
         ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_TARGET", "CARGO_TARGET_DIR"]
@@ -82,25 +52,16 @@ fn build(root: &Path, parts: &[&Part]) -> Result<(), Box<dyn Error>> {
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
     if !cargo.status()?.success() {
-        return Err(
-            "the static parts (coffer-agent, coffer-box) did not build; see the messages above".into()
-        );
+        return Err("the static coffer-agent did not build; see the messages above".into());
     }
-    for part in parts {
-        embed(part, &directory.join(&target).join(profile).join(part.binary))?;
-    }
-    Ok(())
+    Ok(directory.join(&target).join(profile).join("coffer-agent"))
 }
 
-fn embed(part: &Part, binary: &Path) -> Result<(), Box<dyn Error>> {
-    let binary =
-        binary.canonicalize().map_err(|e| format!("{}: {}: {e}", part.given_by, binary.display()))?;
-    println!("cargo::rustc-env={}={}", part.embedded_as, binary.display());
-    Ok(())
-}
-
-/// `target/`, from `target/PROFILE/build/PACKAGE-HASH/out`.
-fn target_directory() -> Result<PathBuf, Box<dyn Error>> {
+/// `target/` and the name of the profile, from `target/PROFILE/build/PACKAGE-HASH/out`. Cargo's `PROFILE` says only which
+/// of its own two the profile comes from.
+fn target_directory() -> Result<(PathBuf, OsString), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    Ok(out.ancestors().nth(4).ok_or("OUT_DIR is not below a target directory")?.to_owned())
+    let profile = out.ancestors().nth(3).ok_or("OUT_DIR is not below a target directory")?;
+    let target = profile.parent().ok_or("OUT_DIR is not below a target directory")?;
+    Ok((target.to_owned(), profile.file_name().unwrap_or_default().to_owned()))
 }

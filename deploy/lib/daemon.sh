@@ -2,16 +2,31 @@
 # A cofferd of its own for a demonstration: a private directory, a configuration, start, stop, and nothing left
 # behind. Needs say.sh, packages.sh and engine.sh; REPOSITORY is the root of the sources.
 
-DAEMON_PATIENCE=90 # seconds; the first start imports the default image
+DAEMON_PATIENCE=90 # seconds; the first start makes the default image
+
+# Sets PROGRAMS, a directory with cofferd and coffer of the sources' version, if such are installed.
+find_installed_programs() {
+    local version installed
+    version=$(sed -n 's/^version *= *"\(.*\)".*/\1/p' "$REPOSITORY/Cargo.toml" | head -n 1)
+    installed=$(dirname "$(command -v cofferd)")
+    [[ $("$installed/cofferd" --version 2>/dev/null) == "cofferd $version" ]] &&
+        [[ $("$installed/coffer" --version 2>/dev/null) == "coffer $version" ]] &&
+        PROGRAMS=$installed
+}
+
+# Compiles them for the demonstration: optimised less than a release, which takes three times as long.
+build_programs() {
+    PROGRAMS=${CARGO_TARGET_DIR:-$REPOSITORY/target}/quickstart
+    step "Compiling cofferd and coffer (the first time takes minutes)" cargo build --profile quickstart --locked
+}
 
 # Makes the private directory and sets DEMO, BIN and COFFERDAM_ENDPOINT.
 prepare_daemon() {
     DEMO=$(mktemp -d /var/tmp/cofferdam-quickstart.XXXXXX)
     BIN=$DEMO/bin
     export COFFERDAM_ENDPOINT=unix:$DEMO/cofferd.sock
-    local built=${CARGO_TARGET_DIR:-$REPOSITORY/target}/release
-    # Copies, away from the sources: cofferd carries its static parts and the image inside.
-    install -D -m 0755 -t "$BIN" "$built/cofferd" "$built/coffer"
+    # Copies, away from the sources: cofferd carries the agent inside.
+    install -D -m 0755 -t "$BIN" "$PROGRAMS/cofferd" "$PROGRAMS/coffer"
     cat >"$DEMO/cofferd.yaml" <<END
 listen:
   unix: { path: $DEMO/cofferd.sock, mode: "0660" }

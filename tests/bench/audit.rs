@@ -185,8 +185,8 @@ async fn at(clients: &mut Clients, last: bool) -> i128 {
     i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos)
 }
 
-fn timestamp(nanos: i128) -> pbjson_types::Timestamp {
-    pbjson_types::Timestamp {
+fn timestamp(nanos: i128) -> wire::Timestamp {
+    wire::Timestamp {
         seconds: i64::try_from(nanos / 1_000_000_000).unwrap(),
         nanos: i32::try_from(nanos % 1_000_000_000).unwrap(),
     }

@@ -68,7 +68,7 @@ async fn a_run_that_cannot_be_made_leaves_nothing() {
         ("limits.memory_bytes", limits(v1::Limits { memory_bytes: 1 << 40, ..Default::default() }), invalid),
         ("limits.pids", limits(v1::Limits { pids: 1_000_000, ..Default::default() }), invalid),
         ("limits.cpu_millis", limits(v1::Limits { cpu_millis: 1, ..Default::default() }), invalid),
-        ("ttl", with(|r| r.ttl = Some(std::time::Duration::ZERO.into())), invalid),
+        ("ttl", with(|r| r.ttl = Some(wire::duration(std::time::Duration::ZERO))), invalid),
         ("labels", with(|r| r.labels = [(String::new(), String::new())].into()), invalid),
         ("run_id", with(|r| r.run_id = "0198a1b2-0000-7000-8000-000000000000".to_owned()), invalid),
         ("request_id", with(|r| r.request_id = "x".repeat(129)), invalid),

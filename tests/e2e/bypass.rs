@@ -85,7 +85,7 @@ async fn a_link_called_ls_that_leads_to_rm_does_not_run() {
     let daemon = Daemon::start().await;
     let (mut run, workspace) = open(&daemon).await;
     // The default image's one binary is what it is called by.
-    symlink("/bin/coffer-box", workspace.join("rm")).unwrap();
+    symlink("/bin/busybox", workspace.join("rm")).unwrap();
     symlink("rm", workspace.join("ls")).unwrap();
     let response = run.call(calls::exec(&["/workspace/ls", "keep.txt"])).await;
     let (said, status) = match &response {

@@ -203,7 +203,7 @@ async fn a_place_comes_back_whatever_becomes_of_a_call() {
         let mut running = running.into_iter();
         let _ = running.next().unwrap().await.unwrap();
         until(&mut run, (1, 0)).await;
-        let brief = CallRequest { timeout: Some(Duration::from_millis(200).into()), ..sleeping("") };
+        let brief = CallRequest { timeout: Some(wire::duration(Duration::from_millis(200))), ..sleeping("") };
         let _ = begin(&run, brief).await.unwrap();
         cancel(&mut run, &name("b")).await;
         let _ = running.next().unwrap().await.unwrap();

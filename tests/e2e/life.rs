@@ -102,7 +102,7 @@ async fn files_of_a_run_belong_to_the_owner_of_its_workspace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_ends_when_it_is_old_or_idle() {
     let daemon = Daemon::start().await;
-    let seconds = |seconds| Some(Duration::from_secs(seconds).into());
+    let seconds = |seconds| Some(wire::duration(Duration::from_secs(seconds)));
     let old = CreateRunRequest { ttl: seconds(1), ..requests::managed("open") };
     let idle = CreateRunRequest { idle_timeout: seconds(2), ..requests::managed("open") };
     let (mut old, mut idle) = (daemon.run_on(old).await, daemon.run_on(idle).await);

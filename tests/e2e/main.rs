@@ -15,6 +15,7 @@ mod checkpoints;
 mod cli;
 mod concurrency;
 mod consents;
+mod default_image;
 mod delete;
 mod images;
 mod life;

@@ -116,7 +116,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
     let throttle = v1::ThrottleAgentRequest {
         agent_id: "tester".to_owned(),
         per_minute: 1,
-        duration: Some(Duration::from_secs(3_600).into()),
+        duration: Some(wire::duration(Duration::from_secs(3_600))),
         reason: "runs in circles".to_owned(),
         ..Default::default()
     };
@@ -133,7 +133,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
     let other = v1::ThrottleAgentRequest {
         agent_id: "tester".to_owned(),
         principal: "uid:4242".to_owned(),
-        duration: Some(Duration::from_secs(3_600).into()),
+        duration: Some(wire::duration(Duration::from_secs(3_600))),
         ..Default::default()
     };
     run.clients.policy.throttle_agent(other.clone()).await.unwrap();

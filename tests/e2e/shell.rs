@@ -101,7 +101,8 @@ async fn an_image_without_any_shell_says_so() {
     let mut run = daemon.run_with(request).await.unwrap();
     let failure = run.fails(calls::shell("echo x")).await;
     assert_eq!(failure.reason, "NOT_FOUND", "{}", failure.message);
-    assert!(failure.message.contains("sh: no such program in this image"), "{}", failure.message);
+    assert!(failure.message.contains("this image has no shell"), "{}", failure.message);
+    assert!(failure.message.contains("use a run whose image has a shell"), "{}", failure.message);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -230,7 +230,7 @@ async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
             arguments_json: arguments.to_string(),
         };
         let request = v1::CallRequest {
-            timeout: Some(std::time::Duration::from_secs(1).into()),
+            timeout: Some(wire::duration(std::time::Duration::from_secs(1))),
             operation: Some(v1::call_request::Operation::Dialect(call)),
             ..Default::default()
         };

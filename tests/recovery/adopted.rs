@@ -255,7 +255,7 @@ async fn an_orderly_stop_may_leave_the_runs() {
 async fn a_run_whose_time_is_over_meanwhile_ends() {
     let mut daemon = Daemon::start().await;
     let short = |ttl: bool| {
-        let time = Some(std::time::Duration::from_secs(3).into());
+        let time = Some(wire::Duration { seconds: 3, nanos: 0 });
         let (ttl, idle_timeout) = if ttl { (time, None) } else { (None, time) };
         v1::CreateRunRequest { ttl, idle_timeout, ..requests::managed("open") }
     };

@@ -33,7 +33,7 @@ pub(crate) async fn look_for(
 ) -> Result<Answer, v1::ToolFailure> {
     let request = CallRequest {
         operation: Some(operation.clone()),
-        timeout: Some(deadline.into()),
+        timeout: Some(wire::duration(deadline)),
         ..Default::default()
     };
     let answered = tokio::time::timeout(deadline + SLACK, run.call_with(request)).await;

@@ -19,9 +19,9 @@ async fn the_deny_list_follows_a_name_to_what_it_leads_to() {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
     let workspace = inside.workspace.clone();
-    symlink("/bin/coffer-box", workspace.join("many")).unwrap();
+    symlink("/bin/busybox", workspace.join("many")).unwrap();
     symlink("many", workspace.join("more")).unwrap();
-    symlink("/bin/coffer-box", workspace.join("x-rm")).unwrap();
+    symlink("/bin/busybox", workspace.join("x-rm")).unwrap();
     symlink("/proc/self/exe", workspace.join("self")).unwrap();
     script(&workspace, "first-line", "#!/bin/rm\n");
     script(&workspace, "second-hand", "#!/usr/bin/env -S rm -rf\n");
@@ -49,7 +49,7 @@ async fn the_deny_list_follows_a_name_to_what_it_leads_to() {
 
     // What is as it is called still runs.
     script(&workspace, "good", "#!/bin/sh -e\necho \"$1\"\n");
-    symlink("/bin/coffer-box", workspace.join("echo")).unwrap();
+    symlink("/bin/busybox", workspace.join("echo")).unwrap();
     for (argv, expected) in [
         (&["/workspace/good", "rm"][..], "rm\n"),
         (&["echo", "rm"], "rm\n"),

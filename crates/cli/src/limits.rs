@@ -77,7 +77,7 @@ impl Throttle {
             agent_id: self.agent.clone(),
             principal: self.principal,
             per_minute: self.per_minute,
-            duration: self.duration.filter(|_| !self.lift).map(Into::into),
+            duration: self.duration.filter(|_| !self.lift).map(wire::duration),
             reason: self.reason,
         };
         let response = client.policy().throttle_agent(quick(request)).await?.into_inner();
@@ -103,7 +103,7 @@ impl Throttle {
     }
 }
 
-fn render(response: &GetRateLimitsResponse, now: &pbjson_types::Timestamp, page: &mut Page) {
+fn render(response: &GetRateLimitsResponse, now: &wire::Timestamp, page: &mut Page) {
     page.facts(&[("profile", response.profile.clone())]);
     let rows: Vec<Vec<String>> = response.limits.iter().flat_map(|limit| rows(limit, now)).collect();
     page.table(&["SCOPE", "WINDOW", "USED", "LIMIT", "ROOM IN", "EMPTY IN"], &rows);
@@ -129,7 +129,7 @@ fn render(response: &GetRateLimitsResponse, now: &pbjson_types::Timestamp, page:
     }
 }
 
-fn rows(limit: &RateLimit, now: &pbjson_types::Timestamp) -> Vec<Vec<String>> {
+fn rows(limit: &RateLimit, now: &wire::Timestamp) -> Vec<Vec<String>> {
     let name = match limit.scope() {
         Scope::Operation => limit.name.clone(),
         Scope::Run => "run".to_owned(),
@@ -137,7 +137,7 @@ fn rows(limit: &RateLimit, now: &pbjson_types::Timestamp) -> Vec<Vec<String>> {
         Scope::Throttle => "throttle".to_owned(),
         Scope::Unspecified => "?".to_owned(),
     };
-    let until = |moment: Option<&pbjson_types::Timestamp>| {
+    let until = |moment: Option<&wire::Timestamp>| {
         time::between(Some(now), moment).map_or_else(|| "-".to_owned(), time::brief)
     };
     let windows = limit.windows.iter().filter(|window| window.used > 0 || window.limit.is_some());
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn a_line_a_window() {
-        let at = |seconds| Some(pbjson_types::Timestamp { seconds, nanos: 0 });
+        let at = |seconds| Some(wire::Timestamp { seconds, nanos: 0 });
         let window = |length, limit, used, room, empty| RateWindow {
-            length: Some(pbjson_types::Duration { seconds: length, nanos: 0 }),
+            length: Some(wire::Duration { seconds: length, nanos: 0 }),
             limit,
             used,
             room_at: room,
@@ -207,7 +207,7 @@ mod tests {
             ..Default::default()
         };
         let mut page = Page::new(Look::PIPE);
-        render(&response, &pbjson_types::Timestamp { seconds: 1_000, nanos: 0 }, &mut page);
+        render(&response, &wire::Timestamp { seconds: 1_000, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),
             "profile  strict\n\

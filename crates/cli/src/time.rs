@@ -26,29 +26,26 @@ pub(crate) fn brief(duration: Duration) -> String {
 }
 
 /// A moment in UTC, to the millisecond; `-` when there is none or it is nonsense.
-pub(crate) fn moment(time: Option<&pbjson_types::Timestamp>) -> String {
+pub(crate) fn moment(time: Option<&wire::Timestamp>) -> String {
     time.and_then(|time| Timestamp::new(time.seconds, time.nanos).ok())
         .map_or_else(|| "-".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
 /// From `start` to `end`, when both are there and in order.
-pub(crate) fn between(
-    start: Option<&pbjson_types::Timestamp>,
-    end: Option<&pbjson_types::Timestamp>,
-) -> Option<Duration> {
+pub(crate) fn between(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> Option<Duration> {
     since_epoch(end?)?.checked_sub(since_epoch(start?)?)
 }
 
 /// Now, as the API writes it.
-pub(crate) fn now() -> pbjson_types::Timestamp {
+pub(crate) fn now() -> wire::Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    pbjson_types::Timestamp {
+    wire::Timestamp {
         seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(now.subsec_nanos()).unwrap_or_default(),
     }
 }
 
-fn since_epoch(time: &pbjson_types::Timestamp) -> Option<Duration> {
+fn since_epoch(time: &wire::Timestamp) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.seconds).ok()?, u32::try_from(time.nanos).ok()?.min(999_999_999)))
 }
 
@@ -56,8 +53,8 @@ fn since_epoch(time: &pbjson_types::Timestamp) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64, nanos: i32) -> pbjson_types::Timestamp {
-        pbjson_types::Timestamp { seconds, nanos }
+    fn at(seconds: i64, nanos: i32) -> wire::Timestamp {
+        wire::Timestamp { seconds, nanos }
     }
 
     #[test]

@@ -4,9 +4,9 @@
 
 mod daemon;
 
-use std::process::Output;
+use std::io::{Seek as _, Write as _};
+use std::process::{Command, Output};
 
-use assert_cmd::Command;
 use wire::v1::call_request::Operation;
 
 use daemon::{APPROVAL, CALL, Daemon, OUTPUT, RUN_A, RUN_B};
@@ -15,7 +15,7 @@ use daemon::{APPROVAL, CALL, Daemon, OUTPUT, RUN_A, RUN_B};
 type End = (i32, String, String);
 
 fn bare() -> Command {
-    let mut command = Command::cargo_bin("coffer").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coffer"));
     for variable in ["COFFERDAM_ENDPOINT", "COFFERDAM_RUN", "DOCKER_HOST"] {
         command.env_remove(variable);
     }
@@ -24,6 +24,14 @@ fn bare() -> Command {
 
 fn coffer(daemon: &Daemon, line: &[&str]) -> End {
     end(&prepared(daemon, line).output().unwrap())
+}
+
+/// The end of a command that has this text as its standard input.
+fn fed(mut command: Command, text: &str) -> End {
+    let mut input = tempfile::tempfile().unwrap();
+    input.write_all(text.as_bytes()).unwrap();
+    input.rewind().unwrap();
+    end(&command.stdin(input).output().unwrap())
 }
 
 fn prepared(daemon: &Daemon, line: &[&str]) -> Command {
@@ -92,8 +100,7 @@ fn watching_one_run_ends_with_it() {
 #[test]
 fn a_shell_needs_a_terminal() {
     let daemon = Daemon::start();
-    let mut command = prepared(&daemon, &["run", "shell", RUN_A]);
-    let (code, out, err) = end(&command.write_stdin("ls\n").output().unwrap());
+    let (code, out, err) = fed(prepared(&daemon, &["run", "shell", RUN_A]), "ls\n");
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("needs a terminal") && err.contains("coffer call shell"), "{err}");
 }
@@ -155,8 +162,8 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
 #[test]
 fn a_call_that_waits_says_how_to_go_on() {
     let daemon = Daemon::start();
-    let mut command = prepared(&daemon, &["call", "write", RUN_A, "a.txt", "-", "--wait"]);
-    let (code, out, err) = end(&command.write_stdin("from a pipe\n").output().unwrap());
+    let command = prepared(&daemon, &["call", "write", RUN_A, "a.txt", "-", "--wait"]);
+    let (code, out, err) = fed(command, "from a pipe\n");
     assert_eq!((code, out.as_str()), (4, ""));
     assert!(err.contains(&format!("coffer approval approve {APPROVAL}\n")), "{err}");
     assert!(err.contains(&format!("coffer call show {CALL}\n")), "{err}");
@@ -197,10 +204,9 @@ fn a_dialect_gives_what_the_model_sees() {
 fn a_step_reads_a_text_and_prints_the_next_message_untouched() {
     let daemon = Daemon::start();
     for (text, code) in [("SUCCEEDED \u{1b}[31m\r\n", 0), ("FAILED x", 1), ("DENIED x", 3)] {
-        let output = prepared(&daemon, &["transcript", "step", RUN_A]).write_stdin(text).output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{text:?}");
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
-        assert!(String::from_utf8(output.stderr).unwrap().contains("turn 1 of 10"), "{text:?}");
+        let (ended, out, err) = fed(prepared(&daemon, &["transcript", "step", RUN_A]), text);
+        assert_eq!((ended, out.as_str()), (code, text));
+        assert!(err.contains("turn 1 of 10"), "{text:?}");
     }
     let (code, out, _) = coffer(&daemon, &["call", "tools", RUN_A, "--dialect", "forge", "--prompt"]);
     assert_eq!((code, out.as_str()), (0, "TOOLS\n"));

@@ -1,6 +1,6 @@
-//! The default image, made here from static parts: no registry is asked for anything.
+//! The default image, made here of the host's static busybox: no registry is asked for anything.
 //!
-//! One layer with one program, `/bin/coffer-box`, that acts as the applet it is called by. The tar is the same for the
+//! One layer with one program, `/bin/busybox`, that acts as the applet it is called by. The tar is the same for the
 //! same program, byte for byte, so that the image can be verified by content: its one layer's digest is the digest of
 //! the tar, whatever tag, label or engine it is found under.
 
@@ -10,12 +10,9 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
+use crate::busybox::Busybox;
 use crate::engine::{Engine, EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
 use crate::ids::ImageReference;
-
-/// What the program can act as.
-const APPLETS: [&str; 12] =
-    ["cat", "echo", "false", "find", "head", "id", "ls", "sh", "sleep", "tail", "true", "wc"];
 
 /// Mount points and places that programs expect. All root's.
 const DIRECTORIES: [&str; 11] =
@@ -25,6 +22,8 @@ const PASSWD: &str = "root:x:0:0:root:/:/bin/false\nagent:x:1001:1001:agent:/tmp
 const GROUP: &str = "root:x:0:\nagent:x:1001:\n";
 
 const LABEL_IMAGE: &str = "io.cofferdam.image";
+/// Digest of the program alone.
+const LABEL_BUSYBOX: &str = "io.cofferdam.busybox";
 
 /// Why there is no default image.
 #[derive(Debug, thiserror::Error)]
@@ -57,18 +56,20 @@ pub struct DefaultImage {
     pub reference: ImageReference,
     /// For [`crate::RunFacts`].
     pub image: UsableImage,
+    /// Digest of the busybox that it is made of, `sha256:…`.
+    pub busybox: String,
 }
 
 /// The root file system as an uncompressed tar: sorted, root's, from the epoch.
-pub fn default_image_tar(box_binary: &[u8]) -> io::Result<Vec<u8>> {
-    let mut tar = Builder::new(Vec::with_capacity(box_binary.len() + 64 * 1024));
+fn default_image_tar(busybox: &Busybox) -> io::Result<Vec<u8>> {
+    let mut tar = Builder::new(Vec::with_capacity(busybox.program().len() + 512 * 1024));
     for name in DIRECTORIES {
         let mode = if name == "tmp" { 0o1777 } else { 0o755 };
         entry(&mut tar, &format!("{name}/"), EntryType::Directory, mode, &[])?;
     }
-    entry(&mut tar, "bin/coffer-box", EntryType::Regular, 0o755, box_binary)?;
-    for applet in APPLETS {
-        link(&mut tar, &format!("bin/{applet}"), "coffer-box")?;
+    entry(&mut tar, "bin/busybox", EntryType::Regular, 0o755, busybox.program())?;
+    for applet in busybox.applets().iter().filter(|name| *name != "busybox") {
+        link(&mut tar, &format!("bin/{applet}"), "busybox")?;
     }
     entry(&mut tar, "etc/group", EntryType::Regular, 0o644, GROUP.as_bytes())?;
     entry(&mut tar, "etc/passwd", EntryType::Regular, 0o644, PASSWD.as_bytes())?;
@@ -99,30 +100,32 @@ fn link(tar: &mut Builder<Vec<u8>>, path: &str, target: &str) -> io::Result<()> 
 /// Finds the default image in the engine or imports it, and verifies it by content either way.
 pub async fn ensure_default(
     engine: &dyn Engine,
-    box_binary: &[u8],
+    busybox: &Busybox,
 ) -> Result<DefaultImage, DefaultImageError> {
-    let tar = default_image_tar(box_binary).map_err(DefaultImageError::Archive)?;
+    let tar = default_image_tar(busybox).map_err(DefaultImageError::Archive)?;
     let digest = hex::encode(Sha256::digest(&tar));
     let wanted = format!("sha256:{digest}");
     let name = format!("cofferdam/default:{}", &digest[..12]);
     let reference =
         ImageReference::parse(&name).map_err(|error| DefaultImageError::Archive(io::Error::other(error)))?;
 
-    let present = engine.image(&reference).await?.filter(|facts| is_ours(facts, &wanted));
+    let labels = [(LABEL_IMAGE, wanted.as_str()), (LABEL_BUSYBOX, busybox.digest())]
+        .map(|(key, value)| (key.into(), value.into()));
+    let present = engine.image(&reference).await?.filter(|facts| is_ours(facts, &wanted, &labels));
     let facts = if let Some(facts) = present {
         facts
     } else {
-        let changes = ImportChanges { labels: vec![(LABEL_IMAGE.to_owned(), wanted.clone())] };
+        let changes = ImportChanges { labels: labels.to_vec() };
         engine.import_image(Bytes::from(tar), &reference, &changes).await?
     };
-    if !is_ours(&facts, &wanted) {
+    if !is_ours(&facts, &wanted, &labels) {
         return Err(DefaultImageError::Mismatch { reference: name, found: facts.layers.join(", "), wanted });
     }
-    Ok(DefaultImage { reference, image: facts.usable()? })
+    Ok(DefaultImage { reference, image: facts.usable()?, busybox: busybox.digest().to_owned() })
 }
 
-fn is_ours(facts: &ImageFacts, wanted: &str) -> bool {
-    facts.layers == [wanted] && facts.labels.get(LABEL_IMAGE).is_some_and(|label| label == wanted)
+fn is_ours(facts: &ImageFacts, wanted: &str, labels: &[(String, String)]) -> bool {
+    facts.layers == [wanted] && labels.iter().all(|(key, value)| facts.labels.get(key) == Some(value))
 }
 
 #[cfg(test)]
@@ -132,16 +135,25 @@ mod tests {
 
     use super::*;
 
+    /// The host's, with a few bytes more.
+    fn busybox(more: &str) -> Busybox {
+        let mut program =
+            std::fs::read("/bin/busybox").expect("the package busybox-static is part of the set-up");
+        program.extend(more.bytes());
+        Busybox::parse(program).unwrap()
+    }
+
     #[test]
     fn the_tar_is_the_same_for_the_same_program() {
-        let one = default_image_tar(b"program").unwrap();
-        assert_eq!(one, default_image_tar(b"program").unwrap());
-        assert_ne!(one, default_image_tar(b"another").unwrap());
+        let one = default_image_tar(&busybox("program")).unwrap();
+        assert_eq!(one, default_image_tar(&busybox("program")).unwrap());
+        assert_ne!(one, default_image_tar(&busybox("another")).unwrap());
     }
 
     #[test]
     fn the_tar_holds_what_a_run_needs_and_nothing_of_the_builder() {
-        let tar = default_image_tar(b"program").unwrap();
+        let busybox = busybox("program");
+        let tar = default_image_tar(&busybox).unwrap();
         let mut found = BTreeMap::new();
         for entry in tar::Archive::new(tar.as_slice()).entries().unwrap() {
             let mut entry = entry.unwrap();
@@ -154,10 +166,11 @@ mod tests {
             entry.read_to_end(&mut data).unwrap();
             found.insert(path, (link, data));
         }
-        for applet in APPLETS {
-            assert_eq!(found[&format!("bin/{applet}")].0.as_deref(), Some("coffer-box"));
+        for applet in busybox.applets().iter().filter(|name| *name != "busybox") {
+            assert_eq!(found[&format!("bin/{applet}")].0.as_deref(), Some("busybox"), "{applet}");
         }
-        assert_eq!(found["bin/coffer-box"].1, b"program");
+        assert!(found.contains_key("bin/sh") && found.contains_key("bin/["));
+        assert_eq!(found["bin/busybox"], (None, busybox.program().to_vec()));
         assert_eq!(found["usr/bin"].0.as_deref(), Some("../bin"));
         assert!(String::from_utf8_lossy(&found["etc/passwd"].1).contains("agent:x:1001:1001"));
         for directory in ["tmp/", "workspace/", "pkg/", "state/", "proc/", "sys/", "dev/", ".cofferdam/"] {

@@ -8,10 +8,11 @@
 //! - [`MountSlot`]: idmapped bind mounts that show a workspace's files as owned by the run's user.
 //! - [`mount_overlay`]: copy-on-write over a directory.
 //! - [`ContainerCgroup`]: a cgroup for each exec, so that its whole process tree can be ended.
-//! - [`ensure_default`]: the default image, made here without any registry.
+//! - [`ensure_default`]: the default image, made here of the host's [`Busybox`], without any registry.
 //! - [`advisories`]: known escapes in the versions that an engine reports.
 
 mod advisories;
+mod busybox;
 mod cgroups;
 mod docker;
 mod engine;
@@ -26,6 +27,7 @@ mod sys;
 mod verify;
 
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
+pub use busybox::{Busybox, NoBusybox};
 pub use cgroups::{
     CgroupError, Commands, ContainerCgroup, FormerEnded, FormerLeaf, HostProcess, KillEvidence, KillMethod,
     Leaf, LimitEvents,
@@ -40,7 +42,7 @@ pub use hardening::{
     AGENT_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, RunFacts, container_spec,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
-pub use image::{DefaultImage, DefaultImageError, default_image_tar, ensure_default};
+pub use image::{DefaultImage, DefaultImageError, ensure_default};
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
 pub use seccomp::{SeccompError, seccomp_profile};

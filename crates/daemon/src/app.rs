@@ -82,7 +82,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let (engine, host) = startup::engine(&config).await?;
     let agent =
         embedded::place_agent(&config.state_dir.join("bin")).context("cannot place the agent's binary")?;
-    let image = startup::default_image(engine.as_ref()).await?;
+    let (default_image, image) = startup::default_image(&engine, &config).await;
     let directories = Directories { state: config.state_dir.clone() };
 
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
@@ -102,7 +102,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         host,
         instance: state.instance.clone(),
         agent,
-        default_image: image.image,
+        default_image,
         directories: directories.clone(),
         roots,
     };
@@ -196,17 +196,24 @@ async fn record_start(
     store: &Store,
     instance: &str,
     host: &EngineFacts,
-    image: &DefaultImage,
+    image: &Result<DefaultImage, String>,
     policy: &Policy,
 ) -> anyhow::Result<()> {
     policy::keep(store, policy).await;
-    let started = Event::new(Kind::DaemonStarted).details(serde_json::json!({
+    let mut details = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "instance": instance,
         "engine": host.engine_version,
         "runc": host.runc_version,
-        "default_image": image.image.id().to_string(),
-    }));
+    });
+    match image {
+        Ok(made) => {
+            details["default_image"] = made.image.id().to_string().into();
+            details["busybox"] = made.busybox.as_str().into();
+        }
+        Err(why) => details["no_default_image"] = why.as_str().into(),
+    }
+    let started = Event::new(Kind::DaemonStarted).details(details);
     for event in [started, policy::loaded_event(policy)] {
         audit.record(event).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
     }

@@ -1,4 +1,4 @@
-//! What `cofferd` carries inside: the agent's binary, and the one program of the default image.
+//! What `cofferd` carries inside: the agent's binary.
 
 #![expect(clippy::disallowed_methods, reason = "the agent's program in the state directory")]
 
@@ -12,9 +12,6 @@ use sha2::{Digest as _, Sha256};
 
 /// The static `coffer-agent`.
 const AGENT: &[u8] = include_bytes!(env!("COFFER_AGENT_EMBEDDED"));
-
-/// The static `coffer-box`, the utilities of the default image.
-pub(crate) const BOX: &[u8] = include_bytes!(env!("COFFER_BOX_EMBEDDED"));
 
 /// Makes sure that the agent's binary is in `directory`, and returns its path.
 ///

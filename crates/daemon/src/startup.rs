@@ -14,10 +14,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
+use crate::executor;
+use crate::runs::DefaultImageSource;
 use crate::spool::{Bounds, Spool};
 use crate::status::chain;
 use crate::store::Store;
-use crate::{embedded, executor};
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -155,13 +156,18 @@ pub(crate) async fn kernel(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes sure that the engine has the default image, as this daemon carries it.
-pub(crate) async fn default_image(engine: &dyn Engine) -> anyhow::Result<DefaultImage> {
-    let image = containers::ensure_default(engine, embedded::BOX)
-        .await
-        .map_err(|error| anyhow::anyhow!("the default image: {}", chain(&error)))?;
-    tracing::info!(image = %image.reference, "default image");
-    Ok(image)
+/// Makes the default image if this host has what it is made of. Without it the daemon serves the runs that name an image.
+pub(crate) async fn default_image(
+    engine: &Arc<dyn Engine>,
+    config: &Config,
+) -> (DefaultImageSource, Result<DefaultImage, String>) {
+    let source = DefaultImageSource::new(engine.clone(), config.busybox.clone());
+    let image = source.get().await.map_err(|error| {
+        let why = chain(&error);
+        tracing::warn!("{why}. Until then runs without an image of their own are refused");
+        why
+    });
+    (source, image)
 }
 
 /// Opens the spool, and removes from it what belongs to no run and no call.

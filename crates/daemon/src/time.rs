@@ -31,26 +31,18 @@ impl Timestamp {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
-    pub(crate) fn to_wire(self) -> pbjson_types::Timestamp {
+    pub(crate) fn to_wire(self) -> wire::Timestamp {
         let nanos = i32::try_from(self.0.rem_euclid(1_000_000_000)).unwrap_or(0);
-        pbjson_types::Timestamp { seconds: self.0.div_euclid(1_000_000_000), nanos }
+        wire::Timestamp { seconds: self.0.div_euclid(1_000_000_000), nanos }
     }
 }
 
 /// A duration from a request: not negative, not absurd.
-pub(crate) fn duration_from_wire(duration: &pbjson_types::Duration) -> Option<Duration> {
+pub(crate) fn duration_from_wire(duration: &wire::Duration) -> Option<Duration> {
     let seconds = u64::try_from(duration.seconds).ok()?;
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(seconds, nanos)).filter(|duration| !duration.is_zero() && seconds <= 366 * 24 * 3600)
 }
-
-pub(crate) fn duration_to_wire(duration: Duration) -> pbjson_types::Duration {
-    pbjson_types::Duration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
-    }
-}
-
 /// Microseconds, saturating.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)

@@ -23,6 +23,8 @@ use crate::{PROGRAM, handles, threads};
 
 /// Most bytes that are believed of a hand's last words.
 const LAST_WORDS: u64 = 4096;
+/// Addresses that the allocator of `cofferd` reserves at a time in the hand, KiB.
+const ALLOCATOR_RESERVE_KIB: &str = "32768";
 /// Longest that a trial of the jail may take.
 const TRIAL: Duration = Duration::from_secs(10);
 
@@ -244,6 +246,8 @@ impl Launcher {
             .arg0(PROGRAM)
             .args(args.to_command_line())
             .env_clear()
+            // Its default is a gigabyte, and an operation may have half of one.
+            .env("MIMALLOC_ARENA_RESERVE", ALLOCATOR_RESERVE_KIB)
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())

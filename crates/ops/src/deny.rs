@@ -8,7 +8,7 @@
 //! leaves the mounts, and what removes files past the trash.
 
 /// Lower-case base names, sorted. Beside these, every name that begins with `mkfs`.
-pub const NAMES: [&str; 81] = [
+pub const NAMES: [&str; 84] = [
     "addgroup",
     "adduser",
     "blkdiscard",
@@ -53,6 +53,7 @@ pub const NAMES: [&str; 81] = [
     "newgrp",
     "newuidmap",
     "nsenter",
+    "nuke",
     "parted",
     "passwd",
     "pivot_root",
@@ -61,6 +62,7 @@ pub const NAMES: [&str; 81] = [
     "reboot",
     "rm",
     "rmmod",
+    "run-init",
     "run0",
     "runuser",
     "setcap",
@@ -78,6 +80,7 @@ pub const NAMES: [&str; 81] = [
     "sudoedit-rs",
     "swapoff",
     "swapon",
+    "switch_root",
     "telinit",
     "umount",
     "unlink",
@@ -124,8 +127,7 @@ pub fn is_denied(program: &str) -> bool {
 /// argument. Some know themselves by the beginning of their name.
 pub fn is_multi_call(program: &str) -> bool {
     let name = base_name(program);
-    name == "coffer-box"
-        || ["busybox", "toybox", "coreutils", "uutils"].iter().any(|known| name.starts_with(known))
+    ["busybox", "toybox", "coreutils", "uutils"].iter().any(|known| name.starts_with(known))
 }
 
 /// Whether a program's path leads through a link of the kernel's to a file of which it tells nothing, most often a shell or
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn binaries_that_are_many_are_known() {
-        for many in ["busybox", "/bin/BusyBox", "busybox-1.36", "toybox", "coreutils", "/x/coffer-box"] {
+        for many in ["busybox", "/bin/BusyBox", "busybox-1.36", "toybox", "/x/coreutils"] {
             assert!(is_multi_call(many), "{many}");
         }
         for one in ["box", "ls", "coffer-agent", ""] {

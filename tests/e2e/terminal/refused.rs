@@ -5,7 +5,7 @@ use std::process::Command;
 use harness::v1::open_terminal_request::Event as Said;
 use harness::v1::terminal_closed::Reason;
 use harness::v1::{self, TerminalStart};
-use harness::{Clients, Daemon, Setup, as_user, reason};
+use harness::{Clients, Daemon, Image, Setup, as_user, reason, requests};
 
 use super::{Seat, assert_idle, recorded, run};
 
@@ -97,6 +97,21 @@ async fn a_session_that_cannot_begin_says_why_and_leaves_nothing() {
     run.stop().await;
     let refused = Seat::open(channel, Said::Start(start())).await.err().expect("the run has ended");
     assert_eq!(reason(&refused), "RUN_NOT_READY");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_without_any_shell_is_told_to_the_operator() {
+    let image = Image::of_files("no-shell", &[("motd", "nothing\n")], &[]);
+    let daemon = Daemon::start().await;
+    let request = v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("open") };
+    let run = daemon.run_on(request).await;
+    let mut seat = Seat::at(&run).await;
+    let refused = seat.over().await.unwrap_err();
+    assert_eq!(reason(&refused), "NOT_FOUND");
+    assert!(refused.message().contains("this image has no shell"), "{}", refused.message());
+    let closed = recorded(&run, &seat.session, "session_closed").await;
+    assert_eq!(closed["outcome"]["reason"], "NOT_FOUND");
+    assert_idle(&run);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -74,7 +74,7 @@ async fn ctrl_c_and_signals_reach_what_runs_in_front() {
     seat.types("sleep 1000; echo code $((100+$?))\r").await;
     runs(&run, "sleep 1000").await;
     seat.types("\x03").await;
-    // dash ends a line that was interrupted, so that the echo does not come: the prompt does.
+    // The shell ends a line that was interrupted, so that the echo does not come: the prompt does.
     seat.types("echo alive $((6*7))\r").await;
     seat.sees("alive 42").await;
 
@@ -144,7 +144,7 @@ async fn a_command_is_run_where_and_as_asked_and_its_secrets_stay_out_of_the_log
 async fn a_session_keeps_its_run_from_being_idle() {
     let daemon = Daemon::start_with(Setup::default()).await;
     let idle = std::time::Duration::from_secs(1);
-    let request = v1::CreateRunRequest { idle_timeout: Some(idle.into()), ..Default::default() };
+    let request = v1::CreateRunRequest { idle_timeout: Some(wire::duration(idle)), ..Default::default() };
     let mut run = super::run_with(&daemon, request).await;
     let mut seat = Seat::at(&run).await;
     // Three times as long as the run may be idle.

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use harness::{Daemon, RunHandle, binary};
+use harness::{Daemon, Image, RunHandle, binary, requests, v1};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
@@ -131,6 +131,18 @@ async fn seated(daemon: &Daemon, run: &RunHandle) -> (Desk, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_the_image_has_no_shell_coffer_says_so_and_leaves_the_terminal_as_it_was() {
+    let image = Image::of_files("no-shell-here", &[("motd", "nothing\n")], &[]);
+    let daemon = Daemon::start().await;
+    let request = v1::CreateRunRequest { image: image.0.clone(), ..requests::managed("open") };
+    let run = daemon.run_on(request).await;
+    let mut desk = Desk::sit(&daemon, &[run.id()]);
+    desk.sees("this image has no shell").await;
+    assert_ne!(desk.ends(&plain()).await, 0);
+    assert_idle(&run);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn coffer_ends_with_the_exit_code_of_the_shell() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;
@@ -197,7 +209,7 @@ async fn an_end_that_nobody_at_the_terminal_chose_is_explained() {
     desk.sees("RUN_NOT_READY").await;
     assert_eq!(desk.ends(&plain()).await, 1);
 
-    let other = daemon.run_on(harness::requests::managed("review")).await;
+    let other = daemon.run_on(requests::managed("review")).await;
     let (mut desk, _) = seated(&daemon, &other).await;
     daemon.kill().await;
     desk.sees("the connection to the daemon broke").await;

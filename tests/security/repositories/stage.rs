@@ -86,7 +86,7 @@ impl Stage {
         let what = format!("{}, {does:?}", case.name);
         let request = CallRequest {
             operation: Some(operation(does)),
-            timeout: Some(DEADLINE.into()),
+            timeout: Some(wire::duration(DEADLINE)),
             ..Default::default()
         };
         let began = Instant::now();

@@ -88,7 +88,7 @@ pub(crate) async fn session(
     mut exec: Exec,
 ) -> Result<ExecResult, ToolFailure> {
     if desk.login_shell {
-        program::login_shell().clone_into(&mut exec.command);
+        program::login_shell()?.clone_into(&mut exec.command);
         exec.args = vec!["-l".to_owned()];
     }
     let given = if desk.pipes { Given::Said(desk) } else { Given::Terminal(Pty::open(&desk)?, desk) };
@@ -174,7 +174,7 @@ async fn conduct(
 /// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
 pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
     let Shell { script, cwd, env, stdin, timeout } = shell;
-    let command = program::login_shell().to_owned();
+    let command = program::login_shell()?.to_owned();
     let option = program::script_option(env.get("HOME").map_or(plan::HOME, String::as_str)).to_owned();
     let args = vec![option, script];
     run(call, lane, Exec { command, args, cwd, env, stdin, timeout, only_reads: false }).await

@@ -36,8 +36,14 @@ pub(super) fn find(
 }
 
 /// The shell that scripts and terminals get: bash, or `sh` where the image has no bash.
-pub(super) fn login_shell() -> &'static str {
-    if lookup("bash").is_ok() { "bash" } else { "sh" }
+pub(super) fn login_shell() -> Result<&'static str, ToolFailure> {
+    ["bash", "sh"].into_iter().find(|name| lookup(name).is_ok()).ok_or_else(|| {
+        let message = format!(
+            "this image has no shell (looked for bash and sh in {PATH}): run a program of the image by its name instead, or \
+             use a run whose image has a shell"
+        );
+        ToolFailure::new(Reason::NotFound, message)
+    })
 }
 
 /// The option with which that shell takes a script: as a login shell, so that it reads what the image has in

@@ -127,7 +127,7 @@ mod tests {
             severity: Severity::Medium.into(),
             agent_id: "alice".into(),
             run_id: "0198a1b2-0000-7000-8000-00000000bbbb".into(),
-            raised_at: Some(pbjson_types::Timestamp { seconds: 0, nanos: 0 }),
+            raised_at: Some(wire::Timestamp { seconds: 0, nanos: 0 }),
             occurrences: 7,
             measure: Some(AlertMeasure {
                 action: "throttle".into(),

@@ -68,7 +68,7 @@ impl List {
     }
 }
 
-fn render(approvals: &[Approval], now: &pbjson_types::Timestamp, page: &mut Page) {
+fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Page) {
     let rows: Vec<_> = approvals
         .iter()
         .map(|approval| {
@@ -87,7 +87,7 @@ fn render(approvals: &[Approval], now: &pbjson_types::Timestamp, page: &mut Page
 }
 
 /// In which time an approval expires that still can.
-pub(super) fn expiry(approval: &Approval, now: &pbjson_types::Timestamp) -> String {
+pub(super) fn expiry(approval: &Approval, now: &wire::Timestamp) -> String {
     match (approval.state(), approval.expires_at.as_ref()) {
         (State::Pending, Some(end)) => {
             time::between(Some(now), Some(end)).map_or_else(|| "now".into(), time::brief)
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_line_an_approval() {
-        let at = |seconds| pbjson_types::Timestamp { seconds, nanos: 0 };
+        let at = |seconds| wire::Timestamp { seconds, nanos: 0 };
         let approval = Approval {
             approval_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
             state: State::Pending.into(),

@@ -110,7 +110,7 @@ mod tests {
             form: Remember::Prefix.into(),
             prefix: vec!["cargo".into(), "test".into()],
             given_by: "uid:0".into(),
-            given_at: Some(pbjson_types::Timestamp::default()),
+            given_at: Some(wire::Timestamp::default()),
             ..Default::default()
         };
         let exact = Consent { form: Remember::Digest.into(), digest: "ab".repeat(32), ..consent.clone() };

@@ -38,7 +38,7 @@ impl Show {
     }
 }
 
-fn render(approval: &Approval, now: &pbjson_types::Timestamp, page: &mut Page) {
+fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Page) {
     let waits = approval.state() == State::Pending;
     page.facts(&[
         ("approval", approval.approval_id.clone()),
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_preview_cannot_deceive() {
-        let at = |seconds| Some(pbjson_types::Timestamp { seconds, nanos: 0 });
+        let at = |seconds| Some(wire::Timestamp { seconds, nanos: 0 });
         let approval = Approval {
             approval_id: "a".into(),
             state: State::Pending.into(),
@@ -154,7 +154,7 @@ mod tests {
             ..Default::default()
         };
         let mut page = Page::new(Look::PIPE);
-        render(&approval, &pbjson_types::Timestamp::default(), &mut page);
+        render(&approval, &wire::Timestamp::default(), &mut page);
         for part in [
             "needs       2 consents at the level director\n",
             "meanwhile   its run stands still\n",
@@ -174,7 +174,7 @@ mod tests {
             ..Default::default()
         };
         let mut page = Page::new(Look::PIPE);
-        render(&approval, &pbjson_types::Timestamp::default(), &mut page);
+        render(&approval, &wire::Timestamp::default(), &mut page);
         assert!(page.as_str().ends_with("What would be done\n{\"read\":{}}\n"), "{}", page.as_str());
     }
 }

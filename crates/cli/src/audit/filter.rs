@@ -71,7 +71,7 @@ impl Filter {
             Some(Status::Interrupted) => "interrupted",
             None => "",
         };
-        let wire = |time: Timestamp| pbjson_types::Timestamp {
+        let wire = |time: Timestamp| wire::Timestamp {
             seconds: time.as_second(),
             nanos: time.subsec_nanosecond().max(0),
         };

@@ -114,7 +114,7 @@ mod tests {
     fn a_line_a_record() {
         let event = AuditEvent {
             sequence: 7,
-            time: Some(pbjson_types::Timestamp { seconds: 0, nanos: 0 }),
+            time: Some(wire::Timestamp { seconds: 0, nanos: 0 }),
             kind: "call_intent".into(),
             run_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
             agent_id: "alice".into(),

@@ -61,7 +61,7 @@ pub(super) fn render(result: &ListResult, data: &mut Page, talk: &mut Page) {
                 Type::Symlink => ("link", "-".into()),
                 Type::Other | Type::Unspecified => ("other", "-".into()),
             };
-            let modified = pbjson_types::Timestamp { seconds: entry.modified_unix_seconds, nanos: 0 };
+            let modified = wire::Timestamp { seconds: entry.modified_unix_seconds, nanos: 0 };
             let modified = time::moment(Some(&modified)).replace(".000Z", "Z");
             vec![kind.into(), size, modified, entry.path.clone()]
         })

@@ -146,7 +146,7 @@ async fn request(
         run_id: target.run.resolve(client).await?,
         request_id: manner.request_id.unwrap_or_default(),
         wait_for_approval: manner.wait,
-        timeout: manner.timeout.map(Into::into),
+        timeout: manner.timeout.map(wire::duration),
         operation: Some(operation),
         ..Default::default()
     })

@@ -7,6 +7,7 @@ mod alerts;
 mod engine;
 mod finding;
 mod host;
+mod image;
 mod kernel;
 
 use std::path::PathBuf;
@@ -64,6 +65,7 @@ async fn daemon(context: &Context) -> Vec<Finding> {
     match asked.await {
         Ok(client) => {
             let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
+            findings.extend(image::examine(&client).await);
             findings.extend(alerts::examine(&client).await);
             findings
         }

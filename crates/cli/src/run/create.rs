@@ -141,8 +141,8 @@ impl Create {
             agent_id: self.agent,
             role: self.role.unwrap_or_default(),
             limits: (limits != Limits::default()).then_some(limits),
-            ttl: self.ttl.map(Into::into),
-            idle_timeout: self.idle_timeout.map(Into::into),
+            ttl: self.ttl.map(wire::duration),
+            idle_timeout: self.idle_timeout.map(wire::duration),
             labels: self.labels.into_iter().collect(),
             issue_token: self.issue_token,
         })
@@ -217,8 +217,8 @@ mod tests {
                     pids: 64,
                     ..Default::default()
                 }),
-                ttl: Some(Duration::from_secs(600).into()),
-                idle_timeout: Some(Duration::from_secs(90).into()),
+                ttl: Some(wire::duration(Duration::from_secs(600))),
+                idle_timeout: Some(wire::duration(Duration::from_secs(90))),
                 labels: [("a".into(), "b".into()), ("c".into(), String::new())].into(),
                 issue_token: false,
             }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn says_how_it_started() {
-        let at = |nanos| Some(pbjson_types::Timestamp { seconds: 1, nanos });
+        let at = |nanos| Some(wire::Timestamp { seconds: 1, nanos });
         let run = Run {
             start_kind: StartKind::Cold.into(),
             created_at: at(0),

@@ -83,7 +83,7 @@ impl List {
     }
 }
 
-fn render(runs: &[Run], now: &pbjson_types::Timestamp, page: &mut Page) {
+fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Page) {
     if runs.is_empty() {
         return;
     }
@@ -91,7 +91,7 @@ fn render(runs: &[Run], now: &pbjson_types::Timestamp, page: &mut Page) {
     page.table(&["RUN", "STATE", "PROFILE", "AGENT", "ROLE", "START", "AGE"], &rows);
 }
 
-fn row(run: &Run, now: &pbjson_types::Timestamp) -> Vec<String> {
+fn row(run: &Run, now: &wire::Timestamp) -> Vec<String> {
     let start = match run.start_kind() {
         StartKind::Warm => "warm",
         StartKind::Cold => "cold",
@@ -123,11 +123,11 @@ mod tests {
             agent_id: "ali\x1b[2Jce".into(),
             role: "worker".into(),
             start_kind: StartKind::Cold.into(),
-            created_at: Some(pbjson_types::Timestamp { seconds: 1000, nanos: 0 }),
+            created_at: Some(wire::Timestamp { seconds: 1000, nanos: 0 }),
             ..Default::default()
         };
         let mut page = Page::new(Look::PIPE);
-        render(&[run], &pbjson_types::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
+        render(&[run], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),
             "RUN                                   STATE  PROFILE  AGENT      ROLE    START  AGE\n\
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn no_runs_no_header() {
         let mut page = Page::new(Look::PIPE);
-        render(&[], &pbjson_types::Timestamp::default(), &mut page);
+        render(&[], &wire::Timestamp::default(), &mut page);
         assert_eq!(page.as_str(), "");
     }
 }

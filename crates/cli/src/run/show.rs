@@ -38,12 +38,11 @@ impl Show {
 }
 
 fn render(run: &Run, page: &mut Page) {
-    let duration = |d: Option<&pbjson_types::Duration>| {
+    let duration = |d: Option<&wire::Duration>| {
         d.and_then(|d| std::time::Duration::try_from(*d).ok()).map(time::brief).unwrap_or_default()
     };
-    let optional = |time: Option<&pbjson_types::Timestamp>| {
-        time.map(|time| time::moment(Some(time))).unwrap_or_default()
-    };
+    let optional =
+        |time: Option<&wire::Timestamp>| time.map(|time| time::moment(Some(time))).unwrap_or_default();
     let mut labels: Vec<_> = run.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     labels.sort_unstable();
     page.facts(&[

@@ -35,7 +35,7 @@ impl Watch {
     }
 }
 
-fn render(run: &Run, now: &pbjson_types::Timestamp, page: &mut Page) {
+fn render(run: &Run, now: &wire::Timestamp, page: &mut Page) {
     let ink = match run.state() {
         State::Ready => Ink::Green,
         State::Failed => Ink::Red,
@@ -65,7 +65,7 @@ mod tests {
             ..Default::default()
         };
         let mut page = Page::new(Look::PIPE);
-        render(&run, &pbjson_types::Timestamp::default(), &mut page);
+        render(&run, &wire::Timestamp::default(), &mut page);
         assert_eq!(page.as_str(), "1970-01-01T00:00:00.000Z r FAILED review alice: out of memory\n");
     }
 }

@@ -63,14 +63,14 @@ impl List {
     }
 }
 
-fn render(entries: &[TrashEntry], now: &pbjson_types::Timestamp, page: &mut Page) {
+fn render(entries: &[TrashEntry], now: &wire::Timestamp, page: &mut Page) {
     if !entries.is_empty() {
         let rows: Vec<_> = entries.iter().map(|entry| row(entry, now)).collect();
         page.table(&["ENTRY", "PATH", "SIZE", "AGE"], &rows);
     }
 }
 
-fn row(entry: &TrashEntry, now: &pbjson_types::Timestamp) -> Vec<String> {
+fn row(entry: &TrashEntry, now: &wire::Timestamp) -> Vec<String> {
     let age = time::between(entry.deleted_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
     let size = match entry.r#type() {
         entry::Type::Directory => "directory".to_owned(),
@@ -91,7 +91,7 @@ mod tests {
             path: path.into(),
             r#type: entry_type.into(),
             size_bytes: 3,
-            deleted_at: Some(pbjson_types::Timestamp { seconds: 1000, nanos: 0 }),
+            deleted_at: Some(wire::Timestamp { seconds: 1000, nanos: 0 }),
             ..Default::default()
         };
         let entries = [
@@ -99,7 +99,7 @@ mod tests {
             entry("2-7-0", "@project/d", entry::Type::Directory),
         ];
         let mut page = Page::new(Look::PIPE);
-        render(&entries, &pbjson_types::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
+        render(&entries, &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),
             "ENTRY  PATH         SIZE       AGE\n\

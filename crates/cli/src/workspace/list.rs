@@ -74,7 +74,7 @@ pub(super) async fn all(
     Ok(all)
 }
 
-fn render(workspaces: &[KeptWorkspace], now: &pbjson_types::Timestamp, size: bool, page: &mut Page) {
+fn render(workspaces: &[KeptWorkspace], now: &wire::Timestamp, size: bool, page: &mut Page) {
     if workspaces.is_empty() {
         return;
     }
@@ -86,7 +86,7 @@ fn render(workspaces: &[KeptWorkspace], now: &pbjson_types::Timestamp, size: boo
     page.table(&header, &rows);
 }
 
-fn row(workspace: &KeptWorkspace, now: &pbjson_types::Timestamp, size: bool) -> Vec<String> {
+fn row(workspace: &KeptWorkspace, now: &wire::Timestamp, size: bool) -> Vec<String> {
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let age = time::between(workspace.created_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
     let mut row = vec![
@@ -114,13 +114,13 @@ mod tests {
             workspace_id: "0198a1b2-0000-7000-8000-00000000aaaa".into(),
             kind: "managed".into(),
             principal: "uid:0".into(),
-            created_at: Some(pbjson_types::Timestamp { seconds: 1000, nanos: 0 }),
+            created_at: Some(wire::Timestamp { seconds: 1000, nanos: 0 }),
             path: "/var/lib/w".into(),
             used_by: "0198a1b2-0000-7000-8000-00000000bbbb".into(),
             size_bytes: Some(2048),
             repository: String::new(),
         };
-        let now = pbjson_types::Timestamp { seconds: 1090, nanos: 0 };
+        let now = wire::Timestamp { seconds: 1090, nanos: 0 };
         let mut page = Page::new(Look::PIPE);
         render(&[workspace], &now, true, &mut page);
         let lines: Vec<Vec<&str>> = page
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn no_workspaces_no_header() {
         let mut page = Page::new(Look::PIPE);
-        render(&[], &pbjson_types::Timestamp::default(), true, &mut page);
+        render(&[], &wire::Timestamp::default(), true, &mut page);
         assert_eq!(page.as_str(), "");
     }
 }

@@ -1,9 +1,8 @@
 //! The engine itself, and the default image.
 
-use crate::support::{TestImage, engine};
+use crate::support::{TestImage, busybox, engine};
 use cofferdam_containers::{
-    DockerEngine, Endpoint, Engine, EngineError, ImageReference, ImportChanges, advisories,
-    default_image_tar, ensure_default,
+    DockerEngine, Endpoint, Engine, EngineError, ImageReference, ImportChanges, advisories, ensure_default,
 };
 
 #[tokio::test]
@@ -35,29 +34,40 @@ async fn a_socket_where_nobody_listens_is_told_with_its_remedy() {
 #[tokio::test]
 async fn the_default_image_is_imported_once_and_verified_by_content() {
     let test = TestImage::new().await;
-    let again = ensure_default(test.engine.as_ref(), &test.program).await.unwrap();
+    let again = ensure_default(test.engine.as_ref(), &test.busybox).await.unwrap();
     assert_eq!(again.image, test.image);
     assert_eq!(again.reference, test.reference);
     let facts = test.engine.image(&test.reference).await.unwrap().unwrap();
     assert_eq!(facts.layers.len(), 1);
     assert_eq!(facts.labels["io.cofferdam.image"], facts.layers[0]);
+    assert_eq!(facts.labels["io.cofferdam.busybox"], test.busybox.digest());
+    assert_eq!(again.busybox, test.busybox.digest());
     assert_eq!(facts.volumes, Vec::<String>::new());
 }
 
-/// Somebody tags another image with the default image's name and gives it its label.
+#[tokio::test]
+async fn another_busybox_makes_another_image() {
+    let test = TestImage::new().await;
+    let other = ensure_default(test.engine.as_ref(), &busybox()).await.unwrap();
+    test.engine.remove_image(other.image.id()).await.unwrap();
+    assert_ne!((&other.reference, &other.image), (&test.reference, &test.image));
+    assert_ne!(other.busybox, test.busybox.digest());
+}
+
+/// Somebody tags another image with the default image's name and gives it its labels.
 #[tokio::test]
 async fn a_forged_default_image_is_replaced() {
     let test = TestImage::new().await;
     let wanted = test.engine.image(&test.reference).await.unwrap().unwrap();
-    let forged_tar = default_image_tar(b"forged").unwrap();
-    let labels = vec![("io.cofferdam.image".to_owned(), wanted.layers[0].clone())];
+    let labels = wanted.labels.clone().into_iter().collect();
+    // The end of an archive that holds nothing.
     let forged = test
         .engine
-        .import_image(forged_tar.into(), &test.reference, &ImportChanges { labels })
+        .import_image(vec![0; 1_024].into(), &test.reference, &ImportChanges { labels })
         .await
         .unwrap();
     assert_ne!(forged.id, wanted.id);
-    let found = ensure_default(test.engine.as_ref(), &test.program).await.unwrap();
+    let found = ensure_default(test.engine.as_ref(), &test.busybox).await.unwrap();
     let layers = test.engine.image(&found.reference).await.unwrap().unwrap().layers;
     let _ = test.engine.remove_image(&forged.id).await;
     let _ = test.engine.remove_image(&wanted.id).await;

@@ -7,8 +7,9 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use cofferdam_containers::{
-    AGENT_PATH, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine, ExecStream,
-    Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, ensure_default,
+    AGENT_PATH, Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine,
+    ExecStream, Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec,
+    ensure_default,
 };
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -56,23 +57,30 @@ fn agent(dir: &Path) -> PathBuf {
     agent
 }
 
-/// An image with the probe for its one program. Each is unique, so that tests do not remove each other's.
+/// The host's busybox with a few bytes more, other ones each time.
+pub(crate) fn busybox() -> Busybox {
+    let mut program =
+        std::fs::read("/bin/busybox").expect("the package busybox-static is part of the set-up");
+    let nonce = tempfile::NamedTempFile::new().unwrap();
+    program.extend(nonce.path().as_os_str().as_encoded_bytes());
+    program.extend(std::process::id().to_ne_bytes());
+    Busybox::parse(program).unwrap()
+}
+
+/// A default image. Each is unique, so that tests do not remove each other's.
 pub(crate) struct TestImage {
     pub(crate) engine: Arc<DockerEngine>,
     pub(crate) reference: ImageReference,
     pub(crate) image: cofferdam_containers::UsableImage,
-    pub(crate) program: Vec<u8>,
+    pub(crate) busybox: Busybox,
 }
 
 impl TestImage {
     pub(crate) async fn new() -> Self {
         let engine = engine();
-        let mut program = std::fs::read(probe()).unwrap();
-        let nonce = tempfile::NamedTempFile::new().unwrap();
-        program.extend(nonce.path().as_os_str().as_encoded_bytes());
-        program.extend(std::process::id().to_ne_bytes());
-        let made = ensure_default(engine.as_ref(), &program).await.expect(NEEDS_ENGINE);
-        Self { engine, reference: made.reference, image: made.image, program }
+        let busybox = busybox();
+        let made = ensure_default(engine.as_ref(), &busybox).await.expect(NEEDS_ENGINE);
+        Self { engine, reference: made.reference, image: made.image, busybox }
     }
 }
 

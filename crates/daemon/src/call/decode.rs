@@ -88,7 +88,7 @@ pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> 
     Decoded { operation, form, agent_id, task_id, correlation_id, limit: limit.ok().flatten() }
 }
 
-fn limit(timeout: Option<&pbjson_types::Duration>) -> Result<Option<Duration>, Refusal> {
+fn limit(timeout: Option<&wire::Duration>) -> Result<Option<Duration>, Refusal> {
     let Some(timeout) = timeout else { return Ok(None) };
     match duration_from_wire(timeout).filter(|timeout| *timeout <= MAX_TIMEOUT) {
         Some(timeout) => Ok(Some(timeout)),

@@ -46,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) docker_endpoint: String,
     /// Refuse to start on an engine with known escapes.
     pub(crate) strict_engine: bool,
+    /// The static busybox of which the default image is made. It may be absent.
+    pub(crate) busybox: PathBuf,
     /// The form of the host lane's jail that does where the kernel lets this daemon have no whole one.
     pub(crate) accepted_jail: Option<WeakerForm>,
     /// Until an approval expires; `None`: as the profile says.
@@ -129,6 +131,7 @@ impl fmt::Display for Config {
             "state_dir": self.state_dir,
             "workspace_roots": self.workspace_roots,
             "docker": { "endpoint": self.docker_endpoint, "strict_engine": self.strict_engine },
+            "default_image": { "busybox": self.busybox },
             "approvals": { "allow_self_approval": self.allow_self_approval },
             "access": access,
             "limits": {

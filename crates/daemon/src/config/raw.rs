@@ -17,6 +17,8 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) docker: Docker,
     #[serde(default)]
+    pub(super) default_image: DefaultImage,
+    #[serde(default)]
     pub(super) host_lane: HostLane,
     #[serde(default)]
     pub(super) pool: Pool,
@@ -72,6 +74,18 @@ pub(super) struct Docker {
 impl Default for Docker {
     fn default() -> Self {
         Self { endpoint: "unix:///var/run/docker.sock".to_owned(), strict_engine: false }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DefaultImage {
+    pub(super) busybox: PathBuf,
+}
+
+impl Default for DefaultImage {
+    fn default() -> Self {
+        Self { busybox: "/bin/busybox".into() }
     }
 }
 

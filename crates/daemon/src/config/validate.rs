@@ -49,6 +49,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
     if !raw.docker.endpoint.strip_prefix("unix://").is_some_and(|path| path.starts_with('/')) {
         found.add("docker.endpoint", "must be a Unix socket, such as unix:///var/run/docker.sock");
     }
+    let busybox = absolute(&mut found, "default_image.busybox", raw.default_image.busybox);
     let accepted_jail = raw.host_lane.accept.and_then(|name| {
         let form = WeakerForm::parse(&name);
         if form.is_none() {
@@ -103,6 +104,7 @@ pub(super) fn validate(raw: raw::Config) -> Result<Config, Problems> {
         policy_dir,
         docker_endpoint: raw.docker.endpoint,
         strict_engine: raw.docker.strict_engine,
+        busybox,
         accepted_jail,
         approval_timeout,
         allow_self_approval: raw.approvals.allow_self_approval,
@@ -232,6 +234,8 @@ pub(super) fn bytes(found: &mut Found, key: &str, written: &raw::Size, least: u6
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::parse::parse;
     use crate::runs::OnStop;
 
@@ -248,6 +252,7 @@ mod tests {
         assert!(config.access.is_empty());
         assert_eq!(config.approval_timeout, None);
         assert_eq!(config.accepted_jail, None);
+        assert_eq!(config.busybox, Path::new("/bin/busybox"));
         assert_eq!(config.on_stop, OnStop::End);
         assert_eq!((config.calls.running, config.calls.waiting), (512, 2_048));
         assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
@@ -260,6 +265,7 @@ listen: { unix: { path: relative.sock, mode: \"0666\" } }
 state_dir: /var/lib/../x
 workspace_roots: [/, /no/such/directory]
 docker: { endpoint: \"tcp://1.2.3.4:2375\" }
+default_image: { busybox: bin/busybox }
 host_lane: { accept: anything }
 pool: { min: 1, max: 2 }
 approvals: { timeout: soon }
@@ -279,6 +285,7 @@ log: { format: xml }
                 "workspace_roots[0]",
                 "workspace_roots[1]",
                 "docker.endpoint",
+                "default_image.busybox",
                 "host_lane.accept",
                 "pool",
                 "approvals.timeout",
@@ -320,10 +327,11 @@ log: { format: xml }
 
     #[test]
     fn what_is_printed_is_the_same_configuration() {
-        let text = "{host_lane: {accept: landlock-only}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, runs: {on_stop: leave}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, runs: {on_stop: leave}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("timeout: 90s"), "{printed}");
+        assert!(printed.contains("busybox: /opt/busybox"), "{printed}");
         assert!(printed.contains("accept: landlock-only"), "{printed}");
         assert!(printed.contains("max_length: 7200s"), "{printed}");
         assert!(printed.contains("on_stop: leave"), "{printed}");

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::ids::RunId;
 use crate::rpc::Principal;
 use crate::status::Refusal;
-use crate::time::{duration_from_wire, duration_to_wire};
+use crate::time::duration_from_wire;
 
 /// The longest throttle.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
@@ -164,7 +164,7 @@ fn limit(usage: &Usage) -> v1::RateLimit {
         Scope::Throttled(agent) => (Wire::Throttle, &agent.id),
     };
     let windows = usage.windows.iter().map(|window| v1::RateWindow {
-        length: Some(duration_to_wire(Duration::from_millis(window.span.millis()))),
+        length: Some(wire::duration(Duration::from_millis(window.span.millis()))),
         limit: window.limit.calls(),
         used: window.used,
         room_at: window.room_at.map(moment),
@@ -173,8 +173,8 @@ fn limit(usage: &Usage) -> v1::RateLimit {
     v1::RateLimit { scope: scope.into(), name: name.clone(), windows: windows.collect() }
 }
 
-fn moment(at: UnixMillis) -> pbjson_types::Timestamp {
-    pbjson_types::Timestamp {
+fn moment(at: UnixMillis) -> wire::Timestamp {
+    wire::Timestamp {
         seconds: i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX),
         nanos: i32::try_from(at.0 % 1_000).unwrap_or(0) * 1_000_000,
     }

@@ -191,7 +191,7 @@ fn signed((checkpoint, key): (Checkpoint, String)) -> v1::Checkpoint {
 
 fn to_wire(line: Line) -> v1::AuditEvent {
     let Record { sequence, time, previous, hash, event, .. } = line.record;
-    let time = pbjson_types::Timestamp {
+    let time = wire::Timestamp {
         seconds: time.unix_seconds(),
         nanos: i32::try_from(time.subsecond_nanos()).unwrap_or(0),
     };

@@ -122,7 +122,7 @@ fn from_wire(
     })
 }
 
-fn moment(at: &pbjson_types::Timestamp) -> Result<UnixMillis, Refusal> {
+fn moment(at: &wire::Timestamp) -> Result<UnixMillis, Refusal> {
     let millis = u64::try_from(at.seconds).ok().and_then(|seconds| seconds.checked_mul(1_000));
     let nanos = u64::try_from(at.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
     // Beyond the year 9999 is no date.

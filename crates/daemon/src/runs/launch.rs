@@ -16,6 +16,7 @@ use jail::Mount;
 use ops::Reason;
 use tokio::task::block_in_place;
 
+use super::default_image::DefaultImageSource;
 use super::marks::{Marks, Place};
 use super::mounting::{arrived, mount};
 use super::record::{Record, Started};
@@ -103,7 +104,7 @@ pub(crate) struct Launcher {
     pub(crate) instance: String,
     /// The agent's binary on the host.
     pub(crate) agent: PathBuf,
-    pub(crate) default_image: UsableImage,
+    pub(crate) default_image: DefaultImageSource,
     pub(crate) directories: Directories,
     pub(crate) roots: Roots,
 }
@@ -141,7 +142,7 @@ impl Launcher {
         remains: &mut Remains,
     ) -> Result<(Started, Arc<Lanes>), Refusal> {
         let run = record.id.to_string();
-        let image = self.image(wanted.image.as_ref()).await?;
+        let (image, busybox) = self.image(wanted.image.as_ref()).await?;
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
                 Some(block_in_place(|| self.roots.open("pkg_path", path, Purpose::Show, principal))?)
@@ -211,7 +212,12 @@ impl Launcher {
         let started = Started {
             image_id: image.id().to_string(),
             container_id: container.to_string(),
-            hardening: report.lines.into_iter().map(|line| (line.name, line.value)).collect(),
+            hardening: report
+                .lines
+                .into_iter()
+                .map(|line| (line.name, line.value))
+                .chain(busybox.map(|digest| ("busybox".to_owned(), digest)))
+                .collect(),
             ownership,
             workspace_path: workspace.path.clone(),
             layer,
@@ -244,10 +250,20 @@ impl Launcher {
             .map_err(|error| Refusal::internal("describing the container", &error))
     }
 
-    async fn image(&self, reference: Option<&ImageReference>) -> Result<UsableImage, Refusal> {
-        let Some(reference) = reference else { return Ok(self.default_image.clone()) };
+    /// The image, and of the default image what it is made of.
+    async fn image(
+        &self,
+        reference: Option<&ImageReference>,
+    ) -> Result<(UsableImage, Option<String>), Refusal> {
+        let Some(reference) = reference else {
+            let made = self.default_image.get().await?;
+            return Ok((made.image, Some(made.busybox)));
+        };
         match self.engine.image(reference).await.map_err(engine_refusal)? {
-            Some(facts) => facts.usable().map_err(|refused| Refusal::invalid("image", refused)),
+            Some(facts) => {
+                let usable = facts.usable().map_err(|refused| Refusal::invalid("image", refused))?;
+                Ok((usable, None))
+            }
             None => Err(Refusal::new(
                 Reason::NotFound,
                 format!(

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod changes;
+mod default_image;
 mod former;
 mod freeze;
 mod kept;
@@ -21,6 +22,7 @@ mod token;
 mod trash;
 mod workspace;
 
+pub(crate) use default_image::{DefaultImageSource, read as read_busybox};
 pub(crate) use former::TakenOver;
 pub(crate) use freeze::Hold;
 pub(crate) use kept::Kept;

@@ -13,7 +13,7 @@ use super::marks::Marks;
 use super::token::TokenHash;
 use super::workspace::Owner;
 use crate::ids::RunId;
-use crate::time::{Timestamp, duration_to_wire};
+use crate::time::Timestamp;
 
 /// Where a run is in its life.
 ///
@@ -272,8 +272,8 @@ impl Record {
             agent_id: spec.agent_id.clone(),
             role: spec.role.clone(),
             limits: Some(limits_to_wire(&spec.limits)),
-            ttl: spec.ttl.map(duration_to_wire),
-            idle_timeout: spec.idle_timeout.map(duration_to_wire),
+            ttl: spec.ttl.map(wire::duration),
+            idle_timeout: spec.idle_timeout.map(wire::duration),
             labels: spec.labels.clone().into_iter().collect(),
             state: self.state.to_wire().into(),
             failure: self.failure.clone().unwrap_or_default(),

@@ -154,7 +154,7 @@ fn small(value: u64) -> u32 {
 
 fn duration(
     field: &'static str,
-    duration: Option<&pbjson_types::Duration>,
+    duration: Option<&wire::Duration>,
 ) -> Result<Option<std::time::Duration>, Refusal> {
     let Some(duration) = duration else { return Ok(None) };
     match duration_from_wire(duration) {

@@ -5,8 +5,10 @@
 //! the size of what is checked is bounded. Patterns are compiled by an engine that does not backtrack. Nothing is fetched.
 
 use std::collections::HashMap;
+use std::error::Error;
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use boon::{CompileError, Compiler, Draft, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use regex::RegexBuilder;
 use serde_json::Value;
 
 /// Bytes of one schema as JSON.
@@ -27,10 +29,23 @@ const SAID: usize = 300;
 const UNKNOWN: [&str; 7] =
     ["$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
 
+/// The name of a schema while it is compiled. Nothing is fetched by it.
+const NAME: &str = "urn:schema";
+
 /// A schema that can be checked.
 pub(super) struct Schema {
-    validator: Validator,
+    schemas: Schemas,
+    root: SchemaIndex,
     size: u64,
+}
+
+/// Refuses what a schema refers to elsewhere.
+struct Nothing;
+
+impl UrlLoader for Nothing {
+    fn load(&self, _: &str) -> Result<Value, Box<dyn Error>> {
+        Err("nothing is fetched".into())
+    }
 }
 
 impl Schema {
@@ -43,10 +58,10 @@ impl Schema {
         let size = sizes.of(schema, MAX_DEPTH)?;
         let draft =
             match schema.get("$schema").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#') {
-                "" | "https://json-schema.org/draft/2020-12/schema" => Draft::Draft202012,
-                "https://json-schema.org/draft/2019-09/schema" => Draft::Draft201909,
+                "" | "https://json-schema.org/draft/2020-12/schema" => Draft::V2020_12,
+                "https://json-schema.org/draft/2019-09/schema" => Draft::V2019_09,
                 "http://json-schema.org/draft-07/schema" | "https://json-schema.org/draft-07/schema" => {
-                    Draft::Draft7
+                    Draft::V7
                 }
                 _ => return Err("is of a kind that is not known".to_owned()),
             };
@@ -54,10 +69,14 @@ impl Schema {
         if let Some(members) = schema.as_object_mut() {
             members.remove("$schema");
         }
-        let patterns = PatternOptions::regex().size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED);
-        let built = jsonschema::options().with_draft(draft).with_pattern_options(patterns).build(&schema);
-        let validator = built.map_err(|error| format!("is no schema: {}", shortened(&error.to_string())))?;
-        Ok(Self { validator, size })
+        let mut compiler = Compiler::new();
+        compiler.set_default_draft(draft);
+        compiler.use_loader(Box::new(Nothing));
+        let mut schemas = Schemas::new();
+        let unusable = |error: CompileError| format!("is no schema: {}", shortened(&error.to_string()));
+        compiler.add_resource(NAME, schema).map_err(unusable)?;
+        let root = compiler.compile(NAME, &mut schemas).map_err(unusable)?;
+        Ok(Self { schemas, root, size })
     }
 
     /// Whether a value fits; where and how it does not otherwise.
@@ -65,14 +84,45 @@ impl Schema {
         if self.size.saturating_mul(count(value)) > MAX_WORK {
             return Err("it is too large to be checked".to_owned());
         }
-        match self.validator.validate(value) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let (at, said) = (error.instance_path().to_string(), shortened(&error.masked().to_string()));
-                Err(if at.is_empty() { said } else { format!("{}: {said}", shortened(&at)) })
-            }
-        }
+        self.schemas.validate(value, self.root).map_err(|error| {
+            let error = first_cause(&error);
+            let (at, said) = (error.instance_location.to_string(), shortened(&without_value(&error.kind)));
+            if at.is_empty() { said } else { format!("{}: {said}", shortened(&at)) }
+        })
     }
+}
+
+/// The first of the errors that made the others.
+fn first_cause<'e, 's, 'v>(error: &'e ValidationError<'s, 'v>) -> &'e ValidationError<'s, 'v> {
+    error.causes.first().map_or(error, first_cause)
+}
+
+/// What is wrong, without the value that is: it may be a secret.
+fn without_value(kind: &ErrorKind<'_, '_>) -> String {
+    match kind {
+        ErrorKind::Format { want, .. } => format!("is no valid {want}"),
+        ErrorKind::Pattern { want, .. } => format!("does not match the pattern {want}"),
+        ErrorKind::ContentEncoding { want, .. } | ErrorKind::ContentMediaType { want, .. } => {
+            format!("is not {want}")
+        }
+        ErrorKind::Minimum { want, .. } => format!("must be at least {want}"),
+        ErrorKind::Maximum { want, .. } => format!("must be at most {want}"),
+        ErrorKind::ExclusiveMinimum { want, .. } => format!("must be more than {want}"),
+        ErrorKind::ExclusiveMaximum { want, .. } => format!("must be less than {want}"),
+        ErrorKind::MultipleOf { want, .. } => format!("must be a multiple of {want}"),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a pattern can be used: short, and small when it is compiled.
+fn check_pattern(pattern: &str) -> Result<(), String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("has a pattern of more than {MAX_PATTERN} bytes"));
+    }
+    let compiled = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build();
+    compiled
+        .map(drop)
+        .map_err(|error| format!("has a pattern that cannot be used: {}", shortened(&error.to_string())))
 }
 
 fn shortened(text: &str) -> String {
@@ -116,8 +166,12 @@ impl Sizes<'_> {
                     if UNKNOWN.contains(&key.as_str()) && value.is_string() {
                         return Err(format!("uses `{key}`"));
                     }
-                    if key == "pattern" && value.as_str().is_some_and(|pattern| pattern.len() > MAX_PATTERN) {
-                        return Err(format!("has a pattern of more than {MAX_PATTERN} bytes"));
+                    match (key.as_str(), value) {
+                        ("pattern", Value::String(pattern)) => check_pattern(pattern)?,
+                        ("patternProperties", Value::Object(patterns)) => {
+                            patterns.keys().try_for_each(|pattern| check_pattern(pattern))?;
+                        }
+                        _ => {}
                     }
                     let own = match (key.as_str(), value) {
                         ("$ref", Value::String(reference)) => self.referred(reference, levels - 1)?,
@@ -197,6 +251,7 @@ mod tests {
             json!({"pattern": "(a"}),
             json!({"pattern": "a{1000}{1000}{1000}"}),
             json!({"pattern": "x".repeat(2_000)}),
+            json!({"patternProperties": {"a{1000}{1000}{1000}": {}}}),
             json!({"enum": ["x".repeat(70_000)]}),
         ] {
             let said = refused(&schema);

@@ -3,7 +3,8 @@
 use super::inner::{Inner, wraps};
 use super::options::{self, ENV};
 
-/// A multi-call binary does what the name says that it is given: `exec -a rm busybox`.
+/// A multi-call binary does what the name says that it is given: `exec -a rm busybox`. Busybox passes over a dash before it,
+/// by which login shells are known.
 pub(super) fn renamed(args: &[String], offsets: &[usize]) -> Vec<Vec<String>> {
     let at = |offset: &usize| (offset - 1).min(args.len());
     let before = &args[..offsets.first().map_or(args.len(), at)];
@@ -16,6 +17,7 @@ pub(super) fn renamed(args: &[String], offsets: &[usize]) -> Vec<Vec<String>> {
         },
     });
     let Some(name) = name else { return Vec::new() };
+    let name = name.strip_prefix('-').unwrap_or(&name).to_owned();
     let line = |offset| std::iter::once(name.clone()).chain(args.iter().skip(offset).cloned()).collect();
     offsets.iter().copied().map(line).collect()
 }

@@ -119,7 +119,7 @@ fn filters(records: &[Record]) -> Vec<EventFilter> {
     let moment = |at: usize| {
         let time = records[at].time;
         let nanos = i32::try_from(time.subsecond_nanos()).unwrap();
-        Some(pbjson_types::Timestamp { seconds: time.unix_seconds(), nanos })
+        Some(wire::Timestamp { seconds: time.unix_seconds(), nanos })
     };
     let middle = records.len() / 2;
     let some = |fill: fn(&mut EventFilter)| {

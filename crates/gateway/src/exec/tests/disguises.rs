@@ -37,7 +37,7 @@ const COMMON: Lines = &[
     &["xargs", "--max-args", "1", "rm"],
     &["busybox", "rm"],
     &["/bin/BusyBox", "sh", "-c", "rm x"],
-    &["coffer-box", "dd"],
+    &["/bin/busybox", "dd"],
     &["toybox", "nice", "toybox", "rm"],
     &["find", ".", "-name", "x", "-exec", "rm", "{}", ";"],
     &["find", ".", "-type", "f", "-execdir", "env", "rm", "{}", "+"],
@@ -88,6 +88,8 @@ const MULTI_CALL: Lines = &[
     &["/dev/fd/3", "rm"],
     &["bash", "-c", "exec -a rm /bin/busybox x"],
     &["bash", "-c", "exec -arm busybox x"],
+    &["bash", "-c", "exec -a -rm busybox x"],
+    &["bash", "-c", "exec -a-rm busybox x"],
     &["env", "--argv0=rm", "busybox", "x"],
     &["env", "-a", "rm", "busybox", "x"],
 ];

@@ -41,7 +41,7 @@ const PRECISE: [Disguise; 26] = [
     |command| behind("xargs -0 -n1", command),
     |command| behind("xargs -I X --max-procs=2", command),
     |command| behind("busybox", command),
-    |command| behind("/bin/coffer-box", command),
+    |command| behind("/bin/busybox", command),
     |command| behind("toybox", command),
     |command| [behind("find . -exec", command), vec!["{}".into(), ";".into()]].concat(),
     |command| [behind("find . -name x -okdir", command), vec!["{}".into(), "+".into()]].concat(),

@@ -381,7 +381,7 @@ fn wrap(inner: BoxedStrategy<Vec<String>>) -> BoxedStrategy<Vec<String>> {
         "stdbuf -o0",
         "setsid",
         "busybox",
-        "coffer-box",
+        "busybox-static",
         "time -p",
         "ionice -c 2",
         "strace -f",

@@ -1,0 +1,51 @@
+//! The daemon's default image, as its last start has recorded it.
+
+use serde_json::Value;
+use wire::v1::query_events_request::Order;
+use wire::v1::{EventFilter, QueryEventsRequest};
+
+use super::finding::Finding;
+use crate::client::{Client, quick};
+
+/// Asks a daemon that answers. Whoever may not see its records has no finding.
+pub(super) async fn examine(client: &Client) -> Option<Finding> {
+    let request = QueryEventsRequest {
+        filter: Some(EventFilter { kinds: vec!["daemon_started".to_owned()], ..Default::default() }),
+        order: Order::NewestFirst.into(),
+        page_size: 1,
+        ..Default::default()
+    };
+    let answer = client.audit().query_events(quick(request)).await.ok()?.into_inner();
+    let record: Value = serde_json::from_str(&answer.events.first()?.record_json).ok()?;
+    finding(&record["details"])
+}
+
+fn finding(details: &Value) -> Option<Finding> {
+    const TOPIC: &str = "default image";
+    if let Some(busybox) = details["busybox"].as_str() {
+        return Some(Finding::good(TOPIC, format!("made of busybox {busybox}")));
+    }
+    let why = details["no_default_image"].as_str()?;
+    Some(Finding::limited(
+        TOPIC,
+        format!("none when the daemon started: {why}"),
+        "until then runs whose profile and request name no image are refused",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_start_has_recorded_is_told() {
+        let made = finding(&json!({ "busybox": "sha256:ab", "default_image": "sha256:cd" }));
+        assert_eq!(made, Some(Finding::good("default image", "made of busybox sha256:ab")));
+        let none = finding(&json!({ "no_default_image": "No static busybox at /x" })).unwrap();
+        assert_eq!(none.found, "none when the daemon started: No static busybox at /x");
+        assert!(none.follows.unwrap().contains("are refused"));
+        assert_eq!(finding(&json!({ "version": "0.0.1" })), None);
+    }
+}

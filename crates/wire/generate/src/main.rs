@@ -1,0 +1,111 @@
+//! Generates `crates/wire/src/generated` from `proto/`, or checks that it is up to date.
+//!
+//! ```sh
+//! cargo run --manifest-path crates/wire/generate/Cargo.toml             # after a change of a proto file
+//! cargo run --manifest-path crates/wire/generate/Cargo.toml -- --check  # exit code 1 and a message on a difference
+//! ```
+//!
+//! The generated code is committed, so that a build of cofferd compiles neither a protobuf compiler nor a code
+//! generator. `tests/run.sh` runs the check.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
+use prost::Message;
+use prost_types::{DescriptorProto, FileDescriptorSet, MessageOptions};
+
+/// Behind this feature of `cofferdam-wire` are the gRPC clients and servers: the two lanes need the messages only.
+const SERVICES: &str = "#[cfg(feature = \"grpc\")]";
+
+fn main() -> Result<()> {
+    let check = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("--check") => true,
+        Some(other) => bail!("unknown argument {other}: the only one is --check"),
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize()?;
+    let made = generate(&root.join("proto"))?;
+    let directory = root.join("crates/wire/src/generated");
+    if check { compare(&made, &directory) } else { replace(&made, &directory) }
+}
+
+/// The generated files by their names.
+fn generate(proto: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let files = proto_files(proto)?;
+    let descriptors = protox::compile(&files, [proto])?;
+    let mut made = BTreeMap::from([("descriptors.bin".to_owned(), descriptors.encode_to_vec())]);
+
+    let out = tempfile::tempdir()?;
+    let mut config = prost_build::Config::new();
+    config.enable_type_names();
+    // Sorted maps: equal messages have equal bytes, and the daemon recognises a repeated request by its bytes.
+    config.btree_map(["."]);
+    // Raw bytes of files and frames are shared, not copied.
+    config.bytes([".cofferdam.worker.v1.Output"]);
+    tonic_prost_build::configure()
+        .out_dir(out.path())
+        .client_mod_attribute(".", SERVICES)
+        .server_mod_attribute(".", SERVICES)
+        .compile_fds_with_config(descriptors.clone(), config)?;
+    for name in ["cofferdam.v1.rs", "cofferdam.worker.v1.rs"] {
+        made.insert(name.to_owned(), fs::read(out.path().join(name))?);
+    }
+    made.insert("cofferdam.v1.json.rs".to_owned(), json_mapping(&descriptors).into_bytes());
+    Ok(made)
+}
+
+/// The list of the public API's messages, for the macro in `json.rs` that gives each its JSON.
+fn json_mapping(descriptors: &FileDescriptorSet) -> String {
+    let mut names = Vec::new();
+    for file in descriptors.file.iter().filter(|file| file.package() == "cofferdam.v1") {
+        add_messages(&file.message_type, "crate::v1", &mut names);
+    }
+    names.sort();
+    format!("// This file is @generated.\njson_mapping! {{\n    {},\n}}\n", names.join(",\n    "))
+}
+
+/// Adds the paths of these messages and of those within them. Entries of maps are no messages in Rust.
+fn add_messages(messages: &[DescriptorProto], path: &str, names: &mut Vec<String>) {
+    for message in messages.iter().filter(|message| !message.options.as_ref().is_some_and(MessageOptions::map_entry)) {
+        names.push(format!("{path}::{}", message.name().to_upper_camel_case()));
+        add_messages(&message.nested_type, &format!("{path}::{}", message.name().to_snake_case()), names);
+    }
+}
+
+/// Every proto file below the directory, relative to it, in the order of their names.
+fn proto_files(proto: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut directories = vec![proto.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "proto") {
+                files.push(path.strip_prefix(proto)?.to_owned());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn compare(made: &BTreeMap<String, Vec<u8>>, directory: &Path) -> Result<()> {
+    for (name, contents) in made {
+        if fs::read(directory.join(name)).ok().as_ref() != Some(contents) {
+            bail!("crates/wire/src/generated/{name} is not what the proto files give: run `just generate`");
+        }
+    }
+    Ok(())
+}
+
+fn replace(made: &BTreeMap<String, Vec<u8>>, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    for (name, contents) in made {
+        fs::write(directory.join(name), contents).with_context(|| name.clone())?;
+    }
+    Ok(())
+}
