@@ -3,10 +3,11 @@
 # deploy/quickstart.sh. The tests come last, so that the last lines are the test runner's own summary; when an earlier
 # check failed the exit code says so although the tests passed.
 #
-#   tests/run.sh [--quick] [--long] [-- NEXTEST-ARGUMENTS…]
+#   tests/run.sh [--quick | --no-engine] [--long] [-- NEXTEST-ARGUMENTS…]
 #
-#   --quick   only the tests, no lint
-#   --long    also what takes hours, such as a million writes against the race (sets COFFERDAM_LONG=1)
+#   --quick       only the tests, no lint
+#   --no-engine   only the tests that need no Docker Engine
+#   --long        also what takes hours, such as a million writes against the race (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -21,11 +22,12 @@ done
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
-QUICK=''
+QUICK='' NO_ENGINE=''
 FAILED=()
 while (($#)); do
     case $1 in
     --quick) QUICK=1 ;;
+    --no-engine) QUICK=1 NO_ENGINE=1 ;;
     --long) export COFFERDAM_LONG=1 NEXTEST_PROFILE=long ;;
     -h | --help) usage && exit 0 ;;
     --) shift && break ;;
@@ -88,12 +90,22 @@ run_tests() {
         host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
         export "CARGO_TARGET_${host}_RUNNER=sudo -E"
     fi
+    if [[ -n $NO_ENGINE ]]; then
+        cargo nextest run --workspace --exclude cofferdam-tests --locked -E 'not binary(real_engine)' "$@"
+        return
+    fi
     # The tests of the whole start these programs; nextest builds those only that a test of their own package names.
     step "Building cofferd and coffer" cargo build --workspace --bins --locked || return 1
     cargo nextest run --workspace --locked "$@"
 }
 
 title "Set-up"
+if [[ -n $NO_ENGINE ]]; then
+    ensure_toolchain
+    ensure_nextest || die "The test runner could not be installed; the lines above say why."
+    run_tests "$@"
+    exit
+fi
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
 ensure_busybox || die "No static busybox could be installed; the lines above say why."
 ensure_toolchain

@@ -88,9 +88,14 @@ distribution_tool() {
     install_packages "$2" "$1"
 }
 
+ensure_nextest() {
+    export PATH="$TOOLS/bin:$PATH"
+    cargo_tool nextest cargo-nextest
+}
+
 ensure_test_tools() {
-    export PATH="$TOOLS/bin:$PYTHON_TOOLS/bin:$PATH"
-    cargo_tool nextest cargo-nextest && ensure_python_tools && ensure_vendor_packages && ensure_conformance &&
+    export PATH="$PYTHON_TOOLS/bin:$PATH"
+    ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_conformance &&
         distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
