@@ -60,6 +60,15 @@ impl Drop for Image {
     }
 }
 
+/// The engine's image of Debian, made if it is not there.
+pub fn debian() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../images/debian-base.sh");
+    let output =
+        Command::new(script).env("COFFERDAM_NO_PULL", "1").stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", output.status);
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
 fn place(root: &Path, path: &str, content: &[u8], mode: u32) {
     let path = root.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();

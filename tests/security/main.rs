@@ -23,5 +23,6 @@ mod paths;
 mod peers;
 mod programs;
 mod race;
+mod read_only;
 mod repositories;
 mod secrets;
