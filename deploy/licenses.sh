@@ -54,13 +54,13 @@ carried_texts() {
 }
 
 generate() {
-    cargo about --offline generate --locked --fail --workspace -c about.toml deploy/licenses.hbs -o "$TO/THIRD-PARTY-LICENSES.md" &&
+    cargo about generate --offline --locked --fail --workspace -c about.toml deploy/licenses.hbs -o "$TO/THIRD-PARTY-LICENSES.md" &&
         carried_texts >>"$TO/THIRD-PARTY-LICENSES.md"
 }
 
 export PATH="$TOOLS/bin:$PATH"
 ensure_toolchain
-cargo_tool about cargo-about || die "cargo-about could not be installed; the lines above say why."
+cargo_tool about cargo-about --features cli || die "cargo-about could not be installed; the lines above say why."
 step "The crates" cargo fetch --locked
 mkdir -p "$TO"
 step "Their licences" generate || die "Not all licences are accepted, or known; the lines above say which."

