@@ -28,7 +28,8 @@ TO=${1:-target/licenses}
 # C libraries that crates carry and compile in, with texts of their own: crate, file.
 CARRIED=(
     'libgit2-sys libgit2/COPYING'
-    'tikv-jemalloc-sys jemalloc/COPYING'
+    'libmimalloc-sys c_src/mimalloc/v3/LICENSE'
+    'libz-sys src/zlib/LICENSE'
 )
 
 # source_of CRATE: the directory of its source, nothing where the lock file does not have it.
@@ -46,8 +47,8 @@ carried_texts() {
     for entry in "${CARRIED[@]}"; do
         read -r crate file <<<"$entry"
         source=$(source_of "$crate")
-        [[ -n $source ]] || continue
-        printf '## %s, compiled in by %s\n\n```text\n' "${file%%/*}" "$crate"
+        [[ -f $source/$file ]] || die "$crate no longer carries $file: mend the list in deploy/licenses.sh."
+        printf '## %s, compiled in by %s\n\n```text\n' "$file" "$crate"
         cat "$source/$file"
         printf '```\n\n'
     done

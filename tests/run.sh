@@ -50,6 +50,7 @@ lint() {
     check "API definitions" buf lint
     check "Code that is generated from them" cargo run --quiet --locked --manifest-path crates/wire/generate/Cargo.toml \
         --target-dir target/generate -- --check
+    check "Files: languages, and whose they are" tests/files.sh
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
     check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
