@@ -1,10 +1,10 @@
 //! The commands that are this process's children, and the only place that makes and reaps them.
 //!
 //! Invariant: a child is in the table from before anybody else can see it until it is reaped. Making and entering it
-//! happens under one lock, so whoever looks at `/proc` first and at the table second never takes a new command for
-//! an orphan.
+//! happens under one lock. To look at the table, at `/proc`, and at the table again takes no command for an orphan: one
+//! that is new is in the second look, and one that is reaped meanwhile is in the first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -68,10 +68,20 @@ impl Children {
         }
     }
 
-    /// Of these processes, what belongs to `command` alone.
-    pub(super) fn doomed(&self, processes: &[tree::Process], command: i32) -> Vec<i32> {
+    /// The commands that live now.
+    pub(super) fn live(&self) -> HashSet<i32> {
+        self.lock().keys().copied().collect()
+    }
+
+    /// Of these processes, what belongs to `command` alone. `before` lived before they were looked at.
+    pub(super) fn doomed(
+        &self,
+        processes: &[tree::Process],
+        command: i32,
+        before: &HashSet<i32>,
+    ) -> Vec<i32> {
         let live = self.lock();
-        tree::doomed(processes, own_pid(), command, |pid| live.contains_key(&pid))
+        tree::doomed(processes, own_pid(), command, |pid| before.contains(&pid) || live.contains_key(&pid))
     }
 
     /// Ends every process below the agent. Blocks; for when the agent itself ends.
@@ -104,4 +114,22 @@ pub(super) fn signal(pid: i32, signal: Signal) {
 
 fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_reaped_during_a_look_is_no_orphan() {
+        let children = Children::new().unwrap();
+        let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i32::try_from(other.id()).unwrap();
+        let processes = tree::processes();
+        let doomed = |before| children.doomed(&processes, 0, &before).contains(&pid);
+        let (orphan, command) = (doomed(HashSet::new()), doomed(HashSet::from([pid])));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(orphan && !command);
+    }
 }

@@ -76,7 +76,8 @@ impl Ending<'_> {
 
     /// Reading `/proc` takes a while with many processes: the agent's own thread goes on meanwhile.
     async fn look(&self) -> Vec<i32> {
+        let before = self.lane.children.live();
         let processes = self.lane.threads.run(tree::processes).await.unwrap_or_default();
-        self.lane.children.doomed(&processes, self.command)
+        self.lane.children.doomed(&processes, self.command, &before)
     }
 }
