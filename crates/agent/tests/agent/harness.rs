@@ -157,7 +157,7 @@ pub(crate) async fn until(condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it did not come to be");
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it did not come to be");
 }
 
 /// A placement by process group, for commands that behave.

@@ -28,7 +28,7 @@ impl Screen {
                 self.news.notified().await;
             }
         };
-        let shown = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        let shown = tokio::time::timeout(Duration::from_secs(60), waiting).await;
         assert!(shown.is_ok(), "no {expected:?} in {:?}", self.text());
     }
 }

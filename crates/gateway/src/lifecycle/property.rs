@@ -14,7 +14,6 @@ use world::World;
 
 /// Calls that there can be at the same time; each of them does something else, in turns in one of two runs.
 const SLOTS: usize = 8;
-const HISTORIES: u32 = 10_500;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -104,9 +103,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[test]
 fn no_history_executes_without_a_live_permit_or_twice() {
+    let wanted = effort::cases(1_500, 10_500);
     let [histories, steps, executed, recalled, restarts] = [const { AtomicUsize::new(0) }; 5];
     let mut runner =
-        TestRunner::new(Config { cases: HISTORIES, failure_persistence: None, ..Config::default() });
+        TestRunner::new(Config { cases: wanted, failure_persistence: None, ..Config::default() });
     let held = runner.run(&prop::collection::vec(step(), 1..60), |history| {
         let mut world = World::new();
         for step in &history {
@@ -127,10 +127,10 @@ fn no_history_executes_without_a_live_permit_or_twice() {
     println!(
         "{histories} histories of {steps} steps: {executed} calls executed, {recalled} of them by a remembered consent, {restarts} restarts"
     );
-    assert!(histories >= 10_000, "{histories}");
+    assert!(histories >= wanted as usize, "{histories}");
     // A test in which nothing happens would hold as well.
     assert!(
-        executed > histories / 2 && recalled > 100 && restarts > histories / 2,
+        executed > histories / 2 && recalled > histories / 100 && restarts > histories / 2,
         "{executed} {recalled} {restarts}"
     );
 }

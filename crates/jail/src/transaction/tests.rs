@@ -367,7 +367,7 @@ fn victims_jail(top: &Path) -> Jail {
 
 #[test]
 fn a_killed_process_leaves_all_or_nothing() {
-    const KILLS: u64 = 60;
+    let kills = effort::cases(20, 60);
     let top = tempfile::tempdir().unwrap();
     let inside = top.path().join("inside");
     for directory in ["inside", "private"] {
@@ -382,7 +382,7 @@ fn a_killed_process_leaves_all_or_nothing() {
     }
     fs::write(inside.join("odd/x"), "1".repeat(5000)).unwrap();
     let (mut put_right, mut versions) = (0, [0; 2]);
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "transaction::tests::victim", "--test-threads=1"])
             .env("COFFERDAM_PATCH_VICTIM", top.path())
@@ -395,7 +395,7 @@ fn a_killed_process_leaves_all_or_nothing() {
             std::thread::yield_now();
         }
         // Any moment will do, and each of them comes up.
-        std::thread::sleep(std::time::Duration::from_micros(kill * 7919 % 30_000));
+        std::thread::sleep(std::time::Duration::from_micros(u64::from(kill) * 7919 % 30_000));
         victim.kill().unwrap();
         victim.wait().unwrap();
         let jail = victims_jail(top.path());
@@ -418,5 +418,5 @@ fn a_killed_process_leaves_all_or_nothing() {
         versions[usize::from(version)] += 1;
         assert!(Private::open(&top.path().join("private"), 1).unwrap().is_clean().unwrap());
     }
-    assert!(put_right > 0 && versions[0] > 0 && versions[1] > 0, "{put_right} of {KILLS}, {versions:?}");
+    assert!(put_right > 0 && versions[0] > 0 && versions[1] > 0, "{put_right} of {kills}, {versions:?}");
 }

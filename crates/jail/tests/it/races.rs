@@ -9,8 +9,10 @@ use crate::support::{Scene, names, path};
 use cofferdam_jail::{Parents, WriteError, WriteMode};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-const WRITES: u32 = 5_000;
-const SWAPS: u32 = 5_000;
+/// How often something is attempted, and how often the directory is exchanged meanwhile, at least.
+fn times() -> u32 {
+    effort::cases(1_000, 5_000)
+}
 
 #[test]
 fn one_of_many_creates() {
@@ -40,7 +42,7 @@ fn one_of_many_creates() {
     assert_eq!(names(&scene.inside).len(), 50);
 }
 
-/// Runs `attempt` at least [`WRITES`] times, and until [`SWAPS`] happened, while `d` changes between a directory and a
+/// Runs `attempt` at least [`times`] times, and until as many swaps happened, while `d` changes between a directory and a
 /// link to the outside.
 fn against_swapper(scene: &Scene, attempt: impl Fn(u32)) {
     let (dir, link) = (scene.inside.join("d"), scene.inside.join("swap"));
@@ -59,7 +61,8 @@ fn against_swapper(scene: &Scene, attempt: impl Fn(u32)) {
         // Also when `attempt` panics: the scope waits for its threads.
         let _stop = StoreOnDrop(&done);
         let mut round = 0;
-        while (round < WRITES || swaps.load(Ordering::Relaxed) < SWAPS) && !swapper.is_finished() {
+        let times = times();
+        while (round < times || swaps.load(Ordering::Relaxed) < times) && !swapper.is_finished() {
             attempt(round);
             round += 1;
         }

@@ -75,13 +75,14 @@ fn deeper_levels_are_sorted_by_path_and_links_are_not_entered() {
 fn the_first_entries_by_path_whatever_the_order_on_disk() {
     let scene = Scene::new();
     fs::create_dir(scene.inside.join("d")).unwrap();
-    for n in 0..20_000 {
+    let count = effort::cases(2_000, 20_000);
+    for n in 0..count {
         fs::File::create(scene.inside.join(format!("d/f{n:05}"))).unwrap();
     }
     let result = found(&scene, &List { max_entries: 3, ..request("d") });
     assert_eq!(paths(&result), ["@project/d/f00000", "@project/d/f00001", "@project/d/f00002"]);
-    assert_eq!((result.truncated, result.total_entries), (true, 20_000));
-    assert!(result.hint.starts_with("the first 3 of 20000 entries: "), "{}", result.hint);
+    assert_eq!((result.truncated, result.total_entries), (true, u64::from(count)));
+    assert!(result.hint.starts_with(&format!("the first 3 of {count} entries: ")), "{}", result.hint);
 }
 
 #[test]

@@ -193,7 +193,10 @@ fn is_mistaken_by_git(text: &str, there: &Tree) -> bool {
 
 /// Each costs a dozen processes. `PROPTEST_CASES` says how many where there is time for more.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
+    std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or_else(|| effort::cases(30, 100))
 }
 
 proptest! {
