@@ -277,7 +277,7 @@ mod tests {
         // Root may read what has no mode; a regular file of which nothing can be read is there for everybody.
         assert!(matches!(why(Path::new("/proc/self/mem")), NoBusybox::Unreadable(_)));
         std::fs::write(path("closed"), TABLE).unwrap();
-        std::fs::set_permissions(path("closed"), Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(path("closed"), Permissions::from_mode(0o0)).unwrap();
         let closed = why(&path("closed"));
         let expected =
             if rustix::process::geteuid().is_root() { "program for Linux" } else { "cannot be read" };
