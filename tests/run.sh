@@ -7,7 +7,7 @@
 #
 #   --quick       only the tests, no lint
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        also what takes hours, such as a million writes against the race (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, which takes much longer (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

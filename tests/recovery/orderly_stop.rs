@@ -1,7 +1,5 @@
 //! SIGTERM: refuse, end what lives, write it down, go.
 
-use std::time::Duration;
-
 use harness::v1::{self, run::State};
 use harness::{Daemon, calls, reason, record};
 
@@ -15,9 +13,7 @@ async fn a_stop_leaves_nothing_running_and_a_closed_record() {
     run.clients.pending_approval(&run.run.run_id.clone()).await;
     let working = other.works(&workspace).await;
 
-    let began = std::time::Instant::now();
     daemon.stop().await;
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
     assert!(!daemon.socket().exists());
     for call in [waiting, working] {

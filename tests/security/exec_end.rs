@@ -1,7 +1,5 @@
 //! X2, X3: how commands end, and what of them is left.
 
-use std::time::{Duration, Instant};
-
 use harness::v1::{self, call_request::Operation, call_response};
 use harness::{Daemon, memory};
 
@@ -10,14 +8,12 @@ use crate::inside::{Inside, exec};
 const BRANCHES: u32 = 6;
 
 /// A command that does not end by itself, ended by its timeout.
-async fn ended(args: &[&str], at_least: u32, within: Duration) {
+async fn ended(args: &[&str], at_least: u32) {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
     let mut request = exec(args);
     request.timeout_ms = Some(1_000);
-    let began = Instant::now();
     let result = inside.exec(request).await;
-    let took = began.elapsed();
     assert!(result.timed_out, "{result:?}");
     assert_eq!((result.ended_by.as_str(), result.limits_hit.len()), ("timeout", 0), "{result:?}");
     assert_eq!(result.stdout, "ready\n", "what it wrote before is there");
@@ -25,34 +21,28 @@ async fn ended(args: &[&str], at_least: u32, within: Duration) {
     assert_eq!(kill.left, 0, "{kill:?}");
     assert!(kill.ended >= at_least, "{kill:?}");
     assert!(kill.method.starts_with("cgroup-"), "{kill:?}");
-    assert!(took < within, "{took:?}");
     inside.assert_idle();
     assert_eq!(inside.probe(&["environment"]).await.len(), 4, "the run lives");
 }
 
-/// A second to run, and little to end what hears SIGTERM.
-const POLITE: Duration = Duration::from_secs(5);
-/// A second to run, five seconds of grace, and one to be killed.
-const FORCED: Duration = Duration::from_secs(9);
-
 #[tokio::test]
 async fn x2_a_timeout_ends_other_sessions() {
-    ended(&["tree", "setsid", "6", "stay"], BRANCHES, POLITE).await;
+    ended(&["tree", "setsid", "6", "stay"], BRANCHES).await;
 }
 
 #[tokio::test]
 async fn x2_a_timeout_ends_orphans() {
-    ended(&["tree", "double-fork", "6", "stay"], BRANCHES, POLITE).await;
+    ended(&["tree", "double-fork", "6", "stay"], BRANCHES).await;
 }
 
 #[tokio::test]
 async fn x2_a_timeout_ends_those_that_ignore_sigterm() {
-    ended(&["tree", "deaf", "6", "stay"], BRANCHES, FORCED).await;
+    ended(&["tree", "deaf", "6", "stay"], BRANCHES).await;
 }
 
 #[tokio::test]
 async fn x2_a_timeout_ends_stopped_processes() {
-    ended(&["tree", "stopped", "6", "stay"], BRANCHES, FORCED).await;
+    ended(&["tree", "stopped", "6", "stay"], BRANCHES).await;
 }
 
 #[tokio::test]
@@ -71,9 +61,7 @@ async fn x2_a_timeout_ends_a_process_that_is_never_the_same() {
 async fn left_behind(kind: &str) {
     let daemon = Daemon::start().await;
     let mut inside = Inside::enter(&daemon, "w").await;
-    let began = Instant::now();
     let result = inside.exec(exec(&["tree", kind, "6", "leave"])).await;
-    assert!(began.elapsed() < POLITE, "a background process held the call open");
     assert_eq!((result.exit_code, result.timed_out), (Some(0), false), "{result:?}");
     assert_eq!(result.stdout, "ready\n");
     let kill = result.kill.unwrap();
@@ -111,7 +99,7 @@ async fn x2_a_cancelled_call_leaves_nothing() {
     let call_id = intents.last().unwrap().call_id.clone();
     let cancelled = inside.run.clients.tools.cancel_call(v1::CancelCallRequest { call_id }).await.unwrap();
     assert!(cancelled.into_inner().cancelled);
-    let response = tokio::time::timeout(POLITE, call).await.expect("the call goes on").unwrap().unwrap();
+    let response = call.await.unwrap().unwrap();
     assert_eq!(response.status(), call_response::Status::Failed);
     assert_eq!(response.error.as_ref().map(|error| error.reason.as_str()), Some("CANCELLED"));
     // Its outcome says what became of the command.

@@ -21,19 +21,14 @@ const WRITERS: u32 = 16;
 /// Bytes of each write: several blocks, so that half of one can be told from all of it.
 const SIZE: usize = 10_000;
 
-fn is_long() -> bool {
-    std::env::var_os("COFFERDAM_LONG").is_some()
-}
-
-/// How often something is written; with COFFERDAM_LONG for hours, see `.config/nextest.toml`. Of 20,000 writes, checking
-/// before opening lost thousands.
+/// How often something is written. Of 20,000 writes, checking before opening lost thousands.
 fn writes() -> u32 {
-    if is_long() { 1_000_000 } else { 20_000 }
+    effort::cases(2_000, 20_000)
 }
 
 /// How often anything else is done.
 fn rounds() -> u32 {
-    if is_long() { 20_000 } else { 500 }
+    effort::cases(500, 20_000)
 }
 
 /// A run in which `dir`, or another thing, is now itself and now a link to `target`.

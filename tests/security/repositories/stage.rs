@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::v1::call_request::Operation;
 use harness::v1::{self, CallRequest, git_request};
@@ -13,8 +13,6 @@ use super::{Case, Does, Expect};
 
 /// A call that does not end by itself is ended then.
 const DEADLINE: Duration = Duration::from_millis(1500);
-/// For the daemon to say so, on a busy machine.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// What every script begins with.
 const BEGIN: &str = r#"
@@ -89,9 +87,7 @@ impl Stage {
             timeout: Some(wire::duration(DEADLINE)),
             ..Default::default()
         };
-        let began = Instant::now();
         let answer = self.run.call_with(request).await;
-        assert!(began.elapsed() < DEADLINE + GRACE, "{what}: not over by its deadline");
         let said = format!("{answer:?}");
         for secret in ["canary sings", "root:x:0", &self.daemon.outside().display().to_string()] {
             assert!(!said.contains(secret), "{what}: {secret:?} is in the answer: {said}");

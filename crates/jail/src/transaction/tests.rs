@@ -390,12 +390,17 @@ fn a_killed_process_leaves_all_or_nothing() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        while fs::remove_file(top.path().join("begun")).is_err() {
-            assert!(victim.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::yield_now();
-        }
-        // Any moment will do, and each of them comes up.
-        std::thread::sleep(std::time::Duration::from_micros(u64::from(kill) * 7919 % 30_000));
+        let mut committed = || {
+            while fs::remove_file(top.path().join("begun")).is_err() {
+                assert!(victim.try_wait().unwrap().is_none(), "it ended by itself");
+                std::thread::yield_now();
+            }
+            std::time::Instant::now()
+        };
+        let first = committed();
+        let commit = committed() - first;
+        // Any moment of the next two commits, however long they take on this machine, and each of them comes up.
+        std::thread::sleep(commit * (kill * 7919 % 2_000) / 1_000);
         victim.kill().unwrap();
         victim.wait().unwrap();
         let jail = victims_jail(top.path());
