@@ -7,8 +7,6 @@ use std::ffi::{OsStr, OsString};
 use rustix::fs::{Gid, Uid};
 use thiserror::Error;
 
-use crate::threads;
-
 /// What is mounted in the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -55,8 +53,8 @@ impl Place {
 /// What to do in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Serve calls until the channel ends, with so many threads for an operation that is one for several.
-    Serve(usize),
+    /// Serve calls until the channel ends.
+    Serve,
     /// Clone the source into the workspace and check this revision out; empty is the source's HEAD.
     Clone(String),
     /// Put right what killed operations left, and say on standard error what that was.
@@ -136,7 +134,7 @@ impl Args {
             self.accepts.map_or("", WeakerForm::name).into(),
         ];
         match &self.task {
-            Task::Serve(threads) => line.extend(["--serve".into(), threads.to_string().into()]),
+            Task::Serve => line.push("--serve".into()),
             Task::Recover => line.push("--recover".into()),
             Task::Report => line.push("--report".into()),
             Task::Diff(since, most) => {
@@ -166,10 +164,7 @@ impl Args {
             name => Some(name.and_then(WeakerForm::parse).ok_or(BadArgs("an unknown form of the jail"))?),
         };
         let task = match line.next().as_deref().and_then(OsStr::to_str) {
-            Some("--serve") => match word(&mut line)? {
-                threads @ 1..=threads::MOST => Task::Serve(threads),
-                _ => return Err(BadArgs("a number of threads that no operation has")),
-            },
+            Some("--serve") => Task::Serve,
             Some("--recover") if places.contains(&Place::Private) => Task::Recover,
             Some("--report") => Task::Report,
             Some("--diff") if places == [Place::Source, Place::Changes] => {
@@ -248,8 +243,7 @@ mod tests {
     #[test]
     fn what_is_written_parses_back() {
         for task in [
-            Task::Serve(1),
-            Task::Serve(threads::MOST),
+            Task::Serve,
             Task::Recover,
             Task::Report,
             Task::Clone(String::new()),
@@ -268,7 +262,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused() {
-        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--accept", "", "--serve", "2"];
+        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--accept", "", "--serve"];
         assert!(parse(&good).is_ok());
         for (index, bad) in [
             (0, "--gid"),
@@ -278,9 +272,7 @@ mod tests {
             (3, "4294967295"),
             (4, "--x"),
             (7, "nothing"),
-            (9, "0"),
-            (9, "5"),
-            (9, "--recover"),
+            (8, "--recover"),
         ] {
             let mut line = good;
             line[index] = bad;
@@ -289,8 +281,7 @@ mod tests {
         for mounts in ["", "state", "workspace,", "workspace,etc", "workspace,workspace", "workspace,../etc"]
         {
             assert!(
-                parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--accept", "", "--serve", "1"])
-                    .is_err(),
+                parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--accept", "", "--serve"]).is_err(),
                 "{mounts}"
             );
         }

@@ -15,24 +15,21 @@ use wire::worker::v1::Start;
 use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire};
 
 use crate::args::Place;
-use crate::job::{Work, compares_work_tree};
+use crate::job::Work;
 use crate::ready::{self, Order};
-use crate::setup::{ChildFilters, SetupError, forbid_tasks, limit_memory, limit_time};
-use crate::threads::Threads;
+use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_memory, limit_time};
 use crate::{git, place, sys};
 
 /// What holds for each process of the hand.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    filters: ChildFilters,
-    /// Threads that an operation may have, if it is one for several.
-    threads: usize,
+    filter: ChildFilter,
 }
 
 impl Terms {
-    /// Compiles the filters.
-    pub(crate) fn new(threads: usize) -> Result<Self, SetupError> {
-        Ok(Self { filters: ChildFilters::new()?, threads })
+    /// Compiles the filter.
+    pub(crate) fn new() -> Result<Self, SetupError> {
+        Ok(Self { filter: ChildFilter::new()? })
     }
 }
 
@@ -40,7 +37,7 @@ impl Terms {
 pub(crate) fn run(work: Work, number: u64, deadline: Instant, terms: &Terms, result: OwnedFd) -> ! {
     let done = restrict(terms, &result)
         .and_then(|()| answer_to(result))
-        .and_then(|()| perform(work, number, deadline, terms));
+        .and_then(|()| perform(work, number, deadline));
     sys::exit_now(i32::from(done.is_err()))
 }
 
@@ -57,20 +54,14 @@ fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()>
     restrict(terms, &result)?;
     let Some(Order { number, deadline, start }) = ready::receive(stdin())? else { return Ok(()) };
     answer_to(result)?;
-    perform(Work::Call(Box::new(start)), number, deadline, terms)
+    perform(Work::Call(Box::new(start)), number, deadline)
 }
 
-fn perform(work: Work, number: u64, deadline: Instant, terms: &Terms) -> io::Result<()> {
-    let threads = match &work {
-        Work::Call(start) if compares_work_tree(start) => Threads::start(terms.threads),
-        _ => Threads::none(),
-    };
-    limit_time(deadline, threads.count())?;
-    forbid_tasks()?;
-    terms.filters.forbid_threads()?;
+fn perform(work: Work, number: u64, deadline: Instant) -> io::Result<()> {
+    limit_time(deadline)?;
     match work {
         Work::Call(start) => {
-            let execute = AssertUnwindSafe(|| execute(*start, number, &threads));
+            let execute = AssertUnwindSafe(|| execute(*start, number));
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 Err(ToolFailure::new(Reason::Internal, "the operation failed by a fault of ours"))
             });
@@ -95,12 +86,13 @@ pub(crate) fn recover_everything() -> io::Result<Option<String>> {
 }
 
 /// Lets go of all that belongs to the hand (its channel, the other operations' pipes and pidfds) but the way out, and gives
-/// up what no operation needs. But for threads, which [`perform`] gives up as soon as it knows whether it needs them.
+/// up what no operation needs.
 fn restrict(terms: &Terms, result: &OwnedFd) -> io::Result<()> {
     sys::close_others(result.as_fd())?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     limit_memory()?;
-    terms.filters.forbid_processes()
+    forbid_tasks()?;
+    terms.filter.forbid_processes()
 }
 
 /// From here on standard input is the way out.
@@ -111,7 +103,7 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(start: Start, number: u64, threads: &Threads) -> Outcome {
+fn execute(start: Start, number: u64) -> Outcome {
     let preview = start.preview;
     let bounds = bounds_from_wire(start.bounds);
     let operation = start
@@ -137,7 +129,7 @@ fn execute(start: Start, number: u64, threads: &Threads) -> Outcome {
             "git is not available: this daemon has neither root nor user namespaces, and its operator accepts the weaker form \
              of the jail, which is for files alone",
         )),
-        Operation::Git(command) => git::run(&jail, &command, &bounds, preview, threads),
+        Operation::Git(command) => git::run(&jail, &command, &bounds, preview),
         other => Err(ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", other.name()))),
     }
 }

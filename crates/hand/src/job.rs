@@ -60,13 +60,6 @@ pub(crate) fn writes_repository(start: &Start) -> bool {
         && matches!(git.command, Some(git_request::Command::Add(_) | git_request::Command::Commit(_)))
 }
 
-/// Whether the operation compares the whole work tree, which several threads do sooner than one.
-pub(crate) fn compares_work_tree(start: &Start) -> bool {
-    let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
-    let Some(operation::Kind::Git(git)) = kind else { return false };
-    matches!(git.command, Some(git_request::Command::Status(_) | git_request::Command::Diff(_)))
-}
-
 /// Whether the operation changes files through notes and journals, so that there is something to recover when it dies.
 pub(crate) fn leaves_traces(start: &Start) -> bool {
     let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());

@@ -34,7 +34,6 @@ mod setup;
 mod spawn;
 mod spawn_layer;
 mod sys;
-mod threads;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -133,30 +132,30 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
         Task::Recover => {
             dup2_stdin(null).map_err(io::Error::from)?;
             recovery::claim_private()?;
-            setup::ChildFilters::new()?.forbid_both()?;
+            setup::ChildFilter::new()?.forbid_processes()?;
             if let Some(words) = child::recover_everything()? {
                 eprintln!("{words}");
             }
         }
         Task::Clone(revision) => {
             dup2_stdin(null).map_err(io::Error::from)?;
-            setup::ChildFilters::new()?.forbid_both()?;
+            setup::ChildFilter::new()?.forbid_processes()?;
             git::clone(&revision).map_err(Failure::Clone)?;
         }
         Task::Diff(..) | Task::Accept(..) | Task::Measure => {
-            setup::ChildFilters::new()?.forbid_both()?;
+            setup::ChildFilter::new()?.forbid_processes()?;
             match task {
                 Task::Diff(since, most) => layer::diff(since, most)?,
                 Task::Accept(since, force) => layer::accept(since, force)?,
                 _ => layer::measure()?,
             }
         }
-        Task::Serve(threads) => {
+        Task::Serve => {
             // The library beneath must have nobody to talk to, and no later file may become descriptor 2.
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
             recovery::claim_private()?;
-            serve::serve(stdin(), threads)?;
+            serve::serve(stdin())?;
         }
     }
     Ok(ExitCode::SUCCESS)

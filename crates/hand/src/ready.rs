@@ -1,5 +1,4 @@
-//! A process that waits for the next operation, with all of its restrictions on but the last: whether it may have threads
-//! is known with the operation, and it has none until then.
+//! A process that waits for the next operation, with all of its restrictions on.
 //!
 //! Forking, limits, the filter, and the faults of pages that both sides write to cost more than what a small operation does.
 //! So one is made ahead, when the hand has nothing else to do: it gets its work over a pipe and becomes the operation's

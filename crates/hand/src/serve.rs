@@ -68,9 +68,8 @@ struct Server<'c> {
     crew: Crew,
 }
 
-/// Serves until the channel ends; an operation may have so many threads. Whatever is still at work then is killed, and
-/// what it leaves is put right.
-pub(crate) fn serve(channel: BorrowedFd<'_>, threads: usize) -> Result<(), ServeError> {
+/// Serves until the channel ends. Whatever is still at work then is killed, and what it leaves is put right.
+pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
     // fcntl, since the filter knows no ioctl.
     fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
     let mut server = Server {
@@ -79,7 +78,7 @@ pub(crate) fn serve(channel: BorrowedFd<'_>, threads: usize) -> Result<(), Serve
         outbox: VecDeque::new(),
         greeted: false,
         waiting: VecDeque::new(),
-        crew: Crew::new(Terms::new(threads)?),
+        crew: Crew::new(Terms::new()?),
     };
     server.crew.recover_everything()?;
     let ended = server.turns();

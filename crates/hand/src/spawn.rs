@@ -9,7 +9,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +18,7 @@ use thiserror::Error;
 
 use crate::args::{Args, Place, Task, WeakerForm};
 use crate::report::Report;
-use crate::{PROGRAM, handles, threads};
+use crate::{PROGRAM, handles};
 
 /// Most bytes that are believed of a hand's last words.
 const LAST_WORDS: u64 = 4096;
@@ -150,7 +149,6 @@ pub enum ProbeError {
 pub struct Launcher {
     program: PathBuf,
     accepts: Option<WeakerForm>,
-    threads: usize,
 }
 
 impl Default for Launcher {
@@ -163,15 +161,7 @@ impl Default for Launcher {
 impl Launcher {
     /// Of another program.
     pub fn of(program: impl Into<PathBuf>) -> Self {
-        let threads = available_parallelism().map_or(1, usize::from).min(threads::MOST);
-        Self { program: program.into(), accepts: None, threads }
-    }
-
-    /// Threads that an operation may have which compares a large work tree, 1 to 4. By default as many as there are
-    /// processors for this process.
-    #[must_use]
-    pub fn threads(self, threads: usize) -> Self {
-        Self { threads: threads.clamp(1, threads::MOST), ..self }
+        Self { program: program.into(), accepts: None }
     }
 
     /// Where the kernel lets the daemon have no jail, this form does; `None`: nothing does.
@@ -182,8 +172,7 @@ impl Launcher {
 
     /// Starts a run's hand. It begins by putting right what an earlier one left.
     pub fn serve(&self, spec: &HandSpec) -> io::Result<HandProcess> {
-        let task = Task::Serve(self.threads);
-        let (channel, child) = self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, task)?;
+        let (channel, child) = self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, Task::Serve)?;
         Ok(HandProcess { channel, child })
     }
 

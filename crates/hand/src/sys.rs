@@ -145,15 +145,6 @@ pub(crate) fn ignore_file_size_signal() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// The C library gets its memory from one heap for all threads, instead of reserving 64 MiB of addresses for each.
-pub(crate) fn one_heap() {
-    // SAFETY: takes no pointers, and is called while there is one thread.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1)
-    };
-}
-
 /// libgit2's process-wide settings: no configuration but the repository's own, durable and verified objects,
 /// checked ownership, bounded memory.
 pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {

@@ -1,21 +1,23 @@
-//! status and diff, byte for byte those of the `git` command, in repositories that a generator makes: 120 states, each
-//! the same in every run, with every flag that may be given.
+//! status and diff have the facts of the `git` command, and patches do what they say, in repositories that a generator
+//! makes, each the same in every run.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use ops::{Git, OpResult, Operation};
+use ops::Git;
+use support::facts::{self, Facts};
 use support::{Dice, Hand, Scratch};
 
-const STATES: u64 = 120;
-/// Tests among which they are divided.
-const PARTS: u64 = 4;
+const STATES: u64 = 40;
 
 const NAMES: [&str; 34] = [
     "a",
@@ -54,54 +56,60 @@ const NAMES: [&str; 34] = [
     "z",
 ];
 
-/// All formats that flags can ask for, alone and together.
-const FORMATS: [&[&str]; 12] = [
-    &[],
-    &["--no-color"],
-    &["--stat"],
-    &["--numstat"],
-    &["--shortstat"],
-    &["--name-only"],
-    &["--name-status"],
-    &["--stat", "--shortstat"],
-    &["--numstat", "--stat"],
-    &["--numstat", "--shortstat", "--stat"],
-    &["--stat", "--name-only"],
-    &["--name-status", "--shortstat", "--numstat"],
-];
+/// The one submodule that there may be.
+const SUBMODULE: &str = "sub";
 
 /// What `git` says, and does not write down.
 fn git(scratch: &Scratch, args: &[&str]) -> String {
     let output = support::run(scratch.git_command(args).env("GIT_OPTIONAL_LOCKS", "0"));
-    // git before 2.44 forgets this line break.
-    String::from_utf8_lossy(&output).replace(" | Unmerged ", " | Unmerged\n ")
+    String::from_utf8_lossy(&output).into_owned()
 }
 
-/// Where the two begin to differ.
-fn differs(what: &str, ours: &str, theirs: &str) -> Option<String> {
-    if ours == theirs {
-        return None;
-    }
-    let at = ours.lines().zip(theirs.lines()).take_while(|(one, other)| one == other).count();
-    let [ours, theirs] = [ours, theirs].map(|text| -> Vec<_> { text.lines().skip(at).take(6).collect() });
-    Some(format!("{what}, line {at}:\n ours {ours:#?}\n git  {theirs:#?}"))
+/// What the work tree has of a submodule is not looked at: only what is staged counts.
+fn without_submodules(facts: Facts, column: usize) -> Facts {
+    let fact = |(path, mut said): (String, String)| {
+        if path == SUBMODULE {
+            said.replace_range(column..=column, " ");
+        }
+        (path, said)
+    };
+    facts.into_iter().map(fact).filter(|(_, said)| !said.trim().is_empty()).collect()
 }
 
-/// Compares status and every diff; what is not the same.
+/// Whether an untracked directory is shown that has the name of a tracked file is not the same in each case.
+fn without_replacements(facts: Facts) -> Facts {
+    let file = |path: &str| match path.strip_suffix('/') {
+        Some(file) => Some(file.to_owned()),
+        None => path.strip_suffix("/\"").map(|file| format!("{file}\"")),
+    };
+    let tracked: BTreeSet<String> =
+        facts.iter().filter(|(_, said)| said != "??").map(|(path, _)| path.clone()).collect();
+    facts.into_iter().filter(|(path, _)| file(path).is_none_or(|file| !tracked.contains(&file))).collect()
+}
+
+/// Compares status and diffs; what is not the same.
 fn compare(scratch: &Scratch, hand: &mut Hand, state: u64) -> Vec<String> {
     scratch.own();
     let mut wrong = Vec::new();
-    let mut same = |what: &str, ours: &str, theirs: &str| {
-        wrong.extend(differs(what, ours, theirs).map(|words| format!("state {state}, {words}")));
-    };
-    let expected = git(scratch, &["status", "--porcelain=v1", "--branch", "--ignore-submodules=dirty"]);
-    same("status", &hand.status(), &expected);
-    for staged in [None, Some("--cached"), Some("--staged")] {
-        for format in FORMATS.iter().take(if staged == Some("--staged") { 1 } else { FORMATS.len() }) {
-            let flags: Vec<&str> = staged.into_iter().chain(format.iter().copied()).collect();
-            let expected = git(scratch, &[&["diff", "--ignore-submodules=dirty"], &flags[..]].concat());
-            same(&format!("diff {flags:?}"), &hand.diff(&flags, &[]), &expected);
+    let mut same = |what: &str, ours: &Facts, theirs: &Facts| {
+        if ours != theirs {
+            let [more, less] =
+                [(ours, theirs), (theirs, ours)].map(|(a, b)| a.difference(b).collect::<Vec<_>>());
+            wrong.push(format!("state {state}, {what}: only ours {more:?}, only git's {less:?}"));
         }
+    };
+    let theirs = git(scratch, &["status", "--porcelain=v1", "--branch", "--no-renames"]);
+    let [ours, theirs] = [&hand.status(), &theirs].map(|text| without_submodules(facts::status(text), 1));
+    let [ours, theirs] = [ours, theirs].map(without_replacements);
+    same("status", &ours, &theirs);
+    for cached in [&[][..], &["--cached"]] {
+        let flags = |format| [cached, &[format]].concat();
+        let theirs = |format| git(scratch, &[&["diff", "--no-renames"][..], &flags(format)].concat());
+        let [ours, theirs] = [hand.diff(&flags("--name-status"), &[]), theirs("--name-status")].map(|text| {
+            let facts = facts::name_status(&text);
+            if cached.is_empty() { without_submodules(facts, 0) } else { facts }
+        });
+        same(&format!("{cached:?}"), &ours, &theirs);
     }
     wrong
 }
@@ -110,16 +118,15 @@ fn compare(scratch: &Scratch, hand: &mut Hand, state: u64) -> Vec<String> {
 struct Making {
     scratch: Scratch,
     dice: Dice,
-    /// Files are moved, and end with a newline then: git before 2.44 forgets an unterminated last line when it measures
-    /// similarity.
-    moves: bool,
+    /// Contents are text, so that a patch can have them.
+    text: bool,
 }
 
 impl Making {
     fn new(seed: u64) -> Self {
         let scratch = Scratch::new();
         scratch.init();
-        Self { scratch, dice: Dice(seed), moves: seed.is_multiple_of(2) }
+        Self { scratch, dice: Dice(seed), text: seed.is_multiple_of(2) }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -134,15 +141,8 @@ impl Making {
     fn put(&mut self, name: &str, content: &[u8]) {
         let path = self.at(name);
         if self.clear(&path) {
-            fs::write(path, self.ended(content.to_vec())).unwrap();
+            fs::write(path, content).unwrap();
         }
-    }
-
-    fn ended(&self, mut content: Vec<u8>) -> Vec<u8> {
-        if self.moves && content.last().is_some_and(|last| *last != b'\n') {
-            content.push(b'\n');
-        }
-        content
     }
 
     /// Makes room for a file; false where a file stands in the way of its directory.
@@ -166,6 +166,7 @@ impl Making {
         match self.dice.roll(14) {
             0 => Vec::new(),
             1 => b"\n".to_vec(),
+            2 | 3 | 5 if self.text => self.dice.content().into_bytes(),
             2 => (0..self.dice.roll(3000)).map(|_| u8::try_from(self.dice.roll(256)).unwrap()).collect(),
             3 => [self.dice.content().as_bytes(), b"\0\x01binary"].concat(),
             4 => self.dice.content().replace('\n', "\r\n").into_bytes(),
@@ -187,7 +188,7 @@ impl Making {
                 let content = self.content();
                 self.put(name, &content);
             }
-            (3, Some(content)) if self.moves => {
+            (3, Some(content)) => {
                 let to = format!("moved/{}", NAMES[self.dice.roll(NAMES.len())]);
                 let content = match String::from_utf8(content) {
                     Ok(text) if !text.contains('\0') => self.dice.mutate(&text).into_bytes(),
@@ -197,7 +198,7 @@ impl Making {
                 remove(&path);
                 self.put(&to, &content);
             }
-            (4, Some(content)) if self.moves => {
+            (4, Some(content)) => {
                 let to = NAMES[self.dice.roll(NAMES.len())];
                 remove(&path);
                 self.put(to, &content);
@@ -219,7 +220,7 @@ impl Making {
             }
             (8, Some(mut content)) => {
                 content.extend_from_slice(b"appended");
-                fs::write(&path, self.ended(content)).unwrap();
+                fs::write(&path, content).unwrap();
             }
             (9, Some(content)) => {
                 let changed = String::from_utf8_lossy(&content).replace("\r\n", "\n");
@@ -228,9 +229,9 @@ impl Making {
             (_, Some(content)) => match String::from_utf8(content) {
                 Ok(text) => {
                     let text = self.dice.mutate(&text);
-                    fs::write(&path, self.ended(text.into_bytes())).unwrap();
+                    fs::write(&path, text).unwrap();
                 }
-                Err(bytes) => fs::write(&path, self.ended([bytes.as_bytes(), b"!"].concat())).unwrap(),
+                Err(bytes) => fs::write(&path, [bytes.as_bytes(), b"!"].concat()).unwrap(),
             },
             _ => {
                 let content = self.content();
@@ -255,13 +256,11 @@ impl Making {
         for _ in 0..=self.dice.roll(4) {
             let name = NAMES[self.dice.roll(NAMES.len())];
             let literal = format!(":(literal){name}");
-            match self.dice.roll(8) {
+            match self.dice.roll(6) {
                 0 => self.try_git(&["add", "-A"]),
                 1 => self.try_git(&["rm", "-q", "--cached", "--", &literal]),
-                2 => self.try_git(&["add", "-N", "--", &literal]),
-                3 => self.try_git(&["add", "-N", "."]),
-                4 => self.try_git(&["add", "-u"]),
-                5 => self.try_git(&["update-index", "--chmod=+x", "--", name]),
+                2 => self.try_git(&["add", "-u"]),
+                3 => self.try_git(&["update-index", "--chmod=+x", "--", name]),
                 _ => self.try_git(&["add", "-A", "--", &literal]),
             }
         }
@@ -359,7 +358,7 @@ fn remove(path: &Path) {
 /// The state of this number.
 fn state(number: u64) -> Vec<String> {
     let mut making = Making::new(number);
-    if making.one_in(4) {
+    if !making.text && making.one_in(2) {
         making.attributes();
     }
     if making.one_in(6) {
@@ -400,61 +399,107 @@ fn state(number: u64) -> Vec<String> {
     making.changes(10);
     let mut hand = making.scratch.hand();
     let mut wrong = compare(&making.scratch, &mut hand, number);
-    wrong.extend(preview_of_add(&making.scratch, &mut hand, number));
+    if making.text {
+        wrong.extend(patches(&making.scratch, &mut hand).err().map(|what| format!("state {number}, {what}")));
+    }
+    wrong.extend(
+        previews(&making.scratch, &mut hand, making.text).err().map(|what| format!("state {number}, {what}")),
+    );
     wrong
 }
 
-/// What a reviewer is shown of `git add .` is what git then has staged, and it fails as the adding does.
-fn preview_of_add(scratch: &Scratch, hand: &mut Hand, state: u64) -> Option<String> {
-    let add = Operation::Git(Git::Add { paths: support::paths(&["."]) });
-    // Entries without a content, and the sides of a conflict, are in no tree: then there is nothing to compare with.
-    let before = scratch.git_command(&["write-tree"]).output().unwrap();
-    scratch.own();
-    let id = hand.begin(&add, support::DEADLINE, true);
-    let shown = hand.outcome(id);
-    match (shown, hand.call(&add)) {
-        (Ok(OpResult::Git(shown)), Ok(_)) => {
-            scratch.own();
-            let before = before.status.success().then(|| String::from_utf8(before.stdout).unwrap())?;
-            let staged = git(scratch, &["diff", "--cached", "--ignore-submodules=dirty", before.trim()]);
-            let (_, diff) = shown.output.split_once("\n\n").unwrap_or_default();
-            // libgit2 keeps some line endings that git makes into others, and what is shown is what git does.
-            let [diff, staged] = [diff, &staged].map(|text| {
-                let lines = text.lines().filter(|line| !line.starts_with("index "));
-                lines.map(|line| line.trim_end_matches('\r')).collect::<Vec<_>>().join("\n")
-            });
-            differs("git add .", &diff, &staged).map(|words| format!("state {state}, {words}"))
+/// An index that is changed beside the repository's own.
+struct Beside<'s> {
+    scratch: &'s Scratch,
+    file: PathBuf,
+}
+
+impl<'s> Beside<'s> {
+    /// With what the repository's own has.
+    fn copied(scratch: &'s Scratch) -> Self {
+        let beside = Self { scratch, file: scratch.dir.path().join("index-beside") };
+        let own = scratch.workspace().join(".git/index");
+        if own.exists() {
+            fs::copy(own, &beside.file).unwrap();
+        } else {
+            remove(&beside.file);
         }
-        (Err(shown), Err(added)) if shown == added => None,
-        (shown, added) => {
-            Some(format!("state {state}, git add .: shown {:?}, added {:?}", shown.err(), added.err()))
+        beside
+    }
+
+    fn git(&self, args: &[&str], input: &str) -> Result<String, String> {
+        let mut command = self.scratch.git_command(args);
+        command.env("GIT_INDEX_FILE", &self.file).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A command that failed early did not read it.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let [said, words] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        if output.status.success() { Ok(said) } else { Err(format!("git {args:?}: {words}")) }
+    }
+
+    fn files(&self) -> String {
+        self.git(&["ls-files", "-s"], "").unwrap()
+    }
+
+    /// `patch` makes `after` of what is here, and its reverse brings this back.
+    fn applies(&self, patch: &str, after: &str) -> Result<(), String> {
+        let before = self.files();
+        if patch.is_empty() {
+            return if before == after { Ok(()) } else { Err("an empty patch".to_owned()) };
         }
+        for (reverse, expected) in [(&[][..], after), (&["-R"], &before)] {
+            let apply = [&["apply", "--cached", "--whitespace=nowarn", "-p1"], reverse].concat();
+            self.git(&apply, patch).map_err(|words| format!("{words}\n{patch}"))?;
+            if self.files() != expected {
+                return Err(format!("{apply:?} gives\n{}instead of\n{expected}of\n{patch}", self.files()));
+            }
+        }
+        Ok(())
     }
 }
 
-fn part(number: u64) {
+/// What `diff` and `diff --cached` say, `git apply` does, and takes back.
+fn patches(scratch: &Scratch, hand: &mut Hand) -> Result<(), String> {
+    if ["-u", SUBMODULE].iter().any(|which| !git(scratch, &["ls-files", which]).is_empty()) {
+        return Ok(());
+    }
+    scratch.own();
+    let after = Beside::copied(scratch);
+    after.git(&["add", "-u"], "").unwrap();
+    let after = after.files();
+    Beside::copied(scratch).applies(&hand.diff(&[], &[]), &after)?;
+
+    let staged = Beside::copied(scratch).files();
+    let head = Beside::copied(scratch);
+    if head.git(&["read-tree", "HEAD"], "").is_err() {
+        head.git(&["read-tree", "--empty"], "").unwrap();
+    }
+    head.applies(&hand.diff(&["--cached"], &[]), &staged)
+}
+
+/// What a reviewer is shown of `git add .` is what is staged then, and it fails as the adding does.
+fn previews(scratch: &Scratch, hand: &mut Hand, text: bool) -> Result<(), String> {
+    let add = Git::Add { paths: support::paths(&["."]) };
+    let merged = git(scratch, &["ls-files", "-u"]).is_empty();
+    let before = Beside::copied(scratch);
+    scratch.own();
+    match (hand.preview(add.clone()), hand.git(add)) {
+        (Ok(shown), Ok(_)) if text && merged => {
+            let (_, patch) = shown.output.split_once("\n\n").unwrap_or_default();
+            before.applies(patch, &git(scratch, &["ls-files", "-s"]))
+        }
+        (Ok(_), Ok(_)) => Ok(()),
+        (Err(shown), Err(added)) if shown == added => Ok(()),
+        (shown, added) => Err(format!("git add .: shown {:?}, added {:?}", shown.err(), added.err())),
+    }
+}
+
+#[test]
+fn generated_states_have_the_facts_of_git() {
     let only: Option<u64> = std::env::var("COFFERDAM_STATE").ok().and_then(|only| only.parse().ok());
-    let mine = (0..STATES).filter(|each| each % PARTS == number && only.is_none_or(|only| only == *each));
-    let wrong: Vec<String> = mine.flat_map(state).collect();
+    let wrong: Vec<String> =
+        (0..STATES).filter(|each| only.is_none_or(|only| only == *each)).flat_map(state).collect();
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
-}
-
-#[test]
-fn generated_states_equal_those_of_git_first_part() {
-    part(0);
-}
-
-#[test]
-fn generated_states_equal_those_of_git_second_part() {
-    part(1);
-}
-
-#[test]
-fn generated_states_equal_those_of_git_third_part() {
-    part(2);
-}
-
-#[test]
-fn generated_states_equal_those_of_git_fourth_part() {
-    part(3);
 }

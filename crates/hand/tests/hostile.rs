@@ -393,6 +393,39 @@ fn a_workspace_with_links_to_the_host_reveals_nothing() {
 }
 
 #[test]
+fn an_index_cut_or_changed_anywhere_is_read_or_refused() {
+    let scratch = Scratch::new();
+    scratch.init();
+    for name in ["a", "d/b", "d/e/c"] {
+        scratch.write(name, "x\n");
+    }
+    scratch.commit_all("one");
+    let place = scratch.workspace().join(".git/index");
+    let whole = fs::read(&place).unwrap();
+    let mut hand = scratch.hand();
+    let mut refused = 0;
+    let cuts = (0..whole.len()).step_by(13).map(|at| whole[..at].to_vec());
+    let changes = (0..whole.len()).step_by(7).map(|at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x5a;
+        bytes
+    });
+    for bytes in cuts.chain(changes) {
+        fs::write(&place, bytes).unwrap();
+        for command in [Git::Status, Git::Add { paths: paths(&["a"]) }] {
+            if let Err(failure) = hand.git(command) {
+                assert_eq!(failure.reason, Reason::PreconditionFailed, "{failure:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 20, "{refused} were refused");
+    fs::write(&place, whole).unwrap();
+    scratch.own();
+    assert_eq!(hand.status(), "## main\n");
+}
+
+#[test]
 fn another_owners_repository_is_refused() {
     let scratch = repository();
     run(Command::new("chown").args(["-R", "0:0"]).arg(scratch.workspace().join(".git")));

@@ -187,6 +187,39 @@ fn answers_a_ping_while_something_hangs_and_ends_with_its_channel() {
 }
 
 #[test]
+fn the_process_of_an_operation_has_one_task_and_every_restriction() {
+    for uid in [1234, 0] {
+        let scratch = Scratch::owned_by(uid);
+        scratch.init();
+        scratch.write("d/x", "x");
+        fifo(scratch.workspace().join("d/.gitignore"));
+        for operation in [Git::Status, Git::Add { paths: paths(&["d"]) }].map(Operation::Git) {
+            let mut hand = scratch.hand();
+            let hanging = hand.begin(&operation, DEADLINE, false);
+            let [_, _, pid] = processes(&hand);
+            assert_eq!(fs::read_dir(format!("/proc/{pid}/task")).unwrap().count(), 1);
+            for (field, value) in [
+                ("Uid", format!("{uid} {uid} {uid} {uid}")),
+                ("CapEff", "0000000000000000".to_owned()),
+                ("CapPrm", "0000000000000000".to_owned()),
+                ("CapBnd", "0000000000000000".to_owned()),
+                ("NoNewPrivs", "1".to_owned()),
+                ("Seccomp", "2".to_owned()),
+                ("Seccomp_filters", "4".to_owned()),
+            ] {
+                assert_eq!(status(pid, field), value, "{field}");
+            }
+            let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+            let limit = |name: &str| limits.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+            assert_eq!(limit("Max processes").split_whitespace().nth(2), Some("0"));
+            assert_eq!(limit("Max address space").split_whitespace().nth(3), Some("536870912"));
+            hand.cancel(hanging);
+            assert!(hand.outcome(hanging).is_err());
+        }
+    }
+}
+
+#[test]
 fn many_calls_at_once_are_all_answered() {
     let scratch = Scratch::new();
     scratch.init();

@@ -355,7 +355,7 @@ pub struct DeleteResult {
 /// What git said.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct GitResult {
-    /// In git's own format, bounded.
+    /// In the form of the git command, bounded.
     pub output: String,
     /// `output` was cut.
     pub truncated: bool,

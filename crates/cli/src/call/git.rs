@@ -115,7 +115,7 @@ impl Diff {
     }
 }
 
-/// Git's own output; a diff is coloured on a terminal.
+/// The output; a diff is coloured on a terminal.
 pub(super) fn render(result: &GitResult, data: &mut Page, talk: &mut Page) {
     if result.output.starts_with("diff --git ") {
         data.raw_diff(&result.output);

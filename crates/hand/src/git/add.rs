@@ -3,48 +3,41 @@
 //! All paths are checked before anything is staged, and the index is written once, at the end: it is as it was or has
 //! all of them. (Objects of a failed call may stay behind, unreferenced, as with git.)
 
-mod preview;
-
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use git2::{Index, Repository};
+use git2::{DiffOptions, Index, Repository};
 use jail::{Jail, Mount, SandboxPath};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use rustix::io::Errno;
 
 use super::error::{GitError, shown};
+use super::formats::new_path;
 use super::output::Output;
-use super::quote::{Spaces, quoted};
+use super::quote::quoted;
 use super::repository::WORKSPACE;
-use super::{diff, paths};
+use super::{diff, formats, paths};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
 const LARGEST: u64 = 128 * 1024 * 1024;
 const SUBMODULE: u32 = 0o160_000;
+/// The side of a conflict in the flags of an entry; none is a file that is merged.
+const STAGE: u16 = 0x3000;
 
-/// Stages `given`. A `preview` shows what would be staged.
+/// Stages `given`.
 pub(super) fn add(
     repository: &Repository,
     jail: &Jail,
     given: &[SandboxPath],
-    preview: bool,
     output: &mut Output,
 ) -> Result<(), GitError> {
     let mut index = repository.index()?;
-    let wanted: Vec<&str> = given.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
-    let mut ignored = Vec::new();
-    for path in wanted.iter().copied().filter(|path| !path.is_empty()) {
-        check(repository, &index, jail, path, &mut ignored)?;
-    }
-    if !ignored.is_empty() {
-        return Err(GitError::Ignored(ignored.join("\n")));
-    }
-    let changes = changes(repository, &wanted, output)?;
-    if preview {
-        return preview::write(repository, &wanted, &changes, output);
-    }
-    // Removals first, since a directory may stand where a file was.
+    let wanted = wanted(repository, &index, jail, given)?;
+    let changes = changes(repository, &index, &wanted, output)?;
+    // Removals first, since a directory may be where a file was.
     for (path, _) in changes.iter().filter(|(_, there)| !there) {
         index.remove_path(Path::new(path))?;
     }
@@ -53,6 +46,63 @@ pub(super) fn add(
     }
     index.write()?;
     Ok(())
+}
+
+/// Shows what adding `given` would stage, for whoever consents to it: a line for each path, and the difference that the
+/// index would have afterwards from what it is now.
+pub(super) fn preview(
+    repository: &Repository,
+    jail: &Jail,
+    given: &[SandboxPath],
+    output: &mut Output,
+) -> Result<(), GitError> {
+    let mut index = repository.index()?;
+    let wanted = wanted(repository, &index, jail, given)?;
+    let changes = changes(repository, &index, &wanted, output)?;
+    for (path, there) in &changes {
+        let verb = if *there { "add" } else { "remove" };
+        output.push_str(&format!("{verb} '{}'\n", quoted(path.as_bytes())));
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    output.push_str("\n");
+    take_our_sides(&mut index)?;
+    let mut options = with_untracked(diff::contents(), &wanted);
+    options.show_untracked_content(true);
+    let staged: HashSet<&[u8]> = changes.iter().map(|(path, _)| path.as_bytes()).collect();
+    let diff = diff::unstaged(repository, Some(&index), options)?;
+    formats::patches(&diff, |delta| staged.contains(new_path(delta)), output)
+}
+
+/// An unmerged path is compared with our side of it. The index is not written.
+fn take_our_sides(index: &mut Index) -> Result<(), GitError> {
+    let conflicts = index.conflicts()?.collect::<Result<Vec<_>, _>>()?;
+    for conflict in conflicts {
+        let sides = [&conflict.our, &conflict.their, &conflict.ancestor];
+        let Some(side) = sides.into_iter().flatten().next() else { continue };
+        index.conflict_remove(Path::new(OsStr::from_bytes(&side.path)))?;
+        if let Some(mut our) = conflict.our {
+            our.flags &= !STAGE;
+            index.add(&our)?;
+        }
+    }
+    Ok(())
+}
+
+/// The given paths relative to the work tree, after all of them were checked.
+fn wanted<'g>(
+    repository: &Repository,
+    index: &Index,
+    jail: &Jail,
+    given: &'g [SandboxPath],
+) -> Result<Vec<&'g str>, GitError> {
+    let wanted: Vec<&str> = given.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
+    let mut ignored = Vec::new();
+    for path in wanted.iter().copied().filter(|path| !path.is_empty()) {
+        check(repository, index, jail, path, &mut ignored)?;
+    }
+    if ignored.is_empty() { Ok(wanted) } else { Err(GitError::Ignored(ignored.join("\n"))) }
 }
 
 /// What `path` is, and whether it may be added.
@@ -111,31 +161,25 @@ fn look(jail: &Jail, path: &str) -> Result<Option<FileType>, GitError> {
     }
 }
 
+fn with_untracked(mut options: DiffOptions, wanted: &[&str]) -> DiffOptions {
+    options.include_untracked(true).recurse_untracked_dirs(true);
+    diff::limit(&mut options, wanted);
+    options
+}
+
 /// The paths that differ from the index, and whether they are still there.
 fn changes(
     repository: &Repository,
+    index: &Index,
     wanted: &[&str],
     output: &mut Output,
 ) -> Result<Vec<(String, bool)>, GitError> {
-    let mut options = diff::options();
-    options
-        .include_untracked(true)
-        .recurse_untracked_dirs(true)
-        .ignore_submodules(true)
-        .disable_pathspec_match(true);
-    // The work tree itself among the paths means all of it.
-    if !wanted.contains(&"") {
-        for path in wanted {
-            options.pathspec(*path);
-        }
-    }
-    let diff = repository.diff_index_to_workdir(None, Some(&mut options))?;
+    let diff = diff::unstaged(repository, None, with_untracked(diff::changes(), wanted))?;
     let mut changes = Vec::new();
-    for delta in diff.deltas() {
-        let Some(bytes) = delta.new_file().path_bytes().or(delta.old_file().path_bytes()) else { continue };
-        let path = String::from_utf8(bytes.to_vec()).map_err(|_| {
-            GitError::Library(format!("a name that is not UTF-8: {}", quoted(bytes, Spaces::Plain)))
-        })?;
+    for delta in diff.deltas().filter(diff::is_wanted(index)) {
+        let bytes = new_path(&delta);
+        let path = String::from_utf8(bytes.to_vec())
+            .map_err(|_| GitError::Library(format!("a name that is not UTF-8: {}", quoted(bytes))))?;
         if path.ends_with('/')
             || (delta.old_file().id().is_zero() && fs::symlink_metadata(dot_git(&path)).is_ok())
         {

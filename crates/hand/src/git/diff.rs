@@ -1,57 +1,64 @@
-//! `git diff` and its formats.
+//! `git diff`: the index against the work tree, or HEAD against the index.
 
-use std::sync::Arc;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
-use git2::{DiffOptions, ErrorCode, Repository, Tree};
+use git2::{Delta, Diff, DiffDelta, DiffFindOptions, DiffOptions, ErrorCode, Index, Repository, Tree};
 use jail::SandboxPath;
 use ops::GitDiffFlag;
 
-use super::abbrev::Abbreviations;
-use super::beneath::Beneath;
-use super::contents::{Contents, LARGEST};
-use super::delta::for_each;
-use super::difference::{Difference, is_wanted};
 use super::error::GitError;
-use super::index::Index;
 use super::output::Output;
-use super::stat::Stat;
-use super::worktree::{self, Survey, Wanted};
-use super::{combined, hunks, names, paths, staged};
-use crate::threads::Threads;
+use super::{formats, paths};
 
-/// Writes the diff in the formats that the flags ask for, in git's order; without any as patches.
+/// Larger files are shown as binary, bytes.
+const LARGEST: i64 = 64 * 1024 * 1024;
+/// In the extended flags of an entry, by gitformat-index(5).
+const SKIP_WORKTREE: u16 = 1 << 14;
+
+/// Writes the diff in the formats that the flags ask for; without any as patches.
 pub(super) fn write(
     repository: &Repository,
     flags: &[GitDiffFlag],
     limit_to: &[SandboxPath],
-    threads: &Threads,
     output: &mut Output,
 ) -> Result<(), GitError> {
     let has = |flag| flags.contains(&flag);
     if has(GitDiffFlag::NameOnly) && has(GitDiffFlag::NameStatus) {
         return Err(GitError::Flags("--name-only", "--name-status"));
     }
+    let is_patch = !flags.iter().any(|flag| is_format(*flag));
+    let is_names = has(GitDiffFlag::NameOnly) || has(GitDiffFlag::NameStatus);
+    let mut options = if is_names { changes() } else { contents() };
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
-    let workspace = Beneath::workspace()?;
-    let index = Arc::new(Index::read(&workspace)?);
-    let odb = repository.odb()?;
-    let contents = Contents::new(repository, &odb, &index)?;
-    let mut differences = if has(GitDiffFlag::Cached) {
-        let mut staged = staged::differences(repository, head_tree(repository)?.as_ref(), &index)?;
-        staged.retain(|difference| is_wanted(&difference.path, &limit_to));
-        staged
+    limit(&mut options, &limit_to);
+    let diff = if has(GitDiffFlag::Cached) {
+        staged(repository, options)?
     } else {
-        let wanted = Wanted { paths: &limit_to, untracked: false };
-        let survey = Survey::begin(repository, &workspace, &index, wanted, threads)?;
-        worktree::differences(&contents, &workspace, &index, wanted, survey)?.differences
+        unstaged(repository, None, options)?
     };
-    if !flags.iter().any(|flag| is_format(*flag)) {
-        if !has(GitDiffFlag::Cached) {
-            combined::write(&contents, &mut differences, output)?;
-        }
-        return write_patches(&contents, &differences, output);
+    let index = repository.index()?;
+    let shown = is_wanted(&index);
+    if is_patch {
+        return formats::patches(&diff, shown, output);
     }
-    write_formats(&contents, flags, &differences, output)
+    if is_names {
+        // As with the git command, these silence all others.
+        formats::names(&diff, shown, has(GitDiffFlag::NameStatus), output);
+        return Ok(());
+    }
+    let rows = formats::rows(&diff, shown)?;
+    if has(GitDiffFlag::NumStat) {
+        formats::numbers(&rows, output);
+    }
+    if has(GitDiffFlag::Stat) {
+        formats::graph(&rows, output);
+    }
+    if has(GitDiffFlag::Stat) || has(GitDiffFlag::ShortStat) {
+        formats::summary(&rows, output);
+    }
+    Ok(())
 }
 
 /// Whether the flag asks for another format than patches.
@@ -59,68 +66,75 @@ fn is_format(flag: GitDiffFlag) -> bool {
     !matches!(flag, GitDiffFlag::Cached | GitDiffFlag::NoColor)
 }
 
-fn write_formats(
-    contents: &Contents<'_>,
-    flags: &[GitDiffFlag],
-    differences: &[Difference],
-    output: &mut Output,
-) -> Result<(), GitError> {
-    let has = |flag| flags.contains(&flag);
-    if has(GitDiffFlag::NameOnly) || has(GitDiffFlag::NameStatus) {
-        // As in git, these silence all others.
-        return for_each(contents, differences, |change| {
-            if has(GitDiffFlag::NameOnly) {
-                names::name_only(&change, output);
-            } else {
-                names::name_status(&change, output);
-            }
-            Ok(())
-        });
-    }
-    let mut stat = Stat::default();
-    for_each(contents, differences, |change| {
-        if has(GitDiffFlag::NumStat) {
-            names::numstat(&change, output);
-        }
-        stat.add(&change);
-        Ok(())
-    })?;
-    if has(GitDiffFlag::Stat) {
-        stat.graph(output);
-    }
-    if has(GitDiffFlag::ShortStat) {
-        stat.summary(output);
-    }
-    Ok(())
+/// For what is said of each path: one change a path, also where a file became a link.
+pub(super) fn changes() -> DiffOptions {
+    let mut options = DiffOptions::new();
+    // The configuration of a repository is not asked for any of these.
+    options
+        .context_lines(3)
+        .interhunk_lines(0)
+        .indent_heuristic(true)
+        .old_prefix("a")
+        .new_prefix("b")
+        .include_typechange(true)
+        .disable_pathspec_match(true)
+        .max_size(LARGEST);
+    options
 }
 
-/// The diff as patches.
-pub(super) fn write_patches(
-    contents: &Contents<'_>,
-    differences: &[Difference],
-    output: &mut Output,
-) -> Result<(), GitError> {
-    let names = Abbreviations::of(contents.repository)?;
-    for_each(contents, differences, |change| hunks::write(&names, &change, output))
+/// For what is in the files: where a file became a link, one is removed and the other made.
+pub(super) fn contents() -> DiffOptions {
+    let mut options = changes();
+    options.include_typechange(false);
+    options
+}
+
+/// Only these paths and what is beneath them. Without any, or with the work tree itself among them, all.
+pub(super) fn limit(options: &mut DiffOptions, paths: &[&str]) {
+    if !paths.contains(&"") {
+        for path in paths {
+            options.pathspec(*path);
+        }
+    }
+}
+
+/// HEAD against the index, with renames.
+pub(super) fn staged(repository: &Repository, mut options: DiffOptions) -> Result<Diff<'_>, GitError> {
+    let head = head_tree(repository)?;
+    let diff = repository.diff_tree_to_index(head.as_ref(), None, Some(&mut options))?;
+    with_renames(diff)
+}
+
+/// The index, or another one, against the work tree. Submodules are left out, which would be opened.
+pub(super) fn unstaged<'r>(
+    repository: &'r Repository,
+    index: Option<&Index>,
+    mut options: DiffOptions,
+) -> Result<Diff<'r>, GitError> {
+    options.ignore_submodules(true);
+    Ok(repository.diff_index_to_workdir(index, Some(&mut options))?)
+}
+
+/// What there is to show of a diff: a file that the work tree is not to have (`skip-worktree`) is not missing in it.
+pub(super) fn is_wanted(index: &Index) -> impl Fn(&DiffDelta<'_>) -> bool {
+    |delta| {
+        let path = Path::new(OsStr::from_bytes(formats::new_path(delta)));
+        delta.status() != Delta::Deleted
+            || index.get_path(path, 0).is_none_or(|entry| entry.flags_extended & SKIP_WORKTREE == 0)
+    }
+}
+
+/// Files that were moved count as one change.
+pub(super) fn with_renames(mut diff: Diff<'_>) -> Result<Diff<'_>, GitError> {
+    diff.find_similar(Some(DiffFindOptions::new().renames(true)))?;
+    Ok(diff)
 }
 
 /// The tree of HEAD; `None` before the first commit.
-pub(super) fn head_tree(repository: &Repository) -> Result<Option<Tree<'_>>, GitError> {
+fn head_tree(repository: &Repository) -> Result<Option<Tree<'_>>, GitError> {
     match repository.head() {
         Ok(head) => Ok(Some(head.peel_to_tree()?)),
         Err(error) if error.code() == ErrorCode::UnbornBranch => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// git's defaults, whatever the repository's configuration says.
-pub(super) fn options() -> DiffOptions {
-    let mut options = DiffOptions::new();
-    options
-        .context_lines(3)
-        .interhunk_lines(0)
-        .indent_heuristic(true)
-        .include_typechange(true)
-        .max_size(LARGEST.cast_signed());
-    options
 }

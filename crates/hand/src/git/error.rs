@@ -42,7 +42,7 @@ pub(super) enum GitError {
     #[error("the repository is locked by another git process (or one that crashed): {0}")]
     Locked(String),
     #[error("the repository's index cannot be read: {0}")]
-    DamagedIndex(&'static str),
+    DamagedIndex(String),
     #[error("not enough memory for this repository")]
     Memory,
     #[error("git: {0}")]
@@ -76,6 +76,7 @@ impl From<git2::Error> for GitError {
             (ErrorCode::Locked, _) => Self::Locked(shown(error.message())),
             (ErrorCode::Owner, _) => Self::NotOwned,
             (_, ErrorClass::NoMemory) => Self::Memory,
+            (_, ErrorClass::Index) => Self::DamagedIndex(shown(error.message())),
             _ => Self::Library(shown(error.message())),
         }
     }

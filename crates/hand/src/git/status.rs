@@ -1,22 +1,14 @@
 //! `git status --porcelain=v1 --branch`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use git2::{Branch, BranchType, ErrorCode, Repository};
+use git2::{Branch, BranchType, Delta, DiffDelta, ErrorCode, Index, IndexConflict, Repository};
 
-use super::beneath::Beneath;
-use super::contents::Contents;
-use super::delta::Renames;
-use super::diff::head_tree;
-use super::difference::{Difference, Sides, What};
+use super::diff;
 use super::error::GitError;
-use super::index::Index;
+use super::formats::{letter, new_path, old_path};
 use super::output::Output;
-use super::quote::{Spaces, quoted};
-use super::staged;
-use super::worktree::{self, Survey, Wanted};
-use crate::threads::Threads;
+use super::quote::quoted;
 
 /// What one line says of a path: a letter for the index, one for the work tree, and another path where it came from.
 struct Line {
@@ -27,59 +19,64 @@ struct Line {
 type Lines = BTreeMap<Vec<u8>, Line>;
 
 /// Writes the branch, then tracked paths in order, then untracked ones.
-pub(super) fn write(repository: &Repository, threads: &Threads, output: &mut Output) -> Result<(), GitError> {
+pub(super) fn write(repository: &Repository, output: &mut Output) -> Result<(), GitError> {
     output.push_str(&format!("## {}\n", branch(repository)?));
-    let workspace = Beneath::workspace()?;
-    let index = Arc::new(Index::read(&workspace)?);
-    let wanted = Wanted { paths: &[], untracked: true };
-    let survey = Survey::begin(repository, &workspace, &index, wanted, threads)?;
-    let odb = repository.odb()?;
-    let contents = Contents::new(repository, &odb, &index)?;
-    let staged = staged::differences(repository, head_tree(repository)?.as_ref(), &index)?;
-    let found = worktree::differences(&contents, &workspace, &index, wanted, survey)?;
-
     let mut lines = Lines::new();
-    column(0, &contents, &staged, &mut lines)?;
-    column(1, &contents, &found.differences, &mut lines)?;
-    for (path, Line { codes: [index, work_tree], from }) in lines {
-        let from = from.map(|from| format!("{} -> ", quoted(&from, Spaces::Quoted))).unwrap_or_default();
-        output.push_str(&format!("{index}{work_tree} {from}{}\n", quoted(&path, Spaces::Quoted)));
+    let staged = diff::staged(repository, diff::changes())?;
+    staged.deltas().for_each(|delta| column(0, &delta, &mut lines));
+    let mut options = diff::changes();
+    options.include_untracked(true);
+    let mut untracked = BTreeSet::new();
+    let index = repository.index()?;
+    for delta in diff::unstaged(repository, None, options)?.deltas().filter(diff::is_wanted(&index)) {
+        if delta.status() == Delta::Untracked {
+            untracked.insert(new_path(&delta).to_vec());
+        } else {
+            column(1, &delta, &mut lines);
+        }
     }
-    for path in BTreeSet::from_iter(found.untracked) {
-        output.push_str(&format!("?? {}\n", quoted(&path, Spaces::Quoted)));
+    conflicts(&index, &mut lines)?;
+
+    for (path, Line { codes: [index, work_tree], from }) in lines {
+        let from = from.map(|from| format!("{} -> ", name(&from))).unwrap_or_default();
+        output.push_str(&format!("{index}{work_tree} {from}{}\n", name(&path)));
+    }
+    for path in untracked {
+        output.push_str(&format!("?? {}\n", name(&path)));
     }
     Ok(())
+}
+
+/// The path, quoted also when it has spaces: ` -> ` is between two of them.
+fn name(path: &[u8]) -> String {
+    let shown = quoted(path);
+    if shown.contains(' ') && !shown.starts_with('"') { format!("\"{shown}\"") } else { shown }
 }
 
 /// Adds what one comparison found.
-fn column(
-    column: usize,
-    contents: &Contents<'_>,
-    differences: &[Difference],
-    lines: &mut Lines,
-) -> Result<(), GitError> {
-    let renames = Renames::find(contents, differences)?;
-    for (index, difference) in differences.iter().enumerate() {
-        if renames.gone.contains(&index) {
-            continue;
-        }
-        let line =
-            lines.entry(difference.path.clone()).or_insert_with(|| Line { codes: [' ', ' '], from: None });
-        if let What::Unmerged(sides) = difference.what {
-            line.codes = conflict(&sides);
-        } else if !is_conflict(line.codes) {
-            let source = renames.sources.get(&index).and_then(|(_, source)| differences.get(*source));
-            line.codes[column] = if source.is_some() { 'R' } else { difference.letter() };
-            line.from = source.map(|source| source.path.clone()).or(line.from.take());
-        }
+fn column(column: usize, delta: &DiffDelta<'_>, lines: &mut Lines) {
+    let new = || Line { codes: [' ', ' '], from: None };
+    let line = lines.entry(new_path(delta).to_vec()).or_insert_with(new);
+    line.codes[column] = letter(delta.status());
+    if delta.status() == Delta::Renamed {
+        line.from = Some(old_path(delta).to_vec());
+    }
+}
+
+/// An unmerged path has two letters of its own, whatever the comparisons found.
+fn conflicts(index: &Index, lines: &mut Lines) -> Result<(), GitError> {
+    for conflict in index.conflicts()? {
+        let conflict = conflict?;
+        let codes = sides(&conflict);
+        let Some(side) = conflict.our.or(conflict.their).or(conflict.ancestor) else { continue };
+        lines.insert(side.path, Line { codes, from: None });
     }
     Ok(())
 }
 
-/// Two letters for an unmerged path, by the sides that have it.
-fn conflict(sides: &Sides) -> [char; 2] {
-    let [ancestor, ours, theirs] = [sides.ancestor, sides.ours, sides.theirs].map(|side| !side.is_none());
-    match (ancestor, ours, theirs) {
+/// Two letters, by the sides that have the path.
+fn sides(conflict: &IndexConflict) -> [char; 2] {
+    match (conflict.ancestor.is_some(), conflict.our.is_some(), conflict.their.is_some()) {
         (true, false, false) => ['D', 'D'],
         (false, true, false) => ['A', 'U'],
         (false, false, true) => ['U', 'A'],
@@ -88,11 +85,6 @@ fn conflict(sides: &Sides) -> [char; 2] {
         (false, true, true) => ['A', 'A'],
         _ => ['U', 'U'],
     }
-}
-
-/// Such a line stays as it is, whatever the work tree has.
-fn is_conflict(codes: [char; 2]) -> bool {
-    codes.contains(&'U') || matches!(codes, ['D', 'D'] | ['A', 'A'])
 }
 
 fn branch(repository: &Repository) -> Result<String, GitError> {

@@ -8,7 +8,7 @@ use jail::{Dir, EntryName, FileKind, Metadata};
 use similar::TextDiff;
 
 use super::walk::{Change, Kind};
-use crate::git::{is_text, quoted_path};
+use crate::git::quoted;
 
 /// Longest file that is shown.
 const MOST: u64 = 1024 * 1024;
@@ -62,14 +62,14 @@ fn text(directory: &Dir, name: &EntryName) -> Option<String> {
     let opened = directory.open_file(name).ok()?;
     let mut bytes = Vec::new();
     opened.file.take(MOST + 1).read_to_end(&mut bytes).ok()?;
-    if bytes.len() as u64 > MOST || !is_text(&bytes) {
+    if bytes.len() as u64 > MOST || bytes.contains(&0) {
         return None;
     }
     String::from_utf8(bytes).ok()
 }
 
 fn one(path: &[u8], old: Option<&Side>, new: Option<&Side>) -> String {
-    let (a, b) = (quoted_path("a/", path), quoted_path("b/", path));
+    let [a, b] = [b"a/", b"b/"].map(|side| quoted(&[side, path].concat()));
     let mut diff = format!("diff --git {a} {b}\n");
     let header = match (old, new) {
         (None, Some(new)) => format!("new file mode {}\n", new.mode),

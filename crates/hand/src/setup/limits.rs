@@ -37,22 +37,20 @@ pub(super) fn restrict_hand(task: &Task) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Memory of the process of one operation, the stacks of its threads included.
+/// Memory of the process of one operation.
 pub(crate) fn limit_memory() -> io::Result<()> {
     limit(Resource::As, 512 * MIB)
 }
 
-/// The process of one operation starts no other, and has all threads that it will have. Root's own is told by the filter
-/// alone.
+/// The process of one operation starts no other, and no thread. For root's own, the filter alone holds that.
 pub(crate) fn forbid_tasks() -> io::Result<()> {
     limit(Resource::Nproc, 0)
 }
 
-/// The process ends itself a little after `deadline`, should nobody else do it. So many threads use processor time, which
-/// the kernel adds up.
-pub(crate) fn limit_time(deadline: Instant, threads: usize) -> io::Result<()> {
+/// The process ends itself a little after `deadline`, should nobody else do it.
+pub(crate) fn limit_time(deadline: Instant) -> io::Result<()> {
     let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().saturating_add(2);
-    limit(Resource::Cpu, seconds.saturating_mul(u64::try_from(threads).unwrap_or(1).max(1)))?;
+    limit(Resource::Cpu, seconds)?;
     sys::alarm(u32::try_from(seconds).unwrap_or(u32::MAX));
     Ok(())
 }

@@ -28,7 +28,7 @@ use crate::args::{Args, WeakerForm};
 use crate::report::Report;
 
 pub(crate) use limits::{forbid_tasks, limit_memory, limit_time};
-pub(crate) use seccomp::ChildFilters;
+pub(crate) use seccomp::ChildFilter;
 
 /// A step of the set-up that this host does not allow.
 #[derive(Debug, Error)]

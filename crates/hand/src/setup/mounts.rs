@@ -23,7 +23,9 @@ pub(super) fn pivot(places: &[Place], trees: Vec<OwnedFd>) -> Result<(), SetupEr
         .map_err(step("making mounts private"))?;
     for (place, tree) in places.iter().zip(&trees) {
         let read_only = if place.is_writable() { 0 } else { libc::MOUNT_ATTR_RDONLY };
-        sys::restrict_mount(tree.as_fd(), HARMLESS | read_only).map_err(step("restricting a mount"))?;
+        let no_links = if follows_links(*place) { 0 } else { libc::MOUNT_ATTR_NOSYMFOLLOW };
+        sys::restrict_mount(tree.as_fd(), HARMLESS | read_only | no_links)
+            .map_err(step("restricting a mount (needs Linux 5.14)"))?;
     }
     let root = empty_root().map_err(step("making an empty root"))?;
     for place in places {
@@ -38,6 +40,12 @@ pub(super) fn pivot(places: &[Place], trees: Vec<OwnedFd>) -> Result<(), SetupEr
     sys::restrict_mount(root.as_fd(), HARMLESS | libc::MOUNT_ATTR_RDONLY)
         .map_err(step("sealing the root"))?;
     chdir("/").map_err(step("entering the root"))
+}
+
+/// What an agent can write has links that nobody follows by accident, libgit2 least of all: what follows one on purpose does
+/// so by itself, one name at a time (`jail::follow`). A source to clone is the operator's.
+fn follows_links(place: Place) -> bool {
+    place == Place::Source
 }
 
 fn empty_root() -> Result<OwnedFd, Errno> {

@@ -4,21 +4,16 @@
 //! a list of calls that nothing here makes by mistake (running a program, tracing, mounting, loading code into the
 //! kernel): these end the process.
 //!
-//! Threads are for looking at a large work tree, and are made before anything of it is looked at:
-//!
-//! 1. `clone3` takes its flags from memory, where no filter sees them. It does not exist, so that the C library uses
-//!    `clone`, which has them in a register.
-//! 2. The process of one operation gets a filter under which it can neither start nor signal another process. `clone`
-//!    makes threads of this process there and nothing else.
-//! 3. When it knows its operation, and has the threads that this one may have, it gets a filter for all of them under which
-//!    `clone` makes nothing at all. Only then is the first byte read that an agent wrote.
+//! `clone3` takes its flags from memory, where no filter sees them. It does not exist, so that the C library uses `clone`,
+//! which has them in a register. The process of one operation gets a further filter, under which it can neither start a
+//! process or a thread nor signal another process, before it reads the first byte that an agent wrote.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Cmp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
+    SeccompRule, TargetArch, apply_filter,
 };
 
 use super::SetupError;
@@ -46,38 +41,20 @@ pub(super) fn filters() -> Result<[Filter; 3], SetupError> {
     ])
 }
 
-/// The additional filters of one operation's process.
+/// The additional filter of one operation's process.
 #[derive(Debug)]
-pub(crate) struct ChildFilters {
-    no_processes: Filter,
-    no_threads: Filter,
-}
+pub(crate) struct ChildFilter(Filter);
 
-impl ChildFilters {
-    /// Compiles them.
+impl ChildFilter {
+    /// Compiles it.
     pub(crate) fn new() -> Result<Self, SetupError> {
         let refused = SeccompAction::Errno(EPERM);
-        let processes = processes().map_err(fault)?;
-        Ok(Self {
-            no_processes: compile(processes, SeccompAction::Allow, refused.clone())?,
-            no_threads: compile(unconditional(&[libc::SYS_clone]), SeccompAction::Allow, refused)?,
-        })
+        Ok(Self(compile(unconditional(FOR_THE_HAND_ALONE), SeccompAction::Allow, refused)?))
     }
 
-    /// From here on this process, which has one thread, can neither start nor signal another.
+    /// From here on this process, which has one thread, can make no other and start or signal no other process.
     pub(crate) fn forbid_processes(&self) -> io::Result<()> {
-        self.no_processes.install()
-    }
-
-    /// Both, for a process with one task.
-    pub(crate) fn forbid_both(&self) -> io::Result<()> {
-        self.forbid_processes()?;
-        self.forbid_threads()
-    }
-
-    /// From here on none of this process's threads can make another.
-    pub(crate) fn forbid_threads(&self) -> io::Result<()> {
-        apply_filter_all_threads(&self.no_threads.0).map_err(io::Error::other)
+        self.0.install()
     }
 }
 
@@ -119,14 +96,6 @@ fn allowed() -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// What is refused to one operation's process.
-fn processes() -> Result<Rules, seccompiler::BackendError> {
-    let mut rules = unconditional(FOR_THE_HAND_ALONE);
-    // Each flag is needed for what is no process.
-    rules.insert(libc::SYS_clone, vec![without(0, CLONE_THREAD)?, without(0, CLONE_VM)?]);
-    Ok(rules)
-}
-
 /// Argument `index` has none of the bits of `mask`.
 fn without(index: u8, mask: u64) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(index, Len::Qword, Cmp::MaskedEq(mask), 0)?])
@@ -145,10 +114,6 @@ const CLONE_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
-#[allow(clippy::cast_sign_loss)] // a flag bit
-const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
-#[allow(clippy::cast_sign_loss)] // a flag bit
-const CLONE_VM: u64 = libc::CLONE_VM as u64;
 #[allow(clippy::cast_sign_loss)] // a flag bit
 const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
 
@@ -182,8 +147,9 @@ const DEADLY: &[i64] = &[
     libc::SYS_open_by_handle_at,
 ];
 
+/// What is refused to one operation's process.
 const FOR_THE_HAND_ALONE: &[i64] =
-    &[libc::SYS_kill, libc::SYS_tkill, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
+    &[libc::SYS_clone, libc::SYS_kill, libc::SYS_tkill, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
 
 const ALLOWED: &[i64] = &[
     // Files: the jail's root and the mounts decide which.
@@ -309,11 +275,7 @@ const ALLOWED_HERE: &[i64] = &[];
 mod tests {
     use super::*;
 
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
     use crate::sys;
-    use crate::threads::{Shared, Threads};
 
     /// Whether every way to a process or a thread is refused, by whom and with which error.
     fn makes_no_process() -> bool {
@@ -331,40 +293,21 @@ mod tests {
         std::thread::Builder::new().spawn(|| {}).is_err()
     }
 
-    struct Tries(AtomicU32);
-
-    impl Shared for Tries {
-        fn work(&self) {
-            if makes_no_process() && makes_no_thread() {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// The number of the first step that was not as it should be; 0 when all were.
     fn live_through_it() -> i32 {
-        const THREADS: usize = 3;
         for filter in filters().unwrap() {
             filter.install().unwrap();
         }
-        let child = ChildFilters::new().unwrap();
-        child.forbid_processes().unwrap();
-        if !makes_no_process() {
-            return 1;
+        ChildFilter::new().unwrap().forbid_processes().unwrap();
+        match () {
+            () if !makes_no_process() => 1,
+            () if !makes_no_thread() => 2,
+            () => 0,
         }
-        let threads = Threads::start(THREADS);
-        if threads.count() != THREADS {
-            return 2;
-        }
-        child.forbid_threads().unwrap();
-        let tries = Arc::new(Tries(AtomicU32::new(0)));
-        threads.begin(tries.clone()).finish();
-        // Which of them came, and whether it came once, is for the threads' own test.
-        if tries.0.load(Ordering::Relaxed) as usize == THREADS { 0 } else { 3 }
     }
 
     #[test]
-    fn a_child_makes_threads_until_it_is_forbidden_and_a_process_never() {
+    fn an_operation_makes_neither_process_nor_thread() {
         match sys::fork().unwrap() {
             sys::Fork::Child => {
                 sys::exit_now(std::panic::catch_unwind(live_through_it).unwrap_or(99));
@@ -379,7 +322,7 @@ mod tests {
     #[test]
     fn filters_compile_and_do_not_contradict_each_other() {
         filters().unwrap();
-        ChildFilters::new().unwrap();
+        ChildFilter::new().unwrap();
         let allowed = allowed().unwrap();
         assert!(DEADLY.iter().all(|call| !allowed.contains_key(call)));
         for never in

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test binary uses its part
 
 mod dice;
+pub mod facts;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -285,6 +286,15 @@ impl Hand {
 
     pub fn git(&mut self, command: Git) -> Result<GitResult, ToolFailure> {
         match self.call(&Operation::Git(command))? {
+            OpResult::Git(result) => Ok(result),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What it says it would do.
+    pub fn preview(&mut self, command: Git) -> Result<GitResult, ToolFailure> {
+        let id = self.begin(&Operation::Git(command), DEADLINE, true);
+        match self.outcome(id)? {
             OpResult::Git(result) => Ok(result),
             other => panic!("{other:?}"),
         }

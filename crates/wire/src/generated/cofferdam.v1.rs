@@ -4519,7 +4519,7 @@ impl ::prost::Name for GitCommit {
 /// What git said.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GitResult {
-    /// In git's own format, bounded.
+    /// In the form of the git command, bounded.
     #[prost(string, tag = "1")]
     pub output: ::prost::alloc::string::String,
     /// `output` was cut; `omitted_bytes` says by how much.

@@ -1,0 +1,213 @@
+//! How the changes of a diff are shown.
+
+use std::collections::HashSet;
+
+use git2::{Delta, Diff, DiffDelta, Patch};
+
+use super::error::GitError;
+use super::output::Output;
+use super::quote::quoted;
+
+/// Signs in a line of `--stat`, at most.
+const SIGNS: usize = 40;
+
+/// The changes that `shown` chooses, as unified diffs.
+pub(super) fn patches(
+    diff: &Diff<'_>,
+    shown: impl Fn(&DiffDelta<'_>) -> bool,
+    output: &mut Output,
+) -> Result<(), GitError> {
+    // A file that takes the place of another can be made when that one is gone.
+    let gone: HashSet<&[u8]> =
+        diff.deltas().filter(|delta| leaves(delta.status())).map(|delta| old_path(&delta)).collect();
+    let is_late = |delta: &DiffDelta<'_>| delta.status() == Delta::Added && gone.contains(new_path(delta));
+    for late in [false, true] {
+        for (number, delta) in diff.deltas().enumerate() {
+            if is_late(&delta) == late && shown(&delta) {
+                patch(diff, number, &delta, output)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn patch(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>, output: &mut Output) -> Result<(), GitError> {
+    if delta.status() == Delta::Conflicted {
+        output.push_str(&format!("* Unmerged path {}\n", path(delta)));
+    } else if let Some(mut patch) = Patch::from_diff(diff, number)? {
+        patch.print(&mut |_, _, line| {
+            let sign = matches!(line.origin(), ' ' | '+' | '-').then_some(line.origin() as u8);
+            output.push(&[sign.as_slice(), line.content()].concat());
+            true
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the old path has nothing afterwards, unless another change puts something there.
+fn leaves(status: Delta) -> bool {
+    matches!(status, Delta::Deleted | Delta::Renamed)
+}
+
+/// `--name-only`, and `--name-status` with a letter in front.
+pub(super) fn names(
+    diff: &Diff<'_>,
+    shown: impl Fn(&DiffDelta<'_>) -> bool,
+    with_status: bool,
+    output: &mut Output,
+) {
+    for delta in diff.deltas().filter(shown) {
+        if with_status {
+            output.push_str(&format!("{}\t", letter(delta.status())));
+            if delta.status() == Delta::Renamed {
+                output.push_str(&format!("{}\t", quoted(old_path(&delta))));
+            }
+        }
+        output.push_str(&format!("{}\n", path(&delta)));
+    }
+}
+
+/// How much of a path changed.
+pub(super) struct Row {
+    name: String,
+    amount: Amount,
+}
+
+enum Amount {
+    Lines { added: usize, deleted: usize },
+    Binary,
+    Unmerged,
+}
+
+/// The amounts of the changes that `shown` chooses, in their order.
+pub(super) fn rows(diff: &Diff<'_>, shown: impl Fn(&DiffDelta<'_>) -> bool) -> Result<Vec<Row>, GitError> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (number, delta) in diff.deltas().enumerate().filter(|(_, delta)| shown(delta)) {
+        let (name, amount) = (names_of(&delta), amount(diff, number, &delta)?);
+        match (rows.last_mut().filter(|last| last.name == name), amount) {
+            // A file that became a link is a file that is gone and one that is new.
+            (
+                Some(Row { amount: Amount::Lines { added, deleted }, .. }),
+                Amount::Lines { added: more, deleted: less },
+            ) => {
+                *added += more;
+                *deleted += less;
+            }
+            (Some(last), amount) => last.amount = amount,
+            (None, amount) => rows.push(Row { name, amount }),
+        }
+    }
+    Ok(rows)
+}
+
+fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Amount, GitError> {
+    if delta.status() == Delta::Conflicted {
+        return Ok(Amount::Unmerged);
+    }
+    // Whether it is text is known once the contents were looked at.
+    match Patch::from_diff(diff, number)?.filter(|patch| !patch.delta().flags().is_binary()) {
+        Some(patch) => {
+            let (_, added, deleted) = patch.line_stats()?;
+            Ok(Amount::Lines { added, deleted })
+        }
+        None => Ok(Amount::Binary),
+    }
+}
+
+/// `--numstat`
+pub(super) fn numbers(rows: &[Row], output: &mut Output) {
+    for Row { name, amount } in rows {
+        output.push_str(&match amount {
+            Amount::Lines { added, deleted } => format!("{added}\t{deleted}\t{name}\n"),
+            Amount::Binary => format!("-\t-\t{name}\n"),
+            Amount::Unmerged => format!("0\t0\t{name}\n"),
+        });
+    }
+}
+
+/// The lines of `--stat`.
+pub(super) fn graph(rows: &[Row], output: &mut Output) {
+    let lines = |row: &Row| match row.amount {
+        Amount::Lines { added, deleted } => added + deleted,
+        _ => 0,
+    };
+    let most = rows.iter().map(lines).max().unwrap_or_default();
+    let scale = |count: usize| if most > SIGNS { (count * SIGNS).div_ceil(most) } else { count };
+    for Row { name, amount } in rows {
+        output.push_str(&match *amount {
+            Amount::Lines { added: 0, deleted: 0 } => format!(" {name} | 0\n"),
+            Amount::Lines { added, deleted } => {
+                let signs = ["+".repeat(scale(added)), "-".repeat(scale(deleted))].concat();
+                format!(" {name} | {} {signs}\n", added + deleted)
+            }
+            Amount::Binary => format!(" {name} | Bin\n"),
+            Amount::Unmerged => format!(" {name} | Unmerged\n"),
+        });
+    }
+}
+
+/// ` 2 files changed, 3 insertions(+), 1 deletion(-)`; nothing without changes.
+pub(super) fn summary(rows: &[Row], output: &mut Output) {
+    if rows.is_empty() {
+        return;
+    }
+    let (mut inserted, mut removed) = (0, 0);
+    for row in rows {
+        if let Amount::Lines { added, deleted } = row.amount {
+            inserted += added;
+            removed += deleted;
+        }
+    }
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let files = count(rows.len(), "file");
+    let (insertions, deletions) = (count(inserted, "insertion"), count(removed, "deletion"));
+    output.push_str(&format!(" {files} changed, {insertions}(+), {deletions}(-)\n"));
+}
+
+/// The files that a commit made, removed, renamed or gave another mode.
+pub(super) fn modes(diff: &Diff<'_>, output: &mut Output) {
+    for delta in diff.deltas() {
+        let [old, new] = [delta.old_file(), delta.new_file()].map(|file| u32::from(file.mode()));
+        let name = names_of(&delta);
+        output.push_str(&match delta.status() {
+            Delta::Added => format!(" create mode {new:06o} {name}\n"),
+            Delta::Deleted => format!(" delete mode {old:06o} {name}\n"),
+            Delta::Renamed => format!(" rename {name}\n"),
+            _ if old != new => format!(" mode change {old:06o} => {new:06o} {name}\n"),
+            _ => continue,
+        });
+    }
+}
+
+/// The letter of a change, as `--name-status` has it.
+pub(super) fn letter(status: Delta) -> char {
+    match status {
+        Delta::Added | Delta::Untracked => 'A',
+        Delta::Deleted => 'D',
+        Delta::Renamed => 'R',
+        Delta::Copied => 'C',
+        Delta::Typechange => 'T',
+        Delta::Conflicted => 'U',
+        _ => 'M',
+    }
+}
+
+/// Where the file is now, or was at last.
+pub(super) fn new_path<'d>(delta: &DiffDelta<'d>) -> &'d [u8] {
+    delta.new_file().path_bytes().or(delta.old_file().path_bytes()).unwrap_or_default()
+}
+
+pub(super) fn old_path<'d>(delta: &DiffDelta<'d>) -> &'d [u8] {
+    delta.old_file().path_bytes().unwrap_or_default()
+}
+
+fn path(delta: &DiffDelta<'_>) -> String {
+    quoted(new_path(delta))
+}
+
+fn names_of(delta: &DiffDelta<'_>) -> String {
+    match delta.status() {
+        Delta::Renamed => format!("{} => {}", quoted(old_path(delta)), path(delta)),
+        _ => path(delta),
+    }
+}
