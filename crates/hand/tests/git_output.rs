@@ -124,10 +124,41 @@ fn entries_with_marks_are_as_git_sees_them() {
     compare(&scratch, &mut hand, "marked");
     hand.add(&["."]).unwrap();
     compare(&scratch, &mut hand, "marked, after adding all");
-    // Of what is only announced, the git command says that it is not in the index; libgit2 takes it for an empty file.
+}
+
+#[test]
+fn what_is_announced_is_not_committed() {
+    let scratch = Scratch::new();
+    scratch.init();
+    scratch.write("a", "1\n");
+    scratch.commit_all("one");
     scratch.write("announced", "x\n");
-    scratch.git(&["add", "-N", "announced"]);
-    assert_eq!(hand.status(), "## main\nAM announced\n");
+    scratch.write("empty", "");
+    scratch.git(&["add", "-N", "announced", "empty"]);
+    scratch.write("a", "2\n");
+    let mut hand = scratch.hand();
+    assert_eq!(hand.status(), "## main\n M a\n A announced\n A empty\n");
+    assert_eq!(hand.commit("two").unwrap_err().reason, Reason::PreconditionFailed);
+    hand.add(&["a"]).unwrap();
+    hand.commit("two").unwrap();
+    assert_eq!(scratch.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "a\n");
+    assert_eq!(hand.status(), "## main\n A announced\n A empty\n");
+}
+
+#[test]
+fn a_mark_in_the_index_hides_nothing_that_is_committed() {
+    let scratch = Scratch::new();
+    scratch.init();
+    scratch.write("a", "one\n");
+    scratch.commit_all("one");
+    scratch.write("a", "two\n");
+    scratch.write("b", "new\n");
+    scratch.git(&["add", "-A"]);
+    scratch.git(&["update-index", "--assume-unchanged", "a", "b"]);
+    let mut hand = scratch.hand();
+    assert_eq!(hand.status(), "## main\nM  a\nA  b\n");
+    let shown = hand.preview(Git::Commit { message: "two".to_owned() }).unwrap().output;
+    assert!(shown.contains("\n+two\n") && shown.contains("\n+new\n"), "{shown}");
 }
 
 #[test]
@@ -214,16 +245,19 @@ fn submodules_are_at_their_commits_and_linked_work_trees_are_refused() {
     scratch.commit_all("one");
     compare(&scratch, &mut hand, "clean");
     inside(&["commit", "-q", "--allow-empty", "-m", "two"]);
-    scratch.own();
-    assert_eq!(hand.status(), "## main\n", "what it is at is not looked at");
+    compare(&scratch, &mut hand, "at another commit");
+    inside(&["pack-refs", "--all"]);
+    compare(&scratch, &mut hand, "at another commit, packed");
     let failure = hand.add(&["sub"]).unwrap_err();
     assert_eq!(failure.reason, Reason::InvalidArgument, "{failure:?}");
-    scratch.git(&["add", "sub"]);
-    compare(&scratch, &mut hand, "another commit of it is staged");
-    assert!(hand.diff(&["--cached"], &[]).contains("\n+Subproject commit "));
     scratch.git(&["submodule", "--quiet", "absorbgitdirs", "sub"]);
+    compare(&scratch, &mut hand, "its repository in ours");
+    assert!(hand.diff(&[], &["sub"]).contains("\n+Subproject commit "));
     scratch.write("sub/inside", "changed\n");
-    assert_eq!(hand.status(), "## main\nM  sub\n", "what is inside is not looked at");
+    assert_eq!(hand.status(), "## main\n M sub\n", "what is inside is not looked at");
+    scratch.git(&["add", "sub"]);
+    assert_eq!(hand.status(), "## main\nM  sub\n", "another commit of it is staged");
+    assert!(hand.diff(&["--cached"], &[]).contains("\n+Subproject commit "));
 
     scratch.git(&["worktree", "add", "-q", "tree"]);
     fs::rename(scratch.workspace().join(".git"), scratch.outside().join("git")).unwrap();

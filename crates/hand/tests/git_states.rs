@@ -65,17 +65,6 @@ fn git(scratch: &Scratch, args: &[&str]) -> String {
     String::from_utf8_lossy(&output).into_owned()
 }
 
-/// What the work tree has of a submodule is not looked at: only what is staged counts.
-fn without_submodules(facts: Facts, column: usize) -> Facts {
-    let fact = |(path, mut said): (String, String)| {
-        if path == SUBMODULE {
-            said.replace_range(column..=column, " ");
-        }
-        (path, said)
-    };
-    facts.into_iter().map(fact).filter(|(_, said)| !said.trim().is_empty()).collect()
-}
-
 /// Whether an untracked directory is shown that has the name of a tracked file is not the same in each case.
 fn without_replacements(facts: Facts) -> Facts {
     let file = |path: &str| match path.strip_suffix('/') {
@@ -98,17 +87,21 @@ fn compare(scratch: &Scratch, hand: &mut Hand, state: u64) -> Vec<String> {
             wrong.push(format!("state {state}, {what}: only ours {more:?}, only git's {less:?}"));
         }
     };
-    let theirs = git(scratch, &["status", "--porcelain=v1", "--branch", "--no-renames"]);
-    let [ours, theirs] = [&hand.status(), &theirs].map(|text| without_submodules(facts::status(text), 1));
+    let theirs =
+        git(scratch, &["status", "--porcelain=v1", "--branch", "--no-renames", "--ignore-submodules=dirty"]);
+    let [ours, theirs] = [&hand.status(), &theirs].map(|text| facts::status(text));
     let [ours, theirs] = [ours, theirs].map(without_replacements);
     same("status", &ours, &theirs);
     for cached in [&[][..], &["--cached"]] {
         let flags = |format| [cached, &[format]].concat();
-        let theirs = |format| git(scratch, &[&["diff", "--no-renames"][..], &flags(format)].concat());
-        let [ours, theirs] = [hand.diff(&flags("--name-status"), &[]), theirs("--name-status")].map(|text| {
-            let facts = facts::name_status(&text);
-            if cached.is_empty() { without_submodules(facts, 0) } else { facts }
-        });
+        let theirs = |format| {
+            git(
+                scratch,
+                &[&["diff", "--no-renames", "--ignore-submodules=dirty"][..], &flags(format)].concat(),
+            )
+        };
+        let [ours, theirs] = [hand.diff(&flags("--name-status"), &[]), theirs("--name-status")]
+            .map(|text| facts::name_status(&text));
         same(&format!("{cached:?}"), &ours, &theirs);
     }
     wrong

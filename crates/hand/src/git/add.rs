@@ -4,9 +4,7 @@
 //! all of them. (Objects of a failed call may stay behind, unreferenced, as with git.)
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use git2::{DiffOptions, Index, Repository};
@@ -16,6 +14,7 @@ use rustix::io::Errno;
 
 use super::error::{GitError, shown};
 use super::formats::new_path;
+use super::index::{self, SUBMODULE};
 use super::output::Output;
 use super::quote::quoted;
 use super::repository::WORKSPACE;
@@ -23,9 +22,6 @@ use super::{diff, formats, paths};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
 const LARGEST: u64 = 128 * 1024 * 1024;
-const SUBMODULE: u32 = 0o160_000;
-/// The side of a conflict in the flags of an entry; none is a file that is merged.
-const STAGE: u16 = 0x3000;
 
 /// Stages `given`.
 pub(super) fn add(
@@ -67,27 +63,13 @@ pub(super) fn preview(
         return Ok(());
     }
     output.push_str("\n");
-    take_our_sides(&mut index)?;
+    // An unmerged path is compared with our side of it.
+    index::take_our_sides(&mut index)?;
     let mut options = with_untracked(diff::contents(), &wanted);
     options.show_untracked_content(true);
     let staged: HashSet<&[u8]> = changes.iter().map(|(path, _)| path.as_bytes()).collect();
-    let diff = diff::unstaged(repository, Some(&index), options)?;
-    formats::patches(&diff, |delta| staged.contains(new_path(delta)), output)
-}
-
-/// An unmerged path is compared with our side of it. The index is not written.
-fn take_our_sides(index: &mut Index) -> Result<(), GitError> {
-    let conflicts = index.conflicts()?.collect::<Result<Vec<_>, _>>()?;
-    for conflict in conflicts {
-        let sides = [&conflict.our, &conflict.their, &conflict.ancestor];
-        let Some(side) = sides.into_iter().flatten().next() else { continue };
-        index.conflict_remove(Path::new(OsStr::from_bytes(&side.path)))?;
-        if let Some(mut our) = conflict.our {
-            our.flags &= !STAGE;
-            index.add(&our)?;
-        }
-    }
-    Ok(())
+    let diff = diff::work_tree(repository, Some(&index), options)?;
+    formats::patches(&[diff], |delta| staged.contains(new_path(delta)), output)
 }
 
 /// The given paths relative to the work tree, after all of them were checked.
@@ -174,7 +156,7 @@ fn changes(
     wanted: &[&str],
     output: &mut Output,
 ) -> Result<Vec<(String, bool)>, GitError> {
-    let diff = diff::unstaged(repository, None, with_untracked(diff::changes(), wanted))?;
+    let diff = diff::work_tree(repository, None, with_untracked(diff::changes(), wanted))?;
     let mut changes = Vec::new();
     for delta in diff.deltas().filter(diff::is_wanted(index)) {
         let bytes = new_path(&delta);

@@ -6,7 +6,7 @@ use ops::Bounds;
 use super::error::{GitError, shown};
 use super::output::Output;
 use super::quote::quoted;
-use super::{diff, formats};
+use super::{diff, formats, index};
 
 /// Paths with conflicts that a refusal names, at most.
 const CONFLICTS_SHOWN: usize = 20;
@@ -18,7 +18,7 @@ pub(super) fn preview(repository: &Repository, output: &mut Output) -> Result<()
     if staged.deltas().len() == 0 {
         return Err(GitError::NothingStaged);
     }
-    formats::patches(&staged, |_| true, output)
+    formats::patches(&[staged], |_| true, output)
 }
 
 /// Commits, and returns the new commit. Says where, what, and how much.
@@ -39,6 +39,7 @@ pub(super) fn commit(
         Err(error) => return Err(error.into()),
     };
     let mut index = repository.index()?;
+    index::forget_announced(&mut index)?;
     let nothing = match &parent {
         Some(parent) => index.write_tree()? == parent.tree_id(),
         None => index.is_empty(),
@@ -52,13 +53,13 @@ pub(super) fn commit(
     let id = repository.commit(Some("HEAD"), &author, &author, &message, &tree, &parents)?;
     let before = parent.as_ref().map(git2::Commit::tree).transpose()?;
     let diff = repository.diff_tree_to_tree(before.as_ref(), Some(&tree), Some(&mut diff::contents()))?;
-    let diff = diff::with_renames(diff)?;
+    let diffs = [diff::with_renames(diff)?];
     let root = if parent.is_none() { " (root-commit)" } else { "" };
     let short = repository.find_object(id, None)?.short_id()?;
     let short = String::from_utf8_lossy(&short).into_owned();
     output.push_str(&format!("[{}{root} {short}] {}\n", place(repository), subject(&message)));
-    formats::summary(&formats::rows(&diff, |_| true)?, output);
-    formats::modes(&diff, output);
+    formats::summary(&formats::rows(&diffs, |_| true)?, output);
+    formats::modes(&diffs, output);
     Ok(id)
 }
 

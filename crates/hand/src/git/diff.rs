@@ -1,25 +1,25 @@
 //! `git diff`: the index against the work tree, or HEAD against the index.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
-
-use git2::{Delta, Diff, DiffDelta, DiffFindOptions, DiffOptions, ErrorCode, Index, Repository, Tree};
-use jail::SandboxPath;
+use git2::{
+    Delta, Diff, DiffDelta, DiffFindOptions, DiffOptions, ErrorCode, Index, IndexEntry, Repository, Tree,
+};
+use jail::{Jail, Mount, SandboxPath};
 use ops::GitDiffFlag;
 
 use super::error::GitError;
+use super::index::{self, Marked};
 use super::output::Output;
-use super::{formats, paths};
+use super::{formats, gitlink, paths};
 
 /// Larger files are shown as binary, bytes.
 const LARGEST: i64 = 64 * 1024 * 1024;
-/// In the extended flags of an entry, by gitformat-index(5).
-const SKIP_WORKTREE: u16 = 1 << 14;
+/// Objects in memory come before those of the repository.
+const FIRST: i32 = 1_000;
 
 /// Writes the diff in the formats that the flags ask for; without any as patches.
 pub(super) fn write(
     repository: &Repository,
+    jail: &Jail,
     flags: &[GitDiffFlag],
     limit_to: &[SandboxPath],
     output: &mut Output,
@@ -33,22 +33,22 @@ pub(super) fn write(
     let mut options = if is_names { changes() } else { contents() };
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
     limit(&mut options, &limit_to);
-    let diff = if has(GitDiffFlag::Cached) {
-        staged(repository, options)?
+    let diffs = if has(GitDiffFlag::Cached) {
+        vec![staged(repository, options)?]
     } else {
-        unstaged(repository, None, options)?
+        vec![work_tree(repository, None, options)?, submodules(repository, jail, &limit_to)?]
     };
     let index = repository.index()?;
     let shown = is_wanted(&index);
     if is_patch {
-        return formats::patches(&diff, shown, output);
+        return formats::patches(&diffs, shown, output);
     }
     if is_names {
         // As with the git command, these silence all others.
-        formats::names(&diff, shown, has(GitDiffFlag::NameStatus), output);
+        formats::names(&diffs, shown, has(GitDiffFlag::NameStatus), output);
         return Ok(());
     }
-    let rows = formats::rows(&diff, shown)?;
+    let rows = formats::rows(&diffs, shown)?;
     if has(GitDiffFlag::NumStat) {
         formats::numbers(&rows, output);
     }
@@ -98,15 +98,28 @@ pub(super) fn limit(options: &mut DiffOptions, paths: &[&str]) {
     }
 }
 
-/// HEAD against the index, with renames.
+/// What would be committed: HEAD against the index, with renames.
+///
+/// What is compared is the tree that a commit would have, made in memory, so that no mark in the index hides anything of it.
+/// From here on the repository and its index are good for looking only.
 pub(super) fn staged(repository: &Repository, mut options: DiffOptions) -> Result<Diff<'_>, GitError> {
     let head = head_tree(repository)?;
-    let diff = repository.diff_tree_to_index(head.as_ref(), None, Some(&mut options))?;
+    let mut index = repository.index()?;
+    index::forget_announced(&mut index)?;
+    repository.odb()?.add_new_mempack_backend(FIRST)?;
+    let diff = match index.write_tree() {
+        Ok(tree) => {
+            let tree = repository.find_tree(tree)?;
+            repository.diff_tree_to_tree(head.as_ref(), Some(&tree), Some(&mut options))?
+        }
+        // Conflicts, or objects that are missing: nothing that could be committed.
+        Err(_) => repository.diff_tree_to_index(head.as_ref(), Some(&index), Some(&mut options))?,
+    };
     with_renames(diff)
 }
 
-/// The index, or another one, against the work tree. Submodules are left out, which would be opened.
-pub(super) fn unstaged<'r>(
+/// The index, the repository's own if none is given, against the files. Submodules are left out, which would be opened.
+pub(super) fn work_tree<'r>(
     repository: &'r Repository,
     index: Option<&Index>,
     mut options: DiffOptions,
@@ -115,13 +128,27 @@ pub(super) fn unstaged<'r>(
     Ok(repository.diff_index_to_workdir(index, Some(&mut options))?)
 }
 
+/// Submodules that are at another commit than the index has, by two lists of commits: nothing is opened.
+pub(super) fn submodules<'r>(
+    repository: &'r Repository,
+    jail: &Jail,
+    limit_to: &[&str],
+) -> Result<Diff<'r>, GitError> {
+    let root = jail.root(Mount::Project).map_err(|refusal| GitError::Forbidden(refusal.to_string()))?;
+    let (mut old, mut new) = (Index::new()?, Index::new()?);
+    let submodules = Marked::of(&repository.index()?).submodules;
+    for entry in submodules.iter().filter(|entry| paths::is_within(&entry.path, limit_to)) {
+        if let Some(id) = gitlink::head(root, &entry.path) {
+            old.add(entry)?;
+            new.add(&IndexEntry { id, path: entry.path.clone(), ..*entry })?;
+        }
+    }
+    Ok(repository.diff_index_to_index(&old, &new, Some(&mut contents()))?)
+}
+
 /// What there is to show of a diff: a file that the work tree is not to have (`skip-worktree`) is not missing in it.
 pub(super) fn is_wanted(index: &Index) -> impl Fn(&DiffDelta<'_>) -> bool {
-    |delta| {
-        let path = Path::new(OsStr::from_bytes(formats::new_path(delta)));
-        delta.status() != Delta::Deleted
-            || index.get_path(path, 0).is_none_or(|entry| entry.flags_extended & SKIP_WORKTREE == 0)
-    }
+    |delta| delta.status() != Delta::Deleted || !index::is_skipped(index, formats::new_path(delta))
 }
 
 /// Files that were moved count as one change.

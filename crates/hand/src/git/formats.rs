@@ -13,22 +13,28 @@ const SIGNS: usize = 40;
 
 /// The changes that `shown` chooses, as unified diffs.
 pub(super) fn patches(
-    diff: &Diff<'_>,
+    diffs: &[Diff<'_>],
     shown: impl Fn(&DiffDelta<'_>) -> bool,
     output: &mut Output,
 ) -> Result<(), GitError> {
     // A file that takes the place of another can be made when that one is gone.
+    let deltas = diffs.iter().flat_map(Diff::deltas);
     let gone: HashSet<&[u8]> =
-        diff.deltas().filter(|delta| leaves(delta.status())).map(|delta| old_path(&delta)).collect();
+        deltas.filter(|delta| leaves(delta.status())).map(|delta| old_path(&delta)).collect();
     let is_late = |delta: &DiffDelta<'_>| delta.status() == Delta::Added && gone.contains(new_path(delta));
     for late in [false, true] {
-        for (number, delta) in diff.deltas().enumerate() {
+        for (diff, number, delta) in each(diffs) {
             if is_late(&delta) == late && shown(&delta) {
                 patch(diff, number, &delta, output)?;
             }
         }
     }
     Ok(())
+}
+
+/// Each change, with its number in its diff.
+fn each<'d>(diffs: &'d [Diff<'d>]) -> impl Iterator<Item = (&'d Diff<'d>, usize, DiffDelta<'d>)> {
+    diffs.iter().flat_map(|diff| diff.deltas().enumerate().map(move |(number, delta)| (diff, number, delta)))
 }
 
 fn patch(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>, output: &mut Output) -> Result<(), GitError> {
@@ -51,12 +57,12 @@ fn leaves(status: Delta) -> bool {
 
 /// `--name-only`, and `--name-status` with a letter in front.
 pub(super) fn names(
-    diff: &Diff<'_>,
+    diffs: &[Diff<'_>],
     shown: impl Fn(&DiffDelta<'_>) -> bool,
     with_status: bool,
     output: &mut Output,
 ) {
-    for delta in diff.deltas().filter(shown) {
+    for delta in diffs.iter().flat_map(Diff::deltas).filter(shown) {
         if with_status {
             output.push_str(&format!("{}\t", letter(delta.status())));
             if delta.status() == Delta::Renamed {
@@ -80,9 +86,9 @@ enum Amount {
 }
 
 /// The amounts of the changes that `shown` chooses, in their order.
-pub(super) fn rows(diff: &Diff<'_>, shown: impl Fn(&DiffDelta<'_>) -> bool) -> Result<Vec<Row>, GitError> {
+pub(super) fn rows(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool) -> Result<Vec<Row>, GitError> {
     let mut rows: Vec<Row> = Vec::new();
-    for (number, delta) in diff.deltas().enumerate().filter(|(_, delta)| shown(delta)) {
+    for (diff, number, delta) in each(diffs).filter(|(_, _, delta)| shown(delta)) {
         let (name, amount) = (names_of(&delta), amount(diff, number, &delta)?);
         match (rows.last_mut().filter(|last| last.name == name), amount) {
             // A file that became a link is a file that is gone and one that is new.
@@ -165,8 +171,8 @@ pub(super) fn summary(rows: &[Row], output: &mut Output) {
 }
 
 /// The files that a commit made, removed, renamed or gave another mode.
-pub(super) fn modes(diff: &Diff<'_>, output: &mut Output) {
-    for delta in diff.deltas() {
+pub(super) fn modes(diffs: &[Diff<'_>], output: &mut Output) {
+    for delta in diffs.iter().flat_map(Diff::deltas) {
         let [old, new] = [delta.old_file(), delta.new_file()].map(|file| u32::from(file.mode()));
         let name = names_of(&delta);
         output.push_str(&match delta.status() {

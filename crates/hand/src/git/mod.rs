@@ -9,7 +9,8 @@
 //!
 //! libgit2 runs no hooks, filters, textconv, external diff, fsmonitor, editor or signing program; it knows `crlf` and
 //! `ident` and nothing else. What the repository's configuration says about format has no effect. Submodules and
-//! repositories within the workspace are never opened: only the commit that the index has of a submodule is shown.
+//! repositories within the workspace are never opened: a submodule's commit is read as text ([`gitlink`]), what is changed
+//! inside of it is not looked at.
 
 mod add;
 mod clone;
@@ -17,6 +18,8 @@ mod commit;
 mod diff;
 mod error;
 mod formats;
+mod gitlink;
+mod index;
 mod output;
 mod paths;
 mod quote;
@@ -44,8 +47,10 @@ fn execute(jail: &Jail, command: &Git, bounds: &Bounds, preview: bool) -> Result
     let repository = repository::open()?;
     let mut output = Output::new(bounds.max_output_bytes);
     let commit = match command {
-        Git::Status => status::write(&repository, &mut output).map(|()| None),
-        Git::Diff { flags, paths } => diff::write(&repository, flags, paths, &mut output).map(|()| None),
+        Git::Status => status::write(&repository, jail, &mut output).map(|()| None),
+        Git::Diff { flags, paths } => {
+            diff::write(&repository, jail, flags, paths, &mut output).map(|()| None)
+        }
         Git::Add { paths } if preview => add::preview(&repository, jail, paths, &mut output).map(|()| None),
         Git::Add { paths } => add::add(&repository, jail, paths, &mut output).map(|()| None),
         Git::Commit { .. } if preview => commit::preview(&repository, &mut output).map(|()| None),

@@ -15,3 +15,12 @@ pub(super) fn in_work_tree(path: &SandboxPath) -> Result<&str, GitError> {
         _ => Ok(path.rel().as_str()),
     }
 }
+
+/// Whether `path` is among these or beneath one of them. None means all.
+pub(super) fn is_within(path: &[u8], limit_to: &[&str]) -> bool {
+    let is_beneath = |limit: &&str| {
+        let rest = path.strip_prefix(limit.as_bytes());
+        limit.is_empty() || rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+    };
+    limit_to.is_empty() || limit_to.iter().any(is_beneath)
+}

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use git2::{Branch, BranchType, Delta, DiffDelta, ErrorCode, Index, IndexConflict, Repository};
+use git2::{Branch, BranchType, Delta, Diff, DiffDelta, ErrorCode, Index, IndexConflict, Repository};
+use jail::Jail;
 
 use super::diff;
 use super::error::GitError;
 use super::formats::{letter, new_path, old_path};
+use super::index::Marked;
 use super::output::Output;
 use super::quote::quoted;
 
@@ -16,25 +18,32 @@ struct Line {
     from: Option<Vec<u8>>,
 }
 
+impl Line {
+    fn new() -> Self {
+        Self { codes: [' ', ' '], from: None }
+    }
+}
+
 type Lines = BTreeMap<Vec<u8>, Line>;
 
 /// Writes the branch, then tracked paths in order, then untracked ones.
-pub(super) fn write(repository: &Repository, output: &mut Output) -> Result<(), GitError> {
+pub(super) fn write(repository: &Repository, jail: &Jail, output: &mut Output) -> Result<(), GitError> {
     output.push_str(&format!("## {}\n", branch(repository)?));
-    let mut lines = Lines::new();
-    let staged = diff::staged(repository, diff::changes())?;
-    staged.deltas().for_each(|delta| column(0, &delta, &mut lines));
+    let (mut lines, mut untracked) = (Lines::new(), BTreeSet::new());
     let mut options = diff::changes();
     options.include_untracked(true);
-    let mut untracked = BTreeSet::new();
     let index = repository.index()?;
-    for delta in diff::unstaged(repository, None, options)?.deltas().filter(diff::is_wanted(&index)) {
+    let found = [diff::work_tree(repository, None, options)?, diff::submodules(repository, jail, &[])?];
+    for delta in found.iter().flat_map(Diff::deltas).filter(diff::is_wanted(&index)) {
         if delta.status() == Delta::Untracked {
             untracked.insert(new_path(&delta).to_vec());
         } else {
             column(1, &delta, &mut lines);
         }
     }
+    announced(&index, &mut lines);
+    let staged = diff::staged(repository, diff::changes())?;
+    staged.deltas().for_each(|delta| column(0, &delta, &mut lines));
     conflicts(&index, &mut lines)?;
 
     for (path, Line { codes: [index, work_tree], from }) in lines {
@@ -55,11 +64,20 @@ fn name(path: &[u8]) -> String {
 
 /// Adds what one comparison found.
 fn column(column: usize, delta: &DiffDelta<'_>, lines: &mut Lines) {
-    let new = || Line { codes: [' ', ' '], from: None };
-    let line = lines.entry(new_path(delta).to_vec()).or_insert_with(new);
+    let line = lines.entry(new_path(delta).to_vec()).or_insert_with(Line::new);
     line.codes[column] = letter(delta.status());
     if delta.status() == Delta::Renamed {
         line.from = Some(old_path(delta).to_vec());
+    }
+}
+
+/// What is announced is new in the work tree, and nothing in the index.
+fn announced(index: &Index, lines: &mut Lines) {
+    for path in Marked::of(index).announced {
+        let line = lines.entry(path).or_insert_with(Line::new);
+        if line.codes[1] != 'D' {
+            line.codes[1] = 'A';
+        }
     }
 }
 

@@ -1,0 +1,73 @@
+//! What entries of the index say beyond their paths, and the index prepared, in memory, for a comparison.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+
+use git2::{Index, IndexEntry, IndexEntryExtendedFlag};
+
+use super::error::GitError;
+
+/// The mode of a submodule's entry.
+pub(super) const SUBMODULE: u32 = 0o160_000;
+/// The side of a conflict in the flags of an entry; none is a file that is merged.
+const STAGE: u16 = 0x3000;
+
+/// Entries that are not files with a content.
+#[derive(Default)]
+pub(super) struct Marked {
+    /// Paths that `git add -N` has announced. libgit2 takes them for empty files.
+    pub(super) announced: Vec<Vec<u8>>,
+    pub(super) submodules: Vec<IndexEntry>,
+}
+
+impl Marked {
+    pub(super) fn of(index: &Index) -> Self {
+        let mut marked = Self::default();
+        for entry in index.iter() {
+            if entry.flags_extended & IndexEntryExtendedFlag::INTENT_TO_ADD.bits() != 0 {
+                marked.announced.push(entry.path);
+            } else if entry.mode == SUBMODULE && entry.flags & STAGE == 0 {
+                marked.submodules.push(entry);
+            }
+        }
+        marked
+    }
+}
+
+/// Takes out what is only announced: it is not staged yet.
+pub(super) fn forget_announced(index: &mut Index) -> Result<(), GitError> {
+    for path in Marked::of(index).announced {
+        index.remove(as_path(&path), 0)?;
+    }
+    Ok(())
+}
+
+/// Puts our side in the place of each conflict.
+pub(super) fn take_our_sides(index: &mut Index) -> Result<(), GitError> {
+    let conflicts = index.conflicts()?.collect::<Result<Vec<_>, _>>()?;
+    for conflict in conflicts {
+        let sides = [&conflict.our, &conflict.their, &conflict.ancestor];
+        let Some(side) = sides.into_iter().flatten().next() else { continue };
+        index.conflict_remove(as_path(&side.path))?;
+        if let Some(mut our) = conflict.our {
+            our.flags &= !STAGE;
+            index.add(&our)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the work tree is not to have the file of this path.
+pub(super) fn is_skipped(index: &Index, path: &[u8]) -> bool {
+    let path = as_path(path);
+    // A tree may hold any name; the library panics at one that leads out of the work tree.
+    path.components().all(|component| matches!(component, Component::Normal(_)))
+        && index
+            .get_path(path, 0)
+            .is_some_and(|entry| entry.flags_extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0)
+}
+
+pub(super) fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}
