@@ -42,7 +42,6 @@ check() { step "$@" || FAILED+=("$1"); }
 lint() {
     title "Lint"
     check "Formatting" cargo fmt --all --check
-    check "Clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
     # Also those that only other platforms use: they are in the graph that is looked at.
     check "Dependencies: all of them" cargo fetch --locked
     check "Dependencies: licences, bans, sources" cargo deny --offline check bans licenses sources
@@ -54,6 +53,8 @@ lint() {
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
     check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
+    # Last: it has the compiler's directory to itself, and waits for what is built meanwhile.
+    check "Clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
 }
 
 # The database of advisories is fetched from GitHub. Where that cannot be reached the check is left out, aloud.
@@ -82,6 +83,31 @@ seed_property_tests() {
     fi
 }
 
+# While tools are fetched and installed, everything is compiled: the programs that the tests of the whole start, and the
+# tests.
+begin_build() {
+    { cargo build --workspace --bins --locked && cargo test --workspace --no-run --locked; } >"$REPOSITORY/target/build.log" 2>&1 </dev/null &
+    BUILD=$!
+}
+
+finish_build() {
+    local status=0
+    wait "$BUILD" || status=$?
+    cat "$REPOSITORY/target/build.log"
+    return "$status"
+}
+
+# The images of tests take minutes, most of them a mirror's: they are made while everything else is compiled.
+prepare_images() {
+    COFFERDAM_NO_PULL=1 tests/images.sh dev >"$REPOSITORY/target/images.log" 2>&1 </dev/null &
+    IMAGES=$!
+}
+
+await_images() { step "Images for the tests" wait "$IMAGES" || die "The images for the tests could not be made; the log: target/images.log"; }
+
+# Most tests wait for processes: twice as many as there are processors keep these at work.
+parallel() { echo "$(($(nproc) * 2))"; }
+
 # Mounts, namespaces and the engine need root; everything else was built as whoever calls.
 run_tests() {
     title "Tests"
@@ -92,12 +118,13 @@ run_tests() {
         export "CARGO_TARGET_${host}_RUNNER=sudo -E"
     fi
     if [[ -n $NO_ENGINE ]]; then
-        cargo nextest run --workspace --exclude cofferdam-tests --locked -E 'not binary(real_engine)' "$@"
+        cargo nextest run --workspace --exclude cofferdam-tests --locked -E 'not binary(real_engine)' \
+            --test-threads "$(parallel)" "$@"
         return
     fi
-    # The tests of the whole start these programs; nextest builds those only that a test of their own package names.
-    step "Building cofferd and coffer" cargo build --workspace --bins --locked || return 1
-    cargo nextest run --workspace --locked "$@"
+    step "Building cofferd, coffer and their tests" finish_build || return 1
+    await_images
+    cargo nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 
 title "Set-up"
@@ -107,13 +134,16 @@ if [[ -n $NO_ENGINE ]]; then
     run_tests "$@"
     exit
 fi
+[[ -z ${CI-} ]] || export CARGO_INCREMENTAL=0 # nobody builds there again
+ensure_toolchain
+begin_build
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
 ensure_busybox || die "No static busybox could be installed; the lines above say why."
-ensure_toolchain
 ensure_test_tools || die "A tool that the tests need could not be installed; the lines above say why."
 if [[ -z $QUICK ]]; then
     ensure_lint_tools || die "A tool that the checks need could not be installed; the lines above say why. --quick goes without."
 fi
+prepare_images
 note "$(engine_summary)"
 note "$(rustc --version)"
 

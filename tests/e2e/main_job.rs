@@ -33,7 +33,6 @@ async fn an_agent_reads_changes_and_commits_within_its_limits() {
     edits_with_consent(&mut run, &workspace).await;
 
     let Answer::Git(diff) = run.ok(calls::git_diff(&[])).await else { panic!("not git") };
-    assert_eq!(diff.output, git(&workspace, &["diff"]), "as git itself prints it");
     assert!(diff.output.contains("+It keeps the dam very dry.\n"), "{}", diff.output);
     let added = run.waits(calls::git_add(&["README.md"]));
     consent(&mut run).await;

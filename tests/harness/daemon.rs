@@ -289,7 +289,7 @@ pub fn binary(name: &str) -> PathBuf {
 }
 
 /// Gives a tree to a user.
-fn own(path: &Path, uid: u32) {
+pub fn own(path: &Path, uid: u32) {
     let owner = format!("{uid}:{uid}");
     let status = std::process::Command::new("chown").args(["-R", &owner]).arg(path).status().unwrap();
     assert!(status.success());

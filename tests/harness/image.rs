@@ -62,10 +62,19 @@ impl Drop for Image {
 
 /// The engine's image of Debian, made if it is not there.
 pub fn debian() -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../images/debian-base.sh");
-    let output =
-        Command::new(script).env("COFFERDAM_NO_PULL", "1").stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "{script}: {}", output.status);
+    made_by(Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../images/debian-base.sh")))
+}
+
+/// The image of `images/dev`, made if it is not there.
+pub fn dev_image() -> String {
+    let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/images.sh"));
+    script.arg("dev");
+    made_by(script)
+}
+
+fn made_by(mut script: Command) -> String {
+    let output = script.env("COFFERDAM_NO_PULL", "1").stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{script:?}: {}", output.status);
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 

@@ -28,7 +28,6 @@ mod recovery;
 mod replay;
 mod rpc;
 mod runs;
-mod seal;
 mod spool;
 mod startup;
 mod status;

@@ -189,7 +189,7 @@ fn plain(dialect: &str, text: &str, outcome: &Outcome) -> Result<(), TestCaseErr
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(effort::cases(100, 400)))]
 
     #[test]
     fn every_outcome_is_rendered_in_a_form_that_is_read_back(outcomes in texts(), tool in hostile()) {

@@ -123,7 +123,11 @@ async fn a_flood_that_nobody_reads_holds_nothing_up() {
 }
 
 fn typed(bytes: usize) -> v1::OpenTerminalRequest {
-    v1::OpenTerminalRequest { event: Some(v1::open_terminal_request::Event::Input(vec![b'x'; bytes])) }
+    input(vec![b'x'; bytes])
+}
+
+fn input(bytes: Vec<u8>) -> v1::OpenTerminalRequest {
+    v1::OpenTerminalRequest { event: Some(v1::open_terminal_request::Event::Input(bytes)) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,7 +189,8 @@ async fn a_lost_worker_costs_its_sessions_and_the_next_one_begins() {
         loop {
             // Whoever comes too early is told so; a worker that is there again has no event for clients.
             let mut seat = Seat::at(&run).await;
-            seat.types("exit 9\r").await;
+            // A session that is over already does not hear it.
+            let _ = seat.say.send(input(b"exit 9\r".to_vec())).await;
             match seat.over().await {
                 Ok(closed) if closed.reason() == Reason::Exited => return closed.exit_code,
                 _ => tokio::time::sleep(Duration::from_millis(50)).await,

@@ -4,8 +4,6 @@
 //! ends in 256 random bits. Kept is its SHA-256 alone, in the run's record; comparing takes the same time wherever two hashes
 //! differ.
 
-use chacha20poly1305::Key;
-use chacha20poly1305::aead::Generate as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -24,7 +22,7 @@ pub(crate) struct TokenHash(String);
 
 /// Makes a token for a run.
 pub(crate) fn issue(run: RunId) -> (String, TokenHash) {
-    let secret = ops::encode_base64(&Key::generate());
+    let secret = ops::encode_base64(&seal::secret());
     let token = format!("{PREFIX}{run}_{}", secret.trim_end_matches('='));
     let hash = TokenHash::of(&token);
     (token, hash)

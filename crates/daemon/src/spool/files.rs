@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use super::ledger::Key;
 use crate::ids::{CallId, RunId};
-use crate::seal::StreamKey;
+use seal::StreamKey;
 
 /// Ends of the files' names, by the stream's index.
 pub(super) const END: [&str; 2] = ["stdout", "stderr"];

@@ -32,8 +32,8 @@ use tokio::sync::Semaphore;
 use worker::client::OutputStream;
 
 use crate::ids::{CallId, RunId};
-use crate::seal::StreamKey;
 use crate::status::chain;
+use seal::StreamKey;
 
 pub(crate) use files::Piece;
 pub(crate) use output::Output;

@@ -12,7 +12,7 @@ use worker::client::{OutputSink as _, OutputStream};
 
 use super::{Bounds, Output, Spool, WRITERS};
 use crate::ids::{CallId, RunId};
-use crate::seal::StreamKey;
+use seal::StreamKey;
 
 const WIDE: Bounds = Bounds { max_total: 1 << 30, min_free: 0 };
 const MIB: usize = 1 << 20;

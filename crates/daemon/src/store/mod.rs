@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::seal::{Broken, Seal, StreamKey};
 pub(crate) use approvals::StoredApproval;
 pub(crate) use calls::StoredCall;
+use seal::{Broken, Seal, StreamKey};
 pub(crate) use settled::SettledApproval;
 pub(crate) use transcripts::{MAX_SESSIONS, Taken, Turn};
 

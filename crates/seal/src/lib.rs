@@ -2,7 +2,7 @@
 //! (RFC 8439 with the 192-bit nonce of draft-irtf-cfrg-xchacha) under a key of this daemon's own, `state_dir/seal.key`,
 //! mode 0600. A copy of the database, a backup or a grep has nothing to read; root on this host has both files.
 
-#![expect(clippy::disallowed_methods, reason = "the daemon's own key")]
+#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
@@ -18,28 +18,33 @@ use sha2::{Digest as _, Sha256};
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 
+/// 32 random bytes, from the kernel.
+pub fn secret() -> [u8; KEY_BYTES] {
+    Key::generate().into()
+}
+
 /// Why something could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("it was sealed under another key, for another place, or it is damaged")]
-pub(crate) struct Broken;
+pub struct Broken;
 
 /// Seals and opens. One for the daemon.
-pub(crate) struct Seal {
+pub struct Seal {
     cipher: XChaCha20Poly1305,
     key: Key,
 }
 
 /// Closes streams that are written in pieces and read from any offset: a keystream (XChaCha20) for each place. It hides,
 /// and proves nothing; a place must be a stream's own, and none of its bytes written twice with another value.
-pub(crate) struct StreamKey([u8; KEY_BYTES]);
+pub struct StreamKey([u8; KEY_BYTES]);
 
 /// A place is at the end of its keystream, which has 256 GiB.
 #[derive(Debug)]
-pub(crate) struct Exhausted;
+pub struct Exhausted;
 
 impl StreamKey {
     /// Closes, or opens, the bytes that stand at `offset` of the stream that `place` names.
-    pub(crate) fn apply(&self, place: &str, offset: u64, data: &mut [u8]) -> Result<(), Exhausted> {
+    pub fn apply(&self, place: &str, offset: u64, data: &mut [u8]) -> Result<(), Exhausted> {
         if data.is_empty() {
             return Ok(());
         }
@@ -50,8 +55,8 @@ impl StreamKey {
         cipher.try_apply_keystream(data).map_err(|_| Exhausted)
     }
 
-    #[cfg(test)]
-    pub(crate) fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
+    /// Of a key that is known.
+    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 }
@@ -64,7 +69,7 @@ impl fmt::Debug for StreamKey {
 
 impl Seal {
     /// Takes the key from the file at `path`, which is made with a new one when there is none.
-    pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
+    pub fn open(path: &Path) -> std::io::Result<Self> {
         let key = match std::fs::File::open(path) {
             Ok(file) => read(&file)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(path)?,
@@ -74,7 +79,7 @@ impl Seal {
     }
 
     /// A key of its own for streams of one purpose.
-    pub(crate) fn stream_key(&self, purpose: &str) -> StreamKey {
+    pub fn stream_key(&self, purpose: &str) -> StreamKey {
         let mut hash = Sha256::new();
         hash.update(b"cofferdam streams v1\n");
         hash.update(purpose.as_bytes());
@@ -85,7 +90,7 @@ impl Seal {
     }
 
     /// Closes `plain`. It opens only under the same `place`, which says what it is and whose, such as `call ID`.
-    pub(crate) fn seal(&self, place: &str, plain: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, place: &str, plain: &[u8]) -> Vec<u8> {
         let nonce = XNonce::generate();
         let payload = Payload { msg: plain, aad: place.as_bytes() };
         // Fails for messages of more than 256 GiB alone.
@@ -94,7 +99,7 @@ impl Seal {
     }
 
     /// Opens what was closed for this `place`.
-    pub(crate) fn unseal(&self, place: &str, closed: &[u8]) -> Result<Vec<u8>, Broken> {
+    pub fn unseal(&self, place: &str, closed: &[u8]) -> Result<Vec<u8>, Broken> {
         let (nonce, closed) = closed.split_first_chunk::<NONCE_BYTES>().ok_or(Broken)?;
         let payload = Payload { msg: closed, aad: place.as_bytes() };
         self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Broken)
