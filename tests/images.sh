@@ -20,7 +20,8 @@ ensure() {
     IMAGE=cofferdam-test/$1:${digest:0:16}
     if engine image inspect "$IMAGE" >/dev/null 2>&1; then return 0; fi
     step "Building images/$1 (once, takes minutes)" engine build --force-rm --network host \
-        --build-arg http_proxy --build-arg https_proxy --build-arg BASE="$base" --tag "$IMAGE" "$context"
+        --build-arg http_proxy --build-arg https_proxy --build-arg BASE="$base" --tag "$IMAGE" "$context" ||
+        die "images/$1 could not be built; can Debian's packages be fetched? http_proxy names a proxy, and COFFERDAM_DEBIAN_MIRROR a mirror for a base that is yet to be made."
 }
 
 case ${1:-} in

@@ -1,12 +1,12 @@
 //! A real job in the development image: an agent finds why the tests of a well-known Python project fail, repairs the
-//! function and commits, with nothing but the operations that it has.
+//! function and commits, with nothing but the operations that it has. A reviewer sees the repair and the commit first.
 
 use std::path::Path;
 use std::process::Command;
 
-use harness::v1::call_response::Result as Answer;
+use harness::v1::call_response::{Result as Answer, Status};
 use harness::v1::{CreateRunRequest, ExecRequest, ReadRequest, call_request::Operation};
-use harness::{Daemon, RunHandle, calls, dev_image, git, own, requests};
+use harness::{Daemon, RunHandle, Setup, calls, dev_image, git, own, record, requests};
 
 /// What the set-up of `tests/run.sh` fetched.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/sources/toolz-0.12.1.tar.gz");
@@ -16,7 +16,7 @@ const WRONG: &str = "        d[item] = 1\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_repairs_a_python_project() {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::start_with(setup()).await;
     let source = daemon.workspace("source", &[]);
     unpack(&source);
     git(&source, &["init", "-q", "-b", "main"]);
@@ -45,23 +45,55 @@ async fn an_agent_repairs_a_python_project() {
     };
     let Answer::Read(read) = run.ok(Operation::Read(read)).await else { panic!("not a read") };
     assert!(read.content.contains(WRONG), "{}", read.content);
-    run.ok(calls::replace(
-        FILE,
-        &format!("for item in seq:\n{WRONG}"),
-        &format!("for item in seq:\n{RIGHT}"),
-    ))
-    .await;
+    let edit =
+        calls::replace(FILE, &format!("for item in seq:\n{WRONG}"), &format!("for item in seq:\n{RIGHT}"));
+    let (approval, edited) = run.consented(edit).await;
+    assert!(approval.preview.contains(&format!("\n-{WRONG}+{RIGHT}")), "{}", approval.preview);
+    assert_eq!(edited.status(), Status::Succeeded, "{:?}", edited.error);
 
     let (code, told) = pytest(&mut run).await;
     assert_eq!(code, Some(0), "{told}");
     let Answer::Git(diff) = run.ok(calls::git_diff(&[])).await else { panic!("not git") };
     assert!(diff.output.contains(&format!("\n-{WRONG}+{RIGHT}")), "{}", diff.output);
     run.ok(calls::git_add(&[FILE])).await;
-    run.ok(calls::git_commit("Count every item")).await;
+    let (_, committed) = run.consented(calls::git_commit("Count every item")).await;
+    assert_eq!(committed.status(), Status::Succeeded, "{:?}", committed.error);
 
     assert_eq!(git(&workspace, &["log", "--format=%s", "-1"]), "Count every item\n");
     assert_eq!(git(&workspace, &["diff", "HEAD", "HEAD~2"]), "", "as it was released");
     assert_eq!(git(&workspace, &["status", "--porcelain"]), "");
+    git(&workspace, &["fsck", "--strict"]);
+    is_on_record(&mut run).await;
+}
+
+/// The built-in profile for unattended work, in which edits and commits ask.
+fn setup() -> Setup {
+    let build = include_str!("../../crates/gateway/policies/build.yaml");
+    let asks = build.replace("edit: allow", "edit: ask").replace("git.commit: allow", "git.commit: ask");
+    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    Setup { policy: vec![("build.yaml", asks), ("roles.yaml", roles)], ..Default::default() }
+}
+
+/// Each step as it was decided, in a log that verifies.
+async fn is_on_record(run: &mut RunHandle) {
+    let id = run.id().to_owned();
+    let intents = run.clients.events(&id, "call_intent").await;
+    let decided: Vec<_> = intents
+        .iter()
+        .map(|intent| format!("{} {}", intent.operation, record(intent)["decision"]["outcome"]))
+        .collect();
+    let expected = [
+        r#"exec "allow""#,
+        r#"grep "allow""#,
+        r#"read "allow""#,
+        r#"edit "ask""#,
+        r#"exec "allow""#,
+        r#"git.diff "allow""#,
+        r#"git.add "allow""#,
+        r#"git.commit "ask""#,
+    ];
+    assert_eq!(decided, expected);
+    assert!(run.clients.verify().await.intact);
 }
 
 /// The tests' exit code and what they said last.
