@@ -33,7 +33,7 @@ lint:
 
 # The code that the proto files give, after a change of one of them
 generate:
-    cargo run --quiet --locked --manifest-path crates/wire/generate/Cargo.toml --target-dir target/generate
+    crates/wire/generate.sh
 
 # Format the code
 fmt:

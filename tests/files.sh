@@ -14,7 +14,7 @@ usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 # Rust, shell, Python, TypeScript, YAML, Markdown, proto; then data: settings, locks, snapshots, fuzzing, certificates.
 KINDS='\.(rs|sh|py|ts|cts|mts|yaml|yml|md|proto)$'
-DATA='\.(toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key)$'
+DATA='\.(toml|lock|json|jsonl|snap|txt|in|dict|service|hbs|pem|key|sha256)$'
 # These have names and no kind: inputs of the fuzzers, what a tool looks for by its name, the compiled proto files.
 NAMES='^tests/fuzz/seeds/[^.]+$|(^|/)(LICENSE|NOTICE|justfile|Dockerfile|gitconfig|\.gitattributes|\.gitignore|\.dockerignore)$|^\.ci/run$|^crates/wire/src/generated/descriptors\.bin$'
 # In no file but LICENSE and NOTICE, and this one, which has to say them.

@@ -7,8 +7,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use atomicwrites::{AtomicFile, OverwriteBehavior};
 use sha2::{Digest as _, Sha256};
+
+use crate::replace::replace;
 
 /// The static `coffer-agent`.
 const AGENT: &[u8] = include_bytes!(env!("COFFER_AGENT_EMBEDDED"));
@@ -34,12 +35,10 @@ pub(crate) fn place_agent(directory: &Path) -> io::Result<PathBuf> {
         }
         std::fs::remove_file(&path)?;
     }
-    let file = AtomicFile::new_with_tmpdir(&path, OverwriteBehavior::AllowOverwrite, directory);
-    file.write(|file| {
+    replace(&path, |file| {
         file.write_all(AGENT)?;
         file.set_permissions(Permissions::from_mode(mode))
-    })
-    .map_err(io::Error::from)?;
+    })?;
     Ok(path)
 }
 

@@ -227,11 +227,9 @@ fn read(path: &Path) -> std::io::Result<Option<Copy>> {
 }
 
 fn write(path: &Path, copy: &Copy) -> std::io::Result<()> {
-    let file = atomicwrites::AtomicFile::new(path, atomicwrites::OverwriteBehavior::AllowOverwrite);
-    let written = file.write(|file| {
+    crate::replace::replace(path, |file| {
         let mut out = std::io::BufWriter::new(file);
         serde_json::to_writer(&mut out, copy)?;
         std::io::Write::flush(&mut out)
-    });
-    written.map_err(std::io::Error::from)
+    })
 }

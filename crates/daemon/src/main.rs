@@ -25,6 +25,7 @@ mod limits;
 mod mcp;
 mod policy;
 mod recovery;
+mod replace;
 mod replay;
 mod rpc;
 mod runs;

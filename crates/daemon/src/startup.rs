@@ -95,8 +95,7 @@ fn instance(path: &Path) -> anyhow::Result<String> {
         return Ok(id.to_string());
     }
     let id = uuid::Uuid::new_v4().to_string();
-    let file = atomicwrites::AtomicFile::new(path, atomicwrites::OverwriteBehavior::AllowOverwrite);
-    file.write(|file| std::io::Write::write_all(file, id.as_bytes())).map_err(std::io::Error::from)?;
+    crate::replace::replace(path, |file| std::io::Write::write_all(file, id.as_bytes()))?;
     Ok(id)
 }
 

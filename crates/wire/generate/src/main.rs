@@ -1,12 +1,12 @@
 //! Generates `crates/wire/src/generated` from `proto/`, or checks that it is up to date.
 //!
 //! ```sh
-//! cargo run --manifest-path crates/wire/generate/Cargo.toml             # after a change of a proto file
+//! crates/wire/generate.sh                                               # after a change of a proto file
 //! cargo run --manifest-path crates/wire/generate/Cargo.toml -- --check  # exit code 1 and a message on a difference
 //! ```
 //!
 //! The generated code is committed, so that a build of cofferd compiles neither a protobuf compiler nor a code
-//! generator. `tests/run.sh` runs the check.
+//! generator. `tests/run.sh` compares digests of sources and results, and runs the check with `--long`.
 
 use std::collections::BTreeMap;
 use std::fs;
