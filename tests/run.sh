@@ -7,7 +7,8 @@
 #
 #   --quick       only the tests, no lint
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        races, kills and random cases in full, which takes much longer (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, and the image of Rust, which takes much longer (sets
+#                 COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -102,11 +103,27 @@ finish_build() {
 
 # The images of tests take minutes, most of them a mirror's: they are made while everything else is compiled.
 prepare_images() {
-    COFFERDAM_NO_PULL=1 tests/images.sh dev >"$REPOSITORY/target/images.log" 2>&1 </dev/null &
+    local image=dev
+    [[ -z ${COFFERDAM_LONG-} ]] || image=rust # and dev, which it is made of
+    : >"$REPOSITORY/target/images.log"
+    COFFERDAM_NO_PULL=1 tests/images.sh "$image" >>"$REPOSITORY/target/images.log" 2>&1 </dev/null &
     IMAGES=$!
 }
 
-await_images() { step "Images for the tests" wait "$IMAGES" || die "The images for the tests could not be made; the log: target/images.log"; }
+# Few tests need them: the others run without, and these fail at once.
+await_images() {
+    step "Images for the tests" finish_images && return 0
+    FAILED+=("Images for the tests")
+    complain "The images for the tests could not be made: the lines above and target/images.log say why. What needs them fails."
+    export COFFERDAM_NO_IMAGES=1
+}
+
+finish_images() {
+    local status=0
+    wait "$IMAGES" || status=$?
+    ((status == 0)) || tail -n 20 "$REPOSITORY/target/images.log"
+    return "$status"
+}
 
 # Most tests wait for processes: twice as many as there are processors keep these at work.
 parallel() { echo "$(($(nproc) * 2))"; }

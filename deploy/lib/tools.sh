@@ -8,6 +8,7 @@ VENDOR_PACKAGES=$TOOLS/vendors
 VENDOR_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements.txt
 JOB_SOURCE=$TOOLS/sources
 JOB_REQUIREMENTS=$REPOSITORY/tests/e2e/real_job/requirements.txt
+JOB_BACKEND=$REPOSITORY/tests/e2e/real_job/backend.txt
 CONFORMANCE=$TOOLS/conformance
 CONFORMANCE_LOCK=$REPOSITORY/tests/clients/conformance/package-lock.json
 
@@ -64,7 +65,8 @@ make_vendor_packages() {
         cp "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"
 }
 
-# The project that a test repairs, as released, by its hash.
+# The project that a test repairs, as released, by its hash. pip runs its build backend for the metadata: that one has a
+# hash, too, and pip fetches no other.
 ensure_job_source() {
     if cmp -s "$JOB_REQUIREMENTS" "$JOB_SOURCE/requirements.txt"; then return 0; fi
     step "Fetching the project that an agent repairs" fetch_job_source && return 0
@@ -74,8 +76,9 @@ ensure_job_source() {
 
 fetch_job_source() {
     rm -rf "$JOB_SOURCE"
-    "$VENDOR_PACKAGES/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --require-hashes \
-        --dest "$JOB_SOURCE" -r "$JOB_REQUIREMENTS" &&
+    "$VENDOR_PACKAGES/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$JOB_BACKEND" &&
+        "$VENDOR_PACKAGES/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --no-build-isolation \
+            --require-hashes --dest "$JOB_SOURCE" -r "$JOB_REQUIREMENTS" &&
         cp "$JOB_REQUIREMENTS" "$JOB_SOURCE/requirements.txt"
 }
 

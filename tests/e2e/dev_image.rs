@@ -3,14 +3,7 @@
 use std::process::Command;
 
 use harness::v1::CreateRunRequest;
-use harness::{Daemon, calls, dev_image, requests};
-
-/// What the image says of itself by `docker inspect`.
-fn inspected(image: &str, what: &str) -> String {
-    let output = Command::new("docker").args(["image", "inspect", "--format", what, image]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
+use harness::{Daemon, calls, debian, dev_image, requests};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_has_the_tools_that_work_needs() {
@@ -20,6 +13,7 @@ async fn it_has_the_tools_that_work_needs() {
     let mut run = daemon.run_on(request).await;
     for (argv, said) in [
         (&["git", "--version"][..], "git version 2."),
+        (&["python", "--version"], "Python 3."),
         (&["python3", "--version"], "Python 3."),
         (&["python3", "-m", "pip", "--version"], "pip "),
         (&["python3", "-m", "pytest", "--version"], "pytest "),
@@ -30,7 +24,7 @@ async fn it_has_the_tools_that_work_needs() {
         (&["/workspace/hello"], ""),
         (&["make", "--version"], "GNU Make"),
         (&["rg", "--version"], "ripgrep "),
-        (&["id", "-un"], ""),
+        (&["id", "-un"], "coder\n"),
     ] {
         let result = run.exec(argv).await;
         assert_eq!(result.exit_code, Some(0), "{argv:?}: {}", result.stderr);
@@ -41,18 +35,56 @@ async fn it_has_the_tools_that_work_needs() {
 
 #[test]
 fn it_has_an_ordinary_user_and_nothing_that_gives_rights_or_secrets() {
-    let image = dev_image();
-    assert_eq!(inspected(&image, "{{.Config.User}}"), "1001:1001");
-    assert_eq!(inspected(&image, "{{len .Config.Volumes}}"), "0");
-    let environment = inspected(&image, "{{json .Config.Env}}");
-    assert!(!environment.to_lowercase().contains("proxy"), "{environment}");
-    // As root, without anything of the run's container: nothing may be hidden from the search.
-    let look = "find / -xdev -perm /6000 \\( -type f -o -type d \\); \
-                find / -xdev \\( -name 'id_*' -o -name '*.key' -o -name .netrc -o -name .npmrc -o -name pip.conf \\) \
-                -path '/[erhot]*' ! -path '/usr/*'; ls -A /var/lib/apt/lists /root/.cache 2>/dev/null | grep -v ':$'";
-    let output = Command::new("docker")
-        .args(["run", "--rm", "--network", "none", "--user", "0:0", &image, "sh", "-c", look])
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "");
+    gives_neither_rights_nor_secrets(&dev_image());
+}
+
+#[test]
+fn what_gives_rights_or_secrets_is_found() {
+    let plant = "mkdir /home/a; touch /etc/id_rsa /home/a/.netrc /root/.npmrc /var/lib/apt/lists/a";
+    let found = given_away(&debian(), plant);
+    for path in ["/usr/bin/su", "/etc/id_rsa", "/home/a/.netrc", "/root/.npmrc", "/var/lib/apt/lists/a"] {
+        assert!(found.lines().any(|line| line == path), "{path} is not in {found}");
+    }
+    assert_eq!(given("|1 APT_MIRROR=http://a:b@mirror.example.org /bin/sh -c set -eu").len(), 1);
+}
+
+/// Asserts that the image has an ordinary user, and neither set-id files nor what its making must not leave.
+pub(crate) fn gives_neither_rights_nor_secrets(image: &str) {
+    assert_eq!(inspected(image, "{{.Config.User}}"), "1001:1001");
+    assert_eq!(inspected(image, "{{len .Config.Volumes}}"), "0");
+    let environment = inspected(image, "{{json .Config.Env}}");
+    assert!(!environment.contains("://"), "{environment}");
+    let history = docker(&["history", "--no-trunc", "--format", "{{.CreatedBy}}", image]);
+    assert!(history.contains("apt-get"), "{history}");
+    assert_eq!(given(&history), Vec::<&str>::new());
+    assert_eq!(given_away(image, ""), "");
+}
+
+/// Arguments of steps of a build that are addresses: one of a proxy or a mirror may hold a password.
+fn given(history: &str) -> Vec<&str> {
+    let arguments = history.lines().filter_map(|line| line.split("/bin/sh -c").next());
+    arguments.filter(|words| words.contains("://")).collect()
+}
+
+/// What the image's files give away, after `plant`. As root, with nothing of a run's container: no file may be hidden.
+fn given_away(image: &str, plant: &str) -> String {
+    let look = r"
+        find / -xdev -perm /6000 \( -type f -o -type d \)
+        find /etc /home /opt /root /srv /tmp /usr/local -xdev \
+            \( -name 'id_*' -o -name '*.key' -o -name .netrc -o -name .npmrc -o -name pip.conf \)
+        find /var/lib/apt/lists /root/.cache -mindepth 1 2>/dev/null || true";
+    let script = format!("{plant}\n{look}");
+    docker(&["run", "--rm", "--network", "none", "--user", "0:0", image, "sh", "-c", &script])
+}
+
+/// What the image says of itself by `docker inspect`.
+fn inspected(image: &str, what: &str) -> String {
+    docker(&["image", "inspect", "--format", what, image])
+}
+
+/// What a command of the engine's client says, which must succeed.
+fn docker(arguments: &[&str]) -> String {
+    let output = Command::new("docker").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

@@ -30,6 +30,7 @@ mod previews;
 mod rate_limits;
 mod real_job;
 mod receiver;
+mod rust_image;
 mod shell;
 mod standstill;
 mod startup;

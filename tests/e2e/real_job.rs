@@ -99,7 +99,7 @@ async fn is_on_record(run: &mut RunHandle) {
 /// The tests' exit code and what they said last.
 async fn pytest(run: &mut RunHandle) -> (Option<i32>, String) {
     let request = ExecRequest {
-        command: "python3".to_owned(),
+        command: "python".to_owned(),
         args: ["-m", "pytest", "-q", "-p", "no:cacheprovider", "toolz"].map(str::to_owned).to_vec(),
         env: [("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned())].into(),
         timeout_ms: Some(120_000),

@@ -67,8 +67,19 @@ pub fn debian() -> String {
 
 /// The image of `images/dev`, made if it is not there.
 pub fn dev_image() -> String {
+    work_image("dev")
+}
+
+/// The image of `images/rust`, made if it is not there.
+pub fn rust_image() -> String {
+    work_image("rust")
+}
+
+fn work_image(name: &str) -> String {
+    let failed = std::env::var_os("COFFERDAM_NO_IMAGES").is_some();
+    assert!(!failed, "tests/run.sh could not make the images; target/images.log says why");
     let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/images.sh"));
-    script.arg("dev");
+    script.arg(name);
     made_by(script)
 }
 

@@ -14,7 +14,7 @@ mod run;
 pub use client::{Clients, as_user, reason, record};
 pub use container::{inspect, memory, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git, own};
-pub use image::{Image, debian, dev_image};
+pub use image::{Image, debian, dev_image, rust_image};
 pub use probe::{mcp_server, probe};
 pub use run::{RunHandle, calls, requests};
 pub use wire::v1;

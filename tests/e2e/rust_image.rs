@@ -1,0 +1,32 @@
+//! The image of `images/rust`, which is made for `tests/run.sh --long` alone.
+
+use harness::v1::CreateRunRequest;
+use harness::{Daemon, requests, rust_image};
+
+use crate::dev_image::gives_neither_rights_nor_secrets;
+
+const MANIFEST: &str = "[package]\nname = \"dam\"\nversion = \"0.1.0\"\nedition = \"2021\"\n";
+const SOURCE: &str = "//! A dam.\n\n/// Of two levels, the higher one.\n\
+                      pub fn higher(a: u32, b: u32) -> u32 {\n    a.max(b)\n}\n\n\
+                      #[test]\nfn the_higher_one_is_found() {\n    assert_eq!(higher(2, 3), 3);\n}\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crate_is_tested_and_linted_in_it() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("Cargo.toml", MANIFEST), ("src/lib.rs", SOURCE)]);
+    let request = CreateRunRequest { image: rust_image(), ..requests::bind("build", &workspace) };
+    let mut run = daemon.run_on(request).await;
+    let tested = run.exec(&["cargo", "test", "--offline"]).await;
+    assert_eq!(tested.exit_code, Some(0), "{}", tested.stderr);
+    assert!(tested.stdout.contains("test the_higher_one_is_found ... ok"), "{}", tested.stdout);
+    for argv in [&["cargo", "clippy", "--offline", "--", "-D", "warnings"][..], &["cargo", "fmt", "--check"]]
+    {
+        let result = run.exec(argv).await;
+        assert_eq!(result.exit_code, Some(0), "{argv:?}: {}{}", result.stdout, result.stderr);
+    }
+}
+
+#[test]
+fn it_has_an_ordinary_user_and_nothing_that_gives_rights_or_secrets() {
+    gives_neither_rights_nor_secrets(&rust_image());
+}
