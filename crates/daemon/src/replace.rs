@@ -12,10 +12,10 @@ use tempfile::NamedTempFile;
 /// returns. Mode 0600, unless `fill` sets another.
 pub(crate) fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut file = NamedTempFile::new_in(directory)?;
-    fill(file.as_file_mut())?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
+    let mut aside = NamedTempFile::new_in(directory)?;
+    fill(aside.as_file_mut())?;
+    aside.as_file().sync_all()?;
+    aside.persist(path)?;
     File::open(directory)?.sync_all()
 }
 
