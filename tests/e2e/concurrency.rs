@@ -24,6 +24,7 @@ fn setup(concurrency: &str, config: &str) -> Setup {
       operations: {{ default: {{ minute: unlimited, hour: unlimited, day: unlimited }} }}
       run: {{ minute: unlimited, hour: unlimited, day: unlimited }}
     concurrency: {concurrency}
+    approvals: {{ freeze: false }}
 roles: {{ director: {{ allow: \"*\" }} }}
 "
     );

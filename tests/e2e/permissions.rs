@@ -1,6 +1,7 @@
 //! Permissions given and taken at run time, and what policy says and would say.
 
 use harness::v1::call_response::{self, Status as CallStatus};
+use harness::v1::decide_approval_request::Decision;
 use harness::v1::permission::Subject;
 use harness::v1::{
     self, Permission, Verdict, grant_permission_request as grant, revoke_permission_request as revoke,
@@ -45,7 +46,9 @@ fn edit() -> v1::call_request::Operation {
 async fn a_grant_counts_at_once_is_on_record_first_and_survives_a_restart() {
     let mut daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
-    assert_eq!(run.call(edit()).await.unwrap().status(), CallStatus::PendingApproval);
+    let waits = run.asks(edit()).await;
+    run.clients.decide(&waits.approval_id, Decision::Deny).await.unwrap();
+    run.outcome(&waits.call_id).await;
     let asked = Permission { path_pattern: "docs/**".into(), preapproved: true, ..permission("edit") };
     let given = give(&mut run.clients, asked).await.unwrap();
     assert!(given.in_force && given.created_by.starts_with("uid:"));
@@ -137,7 +140,11 @@ async fn an_explanation_says_what_a_call_then_meets() {
         let explained = explained.unwrap().into_inner();
         assert_eq!(explained.considered.iter().filter(|one| one.decides).count(), 1, "{explained:?}");
         let met = match run.call(operation).await {
-            Ok(call) if call.status() == CallStatus::PendingApproval => Verdict::Ask,
+            Ok(call) if call.status() == CallStatus::PendingApproval => {
+                run.clients.decide(&call.approval_id, Decision::Deny).await.unwrap();
+                run.outcome(&call.call_id).await;
+                Verdict::Ask
+            }
             Ok(_) => Verdict::Allow,
             Err(_) => Verdict::Deny,
         };

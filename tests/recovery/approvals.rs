@@ -117,6 +117,28 @@ async fn an_orderly_stop_leaves_what_waits_where_it_leaves_the_runs() {
     assert_eq!(intents_and_receipts(&mut run, &approval.call_id).await, (1, vec!["succeeded".to_owned()]));
 }
 
+/// What was bound under one daemon is bound under the next, whatever happened to the files meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_held_to_what_was_seen_under_the_next_daemon_too() {
+    let mut daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n"), ("job.sh", "echo GOOD\n")]);
+    let mut run = daemon.run("review", &workspace).await;
+    let write = run.asks(calls::write("a.txt", "two\n")).await;
+    let command = run.asks(calls::exec(&["sh", "--", "job.sh"])).await;
+    let mut run = outlives(&mut daemon, run).await;
+    for (name, content) in [("a.txt", "six\n"), ("job.sh", "echo EVIL\n")] {
+        std::fs::write(workspace.join(name), content).unwrap();
+    }
+    for asked in [&write, &command] {
+        run.clients.approve(&asked.approval_id).await.unwrap();
+        let call = run.outcome(&asked.call_id).await;
+        let failure = call.error.clone().unwrap();
+        assert_eq!((call.status(), failure.reason.as_str()), (Status::Denied, "PRECONDITION_FAILED"));
+        assert!(failure.message.contains("what the reviewer saw has changed"), "{}", failure.message);
+    }
+    assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "six\n");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_run_is_gone_is_cancelled_and_says_so() {
     let mut daemon = Daemon::start().await;
@@ -162,7 +184,7 @@ async fn time_runs_on_while_there_is_no_daemon_and_reminders_come_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn votes_and_remembered_consents_outlive_a_daemon() {
     let config = "access: [{ uid: 20001, roles: [director] }]\n".to_owned();
-    let policy = asking("{quorum: 2, remember: [digest, prefix]}");
+    let policy = asking("{quorum: 2, remember: [digest, prefix], freeze: false}");
     let mut daemon = Daemon::start_with(Setup { config, policy, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;
@@ -170,17 +192,17 @@ async fn votes_and_remembered_consents_outlive_a_daemon() {
     let asked = run.asks(v1::call_request::Operation::Delete(delete)).await;
     let voted = run.clients.approve(&asked.approval_id).await.unwrap();
     assert_eq!((voted.state(), voted.votes.len(), voted.approvals_needed), (State::Pending, 1, 2));
-    let id = run.asks(calls::exec(&["id", "-u"])).await;
+    let wc = run.asks(calls::exec(&["wc", "-c", "a.txt"])).await;
     let remembered =
-        run.clients.approve_and_remember(&id.approval_id, Remember::Prefix, &["id"]).await.unwrap();
-    run.outcome(&id.call_id).await;
+        run.clients.approve_and_remember(&wc.approval_id, Remember::Prefix, &["wc"]).await.unwrap();
+    run.outcome(&wc.call_id).await;
 
     let mut run = outlives(&mut daemon, run).await;
     let kept = run.clients.approval(&asked.approval_id).await;
     assert_eq!((kept.state(), &kept.votes), (State::Pending, &voted.votes));
     let twice = run.clients.approve(&asked.approval_id).await.unwrap_err();
     assert_eq!(reason(&twice), "PRECONDITION_FAILED", "each approver has one vote, also after a restart");
-    let called = run.call(calls::exec(&["id", "-u", "-r"])).await.unwrap();
+    let called = run.call(calls::exec(&["wc", "-l", "a.txt"])).await.unwrap();
     assert_eq!(called.status(), Status::Succeeded, "{:?}", called.error);
     let intent = &record(&run.clients.of_call(&called.call_id).await[0])["decision"];
     assert!(intent["rule"].as_str().unwrap().contains(&remembered.consent_id), "{intent}");

@@ -33,11 +33,12 @@ async fn nothing_runs_on_and_what_was_acknowledged_is_kept() {
 
     assert!(!workspace.join("ended").exists());
     let mut clients = daemon.connect().await;
-    for handle in [&run, &waiting] {
+    // One stands still for its reviewer.
+    for (handle, state) in [(&run, State::Ready), (&waiting, State::Paused)] {
         assert_eq!(processes(&handle.run.container_id), IDLE);
         let request = v1::GetRunRequest { run_id: handle.id().to_owned() };
         let lives = clients.runs.get_run(request).await.unwrap().into_inner().run.unwrap();
-        assert_eq!((lives.state(), lives.restarts), (State::Ready, 1));
+        assert_eq!((lives.state(), lives.restarts), (state, 1));
     }
 
     // The log is whole, goes on where it was, and says of the call that was executed that it was interrupted. The one that

@@ -13,7 +13,7 @@ use crate::credit::Credit;
 use crate::desk::Desk;
 use crate::outbox::Outbox;
 use crate::serve::Lane;
-use crate::{exec, files};
+use crate::{exec, files, fingerprint};
 
 /// Calls at once. The daemon has its own, lower limit.
 pub(crate) const MAX_CALLS: usize = 64;
@@ -58,6 +58,14 @@ pub(crate) struct Call {
 impl Call {
     /// Executes the operation and sends what came of it.
     pub(crate) async fn run(mut self, operation: Result<Operation, ToolFailure>, lane: &Lane) {
+        if self.preview {
+            let preview = match operation {
+                Ok(operation) => fingerprint::preview(&mut self, lane, &operation).await,
+                Err(failure) => Err(failure),
+            };
+            lane.calls.forget(self.id);
+            return self.outbox.preview(self.id, preview).await;
+        }
         let (outcome, usage) = match operation {
             Ok(operation) => self.execute(operation, lane).await,
             Err(failure) => (Err(failure), None),
@@ -69,9 +77,6 @@ impl Call {
 
     async fn execute(&mut self, operation: Operation, lane: &Lane) -> (Outcome, Option<Usage>) {
         let outcome = match operation {
-            Operation::Exec(_) | Operation::Shell(_) if self.preview => {
-                Err(ToolFailure::new(Reason::InvalidArgument, "exec: a command has no preview"))
-            }
             Operation::Exec(exec) => match self.desk.clone() {
                 Some(desk) => exec::session(self, lane, desk, exec).await.map(OpResult::Exec),
                 None => exec::run(self, lane, exec).await.map(OpResult::Exec),

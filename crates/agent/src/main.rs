@@ -12,6 +12,7 @@ mod credit;
 mod desk;
 mod exec;
 mod files;
+mod fingerprint;
 mod hello;
 mod hold;
 mod outbox;

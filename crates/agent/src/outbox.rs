@@ -4,13 +4,13 @@
 //! flood of one command delays another call by a few frames only. What keeps the daemon from losing patience (pongs,
 //! and news that it must act upon) overtakes them. An outcome never overtakes output of its own call.
 
-use ops::Outcome;
+use ops::{Outcome, Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use wire::worker::v1::{
     Ended, FromWorker, Output, Pong, Spawned, Taken, Usage, from_worker::Body, output::Stream,
 };
-use worker::convert::outcome_to_wire;
+use worker::convert::{outcome_to_wire, preview_to_wire};
 use worker::frame::encode;
 
 use crate::serve::Fault;
@@ -71,6 +71,11 @@ impl Outbox {
     /// Waits for room; `None` when the stream is gone.
     pub(crate) async fn room(&self) -> Option<Room<'_>> {
         self.data.reserve().await.ok().map(Room)
+    }
+
+    /// The last frame of a call that only looked at what would be done.
+    pub(crate) async fn preview(&self, id: u64, preview: Result<Preview, ToolFailure>) {
+        let _ = self.data.send(frame(id, Body::Outcome(preview_to_wire(preview)))).await;
     }
 
     /// The last frame of a call. A command says what it used in its result.

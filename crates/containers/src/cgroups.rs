@@ -12,8 +12,9 @@
 //!
 //! A leaf also tells what was used in it, [`Leaf::cpu_time`] and [`Leaf::peak_memory`], by whatever was in there.
 //!
-//! All leaves of a container are in one cgroup of its own below the container's, [`Commands`]: what freezes that one
-//! freezes every command, those that are still to come included, and not the agent.
+//! All leaves of a container are in one of two cgroups of its own below the container's, [`Commands`]: what freezes that one
+//! freezes every command in it, those that are still to come included, and not the agent. There are two so that one command
+//! can run while all others stand still ([`Group::Alone`]).
 //!
 //! Everything here is blocking file input and output in `/proc` and `/sys`, microseconds each; [`Leaf::kill_all`] may
 //! wait until its deadline and belongs on a blocking thread.
@@ -48,6 +49,8 @@ pub use process::HostProcess;
 const LEAF: &str = "cofferdam-";
 /// The cgroup that they are in, below the container's.
 const COMMANDS: &str = "cofferdam-commands";
+/// The same for those that go on while the others stand still.
+const ALONE: &str = "cofferdam-alone";
 
 /// What went wrong with a cgroup.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +77,27 @@ pub enum CgroupError {
 
 fn failed<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> CgroupError {
     move |error| CgroupError::Io { attempt, source: error.into() }
+}
+
+/// Which commands stand still together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Every command that is not one of the others.
+    Ordinary,
+    /// What runs while the ordinary ones stand still.
+    Alone,
+}
+
+impl Group {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Ordinary, Self::Alone];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ordinary => COMMANDS,
+            Self::Alone => ALONE,
+        }
+    }
 }
 
 /// The cgroup of a running container.
@@ -109,19 +133,19 @@ impl ContainerCgroup {
         self.counters.read()
     }
 
-    /// Makes an empty leaf. The name must not be in use; it goes when the value is dropped.
-    pub fn leaf(&self, name: &str) -> Result<Leaf, CgroupError> {
+    /// Makes an empty leaf among `group`. The name must not be in use; it goes when the value is dropped.
+    pub fn leaf(&self, group: Group, name: &str) -> Result<Leaf, CgroupError> {
         let well_formed = (1..=64).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !well_formed {
             return Err(CgroupError::BadName);
         }
-        self.commands().leaf(name, &self.meters)
+        self.commands(group).leaf(name, &self.meters)
     }
 
-    /// All leaves together.
-    pub fn commands(&self) -> Commands {
-        Commands::of(self.hierarchy, &self.dir)
+    /// All leaves of a group together.
+    pub fn commands(&self, group: Group) -> Commands {
+        Commands::of(self.hierarchy, &self.dir, group)
     }
 
     /// Finds a process of the container by the pid that it has there.

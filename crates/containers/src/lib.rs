@@ -29,8 +29,8 @@ mod verify;
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
 pub use busybox::{Busybox, NoBusybox};
 pub use cgroups::{
-    CgroupError, Commands, ContainerCgroup, FormerEnded, FormerLeaf, HostProcess, KillEvidence, KillMethod,
-    Leaf, LimitEvents,
+    CgroupError, Commands, ContainerCgroup, FormerEnded, FormerLeaf, Group, HostProcess, KillEvidence,
+    KillMethod, Leaf, LimitEvents,
 };
 pub use docker::DockerEngine;
 pub use engine::{

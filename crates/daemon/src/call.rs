@@ -230,7 +230,8 @@ impl Story {
             run_id: self.call.run.to_string(),
         };
         journal.caller(&caller);
-        run.lanes()?;
+        // While a reviewer is asked, others may be asked as well.
+        run.lanes_for_asking()?;
         // The container has a directory of this name all the same.
         if spec.pkg_path.is_none() && operation.paths().iter().any(|path| path.mount() == Mount::Pkg) {
             return Err(Refusal::new(Reason::SandboxViolation, "this run has no @pkg").with("mount", "@pkg"));
@@ -245,16 +246,17 @@ impl Story {
                 Err(refused.into())
             }
             Admission::Permit(permit) => {
+                run.lanes_for(permit.operation())?;
                 journal.decided(permit.decision());
                 journal.open(&self.app.audit, times).await?;
                 let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
                 Ok(self.admitted(run, permit, room))
             }
             Admission::Ask(ticket) => {
-                if let Some((permit, room)) = self.recalled(&run, &ticket, times).await? {
-                    journal.decided(permit.decision());
+                if let Some(admitted) = self.recalled(&run, &ticket, times).await? {
+                    journal.decided(admitted.permit.decision());
                     journal.open(&self.app.audit, times).await?;
-                    return Ok(self.admitted(run, permit, room));
+                    return Ok(admitted);
                 }
                 journal.decided(ticket.decision());
                 journal.asked();
@@ -290,6 +292,11 @@ impl Story {
         drop(room);
         times.executed();
         still.end().await;
+        if let Err(failure) = &finished.outcome
+            && ops::is_void(failure)
+        {
+            return Close::Refused(worker::convert::failure_to_wire(failure.clone()).into());
+        }
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command
             && command.kill.left > 0

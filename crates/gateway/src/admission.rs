@@ -1,9 +1,9 @@
 //! The answers to a call: a permit, a ticket to an approval, or a refusal.
 
-use ops::{Bounds, Operation};
+use ops::{Bound, Bounds, Operation};
 
 use crate::approvals::Approval;
-use crate::binding::{Covered, FileStates, digest};
+use crate::binding::{Covered, digest};
 use crate::caller::{Caller, RunScope};
 use crate::decision::{Decision, Refusal, Verdict};
 use crate::permit::Permit;
@@ -68,18 +68,18 @@ impl Ticket {
     }
 
     /// The digest over all that an approval covers, under the policy with this digest.
-    pub(crate) fn digest(&self, policy_digest: &str, files: &FileStates) -> String {
-        self.covered(policy_digest, Some(&self.call_id), files)
+    pub(crate) fn digest(&self, policy_digest: &str, bound: &Bound) -> String {
+        self.covered(policy_digest, Some(&self.call_id), bound)
     }
 
     /// The same, whichever call of the run it is.
-    pub(crate) fn consent_digest(&self, policy_digest: &str, files: &FileStates) -> String {
-        self.covered(policy_digest, None, files)
+    pub(crate) fn consent_digest(&self, policy_digest: &str, bound: &Bound) -> String {
+        self.covered(policy_digest, None, bound)
     }
 
-    fn covered(&self, policy_digest: &str, call_id: Option<&str>, files: &FileStates) -> String {
+    fn covered(&self, policy_digest: &str, call_id: Option<&str>, bound: &Bound) -> String {
         let Self { caller, run, operation, .. } = self;
-        digest(&Covered { policy_digest, run, caller, call_id, operation, files })
+        digest(&Covered { policy_digest, run, caller, call_id, operation, bound })
     }
 
     /// The ticket of a call that was asked for by an earlier process: what its approval is held against. It says nothing

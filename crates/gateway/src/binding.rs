@@ -8,28 +8,12 @@ use std::time::Duration;
 
 use jail::SandboxPath;
 use ops::{
-    Delete, Edit, EditChange, Encoding, Exec, FrontMatter, Git, Glob, Grep, List, Mcp, Operation,
-    PatchChange, Read, ReadPart, Shell, Write,
+    Bound, Delete, Edit, EditChange, Encoding, Exec, FileState, FrontMatter, Git, Glob, Grep, List, Mcp,
+    Operation, PatchChange, Read, ReadPart, Shell, Write,
 };
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::caller::{Caller, RunScope};
-
-/// What the files that a call names look like, as far as the reviewer was shown: by path in alias form.
-pub type FileStates = BTreeMap<SandboxPath, FileState>;
-
-/// One file at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileState {
-    /// There is none.
-    Absent,
-    /// SHA-256 of its content, lower-case hex.
-    Sha256(String),
-    /// There is something whose content cannot be told, for this stable reason.
-    Unreadable(String),
-}
 
 /// Everything that an approval covers.
 pub(crate) struct Covered<'c> {
@@ -39,23 +23,26 @@ pub(crate) struct Covered<'c> {
     /// `None`: whichever call of the run it is, for a consent that is remembered.
     pub(crate) call_id: Option<&'c str>,
     pub(crate) operation: &'c Operation,
-    pub(crate) files: &'c FileStates,
+    pub(crate) bound: &'c Bound,
 }
 
 /// The digest over it, lower-case hex.
 pub(crate) fn digest(covered: &Covered<'_>) -> String {
-    let Covered { policy_digest, run, caller, call_id, operation, files } = covered;
+    let Covered { policy_digest, run, caller, call_id, operation, bound } = covered;
     let RunScope { profile, image_id } = run;
     let Caller { principal, agent_id, role, run_id } = caller;
     let mut bytes = Encoder(Sha256::new());
-    bytes.text(if call_id.is_some() { "cofferdam approval 1" } else { "cofferdam consent 1" });
+    bytes.text(if call_id.is_some() { "cofferdam approval 2" } else { "cofferdam consent 2" });
     for text in [policy_digest, profile.as_str(), image_id, principal, agent_id, role, run_id] {
         bytes.text(text);
     }
     bytes.optional(*call_id, Encoder::text);
     bytes.operation(operation);
+    // When it was looked at, and what else there was to say, is not what it is.
+    let Bound { digest, files, since: _, remarks: _ } = bound;
+    bytes.text(digest);
     bytes.length(files.len());
-    for (path, state) in *files {
+    for (path, state) in files {
         bytes.path(path);
         match state {
             FileState::Absent => bytes.text("absent"),
@@ -360,7 +347,7 @@ mod tests {
     use super::*;
     use crate::testing::{caller, delete, exec, front_matter, run, shell, write};
 
-    fn of(operation: &Operation, files: &FileStates) -> String {
+    fn of(operation: &Operation, bound: &Bound) -> String {
         let (caller, run) = (caller("worker"), run("review"));
         digest(&Covered {
             policy_digest: "p",
@@ -368,13 +355,13 @@ mod tests {
             caller: &caller,
             call_id: Some("c"),
             operation,
-            files,
+            bound,
         })
     }
 
     #[test]
     fn neighbours_do_not_run_into_each_other() {
-        let none = FileStates::new();
+        let none = Bound::default();
         let digests = [
             Operation::Exec(exec(&["a", "bc"])),
             Operation::Exec(exec(&["ab", "c"])),
@@ -412,7 +399,7 @@ mod tests {
     #[test]
     fn what_is_remembered_does_not_say_which_call() {
         let (caller, run, operation) = (caller("worker"), run("review"), Operation::Exec(exec(&["make"])));
-        let files = FileStates::new();
+        let bound = Bound::default();
         let of = |call_id| {
             digest(&Covered {
                 policy_digest: "p",
@@ -420,7 +407,7 @@ mod tests {
                 caller: &caller,
                 call_id,
                 operation: &operation,
-                files: &files,
+                bound: &bound,
             })
         };
         assert_ne!(of(Some("c")), of(Some("d")));
@@ -430,9 +417,13 @@ mod tests {
     #[test]
     fn files_are_covered() {
         let operation = Operation::Exec(exec(&["make"]));
-        let with = |state| of(&operation, &[(SandboxPath::parse("Makefile").unwrap(), state)].into());
+        let with = |state| {
+            let files = [(SandboxPath::parse("Makefile").unwrap(), state)].into();
+            of(&operation, &Bound { files, ..Bound::default() })
+        };
         let digests = [
-            of(&operation, &FileStates::new()),
+            of(&operation, &Bound::default()),
+            of(&operation, &Bound { digest: "ab".into(), ..Bound::default() }),
             with(FileState::Absent),
             with(FileState::Sha256("aa".into())),
             with(FileState::Sha256("ab".into())),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use ops::{Operation, Reason};
+use ops::{Bounds, Operation, Reason};
 
 use crate::admission::{Admission, Ticket};
 use crate::approvals::{Approvals, Memory};
@@ -174,14 +174,18 @@ pub(crate) fn consider(
         .map_err(|invalid| refusal(policy, invalid.reason, invalid.message, "validation"))?;
     let question =
         Question { policy, permissions, now: *now, profile: &run.profile, caller, operation: &operation };
-    let decision = weigh(&question)?.decide(policy)?;
+    let weighed = weigh(&question)?;
+    let reads = weighed.reads.clone();
+    let decision = weighed.decide(policy)?;
     let server = upstream(policy, &operation)?;
+    // What a reviewer has seen is run as it was seen.
+    let reads = if decision.verdict == Verdict::Allow { reads } else { Vec::new() };
     Ok(Ticket {
         caller: caller.clone(),
         run: run.clone(),
         call_id: call_id.to_owned(),
         operation,
-        bounds: profile.call_bounds(),
+        bounds: Bounds { reads, ..profile.call_bounds() },
         server,
         terms: profile.approvals.terms(decision.risk),
         decision,

@@ -70,10 +70,9 @@ mod upstream_tests;
 
 pub use admission::{Admission, Ticket};
 pub use approvals::{
-    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, DecideError, Form, Level,
-    MAX_COMMENT_CHARS, NotRemembered, PermitState, Remember, RestoreError, Review, Reviewer, Vote,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, DecideError, FORMAT, Form,
+    Level, MAX_COMMENT_CHARS, NotRemembered, PermitState, Remember, RestoreError, Review, Reviewer, Vote,
 };
-pub use binding::{FileState, FileStates};
 pub use caller::{Caller, RunScope};
 pub use clock::{Clock, SystemClock, UnixMillis};
 pub use decision::{Decision, Refusal, Risk, Verdict};

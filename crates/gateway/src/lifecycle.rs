@@ -37,11 +37,12 @@
 
 use std::time::Duration;
 
+use ops::Bound;
+
 use crate::admission::Ticket;
 use crate::approvals::{
-    Approval, ApprovalFilter, Ballot, Consent, DecideError, RestoreError, Review, Reviewer,
+    Approval, ApprovalFilter, Ballot, Consent, Covers, DecideError, Form, RestoreError, Review, Reviewer,
 };
-use crate::binding::FileStates;
 use crate::clock::UnixMillis;
 use crate::decision::{Refusal, Verdict};
 use crate::gateway::{Gateway, consider, permit};
@@ -72,33 +73,36 @@ impl Gateway {
         approvals.decide(approval_id, reviewer, ballot, &self.memory(), self.now())
     }
 
-    /// Turns an approval that was given into a permit, once. Everything is checked again: that this is the call that
-    /// was shown (`files` as they are *now*), and that the policy in force still lets it through. Store that it is spent
-    /// before spending the permit, so that it stays spent after a crash.
-    pub fn redeem(&self, approval_id: &str, ticket: &Ticket, files: &FileStates) -> Result<Permit, Refusal> {
+    /// Turns an approval that was given into a permit, once. It is checked again that this is the call that was shown, and
+    /// that the policy in force still lets it through; that it finds what was shown is for its lane to see, in the effect:
+    /// [`ops::Bounds::held_to`]. Store that it is spent before spending the permit, so that it stays spent after a crash.
+    pub fn redeem(&self, approval_id: &str, ticket: &Ticket) -> Result<Permit, Refusal> {
         let policy = self.policy();
         let mut approvals = self.approvals();
         approvals.redeemable(approval_id, ticket, &policy, self.now())?;
         let Ticket { caller, run, call_id, operation, .. } = ticket;
-        let again = match consider(&self.stand(&policy), run, caller, call_id, operation.clone()) {
+        let mut again = match consider(&self.stand(&policy), run, caller, call_id, operation.clone()) {
             Ok(again) => again,
             Err(refusal) => {
                 approvals.withdraw(approval_id);
                 return Err(refusal);
             }
         };
-        approvals.issue(approval_id, &again.digest(policy.digest(), files), &policy)?;
+        let digest = |bound: &Bound| again.digest(policy.digest(), bound);
+        again.bounds.held_to = approvals.issue(approval_id, digest, &policy)?;
         Ok(permit(again, Some(approval_id.to_owned())))
     }
 
-    /// Whether anything is remembered for the run, so that [`Self::recall`] is worth a look at files.
-    pub fn remembers(&self, run_id: &str) -> bool {
-        self.memory().has_any(run_id)
+    /// In which form something is remembered that may be for this call, so that [`Self::recall`] is worth its while; the
+    /// one for which what the call uses has to be looked at first.
+    pub fn remembers(&self, ticket: &Ticket) -> Option<Form> {
+        self.memory().may_have(ticket)
     }
 
     /// The permit for a call that needs consent and has it already: a reviewer had it remembered for the run. Everything
-    /// is checked again, with `files` as they are now. The permit's decision names the consent.
-    pub fn recall(&self, ticket: &Ticket, files: &FileStates) -> Option<Permit> {
+    /// is checked again, with what it uses as it is now; the effect is held to that where the consent was. The permit's
+    /// decision names the consent.
+    pub fn recall(&self, ticket: &Ticket, bound: &Bound) -> Option<Permit> {
         let policy = self.policy();
         let Ticket { caller, run, call_id, operation, .. } = ticket;
         let mut again = consider(&self.stand(&policy), run, caller, call_id, operation.clone()).ok()?;
@@ -106,9 +110,12 @@ impl Gateway {
         if again.decision.verdict != Verdict::Ask {
             return None;
         }
-        let digest = again.consent_digest(policy.digest(), files);
+        let digest = again.consent_digest(policy.digest(), bound);
         let memory = self.memory();
         let consent = memory.find(&again, &digest, policy.digest())?;
+        if matches!(consent.covers, Covers::Digest(_)) {
+            again.bounds.held_to = bound.held();
+        }
         again.decision.verdict = Verdict::Allow;
         again.decision.justification = format!(
             "{} had consent remembered for this run; without it: {}",

@@ -4,6 +4,7 @@
 //! [`weigh`] is the one place where this is judged. A call is decided on with it, an explanation shows all of it, and a
 //! proposed policy is tried with it.
 
+use jail::SandboxPath;
 use ops::{Operation, Reason};
 
 use crate::caller::Caller;
@@ -35,6 +36,8 @@ pub(crate) struct Weighed<'q> {
     /// What applies as well, and is looser than one of the same kind.
     pub(crate) beside: Vec<Applied>,
     pub(crate) risk: Risk,
+    /// What a command reads that is known to do nothing else.
+    pub(crate) reads: Vec<SandboxPath>,
 }
 
 impl Weighed<'_> {
@@ -87,6 +90,7 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
     };
     let reads = command.as_ref().and_then(|ruling| ruling.reads.as_deref());
     let read_only = reads.is_some();
+    let read = reads.unwrap_or_default().to_vec();
     let risk = risk_of(profile, operation, reads);
     let teams: Vec<(&str, &Team)> = policy.teams_of(&caller.agent_id).collect();
     let standing = standing(question, &teams, read_only);
@@ -113,7 +117,7 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
     }
     // First, so that it decides only where nothing else asks.
     rulings.splice(0..0, of_risk(risk).map(ruling));
-    Ok(Weighed { rulings, beside, risk })
+    Ok(Weighed { rulings, beside, risk, reads: read })
 }
 
 pub(crate) fn refusal(policy: &Policy, reason: Reason, message: String, rule: &str) -> Refusal {

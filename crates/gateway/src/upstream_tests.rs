@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ops::{McpTool, Operation, Reason};
+use ops::{Bound, McpTool, Operation, Reason};
 use serde_json::json;
 
 use crate::testing::{TestClock, builtin_and, caller, limited, run};
 use crate::{
-    Admission, Ballot, Choice, Decision, FileStates, Gateway, Level, McpTransport, Permit, Refusal, Review,
-    Reviewer, Risk, Verdict,
+    Admission, Ballot, Choice, Decision, Gateway, Level, McpTransport, Permit, Refusal, Review, Reviewer,
+    Risk, Verdict,
 };
 
 const POLICY: &str = "
@@ -104,7 +104,7 @@ fn consent_is_for_these_arguments_and_this_server() {
         Admission::Ask(ticket) => ticket,
         other => panic!("{other:?}"),
     };
-    let none = FileStates::new();
+    let none = Bound::default();
     let digest = |arguments| ask(arguments).digest("p", &none);
     let digests = [
         digest(json!({})),
@@ -119,7 +119,7 @@ fn consent_is_for_these_arguments_and_this_server() {
         assert_eq!(digests.iter().position(|other| other == digest), Some(i));
     }
     let ticket = ask(json!({"a": 1}));
-    let review = Review { files: none.clone(), ..Review::default() };
+    let review = Review { bound: none.clone(), ..Review::default() };
     let reviewer = Reviewer { principal: "uid:0".into(), level: Level::Director, may_decide_own: false };
     let consent = |ticket, review| {
         let approval = gateway.request_approval(ticket, review, None).unwrap();
@@ -127,12 +127,12 @@ fn consent_is_for_these_arguments_and_this_server() {
         approval.approval_id
     };
     let approved = consent(&ticket, review.clone());
-    let permit = gateway.redeem(&approved, &ticket, &none).unwrap();
+    let permit = gateway.redeem(&approved, &ticket).unwrap();
     assert!(permit.into_parts().server.is_some());
-    assert!(gateway.redeem(&approved, &ticket, &none).is_err(), "once");
+    assert!(gateway.redeem(&approved, &ticket).is_err(), "once");
 
     let again = consent(&ticket, review);
     let moved = POLICY.replace("/bin/db", "/bin/other");
     gateway.reload(builtin_and(&moved));
-    assert!(gateway.redeem(&again, &ticket, &none).is_err(), "it is another server now");
+    assert!(gateway.redeem(&again, &ticket).is_err(), "it is another server now");
 }

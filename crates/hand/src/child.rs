@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use jail::{GitReads, Jail, Mount, Private, Protection, Root, Whose};
-use ops::{Bounds, Operation, Outcome, Reason, Recovered, ToolFailure};
+use ops::{Bounds, Operation, Outcome, Preview, Reason, Recovered, ToolFailure};
 use prost::Message;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdin, stdin};
 use wire::worker::v1::Start;
-use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire};
+use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire, preview_to_wire};
 
 use crate::args::Place;
 use crate::job::Work;
@@ -63,9 +63,12 @@ fn perform(work: Work, number: u64, deadline: Instant) -> io::Result<()> {
         Work::Call(start) => {
             let execute = AssertUnwindSafe(|| execute(*start, number));
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
-                Err(ToolFailure::new(Reason::Internal, "the operation failed by a fault of ours"))
+                outcome_to_wire(Err(ToolFailure::new(
+                    Reason::Internal,
+                    "the operation failed by a fault of ours",
+                )))
             });
-            answer(&outcome_to_wire(outcome).encode_to_vec())
+            answer(&outcome.encode_to_vec())
         }
         Work::Recover(whose) => {
             let recovered = ops::recover(&jail(&Bounds::default(), number)?, whose)?;
@@ -103,35 +106,58 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(start: Start, number: u64) -> Outcome {
-    let preview = start.preview;
+fn execute(start: Start, number: u64) -> wire::worker::v1::Outcome {
     let bounds = bounds_from_wire(start.bounds);
     let operation = start
         .operation
         .ok_or_else(|| ToolFailure::new(Reason::InvalidArgument, "no operation"))
         .and_then(|operation| {
             operation_from_wire(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
+        });
+    let admitted = operation.and_then(|operation| {
+        let jail = jail(&bounds, number).map_err(|error| {
+            ToolFailure::new(Reason::Internal, format!("cannot open the run's mounts: {error}"))
         })?;
-    let jail = jail(&bounds, number).map_err(|error| {
-        ToolFailure::new(Reason::Internal, format!("cannot open the run's mounts: {error}"))
-    })?;
-    match operation {
-        Operation::Write(write) if preview => ops::preview_write(&jail, &write, &bounds),
-        Operation::Write(write) => ops::write(&jail, &write, &bounds),
-        Operation::Edit(edit) if preview => ops::preview_edit(&jail, &edit, &bounds),
-        Operation::Edit(edit) => ops::edit(&jail, &edit, &bounds),
-        Operation::Patch(patch) if preview => ops::preview_patch(&jail, &patch, &bounds),
-        Operation::Patch(patch) => ops::patch(&jail, &patch, &bounds),
-        Operation::Delete(delete) if preview => ops::preview_delete(&jail, &delete, &bounds),
-        Operation::Delete(delete) => ops::delete(&jail, &delete, &bounds),
-        Operation::Git(_) if place::is_on_the_host() => Err(ToolFailure::new(
-            Reason::PermissionDenied,
-            "git is not available: this daemon has neither root nor user namespaces, and its operator accepts the weaker form \
-             of the jail, which is for files alone",
-        )),
-        Operation::Git(command) => git::run(&jail, &command, &bounds, preview),
-        other => Err(ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", other.name()))),
+        if matches!(operation, Operation::Git(_)) && place::is_on_the_host() {
+            return Err(ToolFailure::new(
+                Reason::PermissionDenied,
+                "git is not available: this daemon has neither root nor user namespaces, and its operator accepts the \
+                 weaker form of the jail, which is for files alone",
+            ));
+        }
+        Ok((operation, jail))
+    });
+    match admitted {
+        Ok((operation, jail)) if start.preview => preview_to_wire(foresee(&jail, &operation, &bounds)),
+        Ok((operation, jail)) => outcome_to_wire(effect(&jail, &operation, &bounds)),
+        Err(failure) => outcome_to_wire(Err(failure)),
     }
+}
+
+fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
+    match operation {
+        Operation::Write(write) => ops::write(jail, write, bounds),
+        Operation::Edit(edit) => ops::edit(jail, edit, bounds),
+        Operation::Patch(patch) => ops::patch(jail, patch, bounds),
+        Operation::Delete(delete) => ops::delete(jail, delete, bounds),
+        Operation::Git(command) => git::run(jail, command, bounds),
+        other => Err(of_the_other_lane(other)),
+    }
+}
+
+fn foresee(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Result<Preview, ToolFailure> {
+    match operation {
+        Operation::Write(write) => ops::preview_write(jail, write, bounds),
+        Operation::Edit(edit) => ops::preview_edit(jail, edit, bounds),
+        Operation::Patch(patch) => ops::preview_patch(jail, patch, bounds),
+        Operation::Delete(delete) => ops::preview_delete(jail, delete, bounds),
+        Operation::Git(command) => git::preview(jail, command, bounds),
+        other => Err(of_the_other_lane(other)),
+    }
+}
+
+fn of_the_other_lane(operation: &Operation) -> ToolFailure {
+    ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", operation.name()))
 }
 
 /// The mounts that are there, and the private directory. Opened by each operation anew: a handle is cheap, a shared one

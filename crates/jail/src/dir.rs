@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, statat};
+use rustix::fs::{AtFlags, FileType, fstat, statat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::error::{OpenError, OpenErrorKind};
@@ -55,6 +55,11 @@ impl Dir {
 
     pub(crate) fn stat(&self, name: &EntryName) -> Result<Metadata, Errno> {
         statat(&self.fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW).map(|stat| Metadata::new(&stat))
+    }
+
+    /// Device and inode of the directory itself.
+    pub(crate) fn identity(&self) -> Result<(u64, u64), OpenErrorKind> {
+        Ok(Metadata::new(&fstat(&self.fd)?).identity)
     }
 
     pub(crate) fn fault(&self, name: &EntryName, errno: Errno) -> OpenError {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use crate::dir::Dir;
 use crate::error::{AccessError, OpenError, OpenErrorKind, RemoveError};
+use crate::excerpt::excerpt;
 use crate::follow::follow;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::mount::Mount;
+use crate::name::EntryName;
 use crate::path::SandboxPath;
 use crate::private::Private;
 use crate::protect::{Access, Protection};
@@ -138,6 +140,35 @@ impl Writable<'_> {
     /// Opens the directory in which the file is or will be, and looks at what is there.
     pub fn target(&self, parents: Parents) -> Result<Target, OpenError> {
         Target::open(self.root, self.rel, parents, self.private.cloned())
+    }
+
+    /// The identities (device, inode) of the directories that lead there, the mount's own first, as far as they exist. The
+    /// last one is the very directory that `target` has open.
+    pub fn lineage(&self, target: Option<&Target>) -> Result<Vec<(u64, u64)>, OpenError> {
+        let fault = |kind: OpenErrorKind| OpenError::new(excerpt(&self.root.describe(self.rel)), kind);
+        let mut above = vec![RelPath::root()];
+        if let Some((parent, _)) = self.rel.split_last() {
+            for component in parent.components() {
+                let name = EntryName::new(component.as_bytes());
+                let next = name.and_then(|name| above.last().and_then(|at| at.join(&name)));
+                above.push(next.ok_or_else(|| fault(OpenErrorKind::Inexpressible))?);
+            }
+        }
+        if target.is_some() {
+            above.pop();
+        }
+        let mut lineage = Vec::new();
+        for rel in &above {
+            match self.root.dir(rel) {
+                Ok(dir) => lineage.push(dir.identity().map_err(fault)?),
+                Err(OpenErrorKind::NotFound) => break,
+                Err(kind) => return Err(fault(kind)),
+            }
+        }
+        if let Some(target) = target {
+            lineage.push(target.dir().identity().map_err(fault)?);
+        }
+        Ok(lineage)
     }
 
     pub(crate) const fn parts(&self) -> (&Root, &RelPath) {

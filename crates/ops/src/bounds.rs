@@ -1,5 +1,9 @@
 //! The bounds within which a lane works on one call. They come from the profile, through the permit.
 
+use jail::SandboxPath;
+
+use crate::Held;
+
 /// Bounds of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
@@ -19,6 +23,11 @@ pub struct Bounds {
     pub author_name: String,
     /// Address in commits.
     pub author_email: String,
+    /// What a command reads that runs because it only reads: each has to be something that [`crate::Operation::Read`] or a listing
+    /// would open.
+    pub reads: Vec<SandboxPath>,
+    /// What the call's consent was given to: the effect must find the same. `None`: nobody was asked.
+    pub held_to: Option<Held>,
 }
 
 impl Default for Bounds {
@@ -33,6 +42,8 @@ impl Default for Bounds {
             denied_programs: Vec::new(),
             author_name: "Cofferdam agent".to_owned(),
             author_email: "agent@cofferdam.invalid".to_owned(),
+            reads: Vec::new(),
+            held_to: None,
         }
     }
 }

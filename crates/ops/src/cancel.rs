@@ -31,6 +31,11 @@ impl Cancel {
     }
 
     /// An operation whose time is over is told to stop as well: the deadline is the reason then.
+    /// Whether it was cancelled, or its time has passed.
+    pub fn is_over(&self) -> bool {
+        self.check().is_err()
+    }
+
     pub(crate) fn check(&self) -> Result<(), Stopped> {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(Stopped::TimedOut);

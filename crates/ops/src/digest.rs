@@ -1,5 +1,7 @@
 //! SHA-256 as the results carry it: lower-case hex.
 
+use std::io;
+
 use sha2::{Digest as _, Sha256};
 
 /// A hash in the making.
@@ -13,6 +15,17 @@ impl Digest {
 
     pub(crate) fn hex(self) -> String {
         hex::encode(self.0.finalize())
+    }
+}
+
+impl io::Write for Digest {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

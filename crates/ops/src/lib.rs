@@ -7,11 +7,11 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod base64;
+mod bound;
 mod bounds;
 #[cfg(feature = "read")]
 mod cancel;
 pub mod deny;
-#[cfg(any(feature = "read", feature = "write"))]
 mod digest;
 mod failure;
 mod limits;
@@ -28,6 +28,7 @@ mod trash;
 mod write;
 
 pub use base64::{decode_base64, encode_base64};
+pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effect, changed, is_void};
 pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;

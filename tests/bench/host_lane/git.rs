@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use harness::v1::call_request::Operation;
 use harness::v1::call_response::Result as Answer;
-use harness::v1::{GitStatus, git_request};
+use harness::v1::call_response::Status;
+use harness::v1::{CancelCallRequest, GitStatus, git_request};
 use harness::{calls, git};
 use tokio::process::Command;
 
@@ -43,6 +44,7 @@ pub(crate) async fn run(args: &Args, report: &mut Report) {
     // The owner has changed since: let both find an index that is fresh.
     assert!(command(&stage, STATUS).status().await.unwrap().success());
     compare(&stage, args, report, "git status, 50,000 files, clean", status(), STATUS).await;
+    consent(&stage, args, report).await;
     for number in 0..CHANGED {
         let file = stage.workspace().join(path(number * FILES / CHANGED));
         fs::write(file, format!("changed {number}\n")).unwrap();
@@ -52,6 +54,36 @@ pub(crate) async fn run(args: &Args, report: &mut Report) {
     compare(&stage, args, report, &title, status(), STATUS).await;
     let title = format!("git diff, 50,000 files, {CHANGED} changed");
     compare(&stage, args, report, &title, calls::git_diff(&[]), DIFF).await;
+}
+
+/// What it takes until somebody is asked for consent to a command: nearly all of it is the look at all files, to which the
+/// consent is bound.
+async fn consent(stage: &Stage, args: &Args, report: &mut Report) {
+    const TITLE: &str = "consent to a command, 50,000 files";
+    let tools = stage.tools().await;
+    let asks = || -> Act<'_> {
+        Box::new(|| {
+            let (mut tools, mut run) = (tools.clone(), stage.run.clone());
+            // The one that asks under `open`.
+            let request = stage.call(calls::exec(&["find", "no-such-directory", "-delete"]));
+            Box::pin(async move {
+                let began = Instant::now();
+                let asked = tools.call(request).await.unwrap().into_inner();
+                let took = began.elapsed();
+                assert_eq!(asked.status(), Status::PendingApproval, "{:?}", asked.error);
+                let cancel = CancelCallRequest { call_id: asked.call_id.clone() };
+                tools.cancel_call(cancel).await.unwrap();
+                while run.get(&asked.call_id).await.status() == Status::PendingApproval {}
+                took
+            })
+        })
+    };
+    let contenders = vec![
+        Contender::new("until somebody is asked", TURNS, asks()),
+        Contender::new("git status by the git command", TURNS, command_line(stage, STATUS)),
+    ];
+    let [ours, command] = report.contest(TITLE, hold(contenders, args.rounds).await, &Parts::default());
+    report.goal(Goal::ratio_at_most(format!("{TITLE}, against git status"), ours, command, 1.5));
 }
 
 const STATUS: &[&str] = &["status", "--porcelain=v1", "--branch"];

@@ -5,11 +5,12 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
-use jail::{Jail, SandboxPath};
-use ops::{Exec, Reason, ToolFailure};
+use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
+use ops::{Cancel, Exec, Reason, ToolFailure};
 
 use crate::call::Call;
 use crate::exec::program;
+use crate::fingerprint;
 use crate::serve::Lane;
 use crate::sys::Plan;
 
@@ -27,9 +28,20 @@ pub(super) async fn make(
     terminal: Option<OwnedFd>,
 ) -> Result<Plan, ToolFailure> {
     let (mounts, bounds, wait) = (lane.mounts.clone(), call.bounds.clone(), call.placed);
+    let deadline = call.deadline.into_std();
     let made = lane
         .threads
-        .run(move || plan(&Lane::jail(mounts.iter(), &bounds), exec, &bounds.denied_programs, wait))
+        .run(move || {
+            let jail = Lane::jail(mounts.iter(), &bounds);
+            let plan = plan(&jail, exec, &bounds.denied_programs, wait)?;
+            for path in &bounds.reads {
+                read_only(&jail, path)?;
+            }
+            if let Some(held) = &bounds.held_to {
+                fingerprint::hold(&mounts, held, &Cancel::new(Some(deadline)))?;
+            }
+            Ok(plan)
+        })
         .await;
     let plan = made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))?;
     Ok(Plan { terminal, ..plan })
@@ -45,6 +57,18 @@ fn plan(jail: &Jail, exec: Exec, denied: &[String], wait: bool) -> Result<Plan, 
     let env =
         env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
     Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait, terminal: None })
+}
+
+/// Refuses a path that `read` and `list` would refuse, or that a command could wait at for ever. What is not there is for the
+/// command to say.
+fn read_only(jail: &Jail, path: &SandboxPath) -> Result<(), ToolFailure> {
+    let place = jail.readable(path)?;
+    match place.metadata() {
+        Ok(meta) if meta.kind == FileKind::Directory => Ok(place.open_dir().map(drop)?),
+        Ok(_) => Ok(place.open_file().map(drop)?),
+        Err(AccessError::Open(OpenError { kind: OpenErrorKind::NotFound, .. })) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The working directory by its handle: a name could be exchanged before the child enters it.

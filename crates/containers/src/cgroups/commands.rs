@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::hierarchy::Hierarchy;
 use super::leaf::Leaf;
 use super::meter::Meters;
-use super::{COMMANDS, CgroupError, LEAF, collect, failed};
+use super::{CgroupError, Group, LEAF, collect, failed};
 
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -24,8 +24,8 @@ pub struct Commands {
 }
 
 impl Commands {
-    pub(super) fn of(hierarchy: Hierarchy, container: &Path) -> Self {
-        Self { hierarchy, dir: container.join(COMMANDS) }
+    pub(super) fn of(hierarchy: Hierarchy, container: &Path, group: Group) -> Self {
+        Self { hierarchy, dir: container.join(group.name()) }
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -149,7 +149,8 @@ mod tests {
         for (hierarchy, root) in hierarchies() {
             let container = root.join(format!("cofferdam-test-container-{}", std::process::id()));
             fs::create_dir(&container).expect(NEEDS_ROOT);
-            let commands = Commands::of(hierarchy, &container);
+            let commands = Commands::of(hierarchy, &container, Group::Ordinary);
+            let alone = Commands::of(hierarchy, &container, Group::Alone);
             assert!(!commands.is_frozen().unwrap());
             let leaf = |name| commands.leaf(name, &Meters::Nowhere).unwrap();
             let (mut one, mut other) = (leaf("one"), leaf("other"));
@@ -171,6 +172,19 @@ mod tests {
             for lines in [&first_lines, &second_lines, &third_lines] {
                 assert!(lines.recv_timeout(quiet).is_err(), "a frozen command went on");
             }
+            // One of the other group goes on meanwhile, and stands still by itself.
+            let mut apart = alone.leaf("apart", &Meters::Nowhere).unwrap();
+            let (mut fourth, fourth_lines) = counter(&mut apart);
+            ask(&mut fourth);
+            assert_eq!(fourth_lines.recv(), Ok("1".into()), "{hierarchy:?}");
+            assert!(alone.freeze(within).unwrap());
+            ask(&mut fourth);
+            assert!(fourth_lines.recv_timeout(quiet).is_err(), "a frozen command went on");
+            alone.thaw().unwrap();
+            assert_eq!(fourth_lines.recv(), Ok("2".into()));
+            alone.end().unwrap();
+            assert!(!fourth.wait().unwrap().success());
+            drop(apart);
             // One is ended while the others stand still.
             let evidence = one.kill_all(within).unwrap();
             assert_eq!((evidence.ended, evidence.left), (1, 0), "{hierarchy:?}");
@@ -188,7 +202,9 @@ mod tests {
             assert!(!second.wait().unwrap().success() && !third.wait().unwrap().success());
             assert!(second_lines.recv().is_err());
             drop((one, other, late));
-            fs::remove_dir(container.join(COMMANDS)).unwrap();
+            for group in Group::ALL {
+                fs::remove_dir(container.join(group.name())).unwrap();
+            }
             fs::remove_dir(container).unwrap();
             commands.thaw().unwrap();
         }

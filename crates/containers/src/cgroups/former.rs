@@ -12,7 +12,7 @@ use rustix::process::Pid;
 
 use super::leaf::{KillEvidence, Leaf};
 use super::process::HostProcess;
-use super::{CgroupError, ContainerCgroup, LEAF, failed, pids_in};
+use super::{CgroupError, ContainerCgroup, Group, LEAF, failed, pids_in};
 
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -45,11 +45,14 @@ impl ContainerCgroup {
         // The agent before the leaves, because it is what puts processes there.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
         let mut leaves = Vec::new();
-        let commands = match fs::read_dir(self.commands().dir()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            read => Some(read.map_err(failed("list the leaves"))?),
-        };
-        for entry in commands.into_iter().flatten() {
+        let mut groups = Vec::new();
+        for group in Group::ALL {
+            match fs::read_dir(self.commands(group).dir()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                read => groups.push(read.map_err(failed("list the leaves"))?),
+            }
+        }
+        for entry in groups.into_iter().flatten() {
             let entry = entry.map_err(failed("list the leaves"))?;
             let name = entry.file_name();
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(LEAF)) else { continue };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_containers::{
-    Access, CgroupError, ContainerCgroup, ContainerState, Engine, EngineError, HostProcess, IdMap,
+    Access, CgroupError, ContainerCgroup, ContainerState, Engine, EngineError, Group, HostProcess, IdMap,
     LABEL_INSTANCE, MountSlot, MountSpec, Propagation, RunUser, report, verify,
 };
 
@@ -203,7 +203,7 @@ async fn a_leaf_cgroup_ends_a_tree_that_hides() {
     let mut lines = BufReader::new(stream.output).lines();
     assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("waiting"));
     let exec_pid = test.engine().exec_pid(&stream.exec).await.unwrap();
-    let mut leaf = cgroup.leaf("call-1").unwrap();
+    let mut leaf = cgroup.leaf(Group::Ordinary, "call-1").unwrap();
     leaf.add(&HostProcess::of_engine(exec_pid).unwrap()).unwrap();
 
     stream.input.write_all(b"x").await.unwrap();
@@ -236,8 +236,8 @@ async fn a_leaf_cgroup_ends_a_tree_that_hides() {
 
     // The container lives on, and the name is free again.
     drop(leaf);
-    cgroup.leaf("call-1").unwrap();
-    assert!(matches!(cgroup.leaf("../x"), Err(CgroupError::BadName)));
+    cgroup.leaf(Group::Ordinary, "call-1").unwrap();
+    assert!(matches!(cgroup.leaf(Group::Ordinary, "../x"), Err(CgroupError::BadName)));
     assert_eq!(test.engine().inspect(test.id()).await.unwrap().state, ContainerState::Running);
 }
 

@@ -53,6 +53,14 @@ impl Former {
         for (kept, spent) in kept.into_values() {
             if spent {
                 former.over.push(settled(kept.approval, true)?);
+            } else if kept.approval.format != gateway::FORMAT {
+                let approval = &kept.approval.approval_id;
+                tracing::warn!(
+                    approval,
+                    "an older release has asked for this approval, which binds less than this one does: it is cancelled"
+                );
+                let comment = "asked by an older release, whose approvals bind less: ask again".to_owned();
+                former.over.push(settled(Approval { comment, ..kept.approval }, false)?);
             } else if kept.approval.is_sound() {
                 former.waiting.push(kept);
             } else {

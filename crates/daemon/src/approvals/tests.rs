@@ -12,10 +12,12 @@ use ops::{Operation, Write};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::former::Former;
 use super::{Asker, Desk};
 use crate::audit::AuditLog;
 use crate::ids::{CallId, RunId};
-use crate::store::Store;
+use crate::runs::Record;
+use crate::store::{Store, StoredApproval};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
@@ -38,6 +40,7 @@ struct Scene {
     log: Arc<AuditLog>,
     desk: Arc<Desk>,
     gateway: Arc<Gateway>,
+    store: Store,
     _place: tempfile::TempDir,
 }
 
@@ -49,8 +52,8 @@ impl Scene {
             AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
         let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
-        let desk = Desk::new(gateway.clone(), log.clone(), store, wall.clone(), None, false);
-        Self { wall, log, desk: Arc::new(desk), gateway, _place: place }
+        let desk = Desk::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), None, false);
+        Self { wall, log, desk: Arc::new(desk), gateway, store, _place: place }
     }
 
     /// Somebody sets the clock to so many seconds after the beginning.
@@ -195,4 +198,32 @@ async fn the_desk_finds_a_jump_by_itself() {
     assert_eq!(settled.state, ApprovalState::Expired);
     stop.cancel();
     keeping.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
+    let scene = Scene::new();
+    let (approval, _settled) = scene.asks().await;
+    let id = &approval.approval_id;
+    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..crate::store::tests::record() };
+    scene.store.insert_run(&run, None).unwrap();
+    let stored = scene.store.approvals().unwrap().0.pop().unwrap();
+    // As it was stored before approvals were bound to what a call uses.
+    let mut head: serde_json::Value = serde_json::from_slice(&stored.approval).unwrap();
+    let older = head["approval"].as_object_mut().unwrap();
+    for field in ["format", "held"] {
+        assert!(older.remove(field).is_some());
+    }
+    scene.store.delete_approval(id).unwrap();
+    let stored = StoredApproval { approval: serde_json::to_vec(&head).unwrap(), ..stored };
+    scene.store.insert_approval(&stored).unwrap();
+
+    let former = Former::read(&scene.store, &scene.log).await.unwrap();
+    assert!(former.calls().is_empty(), "its intent is closed");
+    let next = Gateway::new(Policy::builtin().unwrap(), scene.wall.clone());
+    assert!(former.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");
+    let shown = next.approval(id).unwrap();
+    assert_eq!(shown.state, ApprovalState::Cancelled);
+    assert!(shown.comment.contains("older release"), "{}", shown.comment);
+    assert!(scene.store.approvals().unwrap().0.is_empty());
 }

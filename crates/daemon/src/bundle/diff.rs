@@ -66,8 +66,8 @@ pub(super) async fn of(
     let mut diff = Diff::default();
     for (name, flags) in [("diff.patch", Vec::new()), ("staged.patch", vec![GitDiffFlag::Cached])] {
         let operation = Operation::Git(Git::Diff { flags, paths: Vec::new() });
-        match lanes.preview(&operation, &bounds).await {
-            Some(Ok(OpResult::Git(found))) => {
+        match lanes.preview(&operation, &bounds).await.map(|preview| preview.map(|preview| preview.result)) {
+            Ok(Some(OpResult::Git(found))) => {
                 let cut = if found.truncated {
                     format!("\n[{} bytes left out]\n", found.omitted_bytes)
                 } else {
@@ -75,7 +75,7 @@ pub(super) async fn of(
                 };
                 diff.add(name, &format!("{}{cut}", found.output), redactor);
             }
-            Some(Err(failure)) => return Ok(Diff::none(failure.message)),
+            Err(failure) => return Ok(Diff::none(failure.message)),
             _ => return Ok(Diff::none("the host lane gave none")),
         }
     }

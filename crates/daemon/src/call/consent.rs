@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::limits::concurrency::Turn;
-use gateway::{Approval, ApprovalState, Permit, Ticket};
-use ops::{Lane, Reason};
+use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
+use ops::{Bound, Lane, Reason};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::decode::Form;
+use super::decode::Form as Answers;
 use super::record::{Journal, Times};
 use super::room::Room;
 use super::standstill::Standstill;
@@ -22,25 +22,41 @@ use crate::status::Refusal;
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);
 
 impl Story {
-    /// The permit for a call whose consent a reviewer had remembered, while the files are what they were.
+    /// The permit for a call whose consent a reviewer had remembered, while what it uses is what it was.
     pub(super) async fn recalled(
         &self,
-        run: &Run,
+        run: &Arc<Run>,
         ticket: &Ticket,
         times: &mut Times,
-    ) -> Result<Option<(Permit, Room)>, Refusal> {
-        if !self.app.gateway.remembers(&ticket.caller().run_id) {
-            return Ok(None);
+    ) -> Result<Option<Admitted>, Refusal> {
+        let Some(form) = self.app.gateway.remembers(ticket) else { return Ok(None) };
+        if form == Form::Prefix {
+            run.lanes_for(ticket.operation())?;
         }
-        let room = self.room(run, ticket.caller(), ticket.operation(), Turn::Ordinary, times).await?;
-        let files = review::files(&room.lanes, ticket.operation()).await?;
-        Ok(self.app.gateway.recall(ticket, &files).map(|permit| (permit, room)))
+        // What was seen once is run as it was seen; a prefix is leave for whatever begins with it.
+        let freezes = form == Form::Digest && ticket.terms().freeze;
+        let mut still = self.stand_still(run, freezes, &self.call.id.to_string()).await?;
+        let recalled = async {
+            let room = self.room_for(run, ticket, &mut still, times).await?;
+            let bound = match form {
+                Form::Digest => review::bound(&room.lanes, ticket).await?,
+                Form::Prefix => Bound::default(),
+            };
+            Ok(self.app.gateway.recall(ticket, &bound).map(|permit| (permit, room)))
+        };
+        match recalled.await {
+            Ok(Some((permit, room))) => Ok(Some(Admitted { run: run.clone(), permit, room, still })),
+            other => {
+                still.end().await;
+                other.map(|_| None)
+            }
+        }
     }
 
     /// What is kept of the call while it waits.
     pub(super) fn asker(
         &self,
-        form: &Form,
+        form: &Answers,
         task_id: String,
         correlation_id: String,
         limit: Option<Duration>,
@@ -67,7 +83,7 @@ impl Story {
         run: Arc<Run>,
         ticket: &Ticket,
         asker: Asker,
-        form: &Form,
+        form: &Answers,
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<Admitted, Refusal> {
@@ -101,7 +117,7 @@ impl Story {
         run: &Run,
         ticket: &Ticket,
         asker: Asker,
-        form: &Form,
+        form: &Answers,
         journal: &mut Journal,
         approval_id: Uuid,
     ) -> Result<Waiting, Refusal> {
@@ -198,7 +214,8 @@ impl Story {
             && matches!(run.record().state, State::Ready | State::Paused)
     }
 
-    /// Everything is looked at again, at the last moment: when there is room for the call, and nothing is left to wait for.
+    /// Everything that the gateway knows is looked at again when there is room for the call, and nothing is left to wait for.
+    /// What the call uses is held against what was seen by its lane, in the effect.
     async fn redeem(
         &self,
         run: &Run,
@@ -207,16 +224,11 @@ impl Story {
         still: &mut Standstill,
         times: &mut Times,
     ) -> Result<(Permit, Room), Refusal> {
-        let looked = async {
-            let room = self.room_for(run, ticket, still, times).await?;
-            let files = review::files(&room.lanes, ticket.operation()).await?;
-            Ok((room, files))
-        };
-        let (room, files) = match looked.await {
-            Ok(looked) => looked,
+        let room = match self.room_for(run, ticket, still, times).await {
+            Ok(room) => room,
             Err(refusal) => {
                 if self.is_left(run) {
-                    // Approved in the moment of the stop: the next daemon looks again, and executes it.
+                    // Approved in the moment of the stop: the next daemon goes on with it.
                     self.call.suspend();
                 } else {
                     self.app.desk.cancel(&approval.call_id).await;
@@ -224,7 +236,7 @@ impl Story {
                 return Err(refusal);
             }
         };
-        let spent = match self.app.gateway.redeem(&approval.approval_id, ticket, &files) {
+        let spent = match self.app.gateway.redeem(&approval.approval_id, ticket) {
             // On disk before the permit is used: a daemon that dies in between has executed it once or not at all.
             Ok(permit) => self.app.desk.spend(&approval.approval_id).await.map(|()| permit),
             Err(refusal) => Err(refusal.into()),
@@ -237,8 +249,9 @@ impl Story {
         Ok((spent?, room))
     }
 
-    /// Room for a call that was approved. What the host lane does is done while the run stands still, if this call alone
-    /// holds it; for anything else the run goes on first.
+    /// Room for a call that was approved. What stands still for it stands still until it is over: nothing of the run changes
+    /// what was seen while it is used. A server of the run's tools stands still like the rest, and nothing is held for it: its
+    /// calls use what nobody sees.
     async fn room_for(
         &self,
         run: &Run,
@@ -247,12 +260,19 @@ impl Story {
         times: &mut Times,
     ) -> Result<Room, Refusal> {
         let (caller, operation) = (ticket.caller(), ticket.operation());
-        if let Some(own) = still.hold().filter(|_| operation.lane() == Lane::Host)
-            && let Some(room) = self.room_within(run, caller, operation, own).await
-        {
-            return Ok(room);
+        if operation.lane() == Lane::Upstream {
+            still.end().await;
         }
-        still.end().await;
+        while let Some(hold) = still.hold().cloned() {
+            if let Some(room) = self.room_within(run, caller, operation).await? {
+                times.queued();
+                return Ok(room);
+            }
+            // Whatever has the last place may stand still for this very call.
+            still.end().await;
+            drop(self.room(run, caller, operation, Turn::Consented, times).await?);
+            still.again(run, hold).await?;
+        }
         self.room(run, caller, operation, Turn::Consented, times).await
     }
 }

@@ -1,4 +1,4 @@
-//! What a reviewer sees, and what the consent is bound to: the state of the files that the call names.
+//! What a reviewer sees, and what the consent is bound to: what the call will use, from the same look.
 //!
 //! Secrets are hidden before anything is shown. What is shown is complete in kind: the whole argument vector, the whole
 //! script, the diff of every file up to [`SHOWN`] bytes, behind which the last line says to the byte how much is missing. A
@@ -7,16 +7,15 @@
 
 mod describe;
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use audit::Redactor;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use gateway::{FileState, FileStates, Review, Ticket};
+use gateway::{Review, Ticket};
 use jail::SandboxPath;
 use ops::{
-    Bounds, DeleteResult, EntryType, FileChange, Git, GitResult, OpResult, Operation, PatchResult, Reason,
-    ToolFailure,
+    Bound, Bounds, DeleteResult, EntryType, FileChange, FileState, FileStates, Git, GitResult, Lane,
+    OpResult, Operation, PatchResult, Preview, Reason, ToolFailure,
 };
 
 use super::request;
@@ -39,27 +38,50 @@ const AT_ONCE: usize = 8;
 /// anybody is asked.
 pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> Result<Review, Refusal> {
     let operation = ticket.operation();
-    let files = files(lanes, operation).await?;
+    let (bound, result) = look(lanes, ticket).await.map_err(|failure| match operation.lane() {
+        Lane::Host => would_fail(failure),
+        Lane::Container | Lane::Upstream => failure,
+    })?;
     let hidden = |text: &str| redactor.whole(text).0;
-    let most = ticket.bounds().max_output_bytes.clamp(SHOWN, MOST_SHOWN);
-    let bounds = Bounds { max_output_bytes: most, ..ticket.bounds().clone() };
-    let preview = match lanes.preview(operation, &bounds).await {
-        Some(Ok(OpResult::Edit(edit))) => hidden(&edit.diff),
-        Some(Ok(OpResult::Patch(patch))) => hidden(&patch_preview(&patch)),
-        Some(Ok(OpResult::Delete(delete))) => delete_preview(&delete),
-        Some(Ok(OpResult::Git(git))) => hidden(&git_preview(operation, &git)),
-        Some(Ok(_)) => String::new(),
-        Some(Err(failure)) => return Err(would_fail(&failure)),
-        None => describe(operation, &files, redactor),
+    let preview = match result {
+        Some(OpResult::Edit(edit)) => hidden(&edit.diff),
+        Some(OpResult::Patch(patch)) => hidden(&patch_preview(&patch)),
+        Some(OpResult::Delete(delete)) => delete_preview(&delete),
+        Some(OpResult::Git(git)) => hidden(&git_preview(operation, &git, &bound)),
+        _ => describe(operation, &bound, redactor),
     };
     let mut value = request::json(operation);
     redactor.value(&mut value);
-    Ok(Review { operation_json: value.to_string(), preview, files, ..Review::default() })
+    Ok(Review { operation_json: value.to_string(), preview, bound, ..Review::default() })
 }
 
-/// The files that the call names, as they are now.
-pub(super) async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refusal> {
-    let named = named(operation);
+/// What a consent to the call is bound to, as it is now.
+pub(super) async fn bound(lanes: &Lanes, ticket: &Ticket) -> Result<Bound, Refusal> {
+    Ok(look(lanes, ticket).await?.0)
+}
+
+/// One look, for what is bound and for what is shown.
+async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>), Refusal> {
+    let most = ticket.bounds().max_output_bytes.clamp(SHOWN, MOST_SHOWN);
+    let bounds = Bounds { max_output_bytes: most, ..ticket.bounds().clone() };
+    let Some(Preview { result, mut bound }) =
+        lanes.preview(ticket.operation(), &bounds).await.map_err(refused)?
+    else {
+        return Ok((Bound::default(), None));
+    };
+    // All files are bound already. These are hashed after that, so that they are what will be there, or the call is refused.
+    bound.files.extend(files(lanes, ticket.operation()).await?);
+    Ok((bound, Some(result)))
+}
+
+fn refused(failure: ToolFailure) -> Refusal {
+    let refusal = Refusal::new(failure.reason, failure.message);
+    failure.details.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(name, value))
+}
+
+/// The files that a command names, as they are now.
+async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refusal> {
+    let named = gateway::named_files(operation);
     if named.len() > NAMES {
         return Err(Refusal::new(
             Reason::InvalidArgument,
@@ -112,24 +134,11 @@ fn state(path: &SandboxPath, hashed: Result<String, ToolFailure>) -> Result<File
     }
 }
 
-fn named(operation: &Operation) -> BTreeSet<SandboxPath> {
-    match operation {
-        Operation::Write(write) => [write.path.clone()].into(),
-        Operation::Edit(edit) => [edit.path.clone()].into(),
-        Operation::Patch(patch) => patch.paths().iter().cloned().collect(),
-        Operation::Delete(delete) => [delete.path.clone()].into(),
-        Operation::Git(Git::Add { paths }) => paths.iter().cloned().collect(),
-        // A script that is swapped while the reviewer reads must not run.
-        Operation::Exec(_) | Operation::Shell(_) => gateway::named_files(operation),
-        _ => BTreeSet::new(),
+fn would_fail(failure: Refusal) -> Refusal {
+    Refusal {
+        message: format!("nobody was asked, because the call would fail: {}", failure.message),
+        ..failure
     }
-}
-
-fn would_fail(failure: &ToolFailure) -> Refusal {
-    Refusal::new(
-        failure.reason,
-        format!("nobody was asked, because the call would fail: {}", failure.message),
-    )
 }
 
 /// What would become of each file, then the diff.
@@ -174,8 +183,11 @@ fn shown(path: &str) -> String {
     path.chars().flat_map(visible).collect()
 }
 
-fn git_preview(operation: &Operation, git: &GitResult) -> String {
+fn git_preview(operation: &Operation, git: &GitResult, bound: &Bound) -> String {
     let mut text = String::new();
+    for remark in &bound.remarks {
+        let _ = writeln!(text, "{}", shown(remark));
+    }
     if let Operation::Git(Git::Commit { message }) = operation {
         text.push_str("commit message:\n");
         quote(&mut text, message);
@@ -192,9 +204,8 @@ fn git_preview(operation: &Operation, git: &GitResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gateway::FileState;
     use jail::SandboxPath;
-    use ops::{Reason, ToolFailure};
+    use ops::{FileState, Reason, ToolFailure};
 
     use super::state;
 

@@ -6,12 +6,12 @@ use futures_util::FutureExt as _;
 use gateway::Caller;
 use gateway::limits::concurrency::{Place, Turn};
 use ops::{Lane, Operation, Reason};
-use tokio::sync::OwnedRwLockReadGuard;
+use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
 use super::Story;
 use super::record::Times;
 use crate::executor::Lanes;
-use crate::runs::{Hold, Run};
+use crate::runs::Run;
 use crate::status::Refusal;
 
 /// Room for one call, until it is dropped.
@@ -21,6 +21,8 @@ pub(super) struct Room {
     _place: Place,
     /// It changes files on the host.
     _writing: Option<OwnedRwLockReadGuard<()>>,
+    /// No other call of the run that was approved is executed meanwhile.
+    _alone: Option<OwnedMutexGuard<()>>,
 }
 
 impl Story {
@@ -39,41 +41,62 @@ impl Story {
         let room = async {
             loop {
                 // One that was let through before the run was paused waits, like those that were begun.
-                run.resumed().await;
+                run.resumed_for(operation).await;
                 let place = self.app.limits.place(caller, &spec.profile, turn).await?;
                 let writing = writing(run, operation).await;
-                if run.is_held_but_for(None) {
+                if run.is_held_for(operation) {
                     // Paused in this moment, unless it has ended.
                     run.lanes_for_review()?;
                     continue;
                 }
-                return Ok(Room { lanes: run.lanes()?, _place: place, _writing: writing });
+                return Ok(Room {
+                    lanes: run.lanes_for(operation)?,
+                    _place: place,
+                    _writing: writing,
+                    _alone: None,
+                });
             }
         };
-        let room = tokio::select! {
-            room = room => room,
-            () = self.call.cancel.cancelled() => Err(Refusal::new(Reason::Cancelled, "the call was cancelled")),
-            () = run.ended.cancelled() => Err(Refusal::new(Reason::Cancelled, "the run ended")),
-        };
+        let room = self.unless_over(run, room).await;
         times.queued();
         room
     }
 
-    /// Room in a run that this call alone makes stand still. Nothing is waited for that may wait for the run itself.
+    /// Room for a call that was approved, in a run that stands still for it: nothing else happens in that run until the room is
+    /// dropped. `None`: there is no place now, and what has one may be among what stands still.
     pub(super) async fn room_within(
         &self,
         run: &Run,
         caller: &Caller,
         operation: &Operation,
-        own: &Hold,
-    ) -> Option<Room> {
+    ) -> Result<Option<Room>, Refusal> {
         let spec = run.spec();
-        let place = self.app.limits.place(caller, &spec.profile, Turn::Consented).now_or_never()?.ok()?;
-        let writing = writing(run, operation).await;
-        if run.is_held_but_for(Some(own)) {
-            return None;
+        let room = async {
+            loop {
+                run.resumed_but_for_approvals().await;
+                let alone = run.alone.clone().lock_owned().await;
+                let place = self.app.limits.place(caller, &spec.profile, Turn::Consented).now_or_never();
+                let Some(place) = place.transpose()? else { return Ok(None) };
+                let writing = writing(run, operation).await;
+                let lanes = run.lanes_for_review()?;
+                if !run.is_held_totally() {
+                    return Ok(Some(Room { lanes, _place: place, _writing: writing, _alone: Some(alone) }));
+                }
+            }
+        };
+        self.unless_over(run, room).await
+    }
+
+    async fn unless_over<T>(
+        &self,
+        run: &Run,
+        room: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        tokio::select! {
+            room = room => room,
+            () = self.call.cancel.cancelled() => Err(Refusal::new(Reason::Cancelled, "the call was cancelled")),
+            () = run.ended.cancelled() => Err(Refusal::new(Reason::Cancelled, "the run ended")),
         }
-        Some(Room { lanes: run.lanes_for_review().ok()?, _place: place, _writing: writing })
     }
 }
 

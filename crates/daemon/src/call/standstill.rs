@@ -1,15 +1,14 @@
 //! A run that stands still while one of its calls waits for a reviewer: `approvals.freeze` of its profile.
 //!
 //! ```text
-//!  hold ─► writes under way end ─► hash, preview ─► ask ─► decision ─┬─ write ──► hash, execute ─► release
-//!   │                                                                ├─ command ─► release ─► hash, execute
-//!   └─ before anything is looked at                                  └─ no, late, cancelled ─► release
+//!  hold ─► writes under way end ─► look: preview, what is bound ─► ask ─► decision ─┬─► held to it, executed ─► release
+//!   └─ before anything is looked at                                                └─ no, late, cancelled ────► release
 //! ```
 //!
-//! From before the first look until the decision nothing in the workspace changes by a command of the run or a call: what
-//! the reviewer sees is one state, and is still there when the answer comes. What the host lane executes is executed in
-//! that state. A command needs the run to go on, so that what else runs in it goes on, too, a moment before it begins; the
-//! hashes are taken once more in that moment (`consent.rs`), and what a command opens later is not what was hashed then.
+//! From before the first look until the call is over nothing in the run changes by a command of the run or by another call: what
+//! the reviewer sees is one state, is still there when the answer comes, and stays while the call uses it. A command that was
+//! approved runs by itself ([`containers::Group::Alone`]); several that were approved take turns (`room.rs`). A process of the
+//! host is not held; its changes are found in the effect, and during a command not even then.
 //!
 //! Each approval is a hold of its own, in the run's record before its commands stand still, and known by the approval's id:
 //! a daemon that takes the run over finds it held, and goes on from there. A hold whose approval is gone ends with the start.
@@ -42,9 +41,15 @@ impl Standstill {
         (id, run): (RunId, &Run),
         approval_id: &str,
     ) -> Result<Self, Refusal> {
-        let hold = Hold::Approval(approval_id.to_owned());
-        let still = Self { app: app.clone(), run: id, hold: Some(hold.clone()) };
-        match app.runs.hold(id, hold, None).await {
+        let mut still = Self::none(app, id);
+        still.again(run, Hold::Approval(approval_id.to_owned())).await?;
+        Ok(still)
+    }
+
+    /// The same once more, after [`Self::end`].
+    pub(super) async fn again(&mut self, run: &Run, hold: Hold) -> Result<(), Refusal> {
+        self.hold = Some(hold.clone());
+        match self.app.runs.hold(self.run, hold, None).await {
             Ok(()) => {}
             Err(refusal) if refusal.reason == Reason::PreconditionFailed => {
                 let message = format!(
@@ -56,7 +61,7 @@ impl Standstill {
             Err(refusal) => return Err(refusal),
         }
         run.writes_end().await;
-        Ok(still)
+        Ok(())
     }
 
     /// What holds the run for this call.

@@ -73,14 +73,21 @@ mod tests {
     fn answer_and_record_say_the_same() {
         let result = ExecResult { cpu_time_us: 900, peak_memory_bytes: 4_096, ..Default::default() };
         let outcome = Ok(OpResult::Shell(result));
-        let mut finished = Finished { outcome, usage: SAID, bytes_in: 1, bytes_out: 2 };
+        let mut finished =
+            Finished { outcome, bound: ops::Bound::default(), usage: SAID, bytes_in: 1, bytes_out: 2 };
         metered(Some(77), 5_000).settle(&mut finished);
         let result = finished.outcome.as_ref().ok().and_then(OpResult::command).unwrap();
         assert_eq!((result.cpu_time_us, result.peak_memory_bytes), (77, 5_000));
         assert_eq!(finished.usage, usage(77, 5_000));
 
         let lost = Err(ToolFailure::new(Reason::Cancelled, "lost"));
-        let mut failed = Finished { outcome: lost, usage: Usage::default(), bytes_in: 0, bytes_out: 0 };
+        let mut failed = Finished {
+            outcome: lost,
+            bound: ops::Bound::default(),
+            usage: Usage::default(),
+            bytes_in: 0,
+            bytes_out: 0,
+        };
         metered(Some(77), 0).settle(&mut failed);
         assert_eq!(failed.usage, Usage { cpu_time_us: Some(77), peak_memory_bytes: None });
     }

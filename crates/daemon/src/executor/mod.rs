@@ -14,9 +14,9 @@ mod upstream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use containers::Commands;
+use containers::{Commands, Group};
 use gateway::Permit;
-use ops::{Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use ops::{Bound, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, Finished, LaneError, OutputSink, Placement, Usage};
 
@@ -95,6 +95,7 @@ impl Lanes {
             Lane::Host => self.hand.call(spec, cancel).await,
             Lane::Upstream => Ok(Finished {
                 outcome: Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
+                bound: Bound::default(),
                 usage: Usage::default(),
                 bytes_in: 0,
                 bytes_out: 0,
@@ -110,11 +111,14 @@ impl Lanes {
         spec: CallSpec<'_>,
         cancel: CancellationToken,
     ) -> (Result<Finished, LaneError>, Option<Arc<LeafPlacement>>) {
-        if let Some((client, Ready { prepared, leaf })) = self.agent.spare() {
+        // What a reviewer has consented to goes on while other commands stand still, among which those are that wait.
+        let alone = spec.bounds.held_to.is_some();
+        if let Some((client, Ready { prepared, leaf })) = (!alone).then(|| self.agent.spare()).flatten() {
             leaf.begin();
             (client.call_prepared(spec, prepared, cancel).await, Some(leaf))
         } else {
-            let leaf = self.agent.leaf(call);
+            let leaf =
+                self.agent.leaf(call).map(|leaf| if alone { leaf.alone() } else { leaf }).map(Arc::new);
             let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
             (self.agent.call(spec, placement, cancel).await, leaf)
         }
@@ -125,16 +129,23 @@ impl Lanes {
         self.agent.refill();
     }
 
-    /// What a host operation would do, for its reviewer. Changes nothing.
-    pub(crate) async fn preview(&self, operation: &Operation, bounds: &ops::Bounds) -> Option<Outcome> {
-        if operation.lane() != Lane::Host {
-            return None;
-        }
+    /// What the call would do, for its reviewer, and what it would use. Changes nothing. Of most that is done in the container
+    /// nothing is told beforehand.
+    pub(crate) async fn preview(
+        &self,
+        operation: &Operation,
+        bounds: &ops::Bounds,
+    ) -> Result<Option<Preview>, ToolFailure> {
         let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
-        match self.hand.call(spec, CancellationToken::new()).await {
-            Ok(finished) => Some(finished.outcome),
-            Err(error) => Some(Err(failure(&error))),
-        }
+        let looked = match operation.lane() {
+            Lane::Host => self.hand.call(spec, CancellationToken::new()).await,
+            Lane::Container if operation.command_timeout().is_some() => {
+                self.agent.look(spec, CancellationToken::new()).await
+            }
+            Lane::Container | Lane::Upstream => return Ok(None),
+        };
+        let Finished { outcome, bound, .. } = looked.map_err(|error| failure(&error))?;
+        Ok(Some(Preview { result: outcome?, bound }))
     }
 
     /// SHA-256 of a regular file as it is now.
@@ -159,9 +170,9 @@ impl Lanes {
         }
     }
 
-    /// Every command of the container. None where the engine's cgroups are not this host's.
-    pub(crate) fn commands(&self) -> Option<Commands> {
-        self.agent.cgroup().map(|(cgroup, _)| cgroup.commands())
+    /// Every command of the container that is of this group. None where the engine's cgroups are not this host's.
+    pub(crate) fn commands(&self, group: Group) -> Option<Commands> {
+        self.agent.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
 
     /// Ends both workers.
@@ -171,7 +182,13 @@ impl Lanes {
 }
 
 fn failed(error: &LaneError) -> Finished {
-    Finished { outcome: Err(failure(error)), usage: Usage::default(), bytes_in: 0, bytes_out: 0 }
+    Finished {
+        outcome: Err(failure(error)),
+        bound: Bound::default(),
+        usage: Usage::default(),
+        bytes_in: 0,
+        bytes_out: 0,
+    }
 }
 
 /// A lane that gave no outcome, as the model sees it.
@@ -194,8 +211,8 @@ pub(crate) fn failure(error: &LaneError) -> ToolFailure {
 }
 
 impl AgentLane {
-    fn leaf(&self, call: &str) -> Option<Arc<LeafPlacement>> {
+    fn leaf(&self, call: &str) -> Option<LeafPlacement> {
         let (cgroup, pid) = self.cgroup()?;
-        Some(Arc::new(LeafPlacement::new(cgroup, pid, format!("call-{call}"))))
+        Some(LeafPlacement::new(cgroup, pid, format!("call-{call}")))
     }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use containers::{CgroupError, ContainerCgroup, KillMethod, Leaf, LimitEvents};
+use containers::{CgroupError, ContainerCgroup, Group, KillMethod, Leaf, LimitEvents};
 use ops::KillEvidence;
 use worker::client::Placement;
 
@@ -23,6 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The leaf of one call.
 pub(super) struct LeafPlacement {
     agent_host_pid: u32,
+    group: Group,
     name: String,
     state: Arc<State>,
 }
@@ -48,7 +49,12 @@ impl LeafPlacement {
     /// For the command of a call or a session, or for whatever has this name.
     pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, name: String) -> Self {
         let state = State { cgroup, leaf: Mutex::default(), counts: Mutex::default() };
-        Self { agent_host_pid, name, state: Arc::new(state) }
+        Self { agent_host_pid, group: Group::Ordinary, name, state: Arc::new(state) }
+    }
+
+    /// For one that runs while the others stand still.
+    pub(super) fn alone(self) -> Self {
+        Self { group: Group::Alone, ..self }
     }
 
     /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing. Reads three
@@ -71,7 +77,8 @@ impl LeafPlacement {
 impl Placement for LeafPlacement {
     fn place(&self, pid: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         let (agent, name, state) = (self.agent_host_pid, self.name.clone(), Arc::clone(&self.state));
-        let placed = tokio::task::spawn_blocking(move || state.place(agent, pid, &name));
+        let group = self.group;
+        let placed = tokio::task::spawn_blocking(move || state.place(agent, pid, (group, &name)));
         Box::pin(async move {
             let placed = placed.await.map_err(|error| error.to_string())?;
             placed.map_err(|error| {
@@ -106,13 +113,13 @@ impl Placement for LeafPlacement {
 }
 
 impl State {
-    fn place(&self, agent_host_pid: u32, pid: u32, name: &str) -> Result<(), CgroupError> {
+    fn place(&self, agent_host_pid: u32, pid: u32, (group, name): (Group, &str)) -> Result<(), CgroupError> {
         let process = self.cgroup.process(agent_host_pid, pid)?;
         let mut slot = self.leaf();
         // There is one when a process that waited here is gone, and another takes its place.
         let mut leaf = match slot.take() {
             Some(leaf) => leaf,
-            None => self.cgroup.leaf(name)?,
+            None => self.cgroup.leaf(group, name)?,
         };
         if let Err(error) = process.goes_first() {
             tracing::debug!(error = %crate::status::chain(&error), "a command is killed no sooner than its agent");

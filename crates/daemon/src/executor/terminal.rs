@@ -41,7 +41,7 @@ impl Lanes {
             deadline: limit,
             output,
         };
-        let leaf = self.agent.leaf(&request.session_id);
+        let leaf = self.agent.leaf(&request.session_id).map(Arc::new);
         let placement = leaf.clone().map(|leaf| leaf as _);
         let terminal = self.agent.client().terminal(spec, placement, cancel)?;
         Ok((terminal, Meter(leaf)))

@@ -55,7 +55,7 @@ impl Lanes {
             deadline: LONGEST,
             output,
         };
-        let placement = self.agent.leaf(name).map(|leaf| leaf as _);
+        let placement = self.agent.leaf(name).map(|leaf| Arc::new(leaf) as _);
         self.agent.client().terminal(spec, placement, cancel)
     }
 }

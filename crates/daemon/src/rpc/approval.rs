@@ -6,10 +6,9 @@ use std::sync::Arc;
 use audit::Redactor;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{
-    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, FileState, Form, Remember,
-    UnixMillis,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Form, Remember, UnixMillis,
 };
-use ops::Reason;
+use ops::{FileState, Reason};
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -274,13 +273,8 @@ fn form_to_wire(form: Form) -> v1::approval::Remember {
 }
 
 fn file_to_wire(path: &str, state: &FileState, redactor: &Redactor) -> v1::BoundFile {
-    let (sha256, unreadable) = match state {
-        FileState::Absent => (String::new(), String::new()),
-        FileState::Sha256(hash) => (hash.clone(), String::new()),
-        FileState::Unreadable(why) => (String::new(), why.clone()),
-    };
     // A word of a command may be the name of a file, and a secret.
-    v1::BoundFile { path: redactor.text(path).0, sha256, unreadable }
+    worker::convert::file_to_wire(redactor.text(path).0, state.clone())
 }
 
 fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {

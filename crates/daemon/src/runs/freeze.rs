@@ -1,7 +1,8 @@
 //! Pausing: while anything holds a run its commands stand still and it takes no calls.
 //!
 //! What is frozen is the cgroup above all leaves of the container ([`Commands`]): every process that a call or a terminal
-//! has started, and every one that is still to begin. The agent and PID 1, which are ours, go on: so the agent's heartbeat
+//! has started, and every one that is still to begin. While only approvals hold the run, a command that was approved goes on
+//! among them, by itself ([`Group::Alone`]). The agent and PID 1, which are ours, go on: so the agent's heartbeat
 //! goes on, and a reviewer's previews and hashes can be made of files that nothing changes. A file operation that the
 //! host lane has begun comes to its end; the next one waits, or is refused.
 //!
@@ -14,7 +15,7 @@
 
 use std::time::Duration;
 
-use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine};
+use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Group};
 use ops::Reason;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -74,6 +75,19 @@ impl Hold {
             Self::Approval(_) => v1::run_hold::Kind::Approval,
             Self::Alert(_) => v1::run_hold::Kind::Alert,
         }
+    }
+
+    /// Whether these commands stand still for it. What was approved goes on while a reviewer is asked about something else.
+    fn stills(&self, group: Group) -> bool {
+        match self {
+            Self::Operator | Self::Alert(_) => true,
+            Self::Approval(_) => group == Group::Ordinary,
+        }
+    }
+
+    /// Whether it lets nothing go on at all.
+    pub(super) fn is_total(&self) -> bool {
+        Group::ALL.into_iter().all(|group| self.stills(group))
     }
 
     fn cause(&self) -> &str {
@@ -161,18 +175,15 @@ impl Shared {
         if before.len() >= MOST {
             return Err(Refusal::new(Reason::Overloaded, format!("{MOST} causes hold the run already")));
         }
-        let Some(commands) = lanes.commands() else {
+        if lanes.commands(Group::Ordinary).is_none() {
             return Err(Refusal::new(
                 Reason::PreconditionFailed,
                 "the daemon does not see the container's cgroup, without which its commands cannot be made to stand still",
             ));
-        };
+        }
         self.record.send_modify(|record| record.holds.push(held.clone()));
         self.enter(State::Paused, None).await;
-        if !before.is_empty() {
-            return Ok(());
-        }
-        match with(commands, |commands| commands.freeze(WITHIN)).await {
+        match self.apply(lanes).await {
             Ok(still) => {
                 if !still {
                     let run = self.record.borrow().id;
@@ -182,10 +193,10 @@ impl Shared {
             }
             Err(refusal) => {
                 self.record.send_modify(|record| record.holds.retain(|other| other.hold != held.hold));
-                if let Some(commands) = lanes.commands() {
-                    let _ = with(commands, Commands::thaw).await;
+                let _ = self.apply(lanes).await;
+                if before.is_empty() {
+                    self.enter(State::Ready, None).await;
                 }
-                self.enter(State::Ready, None).await;
                 Err(refusal)
             }
         }
@@ -196,39 +207,50 @@ impl Shared {
         which: &(dyn Fn(&Hold) -> bool + Send + Sync),
         lanes: &Lanes,
     ) -> Result<(), Refusal> {
-        let (before, left) = {
-            let holds = &self.record.borrow().holds;
-            (holds.len(), holds.iter().filter(|held| !which(&held.hold)).cloned().collect::<Vec<_>>())
-        };
-        if left.len() == before {
+        let before = self.record.borrow().holds.clone();
+        let left: Vec<Held> = before.iter().filter(|held| !which(&held.hold)).cloned().collect();
+        if left.len() == before.len() {
             return Ok(());
         }
-        if !left.is_empty() {
-            self.record.send_modify(|record| record.holds = left);
+        let ends = left.is_empty();
+        self.record.send_modify(|record| record.holds = left);
+        if let Err(refusal) = self.apply(lanes).await {
+            self.record.send_modify(|record| record.holds = before);
+            return Err(refusal);
+        }
+        if ends {
+            self.run.touch();
+            self.enter(State::Ready, None).await;
+        } else {
             self.enter(State::Paused, None).await;
-            return Ok(());
         }
-        if let Some(commands) = lanes.commands() {
-            with(commands, Commands::thaw).await?;
-        }
-        self.run.touch();
-        self.record.send_modify(|record| record.holds.clear());
-        self.enter(State::Ready, None).await;
         Ok(())
+    }
+
+    /// Has each group of commands stand still, or go on, as the holds say. Whether what is to stand still does.
+    async fn apply(&self, lanes: &Lanes) -> Result<bool, Refusal> {
+        let mut still = true;
+        for group in Group::ALL {
+            let Some(commands) = lanes.commands(group) else { continue };
+            let held = self.record.borrow().holds.iter().any(|held| held.hold.stills(group));
+            let applied =
+                with(
+                    commands,
+                    move |commands| {
+                        if held { commands.freeze(WITHIN) } else { commands.thaw().map(|()| true) }
+                    },
+                );
+            still &= applied.await?;
+        }
+        Ok(still)
     }
 
     /// What holds a run that an earlier daemon has left holds it still, and nothing else does.
     pub(super) async fn freeze_again(&mut self, lanes: &Lanes) {
-        let Some(commands) = lanes.commands() else { return };
-        let held = !self.record.borrow().holds.is_empty();
-        let done = with(
-            commands,
-            move |commands| if held { commands.freeze(WITHIN).map(drop) } else { commands.thaw() },
-        );
-        if let Err(refusal) = done.await {
+        if let Err(refusal) = self.apply(lanes).await {
             tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");
         }
-        if held && !self.is_paused() {
+        if !self.record.borrow().holds.is_empty() && !self.is_paused() {
             self.enter(State::Paused, None).await;
         }
     }
@@ -243,10 +265,10 @@ impl Shared {
 
 /// The run ends: its commands do so where they stand. Processes that stay frozen could not be killed on cgroup v1.
 pub(super) async fn end_frozen(lanes: &Lanes) {
-    if let Some(commands) = lanes.commands()
-        && let Err(refusal) = with(commands, Commands::end).await
-    {
-        tracing::error!(why = refusal.message, "the commands of a paused run could not be ended");
+    for commands in Group::ALL.into_iter().filter_map(|group| lanes.commands(group)) {
+        if let Err(refusal) = with(commands, Commands::end).await {
+            tracing::error!(why = refusal.message, "the commands of a paused run could not be ended");
+        }
     }
 }
 
@@ -255,8 +277,10 @@ pub(super) async fn end_leftover(engine: &dyn Engine, container: &ContainerId) {
     let pid = engine.inspect(container).await.ok().and_then(|inspection| inspection.host_pid);
     // Without a process or a cgroup in sight nothing of ours was frozen.
     let Some(cgroup) = pid.and_then(|pid| ContainerCgroup::of_pid(pid, container).ok()) else { return };
-    if let Err(refusal) = with(cgroup.commands(), Commands::end).await {
-        tracing::warn!(%container, why = refusal.message, "a container that a former daemon left may stand still");
+    for commands in Group::ALL.map(|group| cgroup.commands(group)) {
+        if let Err(refusal) = with(commands, Commands::end).await {
+            tracing::warn!(%container, why = refusal.message, "a container that a former daemon left may stand still");
+        }
     }
 }
 

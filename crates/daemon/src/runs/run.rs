@@ -4,11 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use gateway::RunScope;
-use ops::Reason;
+use ops::{Operation, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::freeze::Hold;
 use super::record::{Record, Spec, State};
 use super::task::Command;
 use crate::executor::Lanes;
@@ -23,6 +22,8 @@ pub(crate) struct Run {
     activity: Mutex<Activity>,
     /// Held shared by calls that change files on the host.
     pub(crate) writing: Arc<tokio::sync::RwLock<()>>,
+    /// Held by the call that was approved and is executed while the run stands still.
+    pub(crate) alone: Arc<tokio::sync::Mutex<()>>,
     /// Cancelled when the run no longer takes calls.
     pub(crate) ended: CancellationToken,
 }
@@ -63,6 +64,7 @@ impl Run {
             commands,
             activity: Mutex::new(Activity { under_way: 0, last: Instant::now(), before: idle }),
             writing: Arc::default(),
+            alone: Arc::default(),
             ended: CancellationToken::new(),
         }
     }
@@ -90,6 +92,20 @@ impl Run {
         lanes.filter(|_| state == State::Ready).ok_or_else(|| takes_no_calls(state))
     }
 
+    /// The lanes for a call of this operation. What only looks is done also while a reviewer is asked about another call.
+    pub(crate) fn lanes_for(&self, operation: &Operation) -> Result<Arc<Lanes>, Refusal> {
+        if operation.has_effect() || self.is_held_for(operation) {
+            self.lanes()
+        } else {
+            self.lanes_for_review()
+        }
+    }
+
+    /// The lanes, while the run takes calls that ask first.
+    pub(crate) fn lanes_for_asking(&self) -> Result<Arc<Lanes>, Refusal> {
+        if self.is_held_totally() { self.lanes() } else { self.lanes_for_review() }
+    }
+
     /// The lanes for looking at what a reviewer decides on: also while the run is paused, when its commands stand still.
     pub(crate) fn lanes_for_review(&self) -> Result<Arc<Lanes>, Refusal> {
         let state = self.record.borrow().state;
@@ -97,16 +113,29 @@ impl Run {
         lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
     }
 
-    /// Waits while the run is paused. What it is then is for [`Self::lanes`] to say.
-    pub(crate) async fn resumed(&self) {
+    /// Waits while the run is paused for calls of this operation. What it is then is for [`Self::lanes_for`] to say.
+    pub(crate) async fn resumed_for(&self, operation: &Operation) {
         let mut record = self.record.clone();
+        let held = if operation.has_effect() { is_held } else { is_held_totally };
         // The sender goes with the run's task; its last word stays readable.
-        let _ = record.wait_for(|record| !is_held_but_for(record, None)).await;
+        let _ = record.wait_for(|record| !held(record)).await;
     }
 
-    /// Whether anything else than `own` holds the run.
-    pub(crate) fn is_held_but_for(&self, own: Option<&Hold>) -> bool {
-        is_held_but_for(&self.record.borrow(), own)
+    /// Whether something holds the run from doing this.
+    pub(crate) fn is_held_for(&self, operation: &Operation) -> bool {
+        let held = if operation.has_effect() { is_held } else { is_held_totally };
+        held(&self.record.borrow())
+    }
+
+    /// Waits until nothing holds the run but calls that wait for their approval.
+    pub(crate) async fn resumed_but_for_approvals(&self) {
+        let mut record = self.record.clone();
+        let _ = record.wait_for(|record| !is_held_totally(record)).await;
+    }
+
+    /// Whether more than calls that wait for their approval holds the run.
+    pub(crate) fn is_held_totally(&self) -> bool {
+        is_held_totally(&self.record.borrow())
     }
 
     /// Waits until no call changes a file on the host that had begun before.
@@ -143,11 +172,15 @@ impl Run {
 }
 
 /// Holds are in the record before the run is PAUSED, and it is READY again when they have left it.
-fn is_held_but_for(record: &Record, own: Option<&Hold>) -> bool {
+fn is_held(record: &Record) -> bool {
+    !record.holds.is_empty() || record.state == State::Paused
+}
+
+fn is_held_totally(record: &Record) -> bool {
     if record.holds.is_empty() {
         return record.state == State::Paused;
     }
-    record.holds.iter().any(|held| Some(&held.hold) != own)
+    record.holds.iter().any(|held| held.hold.is_total())
 }
 
 /// The refusal of a call to a run in this state.

@@ -198,7 +198,7 @@ pub(super) fn interrupted(opened: &Event, recording: Option<Digest>) -> Event {
 #[cfg(test)]
 mod tests {
     use audit::Status;
-    use ops::{ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
+    use ops::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
     use wire::v1::{open_terminal_response::Event as Shown, terminal_closed::Reason as Ended};
     use worker::client::{CloseReason, Finished, LaneError, Usage};
 
@@ -210,7 +210,13 @@ mod tests {
 
     fn finished(outcome: Result<ExecResult, ToolFailure>) -> Finished {
         let usage = Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) };
-        Finished { outcome: outcome.map(OpResult::Exec), usage, bytes_in: 0, bytes_out: 0 }
+        Finished {
+            outcome: outcome.map(OpResult::Exec),
+            bound: Bound::default(),
+            usage,
+            bytes_in: 0,
+            bytes_out: 0,
+        }
     }
 
     fn exited(exit_code: Option<i32>, signal: Option<i32>) -> Finished {

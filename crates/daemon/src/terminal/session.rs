@@ -78,7 +78,7 @@ pub(super) struct End {
 
 /// What happens next.
 enum Happening {
-    Over(Result<Finished, LaneError>),
+    Over(Box<Result<Finished, LaneError>>),
     Cut(Cause),
     Output(Option<Bytes>),
     Said(Option<Result<v1::OpenTerminalRequest, Status>>),
@@ -125,7 +125,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
         let mut more = true;
         let cause = loop {
             let happening = tokio::select! {
-                finished = &mut finished => Happening::Over(finished),
+                finished = &mut finished => Happening::Over(Box::new(finished)),
                 () = self.run_ended.cancelled() => Happening::Cut(Cause::RunEnded),
                 () = self.screen.closed() => Happening::Cut(Cause::Disconnected),
                 () = sleep_until(began + self.limits.max_length) => {
@@ -148,7 +148,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
             let done = match happening {
                 Happening::Over(finished) => {
                     let cause = self.rest(pending, &mut output).await.err();
-                    return (cause, finished);
+                    return (cause, *finished);
                 }
                 Happening::Cut(cause) => Err(cause),
                 Happening::Output(Some(bytes)) => {

@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway::{McpServer, Permit, PermitParts};
-use ops::{McpTool, Operation, Outcome, Reason, ToolFailure};
+use ops::{Bound, McpTool, Operation, Outcome, Reason, ToolFailure};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -95,7 +95,13 @@ impl Upstreams {
         let PermitParts { operation, server, .. } = permit.into_parts();
         let (Operation::Mcp(mcp), Some(definition)) = (operation, server) else {
             let failure = ToolFailure::new(Reason::Internal, "the permit is for no upstream server");
-            return Finished { outcome: Err(failure), usage: Usage::default(), bytes_in: 0, bytes_out: 0 };
+            return Finished {
+                outcome: Err(failure),
+                bound: Bound::default(),
+                usage: Usage::default(),
+                bytes_in: 0,
+                bytes_out: 0,
+            };
         };
         let own = Duration::from_secs(definition.call_timeout_s);
         let until = Instant::now() + limit.map_or(own, |limit| limit.min(own));
@@ -103,7 +109,7 @@ impl Upstreams {
         let mut bytes_out = 0;
         let server = self.server(run, mcp.tool.server());
         let outcome = self.call(&server, lanes, &definition, &mcp, until, cancel, &mut bytes_out).await;
-        Finished { outcome, usage: Usage::default(), bytes_in, bytes_out }
+        Finished { outcome, bound: Bound::default(), usage: Usage::default(), bytes_in, bytes_out }
     }
 
     #[allow(clippy::too_many_arguments)] // a call is what all of these say

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use jail::SandboxPath;
+use ops::{Bound, FileState, Held};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::memory::{Consent, Form};
 use super::vote::{Choice, Level, Vote};
-use crate::binding::{FileState, FileStates};
 use crate::clock::UnixMillis;
 use crate::decision::Risk;
 
@@ -64,9 +65,15 @@ pub enum PermitState {
     Withdrawn,
 }
 
+/// How an approval is bound, and to what. One of another format is never redeemed.
+pub const FORMAT: u32 = 2;
+
 /// A call that needs consent, and what was decided. Serialised, it is what the daemon stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
+    /// [`FORMAT`] where this release has asked; 0 where it was not said yet.
+    #[serde(default)]
+    pub format: u32,
     /// UUIDv7.
     pub approval_id: String,
     /// Where it is.
@@ -125,6 +132,9 @@ pub struct Approval {
     pub argv: Vec<String>,
     /// The files that the call names, by path in alias form, as they were when it was asked.
     pub files: Vec<(String, FileState)>,
+    /// What the effect is held to.
+    #[serde(default)]
+    pub held: Option<Held>,
     /// The consent to more than this call that was given with it.
     pub remembered: Option<Consent>,
     /// Whose decision settled it.
@@ -144,8 +154,8 @@ pub struct Review {
     pub operation_json: String,
     /// Argv and working directory, or the diff that will result.
     pub preview: String,
-    /// The files that the call names, as they are now. They must still be so when the approval is redeemed.
-    pub files: FileStates,
+    /// What the call uses, from the same look: the effect must find it so.
+    pub bound: Bound,
 }
 
 /// Which approvals to list.
@@ -178,6 +188,14 @@ impl Approval {
         self.operation_json.len() + self.preview.len() + files
     }
 
+    /// What it is bound to. `None`: it cannot have been bound to that.
+    pub(super) fn bound(&self) -> Option<Bound> {
+        let files =
+            self.files.iter().map(|(path, state)| Some((SandboxPath::parse(path).ok()?, state.clone())));
+        let Held { digest, since } = self.held.clone().unwrap_or(Held { digest: String::new(), since: 0 });
+        Some(Bound { digest, since, files: files.collect::<Option<_>>()?, remarks: Vec::new() })
+    }
+
     /// Whether its permit can still come, or a decision.
     pub(super) fn is_open(&self) -> bool {
         self.state == ApprovalState::Pending || self.permit == PermitState::Available
@@ -195,7 +213,8 @@ impl Approval {
         let pending = self.state == ApprovalState::Pending;
         let consents = self.consents() >= self.needed;
         let voters: BTreeSet<&str> = self.votes.iter().map(|vote| vote.principal.as_str()).collect();
-        approved != (self.permit == PermitState::None)
+        (self.format == FORMAT || !self.is_open())
+            && approved != (self.permit == PermitState::None)
             && pending == self.decided_at.is_none()
             && approved == consents
             && voters.len() == self.votes.len()

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ops::{Operation, Reason};
+use ops::{Bound, Held, Operation, Reason};
 use uuid::Uuid;
 
-use super::approval::{Approval, ApprovalFilter, ApprovalState, PermitState, RestoreError, Review};
+use super::approval::{Approval, ApprovalFilter, ApprovalState, FORMAT, PermitState, RestoreError, Review};
 use super::memory;
 use crate::admission::Ticket;
 use crate::clock::UnixMillis;
@@ -46,10 +46,11 @@ impl Approvals {
         timeout: Duration,
         now: UnixMillis,
     ) -> Result<Approval, Refusal> {
-        let Review { approval_id, operation_json, preview, files } = review;
+        let Review { approval_id, operation_json, preview, bound } = review;
         let bytes = operation_json.len() + preview.len();
         self.room_for(ticket, bytes)?;
         let approval = Approval {
+            format: FORMAT,
             approval_id: approval_id.unwrap_or_else(Uuid::now_v7).to_string(),
             state: ApprovalState::Pending,
             permit: PermitState::None,
@@ -65,7 +66,7 @@ impl Approvals {
             rule: ticket.decision.rule.clone(),
             justification: ticket.decision.justification.clone(),
             risk: ticket.decision.risk,
-            digest: ticket.digest(&ticket.decision.policy_digest, &files),
+            digest: ticket.digest(&ticket.decision.policy_digest, &bound),
             policy_digest: ticket.decision.policy_digest.clone(),
             created_at: now,
             expires_at: now.after(timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)),
@@ -76,12 +77,13 @@ impl Approvals {
             votes: Vec::new(),
             freeze: ticket.terms.freeze,
             offers: memory::offers(ticket),
-            consent_digest: ticket.consent_digest(&ticket.decision.policy_digest, &files),
+            consent_digest: ticket.consent_digest(&ticket.decision.policy_digest, &bound),
             argv: match &ticket.operation {
                 Operation::Exec(exec) => memory::prefixable(exec).unwrap_or_default(),
                 _ => Vec::new(),
             },
-            files: files.iter().map(|(path, state)| (path.to_string(), state.clone())).collect(),
+            held: bound.held(),
+            files: bound.files.iter().map(|(path, state)| (path.to_string(), state.clone())).collect(),
             remembered: None,
             decided_by: None,
             decided_at: None,
@@ -171,21 +173,28 @@ impl Approvals {
         Ok(())
     }
 
-    /// Marks an approval as used if the call still is what was consented to; voids it if not.
-    pub(crate) fn issue(&mut self, approval_id: &str, digest: &str, policy: &Policy) -> Result<(), Refusal> {
+    /// Marks an approval as used, if the call and the policy still are what was consented to; voids it if not. What the
+    /// effect is held to.
+    pub(crate) fn issue(
+        &mut self,
+        approval_id: &str,
+        digest: impl FnOnce(&Bound) -> String,
+        policy: &Policy,
+    ) -> Result<Option<Held>, Refusal> {
         let found =
             self.all.get_mut(approval_id).filter(|approval| approval.permit == PermitState::Available);
         let Some(approval) = found else {
             return Err(refusal(policy, Reason::NotFound, "no such approval".to_owned(), "approvals"));
         };
-        if approval.digest == digest {
+        if approval.bound().is_some_and(|bound| digest(&bound) == approval.digest) {
             approval.permit = PermitState::Issued;
+            let held = approval.held.clone();
             self.forget_oldest();
-            return Ok(());
+            return Ok(held);
         }
         approval.permit = PermitState::Withdrawn;
         let what = if approval.policy_digest == policy.digest() {
-            "the call or a file that it names is not what the reviewer saw"
+            "the call is not what the reviewer saw"
         } else {
             "the policy is not the one under which the reviewer was asked"
         };

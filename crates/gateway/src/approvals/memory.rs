@@ -1,10 +1,10 @@
 //! Consent that is remembered for the rest of a run, in one of two explicit forms: *this exact digest* (operation,
-//! arguments, directory, environment, image, policy and the hashes of the files that the call names, but not which call
-//! it is), or a *prefix* of a command line, word by word.
+//! arguments, directory, environment, image, policy and all that the call uses, as it was, but not which call it is), or a *prefix* of a command line, word by word.
 //!
 //! Never remembered: critical calls, git's writes, scripts, whatever runs another program that its arguments name, and
-//! variables that make a program into another. A prefix is not offered either for a program of the workspace, which the
-//! agent may swap, and for interpreters, whose arguments are the program.
+//! variables that make a program into another. A prefix is offered for programs of the image only, and among those for
+//! programs of which the gateway knows that no further argument makes them write or run anything; it holds for command lines of
+//! which that is known.
 //!
 //! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It opens nothing that the
 //! policy denies: it stands where a reviewer would be asked, and nowhere else.
@@ -19,39 +19,13 @@ use super::approval::Approval;
 use crate::admission::Ticket;
 use crate::clock::UnixMillis;
 use crate::decision::Risk;
-use crate::exec::plain_argv;
+use crate::exec::{only_reads, plain_argv};
 use crate::policy::Words;
 
 /// Consents that are remembered for one run.
 pub(super) const MAX_PER_RUN: usize = 64;
 /// Words of a remembered prefix.
 const MAX_WORDS: usize = 64;
-
-/// Programs whose arguments say what runs. A prefix that names one would be leave for everything.
-const INTERPRETERS: [&str; 22] = [
-    "python",
-    "pypy",
-    "perl",
-    "ruby",
-    "irb",
-    "node",
-    "nodejs",
-    "deno",
-    "bun",
-    "php",
-    "lua",
-    "luajit",
-    "tclsh",
-    "awk",
-    "gawk",
-    "mawk",
-    "nawk",
-    "ed",
-    "vi",
-    "vim",
-    "osascript",
-    "Rscript",
-];
 
 /// A form of remembering that a reviewer may choose beside *once*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,16 +127,14 @@ pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
     ticket.terms.remember.iter().copied().filter(possible).collect()
 }
 
-/// The words of a command of which a prefix can be remembered.
+/// The words of a command of which a prefix can be remembered: of a program that only reads, whatever else it is told.
 pub(super) fn prefixable(exec: &Exec) -> Option<Vec<String>> {
     let argv = rememberable(exec)?;
-    let name = ops::deny::base_name(argv.first()?);
-    // What is found by its name alone or lies in a directory of the system: the image's, not the workspace's.
     let (program, rest) = argv.split_first()?;
+    let name = ops::deny::base_name(program);
+    // What is found by its name alone or lies in a directory of the system: the image's, not the workspace's.
     let of_image = Words::of(std::slice::from_ref(&name))?.begin_exactly(program, rest);
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let interprets = INTERPRETERS.iter().any(|known| known.eq_ignore_ascii_case(stem));
-    (of_image && !interprets).then_some(argv)
+    (of_image && only_reads(program, rest)).then_some(argv)
 }
 
 /// The words of a command that may be remembered at all: plain, and not git, which would be a way around the rule that
@@ -231,8 +203,16 @@ impl Memory {
         self.all.values().filter(wanted).cloned().collect()
     }
 
-    pub(crate) fn has_any(&self, run_id: &str) -> bool {
-        self.all.values().any(|consent| consent.run_id == run_id)
+    /// In which form something is remembered for the run and the operation of a call.
+    pub(crate) fn may_have(&self, ticket: &Ticket) -> Option<Form> {
+        let forms = self.all.values().filter(|consent| {
+            consent.run_id == ticket.caller.run_id && consent.operation == ticket.operation.name()
+        });
+        let form = |consent: &Consent| match consent.covers {
+            Covers::Digest(_) => Form::Digest,
+            Covers::Prefix(_) => Form::Prefix,
+        };
+        forms.map(form).min()
     }
 
     /// The consent that lets this call through: given for its run, under this policy, for its digest or for how its
@@ -273,5 +253,49 @@ pub(super) fn consent(approval: &Approval, covers: Covers, by: &str, at: UnixMil
         policy_digest: approval.policy_digest.clone(),
         given_by: by.to_owned(),
         given_at: at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefixable;
+    use crate::testing::exec;
+
+    #[test]
+    fn a_prefix_is_for_what_only_reads_whatever_comes_behind_it() {
+        for argv in [
+            &["cat", "a"][..],
+            &["grep", "-rn", "x", "."],
+            &["/usr/bin/wc", "-l"],
+            &["ls"],
+            &["head", "-n", "3", "a"],
+        ] {
+            assert!(prefixable(&exec(argv)).is_some(), "{argv:?}");
+        }
+        // Programs that write or run something if they are told to, those that nobody knows, and words that are not known.
+        for argv in [
+            &["sh"][..],
+            &["bash", "a.sh"],
+            &["dash"],
+            &["make"],
+            &["make", "-f", "-"],
+            &["sed", "-n", "1p"],
+            &["sed", "1e cmd"],
+            &["tar", "-tf", "a"],
+            &["find", "."],
+            &["sort", "a"],
+            &["awk", "1"],
+            &["python3", "-V"],
+            &["cargo", "test"],
+            &["env", "cat", "a"],
+            &["busybox", "cat", "a"],
+            &["/workspace/cat", "a"],
+            &["git", "log"],
+            &["tail", "-f", "a"],
+            &["grep", "-f", "a"],
+            &["cat", "--no-such-option"],
+        ] {
+            assert_eq!(prefixable(&exec(argv)), None, "{argv:?}");
+        }
     }
 }

@@ -25,7 +25,7 @@ mod vote;
 mod tests;
 
 pub use approval::{
-    Approval, ApprovalFilter, ApprovalState, MAX_COMMENT_CHARS, PermitState, RestoreError, Review,
+    Approval, ApprovalFilter, ApprovalState, FORMAT, MAX_COMMENT_CHARS, PermitState, RestoreError, Review,
 };
 pub(crate) use book::Approvals;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Operation, Reason, Write};
+use ops::{Bound, FileState, Operation, Reason, Write};
 
 use super::book::{
     MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, MAX_SETTLED_BYTES, REDEEM_WITHIN,
@@ -11,7 +11,6 @@ use super::{
     Review, Reviewer,
 };
 use crate::admission::{Admission, Ticket};
-use crate::binding::{FileState, FileStates};
 use crate::caller::{Caller, RunScope};
 use crate::gateway::Gateway;
 use crate::testing::{TestClock, builtin, builtin_and, caller, path, run, write};
@@ -27,12 +26,13 @@ fn reviewer(principal: &str) -> Reviewer {
     Reviewer { principal: principal.into(), level: Level::Director, may_decide_own: false }
 }
 
-fn files(hash: &str) -> FileStates {
-    [(path("a.txt"), FileState::Sha256(hash.into()))].into()
+fn bound(digest: &str) -> Bound {
+    let files = [(path("a.txt"), FileState::Sha256(digest.into()))].into();
+    Bound { digest: digest.into(), since: 1, files, remarks: Vec::new() }
 }
 
 fn review() -> Review {
-    Review { operation_json: "{}".into(), preview: "+hi".into(), files: files("aa"), ..Review::default() }
+    Review { operation_json: "{}".into(), preview: "+hi".into(), bound: bound("aa"), ..Review::default() }
 }
 
 impl Scene {
@@ -70,7 +70,7 @@ impl Scene {
     }
 
     fn redeem(&self, id: &str, ticket: &Ticket) -> Result<(), Reason> {
-        self.gateway.redeem(id, ticket, &files("aa")).map(drop).map_err(|refusal| refusal.reason)
+        self.gateway.redeem(id, ticket).map(drop).map_err(|refusal| refusal.reason)
     }
 
     fn state(&self, id: &str) -> (ApprovalState, PermitState) {
@@ -93,7 +93,7 @@ fn consent_gives_one_permit_for_what_was_shown() {
     assert_eq!(scene.redeem(id, &ticket), Err(Reason::PreconditionFailed));
     let decided = scene.decide(id, Choice::Approve).unwrap();
     assert_eq!((decided.decided_by.as_deref(), decided.comment.as_str()), (Some("uid:0"), "because"));
-    let permit = scene.gateway.redeem(id, &ticket, &files("aa")).unwrap();
+    let permit = scene.gateway.redeem(id, &ticket).unwrap();
     assert_eq!((permit.operation(), permit.approval_id()), (ticket.operation(), Some(id.as_str())));
     assert_eq!(scene.redeem(id, &ticket), Err(Reason::PreconditionFailed));
     assert_eq!(scene.state(id), (ApprovalState::Approved, PermitState::Issued));
@@ -107,7 +107,7 @@ fn a_decision_is_taken_once() {
     let late = scene.decide(&approval.approval_id, Choice::Approve).unwrap_err();
     assert_eq!(late, DecideError::AlreadyDecided { state: ApprovalState::Denied, by: Some("uid:0".into()) });
     assert_eq!(late.to_string(), "it is DENIED already, by uid:0");
-    let refusal = scene.gateway.redeem(&approval.approval_id, &ticket, &files("aa")).unwrap_err();
+    let refusal = scene.gateway.redeem(&approval.approval_id, &ticket).unwrap_err();
     assert_eq!(
         (refusal.reason, refusal.message.as_str()),
         (Reason::ApprovalDenied, "a reviewer denied the call: because")
@@ -206,14 +206,24 @@ fn an_approval_is_for_one_call_and_nothing_else() {
 }
 
 #[test]
-fn a_file_that_changed_meanwhile_voids_it() {
+fn the_permit_holds_the_effect_to_what_was_shown() {
     let scene = Scene::new();
-    for now in [files("ab"), FileStates::new(), [(path("a.txt"), FileState::Absent)].into()] {
-        let (ticket, id) = scene.approved("c");
-        let refusal = scene.gateway.redeem(&id, &ticket, &now).unwrap_err();
-        assert_eq!(refusal.reason, Reason::PreconditionFailed);
-        assert_eq!(scene.redeem(&id, &ticket), Err(Reason::Cancelled));
-    }
+    let (ticket, id) = scene.approved("c");
+    let permit = scene.gateway.redeem(&id, &ticket).unwrap();
+    assert_eq!(permit.into_parts().bounds.held_to, bound("aa").held());
+}
+
+#[test]
+fn one_of_another_format_is_never_redeemed() {
+    let scene = Scene::new();
+    let (_, approval) = scene.asked("c");
+    let mut stored = serde_json::to_value(&approval).unwrap();
+    assert!(serde_json::from_value::<Approval>(stored.clone()).unwrap().is_sound());
+    stored.as_object_mut().unwrap().remove("format");
+    let older: Approval = serde_json::from_value(stored).unwrap();
+    assert!(!older.is_sound());
+    let other = Scene::new();
+    assert!(other.gateway.restore_approvals(vec![older]).is_err());
 }
 
 #[test]
@@ -221,7 +231,7 @@ fn a_policy_that_changed_meanwhile_voids_it() {
     let scene = Scene::new();
     let (ticket, id) = scene.approved("c");
     scene.gateway.reload(builtin_and("roles: {other: {allow: [read]}}"));
-    let refusal = scene.gateway.redeem(&id, &ticket, &files("aa")).unwrap_err();
+    let refusal = scene.gateway.redeem(&id, &ticket).unwrap_err();
     assert_eq!(refusal.reason, Reason::PreconditionFailed);
     assert!(refusal.message.contains("policy"), "{}", refusal.message);
 

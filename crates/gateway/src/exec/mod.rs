@@ -36,6 +36,7 @@ mod wrapper;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use effects::only_reads;
 pub(crate) use judge::{Applied, ExecRuling, judge, judge_script};
 pub use named::named_files;
 pub(crate) use plain::plain_argv;

@@ -273,11 +273,10 @@ fn a_revocation_counts_for_a_call_that_waits() {
     gateway.decide(&approval.approval_id, &reviewer, &Ballot::once(Choice::Approve, "")).unwrap();
     let revoked = gateway.permissions().with(revocation("write"), clock.now()).unwrap();
     gateway.set_permissions(revoked);
-    let files = crate::binding::FileStates::new();
-    let refused = gateway.redeem(&approval.approval_id, &ticket, &files).unwrap_err();
+    let refused = gateway.redeem(&approval.approval_id, &ticket).unwrap_err();
     assert!(refused.rule.starts_with("permission "), "{refused:?}");
     gateway.set_permissions(Permissions::default());
-    assert!(gateway.redeem(&approval.approval_id, &ticket, &files).is_err(), "it does not come back");
+    assert!(gateway.redeem(&approval.approval_id, &ticket).is_err(), "it does not come back");
 }
 
 #[test]

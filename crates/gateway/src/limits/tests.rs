@@ -7,7 +7,7 @@ use ops::{Encoding, List, Operation, Read, ReadPart, Reason};
 use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle};
 use crate::clock::{Clock as _, UnixMillis};
 use crate::testing::{TestClock, caller, limited, path, run, write};
-use crate::{Admission, Caller, Choice, FileStates, Gateway, Policy, Refusal, Review, Reviewer};
+use crate::{Admission, Caller, Choice, Gateway, Policy, Refusal, Review, Reviewer};
 
 /// A profile whose `read` may be called `read` times a minute, and whose runs have `run` calls.
 fn policy(read: &str, run: &str) -> Policy {
@@ -176,7 +176,7 @@ fn a_call_that_asks_counts_once() {
         .decide(&approval.approval_id, &reviewer, &crate::approvals::Ballot::once(Choice::Approve, ""))
         .unwrap();
     // The window is full, and the call that filled it runs.
-    let _permit = gateway.redeem(&approval.approval_id, &ticket, &FileStates::default()).unwrap();
+    let _permit = gateway.redeem(&approval.approval_id, &ticket).unwrap();
     assert_eq!(used(&gateway, Scope::Run("run-1".into())), [1; 3]);
     assert_eq!(ask(&gateway, &alice, reading()).unwrap_err().reason, Reason::RateLimited);
 }

@@ -168,6 +168,8 @@ impl Profile {
             denied_programs: self.exec.deny.clone(),
             author_name: self.commit.author_name.clone(),
             author_email: self.commit.author_email.clone(),
+            reads: Vec::new(),
+            held_to: None,
         }
     }
 

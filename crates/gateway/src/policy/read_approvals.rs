@@ -24,7 +24,7 @@ pub struct ApprovalPolicy {
     pub quorum: u64,
     /// The level that a decision needs, by risk.
     pub levels: Levels,
-    /// The run stands still while an approval is pending.
+    /// The run stands still from before a reviewer is asked until the call is over.
     pub freeze: bool,
     /// In which forms beside `once` a reviewer may have consent remembered.
     pub remember: Vec<Form>,
@@ -112,7 +112,7 @@ pub(super) fn approvals(at: Option<&At<'_>>) -> ApprovalPolicy {
         reminder: get("reminder").and_then(|at| at.one_of(&REMINDERS)).unwrap_or(Reminder::HalfTime),
         quorum: number("quorum", MAX_QUORUM, 1),
         levels: levels(get("levels")),
-        freeze: get("freeze").and_then(At::flag).unwrap_or(false),
+        freeze: get("freeze").and_then(At::flag).unwrap_or(true),
         remember: get("remember").map_or_else(Vec::new, remember),
     }
 }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_strict() {
         let policy = load("{}").unwrap();
-        assert_eq!((policy.timeout_s, policy.quorum, policy.freeze), (300, 1, false));
+        assert_eq!((policy.timeout_s, policy.quorum, policy.freeze), (300, 1, true));
         assert_eq!((policy.reminder, policy.remember.as_slice()), (Reminder::HalfTime, &[][..]));
         let of = |risk| policy.terms(risk).level;
         assert_eq!([Risk::Low, Risk::Medium, Risk::High].map(of), [Level::Approver; 3]);
@@ -180,14 +180,14 @@ mod tests {
     #[test]
     fn a_quorum_is_for_critical_calls() {
         let policy = load(
-            "{quorum: 3, levels: {high: director}, remember: [prefix, digest], reminder: none, freeze: true}",
+            "{quorum: 3, levels: {high: director}, remember: [prefix, digest], reminder: none, freeze: false}",
         )
         .unwrap();
         let (high, critical) = (policy.terms(Risk::High), policy.terms(Risk::Critical));
         assert_eq!((high.needed, high.level), (1, Level::Director));
         assert_eq!((critical.needed, critical.level), (3, Level::Director));
         assert_eq!(critical.remember, [Form::Digest, Form::Prefix]);
-        assert!(critical.freeze && high.freeze && !critical.remind);
+        assert!(!critical.freeze && !high.freeze && !critical.remind);
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use git2::{DiffOptions, Index, Repository};
+use git2::{DiffOptions, Index, Oid, Repository};
 use jail::{Jail, Mount, SandboxPath};
+use ops::{Binder, Bound, Bounds};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use rustix::io::Errno;
 
@@ -17,19 +18,66 @@ use super::formats::new_path;
 use super::index::{self, SUBMODULE};
 use super::output::Output;
 use super::quote::quoted;
-use super::repository::WORKSPACE;
+use super::repository::{INDEX, WORKSPACE};
 use super::{diff, formats, paths};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
 const LARGEST: u64 = 128 * 1024 * 1024;
+
+/// What adding comes to, in memory.
+struct Staged {
+    index: Index,
+    /// Each path that changes, with mode and blob afterwards; `None` where it goes.
+    changes: Vec<(String, Option<(u32, Oid)>)>,
+}
 
 /// Stages `given`.
 pub(super) fn add(
     repository: &Repository,
     jail: &Jail,
     given: &[SandboxPath],
+    bounds: &Bounds,
     output: &mut Output,
 ) -> Result<(), GitError> {
+    let held_to = bounds.held_to.as_ref();
+    let mut staged = stage(repository, jail, given, output).map_err(|error| error.before_effect(held_to))?;
+    staged.bound().demand(held_to).map_err(GitError::Consent)?;
+    staged.index.write()?;
+    Ok(())
+}
+
+/// Shows what adding `given` would stage, for whoever consents to it: a line for each path, and the difference that the
+/// index would have afterwards from what it is now. The repository makes its objects in memory.
+pub(super) fn preview(
+    repository: &Repository,
+    jail: &Jail,
+    given: &[SandboxPath],
+    output: &mut Output,
+) -> Result<Bound, GitError> {
+    let mut before = Index::open(Path::new(INDEX))?;
+    let staged = stage(repository, jail, given, output)?;
+    for (path, after) in &staged.changes {
+        let verb = if after.is_some() { "add" } else { "remove" };
+        output.push_str(&format!("{verb} '{}'\n", quoted(path.as_bytes())));
+    }
+    if !staged.changes.is_empty() {
+        output.push_str("\n");
+        // An unmerged path is compared with our side of it.
+        index::take_our_sides(&mut before)?;
+        let diff = repository.diff_index_to_index(&before, &staged.index, Some(&mut diff::contents()))?;
+        let changed: HashSet<&[u8]> = staged.changes.iter().map(|(path, _)| path.as_bytes()).collect();
+        formats::patches(&[diff], |delta| changed.contains(new_path(delta)), output)?;
+    }
+    Ok(staged.bound())
+}
+
+/// Reads each file once: what is in the index then is what was read.
+fn stage(
+    repository: &Repository,
+    jail: &Jail,
+    given: &[SandboxPath],
+    output: &mut Output,
+) -> Result<Staged, GitError> {
     let mut index = repository.index()?;
     let wanted = wanted(repository, &index, jail, given)?;
     let changes = changes(repository, &index, &wanted, output)?;
@@ -40,36 +88,24 @@ pub(super) fn add(
     for (path, _) in changes.iter().filter(|(_, there)| *there) {
         index.add_path(Path::new(path))?;
     }
-    index.write()?;
-    Ok(())
+    let after = |path: &str| index.get_path(Path::new(path), 0).map(|entry| (entry.mode, entry.id));
+    let changes =
+        changes.into_iter().map(|(path, _)| (after(&path), path)).map(|(after, path)| (path, after));
+    let changes = changes.collect();
+    Ok(Staged { index, changes })
 }
 
-/// Shows what adding `given` would stage, for whoever consents to it: a line for each path, and the difference that the
-/// index would have afterwards from what it is now.
-pub(super) fn preview(
-    repository: &Repository,
-    jail: &Jail,
-    given: &[SandboxPath],
-    output: &mut Output,
-) -> Result<(), GitError> {
-    let mut index = repository.index()?;
-    let wanted = wanted(repository, &index, jail, given)?;
-    let changes = changes(repository, &index, &wanted, output)?;
-    for (path, there) in &changes {
-        let verb = if *there { "add" } else { "remove" };
-        output.push_str(&format!("{verb} '{}'\n", quoted(path.as_bytes())));
+impl Staged {
+    fn bound(&self) -> Bound {
+        let mut binder = Binder::new("git.add");
+        for (path, after) in &self.changes {
+            binder.bytes(path.as_bytes());
+            let (mode, id) = after.unwrap_or((0, Oid::ZERO_SHA1));
+            binder.number(mode.into());
+            binder.bytes(id.as_bytes());
+        }
+        binder.finish()
     }
-    if changes.is_empty() {
-        return Ok(());
-    }
-    output.push_str("\n");
-    // An unmerged path is compared with our side of it.
-    index::take_our_sides(&mut index)?;
-    let mut options = with_untracked(diff::contents(), &wanted);
-    options.show_untracked_content(true);
-    let staged: HashSet<&[u8]> = changes.iter().map(|(path, _)| path.as_bytes()).collect();
-    let diff = diff::work_tree(repository, Some(&index), options)?;
-    formats::patches(&[diff], |delta| staged.contains(new_path(delta)), output)
 }
 
 /// The given paths relative to the work tree, after all of them were checked.

@@ -1,7 +1,7 @@
 //! `git commit -m`: the index as a new commit on HEAD. No hooks, no editor, no signature.
 
-use git2::{ErrorCode, Oid, Repository, RepositoryState, Signature, message_prettify};
-use ops::Bounds;
+use git2::{Commit, Diff, ErrorCode, Oid, Repository, RepositoryState, Signature, Tree, message_prettify};
+use ops::{Binder, Bound, Bounds};
 
 use super::error::{GitError, shown};
 use super::output::Output;
@@ -11,14 +11,32 @@ use super::{diff, formats, index};
 /// Paths with conflicts that a refusal names, at most.
 const CONFLICTS_SHOWN: usize = 20;
 
-/// Shows what would be committed.
-pub(super) fn preview(repository: &Repository, output: &mut Output) -> Result<(), GitError> {
-    check(repository)?;
-    let staged = diff::staged(repository, diff::contents())?;
-    if staged.deltas().len() == 0 {
-        return Err(GitError::NothingStaged);
-    }
-    formats::patches(&[staged], |_| true, output)
+/// A commit that can be made, worked out from one look at HEAD and at the index.
+struct Planned<'r> {
+    /// The reference that moves: the branch that HEAD names, or HEAD itself where it is detached.
+    reference: String,
+    parent: Option<Commit<'r>>,
+    tree: Tree<'r>,
+    message: String,
+    author: Signature<'static>,
+}
+
+/// Shows what would be committed, and where. The repository makes its objects in memory.
+pub(super) fn preview(
+    repository: &Repository,
+    message: &str,
+    bounds: &Bounds,
+    output: &mut Output,
+) -> Result<Bound, GitError> {
+    let planned = Planned::of(repository, message, bounds)?;
+    formats::patches(&[planned.diff(repository)?], |_| true, output)?;
+    let after = match &planned.parent {
+        Some(parent) => format!("after {}", parent.id()),
+        None => "as its first commit".to_owned(),
+    };
+    let author = String::from_utf8_lossy(planned.author.name_bytes()).into_owned();
+    let remarks = vec![format!("on {}, {after}", planned.place()), format!("by {}", shown(&author))];
+    Ok(Bound { remarks, ..planned.bound() })
 }
 
 /// Commits, and returns the new commit. Says where, what, and how much.
@@ -28,39 +46,98 @@ pub(super) fn commit(
     bounds: &Bounds,
     output: &mut Output,
 ) -> Result<Oid, GitError> {
-    check(repository)?;
-    let message = message_prettify(message, None)?;
-    if message.trim().is_empty() {
-        return Err(GitError::EmptyMessage);
-    }
-    let parent = match repository.head() {
-        Ok(head) => Some(head.peel_to_commit()?),
-        Err(error) if error.code() == ErrorCode::UnbornBranch => None,
-        Err(error) => return Err(error.into()),
-    };
-    let mut index = repository.index()?;
-    index::forget_announced(&mut index)?;
-    let nothing = match &parent {
-        Some(parent) => index.write_tree()? == parent.tree_id(),
-        None => index.is_empty(),
-    };
-    if nothing {
-        return Err(GitError::NothingStaged);
-    }
-    let tree = repository.find_tree(index.write_tree()?)?;
-    let author = Signature::now(&bounds.author_name, &bounds.author_email)?;
+    let held_to = bounds.held_to.as_ref();
+    let planned = Planned::of(repository, message, bounds).map_err(|error| error.before_effect(held_to))?;
+    planned.bound().demand(held_to).map_err(GitError::Consent)?;
+    let Planned { reference, parent, tree, message, author } = &planned;
     let parents: Vec<_> = parent.iter().collect();
-    let id = repository.commit(Some("HEAD"), &author, &author, &message, &tree, &parents)?;
-    let before = parent.as_ref().map(git2::Commit::tree).transpose()?;
-    let diff = repository.diff_tree_to_tree(before.as_ref(), Some(&tree), Some(&mut diff::contents()))?;
-    let diffs = [diff::with_renames(diff)?];
+    let id = repository.commit(None, author, author, message, tree, &parents)?;
+    let subject = subject(message);
+    let moved = match parent {
+        // Only from where it was at the look: the reference is locked meanwhile.
+        Some(parent) => {
+            let log = format!("commit: {subject}");
+            repository.reference_matching(reference, id, true, parent.id(), &log)
+        }
+        None => repository.reference(reference, id, false, &format!("commit (initial): {subject}")),
+    };
+    moved.map_err(|error| match error.code() {
+        ErrorCode::Modified | ErrorCode::Exists => GitError::Moved.before_effect(held_to),
+        _ => error.into(),
+    })?;
     let root = if parent.is_none() { " (root-commit)" } else { "" };
     let short = repository.find_object(id, None)?.short_id()?;
     let short = String::from_utf8_lossy(&short).into_owned();
-    output.push_str(&format!("[{}{root} {short}] {}\n", place(repository), subject(&message)));
+    output.push_str(&format!("[{}{root} {short}] {subject}\n", planned.place()));
+    let diffs = [planned.diff(repository)?];
     formats::summary(&formats::rows(&diffs, |_| true)?, output);
     formats::modes(&diffs, output);
     Ok(id)
+}
+
+impl<'r> Planned<'r> {
+    fn of(repository: &'r Repository, message: &str, bounds: &Bounds) -> Result<Self, GitError> {
+        check(repository)?;
+        let message = message_prettify(message, None)?;
+        if message.trim().is_empty() {
+            return Err(GitError::EmptyMessage);
+        }
+        let (reference, parent) = head(repository)?;
+        let mut index = repository.index()?;
+        index::forget_announced(&mut index)?;
+        let tree = repository.find_tree(index.write_tree()?)?;
+        let nothing = match &parent {
+            Some(parent) => tree.id() == parent.tree_id(),
+            None => tree.is_empty(),
+        };
+        if nothing {
+            return Err(GitError::NothingStaged);
+        }
+        let author = Signature::now(&bounds.author_name, &bounds.author_email)?;
+        Ok(Self { reference, parent, tree, message, author })
+    }
+
+    fn bound(&self) -> Bound {
+        let mut binder = Binder::new("git.commit");
+        binder.bytes(self.reference.as_bytes());
+        binder.bytes(self.parent.as_ref().map_or(Oid::ZERO_SHA1, Commit::id).as_bytes());
+        binder.bytes(self.tree.id().as_bytes());
+        binder.bytes(self.message.as_bytes());
+        binder.bytes(self.author.name_bytes());
+        binder.bytes(self.author.email_bytes());
+        binder.finish()
+    }
+
+    fn diff(&self, repository: &'r Repository) -> Result<Diff<'r>, GitError> {
+        let before = self.parent.as_ref().map(Commit::tree).transpose()?;
+        let options = Some(&mut diff::contents());
+        diff::with_renames(repository.diff_tree_to_tree(before.as_ref(), Some(&self.tree), options)?)
+    }
+
+    /// The branch, for people.
+    fn place(&self) -> String {
+        match self.reference.as_str() {
+            "HEAD" => "detached HEAD".to_owned(),
+            branch => shown(branch.strip_prefix("refs/heads/").unwrap_or(branch)),
+        }
+    }
+}
+
+/// The reference that a commit moves, and the commit that it is at; `None` before the first one.
+fn head(repository: &Repository) -> Result<(String, Option<Commit<'_>>), GitError> {
+    let unnamed = || GitError::Library("HEAD names a reference that is not UTF-8".to_owned());
+    let head = repository.find_reference("HEAD")?;
+    match head.resolve() {
+        Ok(direct) => {
+            let name = direct.name().map_err(|_| unnamed())?.to_owned();
+            Ok((name, Some(direct.peel_to_commit()?)))
+        }
+        Err(error) if error.code() == ErrorCode::NotFound => {
+            let target = head.symbolic_target().map_err(|_| unnamed())?.ok_or_else(unnamed)?;
+            Ok((target.to_owned(), None))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn check(repository: &Repository) -> Result<(), GitError> {
@@ -91,13 +168,6 @@ fn conflicts(repository: &Repository) -> Result<(), GitError> {
         }
     }
     Err(GitError::Conflicts(paths.join("\n")))
-}
-
-fn place(repository: &Repository) -> String {
-    match repository.head() {
-        Ok(head) if head.is_branch() => shown(&String::from_utf8_lossy(head.shorthand_bytes())),
-        _ => "detached HEAD".to_owned(),
-    }
 }
 
 /// The first paragraph on one line.

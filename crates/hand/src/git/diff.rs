@@ -14,7 +14,7 @@ use super::{formats, gitlink, paths};
 /// Larger files are shown as binary, bytes.
 const LARGEST: i64 = 64 * 1024 * 1024;
 /// Objects in memory come before those of the repository.
-const FIRST: i32 = 1_000;
+pub(super) const FIRST: i32 = 1_000;
 
 /// Writes the diff in the formats that the flags ask for; without any as patches.
 pub(super) fn write(

@@ -1,7 +1,7 @@
 //! Why git did not do it, in words for an agent: `@project` instead of paths of the jail, and what to try.
 
 use git2::{ErrorClass, ErrorCode};
-use ops::{Reason, ToolFailure};
+use ops::{Held, Reason, ToolFailure, before_effect};
 use thiserror::Error;
 
 use super::output::char_boundary;
@@ -37,12 +37,18 @@ pub(super) enum GitError {
     InProgress(&'static str),
     #[error("cannot commit: these files have unresolved conflicts; resolve and add them first:\n{0}")]
     Conflicts(String),
+    #[error(
+        "the branch was moved by somebody else in this moment; nothing was committed to it, look and try again"
+    )]
+    Moved,
     #[error("the commit message is empty")]
     EmptyMessage,
     #[error("the repository is locked by another git process (or one that crashed): {0}")]
     Locked(String),
     #[error("the repository's index cannot be read: {0}")]
     DamagedIndex(String),
+    #[error("{}", .0.message)]
+    Consent(ToolFailure),
     #[error("not enough memory for this repository")]
     Memory,
     #[error("git: {0}")]
@@ -50,6 +56,14 @@ pub(super) enum GitError {
 }
 
 impl GitError {
+    /// As [`ops::before_effect`].
+    pub(super) fn before_effect(self, held_to: Option<&Held>) -> Self {
+        match self {
+            Self::Memory | Self::Locked(_) => self,
+            error => Self::Consent(before_effect(held_to, error.into())),
+        }
+    }
+
     fn reason(&self) -> Reason {
         match self {
             Self::Redirected { .. } | Self::Forbidden(_) | Self::BeyondLink(_) => Reason::SandboxViolation,
@@ -65,6 +79,8 @@ impl GitError {
             | Self::Locked(_)
             | Self::DamagedIndex(_)
             | Self::Memory
+            | Self::Moved
+            | Self::Consent(_)
             | Self::Library(_) => Reason::PreconditionFailed,
         }
     }
@@ -84,7 +100,10 @@ impl From<git2::Error> for GitError {
 
 impl From<GitError> for ToolFailure {
     fn from(error: GitError) -> Self {
-        Self::new(error.reason(), error.to_string())
+        match error {
+            GitError::Consent(failure) => failure,
+            error => Self::new(error.reason(), error.to_string()),
+        }
     }
 }
 

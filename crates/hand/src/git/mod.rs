@@ -27,22 +27,28 @@ mod repository;
 mod status;
 
 use jail::Jail;
-use ops::{Bounds, Git, GitResult, OpResult, Outcome};
+use ops::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, ToolFailure};
 
 use crate::sys;
 
 pub(crate) use clone::{CloneFailure, clone};
 pub(crate) use quote::quoted;
 
+use diff::FIRST;
 use error::GitError;
 use output::Output;
 
-/// Runs one git operation; with `preview` one that writes only says what it would do.
-pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds, preview: bool) -> Outcome {
-    execute(jail, command, bounds, preview).map(OpResult::Git).map_err(Into::into)
+/// Runs one git operation.
+pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds) -> Outcome {
+    execute(jail, command, bounds).map(OpResult::Git).map_err(Into::into)
 }
 
-fn execute(jail: &Jail, command: &Git, bounds: &Bounds, preview: bool) -> Result<GitResult, GitError> {
+/// What it would do, and what a consent to it is bound to. Changes nothing.
+pub(crate) fn preview(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, ToolFailure> {
+    foresee(jail, command, bounds).map_err(Into::into)
+}
+
+fn execute(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<GitResult, GitError> {
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
     let mut output = Output::new(bounds.max_output_bytes);
@@ -51,10 +57,27 @@ fn execute(jail: &Jail, command: &Git, bounds: &Bounds, preview: bool) -> Result
         Git::Diff { flags, paths } => {
             diff::write(&repository, jail, flags, paths, &mut output).map(|()| None)
         }
-        Git::Add { paths } if preview => add::preview(&repository, jail, paths, &mut output).map(|()| None),
-        Git::Add { paths } => add::add(&repository, jail, paths, &mut output).map(|()| None),
-        Git::Commit { .. } if preview => commit::preview(&repository, &mut output).map(|()| None),
+        Git::Add { paths } => add::add(&repository, jail, paths, bounds, &mut output).map(|()| None),
         Git::Commit { message } => commit::commit(&repository, message, bounds, &mut output).map(Some),
     }?;
     Ok(output.into_result(commit.map(|id| id.to_string()).unwrap_or_default()))
+}
+
+fn foresee(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, GitError> {
+    sys::restrict_libgit2()?;
+    let repository = repository::open()?;
+    // Whatever is made from here on is made in memory.
+    repository.odb()?.add_new_mempack_backend(FIRST)?;
+    let mut output = Output::new(bounds.max_output_bytes);
+    let bound = match command {
+        Git::Status | Git::Diff { .. } => {
+            return Ok(Preview {
+                result: OpResult::Git(execute(jail, command, bounds)?),
+                bound: Bound::default(),
+            });
+        }
+        Git::Add { paths } => add::preview(&repository, jail, paths, &mut output)?,
+        Git::Commit { message } => commit::preview(&repository, message, bounds, &mut output)?,
+    };
+    Ok(Preview { result: OpResult::Git(output.into_result(String::new())), bound })
 }

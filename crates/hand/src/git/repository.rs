@@ -10,6 +10,7 @@ use super::error::GitError;
 
 /// Where the workspace is in the jail.
 pub(super) const WORKSPACE: &str = "/workspace";
+pub(super) const INDEX: &str = "/workspace/.git/index";
 const DOT_GIT: &str = "/workspace/.git";
 
 /// Files that git reads before it does anything, each a place for a FIFO that hangs it or a link that leads away.

@@ -112,7 +112,7 @@ impl Journal {
     }
 
     /// Makes it durable that these steps are about to be taken.
-    pub(super) fn write(&self, steps: &[Step], made: &[SandboxPath]) -> Result<(), Errno> {
+    pub(super) fn write(&self, steps: &[Step<'_>], made: &[SandboxPath]) -> Result<(), Errno> {
         let entries = Entries {
             steps: steps
                 .iter()

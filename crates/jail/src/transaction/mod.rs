@@ -27,6 +27,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
 
 use rustix::fs::{AtFlags, fsync, unlinkat};
@@ -34,7 +35,7 @@ use rustix::io::Errno;
 
 use crate::error::{OpenError, OpenErrorKind, WriteError};
 use crate::jail::{Jail, Writable};
-use crate::meta::Metadata;
+use crate::meta::{Metadata, RegularFile};
 use crate::path::SandboxPath;
 use crate::rel::RelPath;
 use crate::write::{Found, Parents, Target};
@@ -51,6 +52,16 @@ pub struct Change<'j> {
     place: Writable<'j>,
     target: Option<Target>,
     then: Then,
+    held: Option<Held<'j>>,
+}
+
+/// Whether what was displaced is what was to be: a look at its content.
+struct Held<'j>(Box<dyn Fn(RegularFile) -> io::Result<bool> + 'j>);
+
+impl fmt::Debug for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
+    }
 }
 
 /// What becomes of a file.
@@ -71,7 +82,14 @@ impl<'j> Change<'j> {
     /// A change at `place`. `target` is what was seen there, and must be there still; `None` where not even the directory
     /// was.
     pub fn new(place: Writable<'j>, target: Option<Target>, then: Then) -> Self {
-        Self { place, target, then }
+        Self { place, target, then, held: None }
+    }
+
+    /// Holds only if `is` says so of the file that was displaced, which has no other name by then: nobody who goes by its name
+    /// changes it any more. Else the names are exchanged back.
+    #[must_use]
+    pub fn held(self, is: impl Fn(RegularFile) -> io::Result<bool> + 'j) -> Self {
+        Self { held: Some(Held(Box::new(is))), ..self }
     }
 }
 
@@ -135,16 +153,16 @@ enum Final {
     Perhaps(WriteError),
 }
 
-struct Transaction<'t> {
+struct Transaction<'t, 'j> {
     jail: &'t Jail,
     /// Directories that were missing, the upper ones first.
     made: Vec<SandboxPath>,
-    steps: Vec<Step>,
+    steps: Vec<Step<'j>>,
     journal: Journal,
 }
 
-impl Transaction<'_> {
-    fn prepare(&mut self, changes: Vec<Change<'_>>, hook: Hook<'_>) -> Result<(), WriteError> {
+impl<'j> Transaction<'_, 'j> {
+    fn prepare(&mut self, changes: Vec<Change<'j>>, hook: Hook<'_>) -> Result<(), WriteError> {
         point(hook, Point::MakeDirectories)?;
         let mut targets = Vec::new();
         for change in changes {
@@ -152,17 +170,17 @@ impl Transaction<'_> {
                 Some(target) => target,
                 None => self.make_way(change.place)?,
             };
-            targets.push((target, change.then));
+            targets.push((target, change.then, change.held));
         }
-        for (number, (target, then)) in targets.into_iter().enumerate() {
+        for (number, (target, then, held)) in targets.into_iter().enumerate() {
             point(hook, Point::Prepare(number))?;
-            self.steps.push(Step::prepare(target, then)?);
+            self.steps.push(Step::prepare(target, then, held)?);
         }
         Ok(())
     }
 
     /// Makes the directories that lead to a new file, and remembers which.
-    fn make_way(&mut self, place: Writable<'_>) -> Result<Target, WriteError> {
+    fn make_way(&mut self, place: Writable<'j>) -> Result<Target, WriteError> {
         let (root, rel) = place.parts();
         let mut missing = Vec::new();
         let mut above = rel.parent();

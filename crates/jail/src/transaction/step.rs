@@ -5,12 +5,13 @@ use rustix::io::Errno;
 
 use super::error::LeftState;
 use super::revert::{Reverted, revert};
-use super::{Then, join};
+use super::{Held, Then, join};
 use crate::error::{OpenError, OpenErrorKind, WriteError};
 use crate::meta::Metadata;
 use crate::name::EntryName;
 use crate::note::Note;
 use crate::path::SandboxPath;
+use crate::resolve;
 use crate::temporary::{name_of, random};
 use crate::write::{Found, Target};
 
@@ -27,17 +28,18 @@ pub(super) enum Kind {
 
 /// A prepared change. Dropping it changes nothing.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct Step<'j> {
     target: Target,
     pub(super) kind: Kind,
     pub(super) shadow: EntryName,
     /// Inode of the new file; 0 where there is none.
     pub(super) inode: u64,
     note: Option<Note>,
+    held: Option<Held<'j>>,
 }
 
-impl Step {
-    pub(super) fn prepare(target: Target, then: Then) -> Result<Self, WriteError> {
+impl<'j> Step<'j> {
+    pub(super) fn prepare(target: Target, then: Then, held: Option<Held<'j>>) -> Result<Self, WriteError> {
         let fault =
             |kind: OpenErrorKind, target: &Target| WriteError::from(OpenError::new(target.path(), kind));
         match then {
@@ -49,7 +51,7 @@ impl Step {
                 });
                 let (shadow, note, inode) = made.map_err(|kind| fault(kind, &target))?;
                 let kind = if target.found() == Found::Absent { Kind::Create } else { Kind::Exchange };
-                Ok(Self { target, kind, shadow, inode, note })
+                Ok(Self { target, kind, shadow, inode, note, held })
             }
             Then::Gone => {
                 let noted = random().and_then(|digits| {
@@ -57,7 +59,7 @@ impl Step {
                     Ok((name, target.note(&digits)?))
                 });
                 let (shadow, note) = noted.map_err(|kind| fault(kind, &target))?;
-                Ok(Self { target, kind: Kind::Remove, shadow, inode: 0, note })
+                Ok(Self { target, kind: Kind::Remove, shadow, inode: 0, note, held })
             }
         }
     }
@@ -117,7 +119,12 @@ impl Step {
         let Found::File(old) = self.target.found() else { return false };
         // A rename changes the time of the last change of metadata.
         let content = |meta: Metadata| (meta.identity, meta.size, meta.modified);
-        self.target.dir().stat(&self.shadow).is_ok_and(|displaced| content(displaced) == content(old))
+        let same =
+            self.target.dir().stat(&self.shadow).is_ok_and(|displaced| content(displaced) == content(old));
+        same && self.held.as_ref().is_none_or(|Held(is)| {
+            let displaced = resolve::open_regular(self.target.dir(), self.shadow.as_bytes());
+            displaced.is_ok_and(|displaced| is(displaced).unwrap_or(false))
+        })
     }
 
     /// Takes the step back, if it has been taken, and removes the shadow. What the file is now if not what it was, and

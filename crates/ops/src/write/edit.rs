@@ -1,6 +1,6 @@
 //! `edit`: a change of one text file, and everything there is to say when it does not fit.
 
-use jail::{Jail, SandboxPath, WriteMode};
+use jail::{Jail, SandboxPath, Then, WriteMode};
 
 use super::change::{Changed, Misfit, insert, replace};
 use super::diff::unified;
@@ -8,14 +8,24 @@ use super::file::as_text;
 use super::nearest::{Candidate, Nearest};
 use super::place::{Place, within};
 use crate::digest::sha256;
-use crate::{Bounds, Edit, EditChange, EditResult, OpResult, Outcome, Reason, ToolFailure};
+use crate::{
+    Binder, Bound, Bounds, Edit, EditChange, EditResult, OpResult, Outcome, Preview, Reason, ToolFailure,
+    before_effect,
+};
 
 /// Longest file that is read to be changed.
 const MAX_EDITED_BYTES: u64 = 10 * 1024 * 1024;
 
 /// Changes the file. How text is found and inserted is said in `change`.
 pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
-    let plan = plan(jail, edit, bounds)?;
+    let held_to = bounds.held_to.as_ref();
+    let plan = plan(jail, edit, bounds).map_err(|failure| before_effect(held_to, failure))?;
+    if held_to.is_some() {
+        bound(&plan)?.demand(held_to)?;
+        let then = Then::Put { content: plan.text.into_bytes(), like: None };
+        jail.commit(vec![plan.place.into_held_change(then)])?;
+        return Ok(OpResult::Edit(plan.result));
+    }
     plan.place.put(plan.text.as_bytes(), plan.mode).map_err(|failure| match edit.change {
         // Somebody else was faster.
         EditChange::Create { .. } if failure.reason == Reason::PreconditionFailed => exists(&edit.path),
@@ -25,8 +35,15 @@ pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
 }
 
 /// What [`edit()`] would do. Fails as [`edit()`] would, and changes nothing.
-pub fn preview_edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
-    Ok(OpResult::Edit(plan(jail, edit, bounds)?.result))
+pub fn preview_edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Result<Preview, ToolFailure> {
+    let plan = plan(jail, edit, bounds)?;
+    Ok(Preview { bound: bound(&plan)?, result: OpResult::Edit(plan.result) })
+}
+
+fn bound(plan: &Plan<'_>) -> Result<Bound, ToolFailure> {
+    let mut binder = Binder::new("edit");
+    plan.place.bind(&mut binder)?;
+    Ok(binder.finish())
 }
 
 /// An edit that fits.

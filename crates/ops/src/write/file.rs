@@ -1,18 +1,25 @@
 //! `write`: the whole content of one file.
 
-use jail::{Jail, WriteMode};
+use jail::{Jail, Then, WriteMode};
 
 use super::diff::{Diff, sizes, unified};
 use super::place::{Place, within};
 use crate::digest::sha256;
-use crate::{Bounds, EditResult, OpResult, Outcome, Reason, ToolFailure, Write, WriteResult};
+use crate::{
+    Binder, Bound, Bounds, EditResult, OpResult, Outcome, Preview, Reason, ToolFailure, Write, WriteResult,
+    before_effect,
+};
 
 /// Longest old content that a preview compares with the new one.
 const MAX_COMPARED_BYTES: u64 = 10 * 1024 * 1024;
 
 /// Writes the file, exactly the bytes that were given: no newline is added. Directories that lead to it are made.
 pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
-    let place = admit(jail, write, bounds, 0)?;
+    let held_to = bounds.held_to.as_ref();
+    let place = admit(jail, write, bounds, 0).map_err(|failure| before_effect(held_to, failure))?;
+    if held_to.is_some() {
+        bound(&place)?.demand(held_to)?;
+    }
     let mode = match (write.create_only, &write.if_match_sha256) {
         (true, _) => WriteMode::CreateOnly,
         (false, Some(_)) => WriteMode::ReplaceUnchanged,
@@ -25,24 +32,36 @@ pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
         sha256_after: sha256(&write.content),
         created: place.before.is_none(),
     };
-    place.put(&write.content, mode)?;
+    if held_to.is_some() {
+        let then = Then::Put { content: write.content.clone(), like: None };
+        jail.commit(vec![place.into_held_change(then)])?;
+    } else {
+        place.put(&write.content, mode)?;
+    }
     Ok(OpResult::Write(result))
 }
 
 /// What [`write()`] would do, as the diff that whoever approves it sees. Fails as [`write()`] would, and changes nothing.
-pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
+pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     let place = admit(jail, write, bounds, MAX_COMPARED_BYTES)?;
     let diff = compare(&place, write, bounds);
     let (diff_truncated, diff) = (diff.is_cut(), diff.noted());
     let (sha256_before, sha256_after) = (place.sha256_before(), sha256(&write.content));
-    Ok(OpResult::Edit(EditResult {
+    let result = OpResult::Edit(EditResult {
         path: write.path.to_string(),
         diff,
         diff_truncated,
         replacements: u32::from(sha256_before != sha256_after),
         sha256_before,
         sha256_after,
-    }))
+    });
+    Ok(Preview { result, bound: bound(&place)? })
+}
+
+fn bound(place: &Place<'_>) -> Result<Bound, ToolFailure> {
+    let mut binder = Binder::new("write");
+    place.bind(&mut binder)?;
+    Ok(binder.finish())
 }
 
 fn admit<'j>(jail: &'j Jail, write: &'j Write, bounds: &Bounds, keep: u64) -> Result<Place<'j>, ToolFailure> {

@@ -1,6 +1,6 @@
 //! The place of a write: what is there now, and how the new content gets there.
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 
 use jail::{
     Change, Found, Jail, Metadata, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath, Target, Then,
@@ -8,7 +8,7 @@ use jail::{
 };
 
 use crate::digest::Digest;
-use crate::{Reason, ToolFailure};
+use crate::{Binder, FileState, Reason, ToolFailure};
 
 const BLOCK: usize = 128 * 1024;
 
@@ -81,6 +81,20 @@ impl<'j> Place<'j> {
         }
     }
 
+    /// What a consent to a change of this file is bound to: content, owner and permissions, and the directories that lead
+    /// there.
+    pub(super) fn bind(&self, binder: &mut Binder) -> Result<(), ToolFailure> {
+        let state = match &self.before {
+            Some(before) => FileState::Sha256(before.sha256.clone()),
+            None => FileState::Absent,
+        };
+        binder.file(self.path, state);
+        if let Some(meta) = self.metadata() {
+            bind_owner(&meta, binder);
+        }
+        bind_lineage(&self.writable, self.target.as_ref(), binder)
+    }
+
     /// Opens what is there once more.
     pub(super) fn reopen(&mut self) -> Result<Option<RegularFile>, ToolFailure> {
         match &mut self.target {
@@ -92,6 +106,16 @@ impl<'j> Place<'j> {
     /// As one of several changes that are made at once.
     pub(super) fn into_change(self, then: Then) -> Change<'j> {
         Change::new(self.writable, self.target, then)
+    }
+
+    /// As [`Self::into_change`], for a change that holds only if what it displaced is what was bound, to the last byte.
+    pub(super) fn into_held_change(self, then: Then) -> Change<'j> {
+        let before = self.before.as_ref().map(|before| before.sha256.clone()).zip(self.metadata());
+        let change = self.into_change(then);
+        match before {
+            Some((sha256, meta)) => change.held(is_still(sha256, meta)),
+            None => change,
+        }
     }
 
     /// Puts `content` there as a whole, with the directories that lead to it.
@@ -113,6 +137,39 @@ impl<'j> Place<'j> {
     }
 }
 
+/// Binds permissions, owner and group.
+pub(super) fn bind_owner(meta: &Metadata, binder: &mut Binder) {
+    for number in [meta.mode, meta.uid, meta.gid] {
+        binder.number(number.into());
+    }
+}
+
+/// Binds the directories that lead to a place, by their identities.
+pub(super) fn bind_lineage(
+    writable: &Writable<'_>,
+    target: Option<&Target>,
+    binder: &mut Binder,
+) -> Result<(), ToolFailure> {
+    let lineage = writable.lineage(target)?;
+    binder.number(lineage.len() as u64);
+    for (device, inode) in lineage {
+        binder.number(device);
+        binder.number(inode);
+    }
+    Ok(())
+}
+
+/// Whether a file has this content still, and this owner and these permissions.
+pub(super) fn is_still(sha256: String, meta: Metadata) -> impl Fn(RegularFile) -> io::Result<bool> {
+    move |file| {
+        let RegularFile { mut file, meta: now } = file;
+        let owned = |meta: &Metadata| (meta.mode, meta.uid, meta.gid);
+        let mut digest = Digest::default();
+        io::copy(&mut file.by_ref().take(meta.size + 1), &mut digest)?;
+        Ok(owned(&now) == owned(&meta) && digest.hex() == sha256)
+    }
+}
+
 fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, ToolFailure> {
     let (mut digest, mut size, mut content) = (Digest::default(), 0, Some(Vec::new()));
     // What is appended meanwhile belongs to a later state.
@@ -122,7 +179,7 @@ fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, Too
         let read = match file.read(&mut block) {
             Ok(0) => return Ok(Before { size, sha256: digest.hex(), content }),
             Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
                 let message = format!("{}: cannot be read: {error}", path.excerpt());
                 return Err(ToolFailure::new(Reason::Internal, message));

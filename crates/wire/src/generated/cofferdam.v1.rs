@@ -587,7 +587,8 @@ pub struct Approval {
     /// In which forms the consent may be remembered; ONCE is always among them.
     #[prost(enumeration = "approval::Remember", repeated, tag = "25")]
     pub remember_options: ::prost::alloc::vec::Vec<i32>,
-    /// The files that the call names, as they were when it was asked: it is executed only while they are the same.
+    /// The files that the call names, as they were when it was asked. What else it is bound to stands in the preview; it is executed
+    /// on that, or not at all.
     #[prost(message, repeated, tag = "26")]
     pub files: ::prost::alloc::vec::Vec<BoundFile>,
     /// Approvers were reminded.
@@ -596,7 +597,7 @@ pub struct Approval {
     /// The remembered consent that was given with it; empty: none.
     #[prost(string, tag = "28")]
     pub consent_id: ::prost::alloc::string::String,
-    /// The run stands still from before this was asked until it is settled, as its profile says (`approvals.freeze`).
+    /// The run stands still from before this was asked until the call is over, as its profile says (`approvals.freeze`).
     #[prost(bool, tag = "29")]
     pub freezes_run: bool,
 }
@@ -676,10 +677,11 @@ pub mod approval {
         Unspecified = 0,
         /// For this call alone.
         Once = 1,
-        /// For the same operation with the same arguments, directory, environment, image, policy and hashes of the files that it
-        /// names, for the rest of the run.
+        /// For the same operation with the same arguments, directory, environment, image, policy, and everything that it uses as it
+        /// was, for the rest of the run. For a command that is all files of the run.
         Digest = 2,
-        /// For commands that begin with the same words, for the rest of the run.
+        /// For commands that begin with the same words, for the rest of the run. Only of programs that do nothing but read, whatever
+        /// they are told.
         Prefix = 3,
     }
     impl Remember {

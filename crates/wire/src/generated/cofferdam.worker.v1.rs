@@ -202,6 +202,12 @@ pub struct Bounds {
     /// Base names of programs that the profile denies beside the built-in ones: a link that leads to one is refused, too.
     #[prost(string, repeated, tag = "8")]
     pub denied_programs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What the call's consent was given to: the effect must find the same. Absent: nobody was asked.
+    #[prost(message, optional, tag = "9")]
+    pub held_to: ::core::option::Option<Held>,
+    /// What a command reads that runs because it only reads, in alias form: each is opened first as `read` or `list` would.
+    #[prost(string, repeated, tag = "10")]
+    pub reads: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Bounds {
     const NAME: &'static str = "Bounds";
@@ -378,6 +384,9 @@ pub struct Outcome {
     /// What the call used, as far as the worker can tell it from other calls. Absent for commands, whose result says it.
     #[prost(message, optional, tag = "3")]
     pub usage: ::core::option::Option<Usage>,
+    /// Only of a preview: what a consent to the call is bound to, from the same look as the result.
+    #[prost(message, optional, tag = "4")]
+    pub bound: ::core::option::Option<Bound>,
     /// One of the two.
     #[prost(oneof = "outcome::Kind", tags = "1, 2")]
     pub kind: ::core::option::Option<outcome::Kind>,
@@ -403,6 +412,52 @@ impl ::prost::Name for Outcome {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.Outcome".into()
+    }
+}
+/// What a consent was given to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Held {
+    /// As in Bound.
+    #[prost(string, tag = "1")]
+    pub digest: ::prost::alloc::string::String,
+    /// As in Bound.
+    #[prost(uint64, tag = "2")]
+    pub since_ns: u64,
+}
+impl ::prost::Name for Held {
+    const NAME: &'static str = "Held";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Held".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Held".into()
+    }
+}
+/// What a call would use.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Bound {
+    /// SHA-256 over all of it, lower-case hex; empty: nothing that could change.
+    #[prost(string, tag = "1")]
+    pub digest: ::prost::alloc::string::String,
+    /// When the look began, nanoseconds since 1970; 0 where that is of no use.
+    #[prost(uint64, tag = "2")]
+    pub since_ns: u64,
+    /// Of that, the files that the call names.
+    #[prost(message, repeated, tag = "3")]
+    pub files: ::prost::alloc::vec::Vec<super::super::v1::BoundFile>,
+    /// What else a reviewer has to know of it, a line each.
+    #[prost(string, repeated, tag = "4")]
+    pub remarks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for Bound {
+    const NAME: &'static str = "Bound";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Bound".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Bound".into()
     }
 }
 /// Resources of one call. The daemon takes no more than what the call's own time allows, and for a command what its own

@@ -39,7 +39,7 @@ use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ops::{Bounds, Operation, Outcome};
+use ops::{Bound, Bounds, Operation, Outcome};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -128,6 +128,8 @@ pub struct CallSpec<'a> {
 pub struct Finished {
     /// What the worker says; for a command with its output, head and tail.
     pub outcome: Outcome,
+    /// Of a preview: what a consent to the call is bound to.
+    pub bound: Bound,
     /// What it used.
     pub usage: Usage,
     /// Bytes of the operation as sent.

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome};
+use ops::{Bound, Bounds, KillEvidence, OpResult, Operation, Outcome};
 use prost::Message;
 use tokio::sync::mpsc;
 use wire::worker::v1::{self, FromWorker, from_worker::Body};
@@ -28,7 +28,7 @@ use crate::client::backlog::Backlog;
 use crate::client::command::Command;
 use crate::client::line::Line;
 use crate::client::{CallSpec, Finished, Usage, Violation};
-use crate::convert::outcome_from_wire;
+use crate::convert::{bound_from_wire, outcome_from_wire};
 
 /// The name of what is no operation.
 const PREPARE: &str = "prepare";
@@ -86,6 +86,8 @@ struct Entry {
     bytes_in: u64,
     bytes_out: u64,
     abandoned: bool,
+    /// It only looks at what a call would do.
+    preview: bool,
     began: Instant,
 }
 
@@ -97,6 +99,8 @@ impl Table {
         let command = spec
             .operation
             .command_timeout()
+            // A preview runs nothing.
+            .filter(|_| !spec.preview)
             .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), line.map(Arc::clone)))
             .map(|command| if prepared { command.prepared() } else { command });
         let operation = match spec.operation {
@@ -104,7 +108,8 @@ impl Table {
             Operation::Write(_) if spec.preview => "edit",
             operation => operation.kind(),
         };
-        self.calls.insert(id, Entry::begun(operation, command, events, bytes_in));
+        let entry = Entry::begun(operation, command, events, bytes_in);
+        self.calls.insert(id, Entry { preview: spec.preview, ..entry });
         receiver
     }
 
@@ -199,12 +204,15 @@ impl Table {
             Body::Taken(taken) => command.ok_or(Violation::Taken)?.taken(taken.bytes)?,
             Body::Outcome(mut outcome) => {
                 let usage = outcome.usage.take();
+                let bound = outcome.bound.take().filter(|_| entry.preview);
+                let bound =
+                    bound.map_or(Some(Bound::default()), bound_from_wire).ok_or(Violation::Outcome)?;
                 let outcome = outcome_from_wire(outcome).map_err(|_| Violation::Outcome)?;
                 if !entry.may_end(&outcome) {
                     return Err(Violation::Outcome);
                 }
                 if let Some(entry) = self.calls.remove(&frame.id) {
-                    entry.finish(outcome, usage);
+                    entry.finish(outcome, bound, usage);
                 }
             }
             Body::Hello(_) | Body::Pong(_) => {}
@@ -220,7 +228,8 @@ impl Entry {
         events: mpsc::Sender<Event>,
         bytes_in: u64,
     ) -> Self {
-        Self { operation, command, events, bytes_in, bytes_out: 0, abandoned: false, began: Instant::now() }
+        let began = Instant::now();
+        Self { operation, command, events, bytes_in, bytes_out: 0, abandoned: false, preview: false, began }
     }
 
     /// Whether the call may end like this now.
@@ -237,7 +246,7 @@ impl Entry {
         }
     }
 
-    fn finish(mut self, mut outcome: Outcome, usage: Option<v1::Usage>) {
+    fn finish(mut self, mut outcome: Outcome, bound: Bound, usage: Option<v1::Usage>) {
         let took = self.began.elapsed();
         let usage = usage.unwrap_or_default();
         let usage = Usage { cpu_time_us: usage.cpu_time_us, peak_memory_bytes: usage.peak_memory_bytes };
@@ -247,7 +256,7 @@ impl Entry {
         {
             usage = command.complete(result, took);
         }
-        let finished = Finished { outcome, usage, bytes_in: self.bytes_in, bytes_out: self.bytes_out };
+        let finished = Finished { outcome, bound, usage, bytes_in: self.bytes_in, bytes_out: self.bytes_out };
         self.tell(Event::Finished(Box::new(finished)));
     }
 

@@ -1,6 +1,7 @@
 //! Bounds of a call, daemon → worker. Both ends are ours in this direction.
 
-use ops::Bounds;
+use jail::SandboxPath;
+use ops::{Bounds, Held};
 use wire::worker::v1;
 
 /// As the worker gets them.
@@ -14,6 +15,8 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
         author_email: bounds.author_email.clone(),
         max_spool_bytes: bounds.max_spool_bytes,
         denied_programs: bounds.denied_programs.clone(),
+        reads: bounds.reads.iter().map(ToString::to_string).collect(),
+        held_to: bounds.held_to.clone().map(|Held { digest, since }| v1::Held { digest, since_ns: since }),
     }
 }
 
@@ -29,5 +32,8 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
         denied_programs: bounds.denied_programs,
         author_name: bounds.author_name,
         author_email: bounds.author_email,
+        // One of ours can be read again.
+        reads: bounds.reads.iter().filter_map(|path| SandboxPath::parse(path).ok()).collect(),
+        held_to: bounds.held_to.map(|v1::Held { digest, since_ns }| Held { digest, since: since_ns }),
     }
 }

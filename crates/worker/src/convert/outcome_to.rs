@@ -15,7 +15,7 @@ pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
         Ok(result) => Kind::Result(v1::Result { kind: Some(result_to_wire(result)) }),
         Err(failure) => Kind::Failure(failure_to_wire(failure)),
     };
-    worker::Outcome { kind: Some(kind), usage: None }
+    worker::Outcome { kind: Some(kind), usage: None, bound: None }
 }
 
 /// A failure as clients see it.

@@ -194,7 +194,7 @@ fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
         };
         let kind = Some(v1::result::Kind::Exec(result));
         let kind = Some(worker::outcome::Kind::Result(v1::Result { kind }));
-        outcome_from_wire(worker::Outcome { kind, usage: None })
+        outcome_from_wire(worker::Outcome { kind, usage: None, bound: None })
     };
     let Ok(Ok(ops::OpResult::Exec(result))) = from(&["tmp-space"]) else { panic!("refused") };
     assert_eq!((result.ended_by, result.hint.as_str()), (None, ""));

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::*;
-use crate::cgroups::ContainerCgroup;
 use crate::cgroups::leaf::tests::{NEEDS_ROOT, hierarchies};
+use crate::cgroups::{ContainerCgroup, Group};
 use crate::mounts::mountinfo;
 
 const WITHIN: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ fn go(shell: &mut Child) {
 #[test]
 fn what_left_its_parent_counts_also_when_it_was_killed() {
     for (hierarchy, stage) in Stage::each(1) {
-        let mut leaf = stage.cgroup.leaf("call-1").unwrap();
+        let mut leaf = stage.cgroup.leaf(Group::Ordinary, "call-1").unwrap();
         // Forked twice, in a session of its own, and the shell is gone long before.
         let (mut parent, mut lines) =
             shell(&format!("(setsid sh -c '{BURN}; echo burnt; exec sleep 1000' &)"));
@@ -112,7 +112,7 @@ fn what_left_its_parent_counts_also_when_it_was_killed() {
         assert!(after >= while_it_runs && after < WITHIN, "{hierarchy:?}: {after:?}");
 
         // Another leaf has none of it.
-        let other = stage.cgroup.leaf("call-2").unwrap();
+        let other = stage.cgroup.leaf(Group::Ordinary, "call-2").unwrap();
         assert_eq!(other.cpu_time(), Some(Duration::ZERO));
         assert_eq!(stage.leaves().len(), 2 * stage.dirs.len());
         drop((leaf, other));
@@ -123,7 +123,7 @@ fn what_left_its_parent_counts_also_when_it_was_killed() {
 #[test]
 fn a_leaf_without_a_meter_is_a_leaf() {
     for (_, stage) in Stage::each(2) {
-        let mut leaf = stage.cgroup.leaf("call-1").unwrap();
+        let mut leaf = stage.cgroup.leaf(Group::Ordinary, "call-1").unwrap();
         // Its place is gone, as when somebody cleaned up: the command is not the worse for it.
         if let Some(beside) = stage.commands().get(1) {
             fs::remove_dir(beside.join("cofferdam-call-1")).unwrap();
@@ -136,7 +136,7 @@ fn a_leaf_without_a_meter_is_a_leaf() {
         // And a meter that is there already is another leaf's.
         if let Some(beside) = stage.commands().get(1) {
             fs::create_dir(beside.join("cofferdam-call-2")).unwrap();
-            assert_eq!(stage.cgroup.leaf("call-2").unwrap().cpu_time(), None);
+            assert_eq!(stage.cgroup.leaf(Group::Ordinary, "call-2").unwrap().cpu_time(), None);
             fs::remove_dir(beside.join("cofferdam-call-2")).unwrap();
         }
     }
@@ -145,7 +145,7 @@ fn a_leaf_without_a_meter_is_a_leaf() {
 #[test]
 fn what_an_earlier_life_left_is_removed() {
     for (_, stage) in Stage::each(3) {
-        let mut leaf = stage.cgroup.leaf("call-1").unwrap();
+        let mut leaf = stage.cgroup.leaf(Group::Ordinary, "call-1").unwrap();
         let (mut child, _) = shell("exec sleep 1000");
         leaf.add(&HostProcess::of_engine(child.id()).unwrap()).unwrap();
         std::mem::forget(leaf);
@@ -162,7 +162,7 @@ fn what_an_earlier_life_left_is_removed() {
 #[test]
 fn the_largest_that_is_still_there_counts() {
     for (hierarchy, stage) in Stage::each(4) {
-        let mut leaf = stage.cgroup.leaf("call-1").unwrap();
+        let mut leaf = stage.cgroup.leaf(Group::Ordinary, "call-1").unwrap();
         assert_eq!(leaf.peak_memory(), 0);
         // It stays the same program: another one begins small.
         let large =

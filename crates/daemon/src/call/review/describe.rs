@@ -7,13 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use audit::Redactor;
-use gateway::{FileState, FileStates};
 use jail::SandboxPath;
-use ops::{Exec, Mcp, Operation, Shell};
+use ops::{Bound, Exec, FileState, FileStates, Mcp, Operation, Shell};
 use serde_json::{Value, json};
 
 /// Describes a command, a script or a call to an upstream server; nothing for any other operation.
-pub(super) fn describe(operation: &Operation, files: &FileStates, redactor: &Redactor) -> String {
+pub(super) fn describe(operation: &Operation, bound: &Bound, redactor: &Redactor) -> String {
     let mut lines = Lines { redactor, text: String::new() };
     match operation {
         // That it may only read was decided before anybody is asked.
@@ -28,7 +27,10 @@ pub(super) fn describe(operation: &Operation, files: &FileStates, redactor: &Red
         Operation::Mcp(mcp) => lines.arguments(mcp),
         _ => return String::new(),
     }
-    lines.files(files);
+    lines.files(&bound.files);
+    for remark in &bound.remarks {
+        lines.line(remark);
+    }
     lines.text
 }
 
@@ -138,7 +140,7 @@ mod tests {
             ("out", FileState::Unreadable("SANDBOX_VIOLATION".to_owned())),
         ];
         let files = files.map(|(path, state)| (SandboxPath::parse(path).unwrap(), state)).into();
-        describe(operation, &files, &Redactor::default())
+        describe(operation, &Bound { files, ..Bound::default() }, &Redactor::default())
     }
 
     #[test]

@@ -84,6 +84,13 @@ impl<'a> Tally<'a> {
     }
 }
 
+/// Whether this command only reads, and would whatever else it were told: its program has no option and no operand that makes it
+/// write or run anything.
+pub(crate) fn only_reads(program: &str, args: &[String]) -> bool {
+    let known = tables::program_named(&base_name(program));
+    known.is_some_and(options::Program::is_harmless) && matches!(effect(program, args), Effect::Reads(_))
+}
+
 /// What this command does. Its program counts by its base name, in any case and directory.
 pub(super) fn effect<'a>(program: &'a str, args: &'a [String]) -> Effect<'a> {
     let mut tally = Tally::default();

@@ -124,6 +124,18 @@ fn awk<'a>(code: &'a str, tally: &mut Tally<'a>) {
 }
 
 impl Program {
+    /// Whether nothing that it understands makes it write or run anything.
+    pub(super) fn is_harmless(&self) -> bool {
+        let reads = matches!(
+            self.operands,
+            Operands::Files
+                | Operands::FilesAndCounts { .. }
+                | Operands::TextThenFiles(Code::None)
+                | Operands::Texts
+        );
+        reads && self.options.iter().all(|row| !matches!(row.does, Does::Writes | Does::Runs))
+    }
+
     fn short(&self, letter: char) -> Option<&'static Options> {
         self.options.iter().find(|row| row.short.contains(letter))
     }

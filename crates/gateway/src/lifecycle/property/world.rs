@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ops::{Git, Operation, Write};
+use ops::{Bound, Git, Operation, Write};
 
 use super::model::{Asked, Does, Remembered, State};
 use super::{Forged, SLOTS, Step};
@@ -13,13 +13,12 @@ use crate::approvals::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, DecideError, Level, REDEEM_WITHIN,
     Remember, Review, Reviewer,
 };
-use crate::binding::{FileState, FileStates};
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
 use crate::gateway::Gateway;
 use crate::permit::Permit;
 use crate::policy::Policy;
-use crate::testing::{TestClock, delete, exec, path, shell, write};
+use crate::testing::{TestClock, delete, exec, shell, write};
 
 /// 0 and 1 ask, and only under 0 may consent be remembered; 2 denies; 3 allows what is not critical.
 static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(|| {
@@ -85,17 +84,17 @@ fn operation(does: Does, content: &str) -> Operation {
         Does::Write => Operation::Write(Write { content: content.into(), ..write("f") }),
         Does::Delete if content == "x" => Operation::Delete(delete("f")),
         Does::Delete => Operation::Delete(delete("g")),
-        Does::MakeAll => Operation::Exec(exec(&["make", "all", content])),
-        Does::MakeInstall => Operation::Exec(exec(&["/usr/bin/make", "install", content])),
-        Does::Local => Operation::Exec(exec(&["/workspace/make", "all", content])),
-        Does::Wrapped => Operation::Exec(exec(&["env", "make", content])),
-        Does::Shell => Operation::Shell(shell(&format!("make {content}"))),
+        Does::MakeAll => Operation::Exec(exec(&["wc", "all", content])),
+        Does::MakeInstall => Operation::Exec(exec(&["/usr/bin/wc", "install", content])),
+        Does::Local => Operation::Exec(exec(&["/workspace/wc", "all", content])),
+        Does::Wrapped => Operation::Exec(exec(&["env", "wc", content])),
+        Does::Shell => Operation::Shell(shell(&format!("wc {content}"))),
         Does::Commit => Operation::Git(Git::Commit { message: content.into() }),
     }
 }
 
-fn files(version: u64) -> FileStates {
-    [(path("f"), FileState::Sha256(format!("{version:064x}")))].into()
+fn bound(version: u64) -> Bound {
+    Bound { digest: format!("{version:064x}"), ..Bound::default() }
 }
 
 /// 0 asked, 1 is an approver, the others are directors.
@@ -221,7 +220,7 @@ impl World {
             Admission::Ask(ticket) => *ticket,
         };
         assert!(self.policy < 2 || self.policy == 3 && does == Does::Delete, "{does:?}");
-        let now = files(self.file[run]);
+        let now = bound(self.file[run]);
         let recalled = self.gateway.recall(&ticket, &now);
         let covered =
             self.remembered.iter().any(|consent| consent.covers(does, run, self.policy, self.file[run]));
@@ -233,7 +232,7 @@ impl World {
             self.held[slot] = Some(permit);
             return;
         }
-        let review = Review { files: now, ..Review::default() };
+        let review = Review { bound: now, ..Review::default() };
         let approval = self.gateway.request_approval(&ticket, review, None).unwrap();
         assert_eq!((approval.needed as usize, approval.state), (does.needed(), ApprovalState::Pending));
         self.asked[slot] = Some(Asked {
@@ -304,8 +303,8 @@ impl World {
     fn redeem(&mut self, slot: usize, forged: Forged, crash: bool) {
         let (now, policy, disk) = (self.now(), self.policy, crash.then(|| self.disk()));
         let (does, run, call) = (Does::ALL[slot], run_of(slot), self.call_id(slot));
-        let file = self.file[run];
         let Some(asked) = &mut self.asked[slot] else { return };
+        let shown = bound(asked.file).held();
         let content = if forged == Forged::Content { "y" } else { "x" };
         let call = if forged == Forged::OtherCall { format!("{call}-other") } else { call };
         let run = if forged == Forged::OtherRun { 1 - run } else { run };
@@ -313,12 +312,12 @@ impl World {
         let mut approval = self.gateway.approval(&asked.id).unwrap();
         (approval.call_id, approval.run_id) = (call, format!("run-{run}"));
         let ticket = Ticket::resumed(&approval, scope(image), operation(does, content));
-        let redeemed = self.gateway.redeem(&asked.id, &ticket, &files(file));
+        let redeemed = self.gateway.redeem(&asked.id, &ticket);
 
         let foreign = matches!(forged, Forged::OtherCall | Forged::OtherRun);
         let approved = matches!(asked.state, State::Approved { .. });
         let live = matches!(asked.state, State::Approved { at } if now < at.after(REDEEM_WITHIN));
-        let same = forged == Forged::Nothing && file == asked.file && policy == asked.policy;
+        let same = forged == Forged::Nothing && policy == asked.policy;
         assert_eq!(redeemed.is_ok(), live && same, "{redeemed:?}");
         if approved && !foreign {
             asked.state = State::Over;
@@ -332,6 +331,8 @@ impl World {
         }
         if let Ok(permit) = redeemed {
             assert_eq!(permit.approval_id(), Some(asked.id.as_str()));
+            // Whatever the file is by now: its lane sees whether it is that.
+            assert_eq!(permit.bounds().held_to, shown);
             self.held[slot] = Some(permit);
         }
     }
@@ -400,9 +401,9 @@ impl World {
 
 fn operation_word(does: Does) -> &'static str {
     match does {
-        Does::MakeInstall => "/usr/bin/make",
-        Does::Local => "/workspace/make",
+        Does::MakeInstall => "/usr/bin/wc",
+        Does::Local => "/workspace/wc",
         Does::Wrapped => "env",
-        _ => "make",
+        _ => "wc",
     }
 }

@@ -17,23 +17,28 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use jail::{Jail, Then, WriteMode};
+use jail::{Change, Jail, Then, WriteMode};
 
+use super::place::Place;
 use super::trash::{self, Kept};
-use crate::{Bounds, OpResult, Outcome, Patch, Reason, ToolFailure};
+use crate::{Binder, Bound, Bounds, OpResult, Outcome, Patch, Preview, Reason, ToolFailure, before_effect};
 
 use plan::{Planned, plan};
 use report::report;
 
 /// Applies the patch.
 pub fn patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Outcome {
-    let mut planned = plan(jail, patch, bounds)?;
+    let held_to = bounds.held_to.as_ref();
+    let mut planned = plan(jail, patch, bounds).map_err(|failure| before_effect(held_to, failure))?;
+    if held_to.is_some() {
+        bound(&planned)?.demand(held_to)?;
+    }
     let mut result = report(&planned, bounds);
-    let kept = keep(jail, &mut planned)?;
+    let kept = keep(jail, &mut planned).map_err(|failure| before_effect(held_to, failure))?;
     for (file, kept) in result.files.iter_mut().zip(&kept) {
         file.trash_entry = kept.as_ref().map(Kept::entry).unwrap_or_default();
     }
-    if let Err(failure) = carry_out(jail, planned) {
+    if let Err(failure) = carry_out(jail, planned, held_to.is_some()) {
         kept.into_iter().flatten().for_each(Kept::forget);
         return Err(failure);
     }
@@ -41,14 +46,25 @@ pub fn patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Outcome {
 }
 
 /// What [`patch()`] would do. Fails as [`patch()`] would, and changes nothing.
-pub fn preview_patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Outcome {
+pub fn preview_patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     let mut planned = plan(jail, patch, bounds)?;
     for file in planned.iter_mut().filter(|file| file.is_deletion()) {
         if let Some(found) = file.place.reopen()? {
             trash::foresee(jail, file.path, &found)?;
         }
     }
-    Ok(OpResult::Patch(report(&planned, bounds)))
+    Ok(Preview { result: OpResult::Patch(report(&planned, bounds)), bound: bound(&planned)? })
+}
+
+fn bound(planned: &[Planned<'_>]) -> Result<Bound, ToolFailure> {
+    let mut binder = Binder::new("patch");
+    for file in planned {
+        file.place.bind(&mut binder)?;
+        if let Some((_, to)) = &file.moved_to {
+            to.bind(&mut binder)?;
+        }
+    }
+    Ok(binder.finish())
 }
 
 /// Copies of the files that are deleted, one for each file of the patch or none.
@@ -65,6 +81,10 @@ fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, T
         }
     }
     Ok(all)
+}
+
+fn change(place: Place<'_>, then: Then, held: bool) -> Change<'_> {
+    if held { place.into_held_change(then) } else { place.into_change(then) }
 }
 
 fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, ToolFailure> {
@@ -87,9 +107,11 @@ fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, ToolFailure> {
     Err(changed())
 }
 
-fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>) -> Result<(), ToolFailure> {
+/// Makes the changes. `held`: only if they displace what was bound.
+fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(), ToolFailure> {
     planned.retain(|file| !file.is_unchanged());
-    if let [file] = &planned[..]
+    if !held
+        && let [file] = &planned[..]
         && file.moved_to.is_none()
         && file.content.is_some()
     {
@@ -101,10 +123,12 @@ fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>) -> Result<(), ToolFailu
         let like = file.place.metadata();
         match (file.moved_to, file.content) {
             (Some((_, to)), Some(content)) => {
-                changes.push(file.place.into_change(Then::Gone));
-                changes.push(to.into_change(Then::Put { content, like }));
+                changes.push(change(file.place, Then::Gone, held));
+                changes.push(change(to, Then::Put { content, like }, held));
             }
-            (None, Some(content)) => changes.push(file.place.into_change(Then::Put { content, like: None })),
+            (None, Some(content)) => {
+                changes.push(change(file.place, Then::Put { content, like: None }, held));
+            }
             (_, None) => changes.push(file.place.into_change(Then::Gone)),
         }
     }

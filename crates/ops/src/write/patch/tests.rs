@@ -47,7 +47,7 @@ impl Scene {
     fn patch(&self, change: PatchChange) -> Result<PatchResult, ToolFailure> {
         let change = Patch::new(change).unwrap();
         let bounds = Bounds::default();
-        let preview = preview_patch(&self.jail, &change, &bounds);
+        let preview = preview_patch(&self.jail, &change, &bounds).map(|preview| preview.result);
         let result = patch(&self.jail, &change, &bounds);
         match (preview, result) {
             (Ok(OpResult::Patch(preview)), Ok(OpResult::Patch(result))) => {

@@ -36,7 +36,8 @@ impl Bin {
     fn delete_if(&self, at: &str, if_match_sha256: Option<&str>) -> Result<DeleteResult, ToolFailure> {
         let request = Delete { path: path(at), if_match_sha256: if_match_sha256.map(str::to_owned) };
         let before = self.names();
-        let foretold = of(preview_delete(&self.scene.jail, &request, &Bounds::default()));
+        let foretold = preview_delete(&self.scene.jail, &request, &Bounds::default());
+        let foretold = of(foretold.map(|preview| preview.result));
         assert_eq!(self.names(), before, "a preview changes nothing");
         let done = of(delete(&self.scene.jail, &request, &Bounds::default()));
         match (&done, foretold) {

@@ -29,7 +29,7 @@ fn attempt(scene: &Scene, request: &Edit) -> Outcome {
 /// The result, which the preview has to foretell without changing anything.
 fn done(scene: &Scene, request: &Edit) -> EditResult {
     let names = scene.names();
-    let foretold = preview_edit(&scene.jail, request, &Bounds::default());
+    let foretold = preview_edit(&scene.jail, request, &Bounds::default()).map(|preview| preview.result);
     assert_eq!(scene.names(), names);
     match (attempt(scene, request), foretold) {
         (Ok(OpResult::Edit(result)), Ok(OpResult::Edit(foretold))) => {

@@ -3,6 +3,7 @@
 mod change;
 mod delete;
 mod edit;
+mod held;
 mod write;
 
 use std::fs;

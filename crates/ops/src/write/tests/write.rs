@@ -16,7 +16,7 @@ fn attempt(scene: &Scene, request: &Write) -> Outcome {
 }
 
 fn preview(scene: &Scene, request: &Write) -> EditResult {
-    match preview_write(&scene.jail, request, &Bounds::default()) {
+    match preview_write(&scene.jail, request, &Bounds::default()).map(|preview| preview.result) {
         Ok(OpResult::Edit(result)) => result,
         other => panic!("unexpected: {other:?}"),
     }
@@ -102,6 +102,7 @@ fn a_long_diff_says_how_much_is_left_out() {
     let bounds = Bounds { max_output_bytes: 100, ..Bounds::default() };
     let Ok(OpResult::Edit(result)) =
         preview_write(&scene.jail, &request("a", "line\n".repeat(1000)), &bounds)
+            .map(|preview| preview.result)
     else {
         panic!()
     };
