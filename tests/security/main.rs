@@ -26,3 +26,4 @@ mod race;
 mod read_only;
 mod repositories;
 mod secrets;
+mod swaps;

@@ -145,3 +145,64 @@ async fn find_that_deletes_asks_like_delete_under_open() {
     run.asks(calls::shell("find . -name a.txt -delete")).await;
     assert!(workspace.join("a.txt").exists());
 }
+
+/// Their words are harmless, and what they lead to is not: it is looked at where the command runs, as `read` does.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_leads_elsewhere_is_not_read_unasked() {
+    const AT_ONCE: usize = 16;
+    let daemon = Daemon::start().await;
+    let workspace = daemon.repository("w", &[("a.txt", "plain\n"), ("d/b.txt", "plain\n")]);
+    harness::git(&workspace, &["remote", "add", "origin", "https://user:hunter2@example.org/x.git"]);
+    for (link, target) in [
+        ("l3", ".git/config"),
+        ("l4", ".git"),
+        ("root", "/"),
+        ("zero", "/dev/zero"),
+        ("self", "/proc/self/environ"),
+        ("round", "round"),
+        ("plain", "a.txt"),
+        ("there", "d"),
+    ] {
+        std::os::unix::fs::symlink(target, workspace.join(link)).unwrap();
+    }
+    assert!(Command::new("mkfifo").arg(workspace.join("fifo")).status().unwrap().success());
+    harness::own(&workspace, 4321);
+    let mut run = daemon.run("review", &workspace).await;
+    for argv in [
+        &["cat", "l3"][..],
+        &["cat", "l4/config"],
+        &["cat", "--", "a.txt", "l3"],
+        &["head", "-c", "10", "zero"],
+        &["head", "-c", "10", "root/dev/zero"],
+        &["cat", "root/etc/passwd"],
+        &["tail", "-n", "1", "/workspace/root/etc/hostname"],
+        &["wc", "-c", "self"],
+        &["cat", "round"],
+        &["cat", "fifo"],
+        &["find", "root/", "-maxdepth", "1"],
+        &["find", "l4/hooks", "-name", "x"],
+    ] {
+        let call = run.call(calls::exec(argv)).await.unwrap();
+        let failure = call.error.unwrap_or_else(|| panic!("{argv:?} ran: {:?}", call.result));
+        assert_ne!(failure.reason, "INTERNAL", "{argv:?}: {}", failure.message);
+        assert!(!failure.message.contains("hunter2"), "{argv:?}: {}", failure.message);
+    }
+    for argv in [
+        &["cat", "a.txt"][..],
+        &["cat", "plain"],
+        &["find", "there/", "-type", "f"],
+        &["wc", "-l", "d/b.txt"],
+    ] {
+        let done = run.exec(argv).await;
+        assert_eq!(done.exit_code, Some(0), "{argv:?}: {}", done.stderr);
+    }
+    // What is not there is for the command to say.
+    assert_eq!(run.exec(&["cat", "none"]).await.exit_code, Some(1));
+
+    // Nobody waits at a pipe that nobody writes to.
+    let waiting: Vec<_> = (0..AT_ONCE).map(|_| run.waits(calls::exec(&["cat", "fifo"]))).collect();
+    for answer in waiting {
+        let failure = answer.await.unwrap().unwrap().error.unwrap();
+        assert_eq!(failure.reason, "SANDBOX_VIOLATION", "{}", failure.message);
+    }
+}
