@@ -7,7 +7,7 @@ use harness::v1::call_response::{Result as Answer, Status};
 use harness::{Daemon, RunHandle, Setup, calls, git, own, v1};
 use tokio::task::JoinHandle;
 
-use super::{EVIL, GOOD, PROFILE, UID, delete};
+use super::{EVIL, GOOD, PROFILE, UID, delete, review};
 
 /// A call that goes on.
 type Flipper = JoinHandle<Result<v1::CallResponse, tonic::Status>>;
@@ -101,7 +101,7 @@ fn sha256(text: &str) -> String {
 /// displace or stage is what their reviewer saw, or they refuse.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_a_process_of_the_host_that_flips_files_gains_nothing_from_the_host_lane() {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::start_with(review()).await;
     let workspace = daemon.repository("w", &[("f", GOOD)]);
     let mut run = daemon.run(PROFILE, &workspace).await;
     let file = workspace.join("f");

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use harness::v1::call_request::Operation;
 use harness::v1::call_response::{Result as Answer, Status};
-use harness::{Daemon, RunHandle, calls, v1};
+use harness::{Daemon, RunHandle, Setup, calls, v1};
 
 /// How often each kind is tried.
 fn times() -> u32 {
@@ -127,8 +127,22 @@ fn delete(path: &str) -> Operation {
 /// The shipped profile that has somebody watch.
 const PROFILE: &str = "review";
 
+/// With that profile as it is shipped, but for how often it may be tried.
+fn review() -> Setup {
+    let shipped = include_str!("../../../crates/gateway/policies/review.yaml");
+    let lines = shipped.lines().map(|line| {
+        let limit = line.find("{ minute: ").filter(|_| line.ends_with(" }"));
+        limit.map_or_else(|| line.to_owned(), |at| line[..at].to_owned() + UNLIMITED)
+    });
+    let review = lines.collect::<Vec<_>>().join("\n");
+    let roles = include_str!("../../../crates/gateway/policies/roles.yaml").to_owned();
+    Setup { policy: vec![("review.yaml", review), ("roles.yaml", roles)], ..Default::default() }
+}
+
+const UNLIMITED: &str = "{ minute: unlimited, hour: unlimited, day: unlimited }";
+
 async fn none_goes_through(kinds: Vec<Kind>) {
-    let daemon = Daemon::start().await;
+    let daemon = Daemon::start_with(review()).await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run(PROFILE, &workspace).await;
     let container = daemon.containers().into_iter().next().unwrap();
