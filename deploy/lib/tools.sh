@@ -46,13 +46,13 @@ grpcurl_binary() {
     [[ -n $found ]] && printf '%s\n' "$found"
 }
 
-# The packages of openai, anthropic, mcp and OCSF's schema, in exact versions with hashes. Tests use them without a network.
+# The packages of openai, anthropic, mcp, OCSF's schema and gRPC, in exact versions with hashes. Tests use them without a network.
 ensure_vendor_packages() {
     if cmp -s "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"; then return 0; fi
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         install_packages "A private place for Python packages" python3-venv || return 1
     fi
-    step "Installing the packages of openai, anthropic, mcp and OCSF" make_vendor_packages && return 0
+    step "Installing the packages of openai, anthropic, mcp, OCSF and gRPC" make_vendor_packages && return 0
     complain "PyPI, or the index that pip is configured for, did not give the packages of $VENDOR_REQUIREMENTS."
     note "Where there is no network: pip download --require-hashes -r $VENDOR_REQUIREMENTS elsewhere, and set PIP_NO_INDEX and PIP_FIND_LINKS here."
     return 1

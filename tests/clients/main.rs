@@ -4,6 +4,7 @@
 
 use ::audit;
 
+mod grpcio;
 mod grpcurl;
 mod mcp;
 mod ocsf;

@@ -3,12 +3,16 @@
 //! grpcurl before 1.9, grpc-python, grpc-java and others send the socket's path there, plain or percent-encoded. That is
 //! not an authority by RFC 3986, and h2 ends such a stream with `PROTOCOL_ERROR` before any of our code sees it (its
 //! pull request 487 is open since 2020). So the bytes from a client pass through here, and the value of every
-//! `:authority` that is sent as a literal under its static name becomes [`LOCAL`]. All else stays as it is.
+//! `:authority` that is sent as a literal becomes [`LOCAL`], whichever way it is named: by its entry in the static table, in
+//! letters (grpcio and all that is built on gRPC's C core), or by an entry that the client made before. All else stays.
 //!
 //! HPACK (RFC 7541) makes that safe without decoding anything: a literal is replaced in place, so that both sides keep
 //! inserting at the same times, and the new value is never longer than the old one, so that what the client's encoder
 //! still has in its table the decoder has, too. A block that is split over frames, or that cannot be parsed, passes
-//! untouched: then h2 judges it.
+//! untouched: then h2 judges it. What was inserted by such a block nobody here knows, so that names by entries that a client
+//! made are not looked up from there on.
+
+use std::collections::VecDeque;
 
 const PREFACE: usize = 24;
 const FRAME_HEADER: usize = 9;
@@ -22,6 +26,14 @@ const PRIORITY: u8 = 0x20;
 
 /// What a local client is told to have asked for.
 const LOCAL: &[u8] = b"local";
+/// `:authority` as a string literal, plain and Huffman-coded (RFC 7541, 5.2 and appendix B).
+const NAMES: [&[u8]; 2] = [b"\x0a:authority", b"\x88\xb8\x3b\x53\x39\xec\x32\x7d\x7f"];
+/// Its entry in the static table.
+const STATIC: usize = 1;
+/// The first entry of the dynamic table, which is the last one that was made (RFC 7541, 2.3.3).
+const DYNAMIC: usize = 62;
+/// Entries that a table of 4,096 bytes, which h2 grants and never more, can have (RFC 7541, 4.1).
+const ENTRIES: u64 = 128;
 
 /// A client's stream of bytes, on its way to h2. Holds at most one HEADERS frame.
 pub(super) struct AuthorityFilter {
@@ -30,11 +42,40 @@ pub(super) struct AuthorityFilter {
     greeted: bool,
     /// A frame's header, then a HEADERS frame's payload, as far as it has come.
     held: Vec<u8>,
+    made: Made,
+}
+
+/// The entries that the client made in its dynamic table, as far as that takes to know which are authorities.
+#[derive(Default)]
+struct Made {
+    count: u64,
+    /// By their numbers, the oldest first.
+    authorities: VecDeque<u64>,
+    /// A block passed whose entries were not counted.
+    lost: bool,
+}
+
+impl Made {
+    fn insert(&mut self, is_authority: bool) {
+        self.count += 1;
+        if is_authority {
+            self.authorities.push_back(self.count);
+        }
+        while self.authorities.front().is_some_and(|oldest| oldest + ENTRIES <= self.count) {
+            self.authorities.pop_front();
+        }
+    }
+
+    /// Whether the entry of this index is one.
+    fn is_authority(&self, index: usize) -> bool {
+        let number = index.checked_sub(DYNAMIC).and_then(|back| self.count.checked_sub(back as u64));
+        !self.lost && number.is_some_and(|number| self.authorities.contains(&number))
+    }
 }
 
 impl AuthorityFilter {
     pub(super) fn new() -> Self {
-        Self { passing: PREFACE, greeted: false, held: Vec::new() }
+        Self { passing: PREFACE, greeted: false, held: Vec::new(), made: Made::default() }
     }
 
     /// Whether the client has said what HTTP/2 begins with.
@@ -73,7 +114,7 @@ impl AuthorityFilter {
     fn release(&mut self, output: &mut Vec<u8>) {
         let (header, payload) = self.held.split_at(FRAME_HEADER);
         if is_held(header) {
-            match rewritten(header[4], payload) {
+            match rewritten(header[4], payload, &mut self.made) {
                 Some(payload) => {
                     // Never longer than it was, so that its length fits again.
                     let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
@@ -86,6 +127,7 @@ impl AuthorityFilter {
                 None => output.extend_from_slice(&self.held),
             }
         } else {
+            self.made.lost |= header[3] == HEADERS;
             self.passing = length(header);
             output.extend_from_slice(header);
         }
@@ -103,7 +145,7 @@ fn is_held(header: &[u8]) -> bool {
 }
 
 /// The payload without padding and with our authority; `None` when there is nothing to change.
-fn rewritten(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
+fn rewritten(flags: u8, payload: &[u8], made: &mut Made) -> Option<Vec<u8>> {
     let mut block = payload;
     if flags & PADDED != 0 {
         let (padding, rest) = block.split_first()?;
@@ -114,10 +156,15 @@ fn rewritten(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let mut output = priority.to_vec();
     let mut changed = false;
     while !block.is_empty() {
-        let field = Field::parse(block)?;
+        let field = Field::parse(block, made)?;
         let (bytes, rest) = block.split_at_checked(field.length)?;
         block = rest;
-        match field.authority {
+        if field.is_inserted {
+            made.insert(field.is_authority);
+        }
+        // A Huffman-coded value is never longer than the plain one, so that its length is a lower bound of what the client's
+        // table counts.
+        match field.value_at.filter(|at| field.is_authority && field.length - at > LOCAL.len()) {
             Some(value_at) => {
                 output.extend_from_slice(&bytes[..value_at]);
                 output.push(u8::try_from(LOCAL.len()).ok()?);
@@ -133,29 +180,38 @@ fn rewritten(flags: u8, payload: &[u8]) -> Option<Vec<u8>> {
 /// One representation of a header field, RFC 7541, section 6.
 struct Field {
     length: usize,
-    /// Where its value begins when it is an authority that can be replaced.
-    authority: Option<usize>,
+    /// Where its value begins, if it has one.
+    value_at: Option<usize>,
+    is_authority: bool,
+    /// It becomes an entry of the dynamic table.
+    is_inserted: bool,
 }
 
 impl Field {
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    fn parse(bytes: &[u8], made: &Made) -> Option<Self> {
         let first = *bytes.first()?;
-        // Indexed field (1…), or dynamic table size update (001…): one integer and no more.
-        let prefix = match first {
-            0x80.. => return Some(Self { length: integer(bytes, 7)?.1, authority: None }),
-            0x40.. => 6,
-            0x20.. => return Some(Self { length: integer(bytes, 5)?.1, authority: None }),
-            _ => 4,
+        let (prefix, is_inserted) = match first {
+            // Indexed field (1…), or dynamic table size update (001…): one integer and no more.
+            0x80.. => return Self::number(bytes, 7),
+            0x40.. => (6, true),
+            0x20.. => return Self::number(bytes, 5),
+            _ => (4, false),
         };
         let (name, mut at) = integer(bytes, prefix)?;
-        if name == 0 {
+        let is_authority = if name == 0 {
+            let start = at;
             at += string(bytes.get(at..)?)?;
-        }
+            NAMES.contains(&&bytes[start..at])
+        } else {
+            name == STATIC || made.is_authority(name)
+        };
         let value = string(bytes.get(at..)?)?;
-        // Entry 1 of the static table is `:authority`. A Huffman-coded value is never longer than the plain one, so
-        // that its length here is a lower bound of what the client's table counts.
-        let replaceable = name == 1 && value > LOCAL.len();
-        Some(Self { length: at + value, authority: replaceable.then_some(at) })
+        Some(Self { length: at + value, value_at: Some(at), is_authority, is_inserted })
+    }
+
+    fn number(bytes: &[u8], bits: u32) -> Option<Self> {
+        let length = integer(bytes, bits)?.1;
+        Some(Self { length, value_at: None, is_authority: false, is_inserted: false })
     }
 }
 
@@ -235,6 +291,47 @@ mod tests {
                 assert_eq!(through(&stream, step), wanted, "step {step}");
             }
         }
+    }
+
+    /// A literal with a new name, which becomes an entry.
+    fn in_letters(name: &[u8], value: &[u8]) -> Vec<u8> {
+        [&[0x40], name, &[u8::try_from(value.len()).unwrap()], value].concat()
+    }
+
+    /// A literal with the name of the entry 63 + `more`.
+    fn by_entry(more: u8, value: &[u8]) -> Vec<u8> {
+        [&[0x7f, more], &literal(0, value)[1..]].concat()
+    }
+
+    /// grpcio 1.60 to 1.85 sends the name in letters first, and then that entry. Each block makes one of its own behind it.
+    #[test]
+    fn a_name_in_letters_and_the_entry_that_it_makes_are_authorities() {
+        let grpcio = b"tmp%2Fcofferd.sock";
+        for name in [&b"\x0a:authority"[..], b"\x88\xb8\x3b\x53\x39\xec\x32\x7d\x7f"] {
+            let stream = |value: &[u8]| {
+                let blocks = [block(&in_letters(name, value)), block(&[0xbf]), block(&by_entry(1, value))];
+                blocks.map(|block| frame(HEADERS, 4, &block)).concat()
+            };
+            for step in [1, 9, 4096] {
+                assert_eq!(through(&stream(grpcio), step), stream(b"local"), "step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_are_left_alone_and_what_was_not_counted_is_not_looked_up() {
+        let other = frame(HEADERS, 4, &block(&in_letters(b"\x0ax-authorit", PATH)));
+        assert_eq!(through(&other, 9), other);
+        let stream = |value: &[u8]| {
+            [
+                frame(HEADERS, 4, &block(&in_letters(b"\x0a:authority", value))),
+                // The first of two frames of a block.
+                frame(HEADERS, 0, &[0x83]),
+                frame(HEADERS, 4, &block(&by_entry(0, PATH))),
+            ]
+            .concat()
+        };
+        assert_eq!(through(&stream(PATH), 9), stream(b"local"));
     }
 
     #[test]

@@ -1,0 +1,78 @@
+"""A stock gRPC client with default options: grpcio, synchronous or grpc.aio, and the API's own descriptors.
+
+Arguments: the file of descriptors, the endpoint, `sync` or `aio`, and a run with a file `a.txt`.
+Prints what the file says, as often as it was read, and at last what `echo streamed` said as a stream.
+"""
+
+import asyncio
+import sys
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+# The first call makes the entries of the connection's table of headers, later ones refer to them.
+READS = 5
+
+descriptors, endpoint, how, run = sys.argv[1:]
+pool = descriptor_pool.DescriptorPool()
+with open(descriptors, "rb") as file:
+    for one in descriptor_pb2.FileDescriptorSet.FromString(file.read()).file:
+        pool.Add(one)
+
+
+def message(name):
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("cofferdam.v1." + name))
+
+
+def codec(answer):
+    return {
+        "request_serializer": message("CallRequest").SerializeToString,
+        "response_deserializer": message(answer).FromString,
+    }
+
+
+def read():
+    request = message("CallRequest")(run_id=run)
+    request.read.path = "a.txt"
+    return request
+
+
+def echo():
+    request = message("CallRequest")(run_id=run)
+    request.exec.command = "echo"
+    request.exec.args.append("streamed")
+    return request
+
+
+def streamed(events):
+    data = b"".join(event.output.data for event in events if event.WhichOneof("event") == "output")
+    return data.decode().strip()
+
+
+def methods(channel):
+    service = "/cofferdam.v1.ToolService/"
+    call = channel.unary_unary(service + "Call", **codec("CallResponse"))
+    stream = channel.unary_stream(service + "CallStream", **codec("CallStreamResponse"))
+    return call, stream
+
+
+def synchronous():
+    with grpc.insecure_channel(endpoint) as channel:
+        call, stream = methods(channel)
+        for _ in range(READS):
+            print(call(read(), timeout=30).read.content.strip())
+        print(streamed(list(stream(echo(), timeout=30))))
+
+
+async def asynchronous():
+    async with grpc.aio.insecure_channel(endpoint) as channel:
+        call, stream = methods(channel)
+        for answer in await asyncio.gather(*(call(read(), timeout=30) for _ in range(READS))):
+            print(answer.read.content.strip())
+        print(streamed([event async for event in stream(echo(), timeout=30)]))
+
+
+if how == "sync":
+    synchronous()
+else:
+    asyncio.run(asynchronous())
