@@ -3,8 +3,8 @@
 //!
 //! Which files a command will use cannot be told from its words. So all of them are bound, by what changes when they do: name,
 //! inode, mode, size, times. The time of the last change (`st_ctime`) cannot be set by a program without the clock of the host, so
-//! that two equal fingerprints mean that nobody wrote between them, as far as that clock ticks; therefore a look that finds
-//! something just changed waits for the next tick and looks again.
+//! that two equal fingerprints mean that nobody wrote between them, as far as that clock ticks; therefore what has just changed is
+//! looked at again after the next tick, and what never rests is nothing that anybody could consent to.
 //!
 //! The image is not part of it, which cannot be written to, nor the daemon's own copy of the execution log.
 
@@ -30,8 +30,8 @@ const MOST: u64 = 200_000;
 const DEEPEST: usize = 128;
 /// What the kernel's clock for files may be behind, at 100 ticks a second.
 const TICK: Duration = Duration::from_millis(20);
-/// Looks until nothing was just changed. Where a process writes all the time the last one counts, and will not be found again.
-const LOOKS: u32 = 3;
+/// Looks at one file until it has rested for a tick.
+const LOOKS: u32 = 5;
 /// Changes that a refusal names.
 const NAMED: usize = 10;
 /// Where a run can write beside its mounts.
@@ -55,7 +55,7 @@ pub(crate) async fn preview(
     };
     let (mounts, stop) = (lane.mounts.clone(), Cancel::new(Some(call.deadline.into_std())));
     let asked = stop.clone();
-    let looked = lane.threads.run(move || settled(&places(&mounts), &asked));
+    let looked = lane.threads.run(move || take(&places(&mounts), &asked));
     let bound = tokio::select! {
         looked = looked => {
             looked.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the agent is ending")))?
@@ -68,27 +68,19 @@ pub(crate) async fn preview(
     Ok(Preview { result, bound })
 }
 
-/// Looks until nothing has just changed.
-fn settled(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
-    let mut look = 1;
-    loop {
-        let since = now();
-        let walked = walk(places, u64::MAX, stop)?;
-        if walked.latest + nanos(TICK) < since || look == LOOKS {
-            let Walked { count, left_out, bound, .. } = walked;
-            let mut remarks =
-                vec![format!("bound to all {count} files and directories of the run as they are now")];
-            if left_out {
-                remarks = vec![format!(
-                    "the run has more than the {MOST} files and directories that a consent is bound to, or deeper ones than \
-                     {DEEPEST} levels: the others may change unseen"
-                )];
-            }
-            return Ok(Bound { since, remarks, ..bound });
-        }
-        std::thread::sleep(TICK);
-        look += 1;
-    }
+/// Takes it, from files that rest.
+fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
+    let since = now();
+    let Walked { count, left_out, bound, .. } = walk(places, None, stop)?;
+    let remark = if left_out {
+        format!(
+            "the run has more than the {MOST} files and directories that a consent is bound to, or deeper ones than \
+             {DEEPEST} levels: the others may change unseen"
+        )
+    } else {
+        format!("bound to all {count} files and directories of the run as they are now")
+    };
+    Ok(Bound { since, remarks: vec![remark], ..bound })
 }
 
 /// Looks again, and refuses where the two differ.
@@ -97,7 +89,7 @@ pub(crate) fn hold(mounts: &Mounts, held: &Held, stop: &Cancel) -> Result<(), To
 }
 
 fn hold_at(places: &[Place<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
-    let walked = walk(places, held.since.saturating_sub(nanos(TICK)), stop)?;
+    let walked = walk(places, Some(held.since.saturating_sub(nanos(TICK))), stop)?;
     if walked.bound.demand(Some(held)).is_ok() {
         return Ok(());
     }
@@ -122,8 +114,6 @@ struct Walked {
     bound: Bound,
     count: u64,
     left_out: bool,
-    /// The last change of anything, nanoseconds since 1970.
-    latest: u64,
     /// What has changed since the time that was asked about.
     changed: Vec<String>,
 }
@@ -131,16 +121,16 @@ struct Walked {
 struct Walk<'s> {
     binder: Binder,
     stop: &'s Cancel,
-    since: u64,
+    /// What changed after this is named, nanoseconds since 1970. `None`: there was no look before this one.
+    since: Option<u64>,
     /// What is being looked at, for messages.
     path: Vec<u8>,
     count: u64,
     left_out: bool,
-    latest: u64,
     changed: Vec<String>,
 }
 
-fn walk(places: &[Place<'_>], since: u64, stop: &Cancel) -> Result<Walked, ToolFailure> {
+fn walk(places: &[Place<'_>], since: Option<u64>, stop: &Cancel) -> Result<Walked, ToolFailure> {
     let mut walk = Walk {
         binder: Binder::new("tree"),
         stop,
@@ -148,14 +138,13 @@ fn walk(places: &[Place<'_>], since: u64, stop: &Cancel) -> Result<Walked, ToolF
         path: Vec::new(),
         count: 0,
         left_out: false,
-        latest: 0,
         changed: Vec::new(),
     };
     for (name, at) in places {
         walk.top(name, at)?;
     }
-    let Walk { binder, count, left_out, latest, changed, .. } = walk;
-    Ok(Walked { bound: binder.finish(), count, left_out, latest, changed })
+    let Walk { binder, count, left_out, changed, .. } = walk;
+    Ok(Walked { bound: binder.finish(), count, left_out, changed })
 }
 
 impl Walk<'_> {
@@ -163,9 +152,9 @@ impl Walk<'_> {
         self.path = name.as_bytes().to_vec();
         self.binder.bytes(name.as_bytes());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = openat(CWD, at, flags, Mode::empty()).and_then(|dir| Ok((fstat(&dir)?, dir)));
-        match opened {
-            Ok((stat, dir)) => {
+        match openat(CWD, at, flags, Mode::empty()) {
+            Ok(dir) => {
+                let Some(stat) = self.rested(|| fstat(&dir))? else { return Ok(()) };
                 self.entry(b"", &stat);
                 self.directory(&dir, 0)
             }
@@ -173,6 +162,27 @@ impl Walk<'_> {
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(unreadable(&self.path, errno)),
         }
+    }
+
+    /// What is there; `None`: nothing. A first look waits until it has rested for as long as the clock may be behind: what is
+    /// written after that has another time. Many that changed at once wait but once.
+    fn rested(&self, look: impl Fn() -> Result<Stat, Errno>) -> Result<Option<Stat>, ToolFailure> {
+        for _ in 0..LOOKS {
+            let stat = match look() {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(unreadable(&self.path, errno)),
+            };
+            if self.since.is_some() || now().abs_diff(changed_at(&stat)) > nanos(TICK) {
+                return Ok(Some(stat));
+            }
+            std::thread::sleep(TICK);
+        }
+        let path = excerpt(&String::from_utf8_lossy(&self.path));
+        let message = format!(
+            "{path} is being written all the time, so that no consent can be bound to it: end what writes it, or write elsewhere"
+        );
+        Err(ToolFailure::new(Reason::PreconditionFailed, message))
     }
 
     fn directory(&mut self, dir: &OwnedFd, depth: usize) -> Result<(), ToolFailure> {
@@ -220,11 +230,9 @@ impl Walk<'_> {
         if log.and_then(|path| path.strip_prefix(b"/")) == Some(EXECUTION_LOG) {
             return Ok(());
         }
-        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            // Gone since its name was read: its directory tells.
-            Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(unreadable(&self.path, errno)),
+        // Gone since its name was read: its directory tells.
+        let Some(stat) = self.rested(|| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))? else {
+            return Ok(());
         };
         self.entry(name.as_bytes(), &stat);
         if !FileType::from_raw_mode(stat.st_mode).is_dir() {
@@ -247,18 +255,14 @@ impl Walk<'_> {
     fn entry(&mut self, name: &[u8], stat: &Stat) {
         self.count += 1;
         self.binder.bytes(name);
-        let time = |seconds: i64, nanos: u64| {
-            u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos)
-        };
-        let changed = time(stat.st_ctime, stat.st_ctime_nsec);
+        let changed = changed_at(stat);
         let modified = time(stat.st_mtime, stat.st_mtime_nsec);
         let mode = u64::from(stat.st_mode);
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         // One write for all: there are many of these.
         let numbers = [stat.st_dev, stat.st_ino, mode, size, modified, changed].map(u64::to_be_bytes);
         self.binder.bytes(numbers.as_flattened());
-        self.latest = self.latest.max(changed);
-        if changed >= self.since && self.changed.len() < NAMED {
+        if self.since.is_some_and(|since| changed >= since) && self.changed.len() < NAMED {
             self.changed.push(excerpt(&String::from_utf8_lossy(&self.path)));
         }
     }
@@ -270,6 +274,15 @@ fn unreadable(path: &[u8], errno: Errno) -> ToolFailure {
         Reason::PreconditionFailed,
         format!("{path}: cannot be looked at now, so that consent cannot be bound to it: {errno}"),
     )
+}
+
+fn changed_at(stat: &Stat) -> u64 {
+    time(stat.st_ctime, stat.st_ctime_nsec)
+}
+
+/// Nanoseconds since 1970.
+fn time(seconds: i64, nanos: u64) -> u64 {
+    u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 fn now() -> u64 {
@@ -288,7 +301,7 @@ mod tests {
     use super::*;
 
     fn bound(at: &Path) -> Bound {
-        settled(&[("@project", at)], &Cancel::new(None)).unwrap()
+        take(&[("@project", at)], &Cancel::new(None)).unwrap()
     }
 
     fn holds(at: &Path, bound: &Bound) -> Result<(), String> {
@@ -308,7 +321,7 @@ mod tests {
         let _ = fs::read(place.path().join("a/b/c")).unwrap();
         assert_eq!(holds(place.path(), &bound), Ok(()), "reading changes nothing");
         // A mount that the run does not have.
-        assert!(settled(&[("@pkg", &place.path().join("none"))], &Cancel::new(None)).is_ok());
+        assert!(take(&[("@pkg", &place.path().join("none"))], &Cancel::new(None)).is_ok());
     }
 
     #[test]
@@ -365,12 +378,29 @@ mod tests {
         fs::create_dir(place.path().join("logs")).unwrap();
         let log = place.path().join("logs/execution.jsonl");
         fs::write(&log, "{}").unwrap();
-        let look = || walk(&[("@state", place.path())], u64::MAX, &Cancel::new(None)).unwrap().bound;
+        let look = || walk(&[("@state", place.path())], None, &Cancel::new(None)).unwrap().bound;
         let before = look();
         fs::write(&log, "{}{}").unwrap();
         assert_eq!(look(), before);
         fs::write(place.path().join("logs/other"), "").unwrap();
         assert_ne!(look(), before);
+    }
+
+    #[test]
+    fn what_never_rests_is_nothing_to_consent_to() {
+        let place = tempfile::tempdir().unwrap();
+        let busy = place.path().join("busy");
+        fs::write(&busy, "").unwrap();
+        let stop = Cancel::new(None);
+        let writer = std::thread::spawn({
+            let stop = stop.clone();
+            move || while !stop.is_over() && fs::write(&busy, "x").is_ok() {}
+        });
+        let refused = take(&[("@project", place.path())], &Cancel::new(None)).unwrap_err();
+        stop.cancel();
+        writer.join().unwrap();
+        assert_eq!(refused.reason, Reason::PreconditionFailed);
+        assert!(refused.message.starts_with("@project/busy is being written"), "{}", refused.message);
     }
 
     #[test]
@@ -386,6 +416,6 @@ mod tests {
 
         let over = Cancel::new(None);
         over.cancel();
-        assert_eq!(settled(&[("@project", place.path())], &over).unwrap_err().reason, Reason::TimedOut);
+        assert_eq!(take(&[("@project", place.path())], &over).unwrap_err().reason, Reason::TimedOut);
     }
 }

@@ -44,7 +44,6 @@ pub(crate) async fn run(args: &Args, report: &mut Report) {
     // The owner has changed since: let both find an index that is fresh.
     assert!(command(&stage, STATUS).status().await.unwrap().success());
     compare(&stage, args, report, "git status, 50,000 files, clean", status(), STATUS).await;
-    consent(&stage, args, report).await;
     for number in 0..CHANGED {
         let file = stage.workspace().join(path(number * FILES / CHANGED));
         fs::write(file, format!("changed {number}\n")).unwrap();
@@ -54,6 +53,7 @@ pub(crate) async fn run(args: &Args, report: &mut Report) {
     compare(&stage, args, report, &title, status(), STATUS).await;
     let title = format!("git diff, 50,000 files, {CHANGED} changed");
     compare(&stage, args, report, &title, calls::git_diff(&[]), DIFF).await;
+    consent(&stage, args, report).await;
 }
 
 /// What it takes until somebody is asked for consent to a command: nearly all of it is the look at all files, to which the
