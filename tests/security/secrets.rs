@@ -5,7 +5,7 @@ use std::path::Path;
 
 use harness::v1::call_request::Operation;
 use harness::v1::{self, CallRequest};
-use harness::{Daemon, Setup, calls};
+use harness::{Daemon, Setup, calls, requests};
 
 use crate::inside::{Inside, contents};
 
@@ -199,4 +199,46 @@ async fn a5_a_command_gets_what_it_was_given() {
     let response = inside.run.call(operation).await.unwrap();
     let Some(v1::call_response::Result::Exec(result)) = response.result else { panic!() };
     assert_eq!(&result.stdout, secret);
+}
+
+/// Nor is what a run is made of, whether it is made or refused; and what operators say of permissions and alerts.
+#[tokio::test]
+async fn a5_a_request_for_a_run_leaves_no_secret() {
+    let daemon = talkative().await;
+    let workspace = daemon.workspace("w", &[("a", "x\n")]);
+    let mut clients = daemon.connect().await;
+    let mut secrets = secrets();
+    secrets.push(PASSWORD.to_owned());
+    for secret in secrets.clone() {
+        let url = format!("https://user:{secret}@example.org/x.git");
+        let bound = || requests::bind("open", &workspace);
+        let refused = [
+            requests::clone("open", Path::new(&url)),
+            requests::clone("open", Path::new(&format!("/{url}"))),
+            requests::bind("open", Path::new(&url)),
+            v1::CreateRunRequest { image: url.clone(), ..bound() },
+            v1::CreateRunRequest { pkg_path: format!("/{url}"), ..bound() },
+        ];
+        for (number, request) in refused.into_iter().enumerate() {
+            let refused = clients.runs.create_run(request).await.unwrap_err();
+            assert_eq!(harness::reason(&refused), "INVALID_ARGUMENT", "{number}: {}", refused.message());
+            assert!(!refused.message().contains(&secret), "{}", refused.message());
+        }
+        let labels = [("password".to_owned(), secret.clone()), ("see".to_owned(), url.clone())].into();
+        let made = clients.runs.create_run(v1::CreateRunRequest { labels, ..bound() }).await.unwrap();
+        let run = made.into_inner().run.unwrap();
+        assert!(run.labels.values().all(|value| !value.contains(&secret)), "{:?}", run.labels);
+        let permission = v1::Permission {
+            subject: Some(v1::permission::Subject::AgentId("tester".to_owned())),
+            operation: "read".to_owned(),
+            reason: format!("see {url}"),
+            ..Default::default()
+        };
+        let what = Some(v1::grant_permission_request::What::Permission(permission));
+        let request = v1::GrantPermissionRequest { what, ..Default::default() };
+        clients.policy.grant_permission(request).await.unwrap();
+        secrets.push(hex::encode(&secret));
+    }
+    let found = leaks(&daemon.state_dir(), &[("the log", daemon.log())], &secrets);
+    assert!(found.is_empty(), "{found:#?}");
 }

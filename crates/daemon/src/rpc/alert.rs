@@ -108,7 +108,8 @@ pub(super) async fn acknowledge(
     let id = AlertId::parse(&request.alert_id)?;
     // Goes on when the client leaves: a word is taken whole.
     let acknowledged = tokio::spawn(async move {
-        let alert = app.alerts.acknowledge(id, &principal, &request.comment).await?;
+        let (comment, _) = app.audit.redactor().whole(&request.comment);
+        let alert = app.alerts.acknowledge(id, &principal, &comment).await?;
         Ok(to_wire(&alert, &principal))
     });
     acknowledged.await.map_err(|error| Refusal::internal("acknowledging", &error))?

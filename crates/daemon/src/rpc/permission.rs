@@ -55,9 +55,14 @@ impl Change {
     async fn make(self, app: &Arc<App>, principal: &Principal) -> Result<v1::Permission, Refusal> {
         let (task, name) = (app.clone(), principal.name.clone());
         let made = app.tasks.spawn(async move {
+            // Kept and shown.
+            let hidden = |text: &str| task.audit.redactor().whole(text).0;
             match self {
-                Self::Add(permission) => task.grants.add(*permission).await,
-                Self::End(id, effect, reason) => task.grants.end(&id, effect, &name, &reason).await,
+                Self::Add(permission) => {
+                    let reason = hidden(&permission.reason);
+                    task.grants.add(Permission { reason, ..*permission }).await
+                }
+                Self::End(id, effect, reason) => task.grants.end(&id, effect, &name, &hidden(&reason)).await,
             }
         });
         let permission = made.await.map_err(|error| Refusal::internal("changing a permission", &error))??;

@@ -15,7 +15,7 @@ use wire::v1::{self, CreateRunRequest};
 use super::{Principal, Role, behind, portion, principal};
 use crate::app::App;
 use crate::ids::{AlertId, RunId, check_client_name};
-use crate::runs::{Hold, Record, issue_token, parse_request};
+use crate::runs::{Hold, Record, hide_secrets, issue_token, parse_request};
 use crate::status::{Refusal, chain};
 
 const MAX_PAGE: u32 = 1_000;
@@ -32,7 +32,7 @@ impl Service {
     async fn create(
         &self,
         principal: Arc<Principal>,
-        request: CreateRunRequest,
+        mut request: CreateRunRequest,
     ) -> Result<(Record, Option<String>), Refusal> {
         if !self.0.audit.is_available() {
             return Err(crate::audit::Unavailable.into());
@@ -47,6 +47,7 @@ impl Service {
             chosen => RunId::chosen(chosen)?,
         };
         let digest = digest(&request);
+        hide_secrets(&mut request, self.0.audit.redactor())?;
         // Each principal has its own: none can take another's, or find out which there are.
         let request_id =
             if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };

@@ -30,7 +30,7 @@ pub(crate) use launch::{Directories, Launcher};
 pub(crate) use record::{Record, Spec, State};
 pub(crate) use registry::{OnStop, Runs};
 pub(crate) use remove::remove_tree;
-pub(crate) use request::parse as parse_request;
+pub(crate) use request::{hide_secrets, parse as parse_request};
 pub(crate) use run::Run;
 pub(crate) use token::issue as issue_token;
 pub(crate) use trash::{Deleted, Trash};

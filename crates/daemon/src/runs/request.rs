@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use audit::Redactor;
 use gateway::{Policy, Profile};
 use ops::Reason;
 use wire::v1;
@@ -16,6 +17,7 @@ use crate::time::duration_from_wire;
 const MAX_NAME: usize = 128;
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 256;
+const MAX_PATH: usize = 4_000;
 const DEFAULT_ROLE: &str = "worker";
 
 /// Parses and validates.
@@ -56,7 +58,10 @@ pub(crate) fn parse<'p>(
     let spec = Spec {
         image,
         workspace: workspace(request.workspace)?,
-        pkg_path: Some(request.pkg_path).filter(|path| !path.is_empty()).map(PathBuf::from),
+        pkg_path: Some(request.pkg_path)
+            .filter(|path| !path.is_empty())
+            .map(|path| absolute("pkg_path", path))
+            .transpose()?,
         agent_id: request.agent_id,
         role,
         limits: limits(&request.limits.unwrap_or_default(), profile)?,
@@ -68,6 +73,43 @@ pub(crate) fn parse<'p>(
         profile: request.profile,
     };
     Ok((spec, profile))
+}
+
+/// Hides what looks like a secret in the labels, and refuses an address with a password where a path or an image is asked for: a
+/// run's record is kept, listed and audited as it was asked for.
+pub(crate) fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> Result<(), Refusal> {
+    use v1::workspace::Source;
+    let source = request.workspace.as_ref().and_then(|workspace| workspace.source.as_ref());
+    let (field, path, revision) = match source {
+        Some(Source::Bind(bind)) => ("workspace.bind.path", bind.path.as_str(), ""),
+        Some(Source::Overlay(overlay)) => ("workspace.overlay.path", overlay.path.as_str(), ""),
+        Some(Source::Clone(clone)) => {
+            ("workspace.clone.repository", clone.repository.as_str(), clone.revision.as_str())
+        }
+        Some(Source::Managed(_)) | None => ("workspace", "", ""),
+    };
+    let texts = [
+        (field, path),
+        ("workspace.clone.revision", revision),
+        ("pkg_path", &request.pkg_path),
+        ("image", &request.image),
+    ];
+    for (field, text) in texts {
+        if text.contains("://") && redactor.whole(text).1 > 0 {
+            return Err(Refusal::invalid(
+                field,
+                "has what looks like a password or a token in it, and would be kept and shown with it: leave that out",
+            ));
+        }
+    }
+    for (name, value) in &mut request.labels {
+        // Some secrets are known by what stands before them.
+        let known = redactor.whole(&format!("{name}={value}"));
+        if known.1 > 0 {
+            known.0.strip_prefix(&format!("{name}=")).unwrap_or("[REDACTED]").clone_into(value);
+        }
+    }
+    Ok(())
 }
 
 fn unknown<'a>(what: &'static str, known: impl Iterator<Item = &'a str>) -> Refusal {
@@ -91,14 +133,16 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
         match source.ok_or_else(|| {
             Refusal::invalid("workspace", "is missing: one of bind, managed, clone, overlay")
         })? {
-            Source::Bind(bind) => Workspace::Bind { path: PathBuf::from(bind.path) },
+            Source::Bind(bind) => Workspace::Bind { path: absolute("workspace.bind.path", bind.path)? },
             Source::Managed(managed) if managed.workspace_id.is_empty() => Workspace::Managed,
             Source::Managed(managed) => {
                 let workspace = RunId::parse(&managed.workspace_id);
                 let bad = |_| Refusal::invalid("workspace.managed.workspace_id", "is no id of a workspace");
                 Workspace::Kept { workspace: workspace.map_err(bad)? }
             }
-            Source::Overlay(overlay) => Workspace::Overlay { path: PathBuf::from(overlay.path) },
+            Source::Overlay(overlay) => {
+                Workspace::Overlay { path: absolute("workspace.overlay.path", overlay.path)? }
+            }
             Source::Clone(clone) => {
                 let plain = clone.revision.len() <= 256
                     && !clone.revision.starts_with('-')
@@ -110,12 +154,20 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
                     ));
                 }
                 Workspace::Clone {
-                    repository: PathBuf::from(clone.repository),
+                    repository: absolute("workspace.clone.repository", clone.repository)?,
                     revision: Some(clone.revision).filter(|revision| !revision.is_empty()),
                 }
             }
         },
     )
+}
+
+fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
+    let path = PathBuf::from(path);
+    if path.is_absolute() && path.as_os_str().len() <= MAX_PATH {
+        return Ok(path);
+    }
+    Err(Refusal::invalid(field, "must be an absolute path on the daemon's host"))
 }
 
 /// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
