@@ -3,7 +3,8 @@
 # repository, within what policy and its human allow, and everything is on record. Needs say.sh and daemon.sh.
 
 DEMO_PROFILE=review
-EXIT_DENIED=3
+# Of `coffer call exec`, where the others are the command's own.
+EXIT_DENIED=126
 
 demo() {
     demo_create || return 1

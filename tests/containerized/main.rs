@@ -16,9 +16,12 @@ use serde_json::Value;
 use stack::{AGENT, REVIEWER, Said, Stack, containers_of};
 
 const DONE: i32 = 0;
-const FAILED: i32 = 1;
 const DENIED: i32 = 3;
 const AWAITING_APPROVAL: i32 = 4;
+// Of `call exec`, beside the codes of commands.
+const COMMAND_AWAITS: i32 = 123;
+const COMMAND_TIMED_OUT: i32 = 124;
+const COMMAND_DENIED: i32 = 126;
 
 #[test]
 fn the_main_job_is_done_between_containers() {
@@ -124,12 +127,12 @@ fn run_commands(stack: &Stack, run: &str) {
         "1 README.md\n"
     );
     let refused = stack.coffer(AGENT, &["call", "exec", run, "--", "rm", "-rf", "."]);
-    assert!(refused.failed(DENIED).contains("COMMAND_NOT_ALLOWED"));
+    assert!(refused.failed(COMMAND_DENIED).contains("COMMAND_NOT_ALLOWED"));
 
     // A command that takes too long is asked to end, and the cgroup of its own shows that all has ended.
     let late = &["--output", "json", "call", "exec", run, "--timeout", "1s", "--", "sleep", "1000"];
     let late = consented(stack, run, "late", late);
-    let late: Value = serde_json::from_str(late.ended(FAILED)).unwrap();
+    let late: Value = serde_json::from_str(late.ended(COMMAND_TIMED_OUT)).unwrap();
     assert_eq!(late["exec"]["timedOut"], true, "{late:#}");
     assert_eq!(late["exec"]["signal"], 15, "{late:#}");
     let method = late["exec"]["kill"]["method"].as_str().unwrap();
@@ -154,7 +157,8 @@ fn consented(stack: &Stack, run: &str, request: &str, call: &[&str]) -> Said {
         let request = ["--request-id", request];
         stack.coffer(AGENT, &[before, &request, manner, after].concat())
     };
-    with(&[]).ended(AWAITING_APPROVAL);
+    let awaits = if call.contains(&"exec") { COMMAND_AWAITS } else { AWAITING_APPROVAL };
+    with(&[]).ended(awaits);
     let waiting = stack.coffer(REVIEWER, &["--output", "json", "approval", "list", "--run", run]);
     let waiting: Value = serde_json::from_str(waiting.ended(DONE)).unwrap();
     let approval = waiting["approvals"][0]["approvalId"].as_str().unwrap();

@@ -3,6 +3,7 @@
 use harness::v1::call_request::Operation;
 use harness::v1::call_response::{Result as Answer, Status};
 use harness::{Daemon, RunHandle, calls, reason, record, requests, v1};
+use serde_json::json;
 use tonic::Code;
 
 async fn refused(run: &mut RunHandle, operation: Operation) -> (String, String) {
@@ -76,6 +77,63 @@ async fn a_malformed_call_is_refused_with_a_reason_and_recorded() {
     assert_eq!((intents.len(), receipts.len()), (22, 22));
     let denied = receipts.iter().filter(|receipt| record(receipt)["outcome"]["status"] == "denied").count();
     assert_eq!(denied, 21, "all but the pattern");
+}
+
+/// Whoever looks for an agent that tries the doors finds it, with what it tried.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_before_policy_is_on_record_with_who_asked_for_what() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
+    let dialect = |dialect: &str, tool: &str, arguments: serde_json::Value| {
+        Operation::Dialect(v1::DialectCall {
+            dialect: dialect.to_owned(),
+            name: tool.to_owned(),
+            arguments_json: arguments.to_string(),
+        })
+    };
+    let cases = [
+        (calls::read("../x"), "read", json!({"path": "../x"})),
+        (calls::write("/etc/x", "SECRET"), "write", json!({"path": "/etc/x"})),
+        (calls::list("@nowhere"), "list", json!({"path": "@nowhere"})),
+        (calls::git_add(&["../x"]), "git.add", json!({"paths": ["../x"]})),
+        (
+            exec_with(|exec| exec.cwd = "../..".to_owned()),
+            "exec",
+            json!({"command": "wc", "args": [], "cwd": "../.."}),
+        ),
+        (
+            dialect("fs", "fs.write", json!({"path": "/etc/x", "content": "SECRET"})),
+            "",
+            json!({"path": "/etc/x"}),
+        ),
+        (dialect("fs", "no.such.tool", json!({"path": "a"})), "", json!({"path": "a"})),
+        (
+            dialect("nobody's", "read", json!({"command": ["rm", "-rf"]})),
+            "",
+            json!({"command": ["rm", "-rf"]}),
+        ),
+    ];
+    let id = run.id().to_owned();
+    for (number, (operation, name, input)) in cases.into_iter().enumerate() {
+        match run.call(operation.clone()).await {
+            Err(_) => {}
+            Ok(response) => assert_eq!(response.status(), Status::Denied, "{operation:?}"),
+        }
+        let filter = v1::EventFilter {
+            run_id: id.clone(),
+            agent_id: "tester".to_owned(),
+            kinds: vec!["call_intent".to_owned()],
+            ..Default::default()
+        };
+        let query = v1::QueryEventsRequest { filter: Some(filter), ..Default::default() };
+        let found = run.clients.audit.query_events(query).await.unwrap().into_inner().events;
+        assert_eq!(found.len(), number + 1, "{operation:?}");
+        let records: Vec<_> = found.iter().map(record).collect();
+        let latest = records.iter().max_by_key(|record| record["sequence"].as_u64()).unwrap();
+        assert_eq!(latest["operation"].as_str().unwrap_or_default(), name, "{latest}");
+        assert_eq!(latest["input"], input, "{latest}");
+        assert!(!latest.to_string().contains("SECRET"), "{latest}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

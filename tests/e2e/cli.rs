@@ -81,7 +81,7 @@ async fn the_main_job_by_hand() {
     assert!(out(&daemon, &["call", "exec", run, "--", "wc", "-l", "README.md"]).await.contains('3'));
 
     let denied = coffer(&daemon, &["call", "exec", run, "--", "rm", "-rf", "."]).await;
-    assert_eq!(denied.code, 3);
+    assert_eq!(denied.code, 126);
     assert!(
         denied.err.contains("Command not allowed: rm") && denied.err.contains("COMMAND_NOT_ALLOWED"),
         "{}",
@@ -187,10 +187,39 @@ async fn output_for_programs_is_json() {
     let tools = json(&daemon, &["call", "tools", run]).await;
     assert!(tools.is_array() || tools["tools"].is_array() || tools["toolsJson"].is_string(), "{tools}");
     let refused = coffer(&daemon, &["--output", "json", "call", "exec", run, "--", "sudo", "id"]).await;
-    assert_eq!(refused.code, 3);
+    assert_eq!(refused.code, 126);
     let said: Value =
         serde_json::from_str(if refused.out.is_empty() { &refused.err } else { &refused.out }).unwrap();
     assert!(said.to_string().contains("COMMAND_NOT_ALLOWED"), "{said}");
+}
+
+/// So that whatever uses `docker exec` can use it; what coffer itself has to say has codes of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_s_exit_code_is_passed_through() {
+    let daemon = Daemon::start().await;
+    let open = out(&daemon, &["run", "create", "--profile", "open", "--managed"]).await;
+    let review = out(&daemon, &["run", "create", "--profile", "review", "--managed"]).await;
+    let (open, review) = (open.trim(), review.trim());
+    let ends: [(&str, &[&str], i32); 8] = [
+        (open, &["--", "true"], 0),
+        (open, &["--", "sh", "-c", "exit 5"], 5),
+        (open, &["--", "sh", "-c", "exit 255"], 255),
+        (open, &["--", "sh", "-c", "kill -9 $$"], 137),
+        (open, &["--timeout", "200ms", "--", "sleep", "60"], 124),
+        (open, &["--", "no-such-program"], 125),
+        (review, &["--", "rm", "x"], 126),
+        (review, &["--", "sh", "-c", "true"], 123),
+    ];
+    for (run, command, code) in ends {
+        for shown in [&[][..], &["--no-stream"]] {
+            let arguments = [&["call", "exec", run], shown, command].concat();
+            let ended = coffer(&daemon, &arguments).await;
+            assert_eq!(ended.code, code, "{arguments:?}: {}", ended.err);
+        }
+    }
+    assert_eq!(coffer(&daemon, &["call", "shell", open, "exit 7"]).await.code, 7);
+    let nobody = ["call", "exec", open, "--", "true"];
+    assert_eq!(at("unix:/var/tmp/cofferdam-no-such.sock", &nobody).await.code, 125);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -486,7 +486,7 @@ async fn the_command_line_shows_output_as_it_comes_and_later() {
     assert!(output.stdout == blob, "byte for byte, and nothing left out");
     let failing = ["call", "exec", &id, "--", "sh", "-c", "echo out; printf err >&2; exit 3"];
     let output = Coffer::new(&daemon, &failing).output().await;
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b"out\n"[..]));
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b"out\n"[..]));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said, "err\nfailed: the command ended with exit code 3\n");
 

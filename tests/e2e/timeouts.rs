@@ -20,10 +20,14 @@ roles: { director: { allow: \"*\" } }
 
     for operation in [calls::exec(&["sleep", "30"]), calls::shell("sleep 30")] {
         let done = run.call(operation).await.unwrap();
+        assert_eq!((done.status(), done.error.unwrap().reason.as_str()), (Status::Failed, "TIMED_OUT"));
+        let rendered: serde_json::Value = serde_json::from_str(&done.rendered).unwrap();
+        assert_eq!((&rendered["ok"], &rendered["error"]["code"]), (&false.into(), &"TIMED_OUT".into()));
         let (Some(Answer::Exec(result) | Answer::Shell(result)), id) = (done.result, done.call_id) else {
             panic!("no command")
         };
         assert!(result.timed_out && result.ended_by == "timeout", "{result:?}");
+        assert_eq!(rendered["timed_out"], true, "what there is of a result is there: {rendered}");
         let intent = harness::record(&run.clients.of_call(&id).await[0]);
         assert_eq!(intent["input"]["timeoutMs"], "1000", "the record says what held");
     }

@@ -12,7 +12,7 @@
 //! | `forge` | the commit; every other step is a turn of a transcript |
 //! | `editor` | finding the place, the check and the commit: it has files only |
 
-use harness::v1::call_response::Status;
+use harness::v1::call_response::{Result as Answer, Status};
 use harness::{Daemon, RunHandle, git, v1};
 use serde_json::{Value, json};
 
@@ -234,7 +234,12 @@ async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
             operation: Some(v1::call_request::Operation::Dialect(call)),
             ..Default::default()
         };
-        let said = run.call_with(request).await.unwrap().rendered;
+        let answer = run.call_with(request).await.unwrap();
+        let said = &answer.rendered;
         assert!(said.contains("Command timed out after 1s") && said.contains("begun"), "{dialect}: {said}");
+        let told = (answer.status(), answer.error.as_ref().unwrap().reason.as_str());
+        assert_eq!(told, (Status::Failed, "TIMED_OUT"), "{dialect}");
+        let Some(Answer::Exec(result) | Answer::Shell(result)) = &answer.result else { panic!("no command") };
+        assert_eq!((result.stdout.as_str(), result.timed_out), ("begun\n", true), "{dialect}");
     }
 }

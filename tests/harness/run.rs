@@ -135,10 +135,24 @@ impl RunHandle {
 
     /// Runs a command that the policy allows.
     pub async fn exec(&mut self, argv: &[&str]) -> v1::ExecResult {
-        match self.ok(calls::exec(argv)).await {
-            call_response::Result::Exec(result) => result,
-            other => panic!("{other:?}"),
-        }
+        self.ran(calls::exec(argv)).await
+    }
+
+    /// What a command or a script came to, which may have been ended when its time was over.
+    pub async fn ran(&mut self, operation: Operation) -> v1::ExecResult {
+        let call = self.call(operation).await.unwrap();
+        let reason = call.error.as_ref().map(|error| error.reason.as_str());
+        let (status, result) = (call.status(), call.result.clone());
+        let Some(call_response::Result::Exec(result) | call_response::Result::Shell(result)) = result else {
+            panic!("no command: {call:?}")
+        };
+        let expected = if result.timed_out {
+            (call_response::Status::Failed, Some("TIMED_OUT"))
+        } else {
+            (call_response::Status::Succeeded, None)
+        };
+        assert_eq!((status, reason), expected, "{call:?}");
+        result
     }
 
     /// The run as it is now.

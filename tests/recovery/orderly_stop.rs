@@ -18,8 +18,10 @@ async fn a_stop_leaves_nothing_running_and_a_closed_record() {
     assert!(!daemon.socket().exists());
     for call in [waiting, working] {
         // Whoever waited was told, or lost the connection; nobody was told that it succeeded.
-        let told = call.await.unwrap();
-        assert!(told.is_err() || told.is_ok_and(|call| call.error.is_some()));
+        match call.await.unwrap() {
+            Ok(call) => assert!(!call.error.unwrap().message.contains("started again")),
+            Err(refused) => assert!(!refused.message().contains("started again"), "{}", refused.message()),
+        }
     }
     let report = audit::verify(&daemon.state_dir().join("audit"), &mut |_| {}).unwrap();
     assert!(report.is_intact());
@@ -39,6 +41,8 @@ async fn a_stop_leaves_nothing_running_and_a_closed_record() {
         let outcome = &record(event)["outcome"];
         assert_ne!(outcome["status"], "succeeded");
         assert_ne!(outcome["status"], "interrupted", "the daemon closed it itself: {outcome}");
+        let said = outcome["message"].as_str().unwrap_or_default();
+        assert!(!said.contains("started again"), "the run has ended: {said}");
     }
     for id in [run.id(), other.id()] {
         let request = v1::GetRunRequest { run_id: id.to_owned() };

@@ -104,7 +104,7 @@ async fn x2_a_cancelled_call_leaves_nothing() {
     assert_eq!(response.error.as_ref().map(|error| error.reason.as_str()), Some("CANCELLED"));
     // Its outcome says what became of the command.
     let Some(call_response::Result::Exec(result)) = response.result else { panic!("{response:?}") };
-    assert_eq!((result.exit_code, result.signal), (None, Some(libc::SIGTERM)));
+    assert_eq!((result.exit_code, result.signal), (Some(143), Some(libc::SIGTERM)));
     assert_eq!(result.ended_by, "cancelled");
     let kill = result.kill.unwrap();
     assert_eq!((kill.ended, kill.left), (1, 0), "{kill:?}");

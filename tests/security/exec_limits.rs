@@ -160,7 +160,7 @@ async fn x3_a_flood_of_gigabytes_ends_with_its_reason() {
     let mut inside = enter(&daemon, v1::Limits::default()).await;
     let agent = agent_pid(&inside);
     let result = inside.exec(exec(&["flood", &(8_u64 << 30).to_string()])).await;
-    assert_eq!((result.exit_code, why(&result)), (None, ("output-limit", vec!["output"], true)));
+    assert_eq!((result.exit_code, why(&result)), (Some(143), ("output-limit", vec!["output"], true)));
     assert!(result.hint.contains("send the output to a file"), "{}", result.hint);
     assert!(result.stdout_bytes > 64 * MIB, "{}", result.stdout_bytes);
     as_before(&mut inside, agent).await;

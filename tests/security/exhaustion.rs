@@ -22,7 +22,7 @@ async fn c4_memory_over_the_limit_ends_the_command() {
     let result = inside.exec(exec(&["memory"])).await;
     assert_eq!(
         (result.exit_code, result.signal, result.timed_out),
-        (None, Some(SIGKILL), false),
+        (Some(137), Some(SIGKILL), false),
         "{result:?}"
     );
     assert!(result.peak_memory_bytes < 96 << 20, "{}", result.peak_memory_bytes);

@@ -19,7 +19,8 @@ Exit codes:
   2  the command line or the request is malformed
   3  denied by permission, policy, rate limit or approval
   4  awaiting an approval
-  5  the daemon cannot be reached";
+  5  the daemon cannot be reached
+`call exec` and `call shell` end as their command does, and have codes of their own: see there.";
 
 /// Work with Cofferdam: runs, the calls in them, approvals, and the record of it all.
 #[derive(Debug, Parser)]

@@ -17,8 +17,24 @@ pub(crate) enum Exit {
     AwaitingApproval,
     /// The daemon cannot be reached.
     Unreachable,
-    /// The exit code of a command that an operator ran at a terminal, or 128 and the number of a signal.
+    /// The exit code of a command in a run, or 128 and the number of a signal.
     Command(u8),
+}
+
+/// What `timeout(1)` ends with.
+pub(crate) const TIMED_OUT: u8 = 124;
+
+impl Exit {
+    /// The same where a command's own code may stand in its place: ours are out of the way of most, as those of `docker exec` and
+    /// `env` are.
+    pub(crate) fn beside_a_command(self) -> Self {
+        match self {
+            Self::Ok | Self::Command(_) => self,
+            Self::AwaitingApproval => Self::Command(123),
+            Self::Failed | Self::Usage | Self::Unreachable => Self::Command(125),
+            Self::Denied => Self::Command(126),
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

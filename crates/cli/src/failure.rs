@@ -75,6 +75,12 @@ impl Failure {
         self
     }
 
+    /// As [`Exit::beside_a_command`].
+    pub(crate) fn beside_a_command(mut self) -> Self {
+        self.exit = self.exit.beside_a_command();
+        self
+    }
+
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.exit

@@ -122,10 +122,10 @@ fn a_command_that_fails_is_a_tool_that_failed() {
     let good = coffer(&daemon, &["call", "exec", RUN_A, "--", "exit"]);
     assert_eq!(good, (0, "out\n".into(), "err\n".into()));
     let bad = coffer(&daemon, &["call", "exec", RUN_A, "--", "exit", "7"]);
-    assert_eq!(bad, (1, "out\n".into(), "err\nfailed: the command ended with exit code 7\n".into()));
+    assert_eq!(bad, (7, "out\n".into(), "err\nfailed: the command ended with exit code 7\n".into()));
     let (code, out, _) = coffer(&daemon, &["--output", "json", "call", "exec", RUN_A, "--", "exit", "7"]);
     let call: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &call["exec"]["exitCode"]), (1, &serde_json::json!(7)));
+    assert_eq!((code, &call["exec"]["exitCode"]), (7, &serde_json::json!(7)));
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn a_command_is_shown_as_it_comes_unless_told_otherwise() {
     coffer(&daemon, &["call", "exec", RUN_A, "--", "exit"]);
     assert!(daemon.last_call().cancel_on_disconnect, "Ctrl-C ends the command");
     let end = coffer(&daemon, &["call", "exec", RUN_A, "--no-stream", "--", "exit", "7"]);
-    assert_eq!(end, (1, "out\n".into(), "err\nfailed: the command ended with exit code 7\n".into()));
+    assert_eq!(end, (7, "out\n".into(), "err\nfailed: the command ended with exit code 7\n".into()));
     assert!(!daemon.last_call().cancel_on_disconnect);
 
     let line = ["--output", "json", "call", "exec", RUN_A, "--stream", "--", "exit", "7"];
     let (code, out, err) = coffer(&daemon, &line);
-    assert_eq!((code, err.as_str()), (1, ""));
+    assert_eq!((code, err.as_str()), (7, ""));
     let events: Vec<serde_json::Value> =
         out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<_> = events.iter().flat_map(|event| event.as_object().unwrap().keys().cloned()).collect();

@@ -13,6 +13,7 @@
 //! durable before the effect, its receipt before the answer; nothing is executed without a permit. A client that goes away
 //! leaves nothing half done: its call goes on in a task of its own. One that breaks has its receipt as well.
 
+mod asked;
 mod begin;
 mod consent;
 mod decode;
@@ -35,7 +36,7 @@ use futures_util::FutureExt as _;
 use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
 use jail::Mount;
-use ops::{Lane, OpResult, Operation, Reason};
+use ops::{Lane, OpResult, Operation, Reason, ToolFailure};
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
@@ -44,7 +45,7 @@ use crate::app::App;
 use crate::calls::{Answer, Call, Keep};
 use crate::escalation::Attempt;
 use crate::rpc::Principal;
-use crate::runs::Run;
+use crate::runs::{OnStop, Run};
 use crate::status::Refusal;
 use crate::time::micros;
 
@@ -214,22 +215,30 @@ impl Story {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<Admitted, Refusal> {
-        let operation = decoded.operation?;
-        let run = self.app.runs.living_run(self.call.run)?;
+        let run = match self.app.runs.living_run(self.call.run) {
+            Ok(run) => run,
+            // A call that is wrong in itself is told that first.
+            Err(gone) => return Err(decoded.operation.err().unwrap_or(gone)),
+        };
         let _busy = run.busy();
         let spec = run.spec();
-        if !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id {
-            let (principal, run) = (&self.principal, Some(self.call.run));
-            self.app.escalations.report(principal, run, Attempt::OtherAgent, &decoded.agent_id);
-            return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
-        }
         let caller = Caller {
             principal: self.principal.name.clone(),
             agent_id: spec.agent_id.clone(),
             role: spec.role.clone(),
             run_id: self.call.run.to_string(),
         };
-        journal.caller(&caller);
+        let is_for_another = !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id;
+        if !is_for_another {
+            journal.caller(&caller);
+        }
+        // Refused before policy, and on record with whoever asked for it.
+        let operation = decoded.operation?;
+        if is_for_another {
+            let (principal, run) = (&self.principal, Some(self.call.run));
+            self.app.escalations.report(principal, run, Attempt::OtherAgent, &decoded.agent_id);
+            return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
+        }
         // While a reviewer is asked, others may be asked as well.
         run.lanes_for_asking()?;
         // The container has a directory of this name all the same.
@@ -267,6 +276,27 @@ impl Story {
         }
     }
 
+    /// What is true of a call that nobody cancelled and whose worker was ended with the run, or with the daemon: it is not started
+    /// again.
+    fn cut_off(&self, run: &Run, failure: &ToolFailure) -> Option<ToolFailure> {
+        if failure.reason != Reason::Cancelled || self.call.cancel.is_cancelled() {
+            return None;
+        }
+        let unknown = "whether it had an effect is not known";
+        let message = if self.app.stop.is_cancelled() && self.app.on_stop == OnStop::Leave {
+            format!(
+                "the daemon was stopped during the call and leaves the run to the next one: {unknown}; look before you repeat it"
+            )
+        } else if self.app.stop.is_cancelled() {
+            format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
+        } else if run.ended.is_cancelled() {
+            format!("the run was ended during the call: {unknown}")
+        } else {
+            return None;
+        };
+        Some(ToolFailure::new(Reason::Cancelled, message))
+    }
+
     /// A call that may be executed without asking anybody.
     fn admitted(&self, run: Arc<Run>, permit: Permit, room: Room) -> Admitted {
         Admitted { run, permit, room, still: Standstill::none(&self.app, self.call.run) }
@@ -283,7 +313,7 @@ impl Story {
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
         let limit = journal.limit();
-        let finished = match permit.operation().lane() {
+        let mut finished = match permit.operation().lane() {
             Lane::Upstream => self.app.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
             Lane::Container | Lane::Host => {
                 room.lanes.execute(permit, limit, self.call.output.clone(), cancel).await
@@ -292,6 +322,11 @@ impl Story {
         drop(room);
         times.executed();
         still.end().await;
+        if let Err(failure) = &mut finished.outcome
+            && let Some(truth) = self.cut_off(&run, failure)
+        {
+            *failure = truth;
+        }
         if let Err(failure) = &finished.outcome
             && ops::is_void(failure)
         {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::{OpResult, Outcome, ToolFailure};
+use ops::{ExecResult, OpResult, Outcome, ToolFailure};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -16,6 +16,9 @@ struct Success<'a> {
 struct Failure<'a> {
     ok: bool,
     error: Error<'a>,
+    /// Of a command that was ended.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    result: Option<&'a OpResult>,
 }
 
 #[derive(Serialize)]
@@ -26,21 +29,28 @@ struct Error<'a> {
 }
 
 /// `{"ok":true,…}` with the fields of the result, or `{"ok":false,"error":{"code","message","details"}}` where the
-/// code is the name of the reason.
+/// code is the name of the reason; both where a command was ended before it was done.
 pub fn render_canonical(outcome: &Outcome) -> String {
     match outcome {
-        Ok(result) => to_json(&Success { ok: true, result }),
-        Err(ToolFailure { reason, message, details }) => {
-            let details = details.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            to_json(&Failure { ok: false, error: Error { code: reason.as_str(), message, details } })
-        }
+        Ok(result) => match result.command().and_then(ExecResult::failure) {
+            None => to_json(&Success { ok: true, result }),
+            Some(failure) => failed(&failure, Some(result)),
+        },
+        Err(failure) => failed(failure, None),
     }
+}
+
+fn failed(failure: &ToolFailure, result: Option<&OpResult>) -> String {
+    let ToolFailure { reason, message, details } = failure;
+    let details = details.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    to_json(&Failure { ok: false, error: Error { code: reason.as_str(), message, details }, result })
 }
 
 /// A call that waits for a person: a failure with the code `PENDING_APPROVAL`.
 pub fn render_canonical_pending(approval_id: &str) -> String {
     let details = BTreeMap::from([("approval_id", approval_id)]);
-    to_json(&Failure { ok: false, error: Error { code: "PENDING_APPROVAL", message: PENDING, details } })
+    let error = Error { code: "PENDING_APPROVAL", message: PENDING, details };
+    to_json(&Failure { ok: false, error, result: None })
 }
 
 /// What models are told about a call that waits for a person.

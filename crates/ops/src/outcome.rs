@@ -225,7 +225,7 @@ pub struct ExecResult {
     pub stdout: String,
     /// Standard error, likewise.
     pub stderr: String,
-    /// Exit code; `None` when a signal ended it.
+    /// Exit code; `None` when a signal ended it, or nobody knows how it ended. [`Self::told`] has one for signals.
     pub exit_code: Option<i32>,
     /// Signal that ended it.
     pub signal: Option<i32>,
@@ -254,6 +254,31 @@ pub struct ExecResult {
     pub limits_hit: Vec<Limit>,
     /// What that means and what to do about it.
     pub hint: String,
+}
+
+impl ExecResult {
+    /// As clients are told: 128 and the number of the signal stand for the exit code, as in shells, since a code that is left out
+    /// is read as 0. Not where the command was ended before its time was over.
+    #[must_use]
+    pub fn told(mut self) -> Self {
+        if !self.timed_out {
+            self.exit_code = self.exit_code.or(self.signal.map(|signal| 128 + signal));
+        }
+        self
+    }
+
+    /// Why a command that ran is a call that failed: whatever its exit code is, nobody waited for the end of its work.
+    pub fn failure(&self) -> Option<ToolFailure> {
+        let unfinished = "what it had written until then is in the result";
+        if self.timed_out {
+            let message = format!("the command was ended when its time was over; {unfinished}");
+            return Some(ToolFailure::new(Reason::TimedOut, message));
+        }
+        let unknown = self.exit_code.is_none() && self.signal.is_none();
+        unknown.then(|| {
+            ToolFailure::new(Reason::Internal, format!("nobody knows how the command ended; {unfinished}"))
+        })
+    }
 }
 
 /// What was written.

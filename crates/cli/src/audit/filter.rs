@@ -55,7 +55,6 @@ enum Status {
     Succeeded,
     Failed,
     Denied,
-    Pending,
     Interrupted,
 }
 
@@ -67,7 +66,6 @@ impl Filter {
             Some(Status::Succeeded) => "succeeded",
             Some(Status::Failed) => "failed",
             Some(Status::Denied) => "denied",
-            Some(Status::Pending) => "pending_approval",
             Some(Status::Interrupted) => "interrupted",
             None => "",
         };

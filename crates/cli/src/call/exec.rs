@@ -9,15 +9,16 @@ use super::live::Live;
 use super::surroundings::{Surroundings, timeout_ms};
 use super::{Manner, Target};
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, TIMED_OUT};
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::quantity::{bytes, count};
 
 /// Run one command, without a shell.
 ///
-/// Its output goes where a command's output goes, as it comes; `coffer` ends with 1 when the command fails. Ctrl-C ends
-/// the command, too, and all that it started.
+/// Its output goes where a command's output goes, as it comes. `coffer` ends with the command's exit code, or with 128 and the
+/// number of the signal that ended it; 124: its time was over, 123: the call waits for an approval, 126: it was denied, 125: it
+/// could not be made. Ctrl-C ends the command, too, and all that it started.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call exec 3f2a9c01 -- wc -l README.md")]
 pub(crate) struct Exec {
@@ -37,7 +38,8 @@ pub(crate) struct Exec {
 impl Exec {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (target, live, manner, operation) = self.request()?;
-        live.make(context, &target, manner, Operation::Exec(operation)).await
+        let made = live.make(context, &target, manner, Operation::Exec(operation)).await;
+        made.map(Exit::beside_a_command).map_err(Failure::beside_a_command)
     }
 
     fn request(self) -> Result<(Target, Live, Manner, ExecRequest), Failure> {
@@ -56,10 +58,14 @@ impl Exec {
     }
 }
 
-/// Whether this is the result of a command or a script that failed.
-pub(super) fn went_wrong(result: Option<&CallResult>) -> bool {
-    let Some(CallResult::Exec(result) | CallResult::Shell(result)) = result else { return false };
-    result.timed_out || result.exit_code != Some(0)
+/// How a command or a script ended that did not succeed.
+pub(super) fn exit(result: Option<&CallResult>) -> Option<Exit> {
+    let Some(CallResult::Exec(result) | CallResult::Shell(result)) = result else { return None };
+    match (result.timed_out, result.exit_code) {
+        (true, _) => Some(Exit::Command(TIMED_OUT)),
+        (false, Some(0) | None) => None,
+        (false, Some(code)) => Some(u8::try_from(code).map_or(Exit::Failed, Exit::Command)),
+    }
 }
 
 pub(super) fn render(result: &ExecResult, data: &mut Page, talk: &mut Page) {
@@ -102,12 +108,12 @@ fn end(result: &ExecResult, talk: &mut Page) {
     }
     let end = match (result.timed_out, result.exit_code, result.signal) {
         (true, ..) => "the timeout ended the command".into(),
-        (false, Some(0), _) => return,
-        (false, Some(code), _) => format!("the command ended with exit code {code}"),
-        (false, None, Some(signal)) if result.ended_by.is_empty() => {
+        (false, _, Some(signal)) if result.ended_by.is_empty() => {
             format!("signal {signal} ended the command")
         }
-        (false, None, Some(signal)) => format!("signal {signal} ended the command ({})", result.ended_by),
+        (false, _, Some(signal)) => format!("signal {signal} ended the command ({})", result.ended_by),
+        (false, Some(0), _) => return,
+        (false, Some(code), _) => format!("the command ended with exit code {code}"),
         (false, None, None) => "the command ended without an exit code".into(),
     };
     talk.end_line().ink(Ink::Red, "failed").own(": ").word(&end).own("\n");

@@ -37,8 +37,10 @@ pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Result<Exit, Failure
 
 /// How `coffer` should end.
 pub(super) fn exit(call: &CallResponse) -> Exit {
+    if let Some(exit) = exec::exit(call.result.as_ref()) {
+        return exit;
+    }
     match call.status() {
-        Status::Succeeded if exec::went_wrong(call.result.as_ref()) => Exit::Failed,
         Status::Succeeded | Status::Running => Exit::Ok,
         Status::Failed | Status::Unspecified => Exit::Failed,
         Status::PendingApproval => Exit::AwaitingApproval,
@@ -169,11 +171,16 @@ mod tests {
             ..call(Status::Succeeded)
         };
         assert_eq!(exit(&exec(Some(0))), Exit::Ok);
-        assert_eq!(exit(&exec(Some(3))), Exit::Failed);
-        assert_eq!(exit(&exec(None)), Exit::Failed);
+        assert_eq!(exit(&exec(Some(3))), Exit::Command(3));
+        assert_eq!(exit(&exec(Some(137))), Exit::Command(137));
+        let late = ExecResult { timed_out: true, exit_code: Some(0), ..Default::default() };
+        let late = CallResponse { result: Some(CallResult::Exec(late)), ..call(Status::Failed) };
+        assert_eq!(exit(&late), Exit::Command(124));
+        let unknown = CallResponse { result: exec(None).result, ..call(Status::Failed) };
+        assert_eq!(exit(&unknown), Exit::Failed);
         let script = ExecResult { exit_code: Some(3), ..Default::default() };
         let shell = CallResponse { result: Some(CallResult::Shell(script)), ..call(Status::Succeeded) };
-        assert_eq!(exit(&shell), Exit::Failed);
+        assert_eq!(exit(&shell), Exit::Command(3));
         assert_eq!(exit(&call(Status::Unspecified)), Exit::Failed);
     }
 

@@ -15,8 +15,9 @@ use crate::failure::Failure;
 
 /// Run a shell script, where the profile allows scripts.
 ///
-/// By bash, or by sh where the image has no bash, in a login shell. Its output goes where a script's output goes, as it comes; `coffer` ends with 1 when the script fails. Ctrl-C ends the
-/// script, too, and all that it started.
+/// By bash, or by sh where the image has no bash, in a login shell. Its output goes where a script's output goes, as it comes.
+/// `coffer` ends as with `call exec`: with the script's exit code, or 123 to 126. Ctrl-C ends the script, too, and all that it
+/// started.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call shell 3f2a9c01 'make 2>&1 | tail -n 20'")]
 pub(crate) struct Shell {
@@ -36,7 +37,8 @@ pub(crate) struct Shell {
 impl Shell {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (target, live, manner, operation) = self.request()?;
-        live.make(context, &target, manner, Operation::Shell(operation)).await
+        let made = live.make(context, &target, manner, Operation::Shell(operation)).await;
+        made.map(Exit::beside_a_command).map_err(Failure::beside_a_command)
     }
 
     fn request(self) -> Result<(Target, Live, Manner, ShellRequest), Failure> {

@@ -9,7 +9,7 @@ use crate::status::Refusal;
 const LONGEST: usize = 256;
 /// Most kinds.
 const KINDS: usize = 32;
-const STATUSES: [&str; 5] = ["succeeded", "failed", "denied", "pending_approval", "interrupted"];
+const STATUSES: [&str; 4] = ["succeeded", "failed", "denied", "interrupted"];
 
 /// A filter that was checked. What is not given matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

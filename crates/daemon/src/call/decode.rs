@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use dialects::{Dialect, Facts, Limits, Made, ParseFailure};
 use gateway::{Policy, Profile};
-use ops::{Operation, Outcome, Reason, ToolFailure};
+use ops::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use wire::v1::{self, CallRequest, CallResponse, call_request, call_response};
 use worker::convert::{failure_to_wire, operation_from_wire, result_to_wire};
 
 use super::Close;
+use super::asked::Asked;
 use crate::calls::Call;
 use crate::ids::check_client_name;
 use crate::status::Refusal;
@@ -24,6 +25,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 /// A request, decoded as far as it went.
 pub(super) struct Decoded {
     pub(super) operation: Result<Operation, Refusal>,
+    /// What was asked for, for the record of a call that is refused for it.
+    pub(super) asked: Asked,
     pub(super) form: Form,
     pub(super) agent_id: String,
     pub(super) task_id: String,
@@ -72,6 +75,7 @@ pub(crate) fn limits(profile: &Profile) -> Limits {
 pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> Decoded {
     let CallRequest { agent_id, task_id, correlation_id, timeout, operation, .. } = request;
     let limit = limit(timeout.as_ref());
+    let asked = Asked::of(operation.as_ref());
     let (parsed, form) = match operation {
         Some(call_request::Operation::Dialect(call)) => {
             dialect(call, (limits, policy), limit.as_ref().ok().copied().flatten())
@@ -85,7 +89,7 @@ pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> 
         (Ok(()), Err(refusal)) => Err(refusal.clone()),
         (Ok(()), Ok(_)) => parsed,
     };
-    Decoded { operation, form, agent_id, task_id, correlation_id, limit: limit.ok().flatten() }
+    Decoded { operation, asked, form, agent_id, task_id, correlation_id, limit: limit.ok().flatten() }
 }
 
 fn limit(timeout: Option<&wire::Duration>) -> Result<Option<Duration>, Refusal> {
@@ -218,7 +222,7 @@ impl Form {
             Close::Refused(refusal) => (Err(ToolFailure::from(refusal)), Status::Denied, None),
             Close::Broken(refusal) => (Err(ToolFailure::from(refusal)), Status::Failed, None),
             Close::Executed(finished) | Close::Cancelled(finished) => {
-                let done = finished.outcome.is_ok() && !cancelled;
+                let done = finished.outcome.is_ok() && !cancelled && unfinished(&finished.outcome).is_none();
                 let status = if done { Status::Succeeded } else { Status::Failed };
                 let usage = v1::Usage {
                     cpu_time_us: finished.usage.cpu_time_us.unwrap_or_default(),
@@ -226,7 +230,7 @@ impl Form {
                     bytes_in: finished.bytes_in,
                     bytes_out: finished.bytes_out,
                 };
-                (finished.outcome, status, Some(usage))
+                (finished.outcome.map(told), status, Some(usage))
             }
         };
         if let Some(usage) = &usage {
@@ -242,6 +246,7 @@ impl Form {
             usage,
             ..Default::default()
         };
+        response.error = unfinished(&outcome).map(failure_to_wire);
         match outcome {
             Ok(result) => response.result = Some(result_of(result_to_wire(result))),
             Err(failure) => response.error = Some(failure_to_wire(failure)),
@@ -281,6 +286,19 @@ impl Form {
             Self::Canonical => None,
             Self::Dialect { name, tool, .. } => Some(format!("{name}:{tool}")),
         }
+    }
+}
+
+/// Why a command that ran is a call that failed.
+fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
+    outcome.as_ref().ok().and_then(OpResult::command).and_then(ExecResult::failure)
+}
+
+fn told(result: OpResult) -> OpResult {
+    match result {
+        OpResult::Exec(result) => OpResult::Exec(result.told()),
+        OpResult::Shell(result) => OpResult::Shell(result.told()),
+        other => other,
     }
 }
 

@@ -88,7 +88,7 @@ impl Journal {
         let mut common =
             Event::new(Kind::CallIntent).run(run).call(call.to_string()).principal(&principal.name);
         common.dialect = decoded.form.name();
-        common.operation = operation.map(|operation| operation.name().to_owned());
+        common.operation = operation.map(Operation::name).or(decoded.asked.operation).map(str::to_owned);
         let mut details = json!({});
         for (name, value) in [("task_id", &decoded.task_id), ("correlation_id", &decoded.correlation_id)] {
             if !value.is_empty() {
@@ -102,7 +102,7 @@ impl Journal {
         }
         Self {
             common,
-            input: operation.map_or(Value::Null, input::of),
+            input: operation.map_or_else(|| decoded.asked.input(), input::of),
             details,
             limit: decoded.limit,
             has_effect: operation.is_some_and(Operation::has_effect),

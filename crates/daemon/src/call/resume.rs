@@ -11,6 +11,7 @@ use gateway::{Approval, Clock as _, SystemClock, Ticket};
 use ops::Reason;
 use tokio::sync::oneshot;
 
+use super::asked::Asked;
 use super::begin::watch;
 use super::consent::Waiting;
 use super::decode::{Decoded, Form};
@@ -58,6 +59,7 @@ pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
         call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
         let decoded = Decoded {
             operation: Ok(operation),
+            asked: Asked::of(None),
             form,
             agent_id: String::new(),
             task_id: asker.task_id,

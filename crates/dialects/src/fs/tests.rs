@@ -362,7 +362,7 @@ fn details_are_in_camel_case() {
 
 #[test]
 fn results_of_foreign_operations_are_valid_all_the_same() {
-    let exec = ops::ExecResult { stdout: "hi".into(), ..ops::ExecResult::default() };
+    let exec = ops::ExecResult { stdout: "hi".into(), exit_code: Some(0), ..ops::ExecResult::default() };
     let rendered = render(&Ok(OpResult::Exec(exec)));
     assert_eq!((&rendered["ok"], &rendered["stdout"]), (&json!(true), &json!("hi")));
 }

@@ -103,12 +103,12 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
             Some(timeout) => format!("Error: Command timed out after {}s", timeout.as_secs_f64()),
             None => "Error: Command timed out".to_owned(),
         }),
-        (false, _, Some(0), _) => {}
-        (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
-        (false, _, None, Some(signal)) => {
+        (false, _, _, Some(signal)) => {
             let why = result.ended_by.map(|by| format!(": {}", by.as_str())).unwrap_or_default();
             notes.push(format!("[ended by signal {signal}{why}]"));
         }
+        (false, _, Some(0), _) => {}
+        (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
     }
     if !result.hint.is_empty() {

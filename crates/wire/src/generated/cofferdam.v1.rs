@@ -2067,7 +2067,8 @@ pub struct EventFilter {
     /// Of this operation, such as `write` or `git.commit`.
     #[prost(string, tag = "6")]
     pub operation: ::prost::alloc::string::String,
-    /// Ended so: `succeeded`, `failed`, `denied`, `pending_approval` or `interrupted`. Receipts alone have one.
+    /// Ended so: `succeeded`, `failed`, `denied` or `interrupted`. Receipts alone have one; who was asked stands in events of the kind
+    /// `approval_requested`.
     #[prost(string, tag = "7")]
     pub status: ::prost::alloc::string::String,
     /// Failed or refused for this stable reason, such as `COMMAND_NOT_ALLOWED`.
@@ -3906,7 +3907,8 @@ pub struct ExecResult {
     /// Standard error, likewise.
     #[prost(string, tag = "2")]
     pub stderr: ::prost::alloc::string::String,
-    /// Exit code; absent when a signal ended it.
+    /// Exit code; 128 and the number of the signal where one ended it. Absent only where the call failed: its time was over, or
+    /// nobody knows how it ended.
     #[prost(int32, optional, tag = "3")]
     pub exit_code: ::core::option::Option<i32>,
     /// Signal that ended it.

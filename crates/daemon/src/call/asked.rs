@@ -1,0 +1,143 @@
+//! What a call asked for that was refused before it was an operation: whatever could be understood of it is on record.
+//!
+//! Taken before the request is parsed, which takes it apart. Names and paths alone, and of a dialect's arguments those of such
+//! names: never what a file is to hold.
+
+use serde_json::{Map, Value};
+use wire::v1::{call_request, git_request};
+
+/// Bytes of one text that are kept.
+const LONGEST: usize = 1_024;
+/// Arguments of a command that are kept.
+const ARGUMENTS: usize = 32;
+/// Bytes of a dialect's arguments that are looked at.
+const MAX_JSON: usize = 64 * 1024;
+/// Arguments of dialects' tools that say where or what, and hold no content.
+const NAMING: [&str; 15] = [
+    "path",
+    "file_path",
+    "filePath",
+    "file",
+    "directory",
+    "cwd",
+    "pattern",
+    "query",
+    "glob",
+    "include",
+    "command",
+    "cmd",
+    "args",
+    "operation",
+    "name",
+];
+
+/// As it came.
+pub(super) struct Asked {
+    /// The operation's name, where the request is one's.
+    pub(super) operation: Option<&'static str>,
+    words: Vec<(&'static str, Value)>,
+    /// Of a dialect's tool.
+    arguments_json: String,
+}
+
+impl Asked {
+    pub(super) fn of(operation: Option<&call_request::Operation>) -> Self {
+        use call_request::Operation as Asked;
+        let mut arguments_json = String::new();
+        let (name, words) = match operation {
+            Some(Asked::Read(read)) => ("read", vec![("path", text(&read.path))]),
+            Some(Asked::List(list)) => ("list", vec![("path", text(&list.path))]),
+            Some(Asked::Glob(glob)) => {
+                ("glob", vec![("path", text(&glob.path)), ("pattern", text(&glob.pattern))])
+            }
+            Some(Asked::Grep(grep)) => {
+                ("grep", vec![("path", text(&grep.path)), ("pattern", text(&grep.pattern))])
+            }
+            Some(Asked::Exec(exec)) => {
+                let args = exec.args.iter().take(ARGUMENTS).map(|arg| text(arg)).collect();
+                ("exec", vec![("command", text(&exec.command)), ("args", args), ("cwd", text(&exec.cwd))])
+            }
+            Some(Asked::Shell(shell)) => {
+                ("shell", vec![("script", text(&shell.script)), ("cwd", text(&shell.cwd))])
+            }
+            Some(Asked::Write(write)) => ("write", vec![("path", text(&write.path))]),
+            Some(Asked::Edit(edit)) => ("edit", vec![("path", text(&edit.path))]),
+            Some(Asked::Patch(_)) => ("patch", Vec::new()),
+            Some(Asked::Delete(delete)) => ("delete", vec![("path", text(&delete.path))]),
+            Some(Asked::Git(git)) => {
+                let paths = |paths: &[String]| paths.iter().take(ARGUMENTS).map(|path| text(path)).collect();
+                match &git.command {
+                    Some(git_request::Command::Status(_)) => ("git.status", Vec::new()),
+                    Some(git_request::Command::Diff(diff)) => {
+                        ("git.diff", vec![("paths", paths(&diff.paths))])
+                    }
+                    Some(git_request::Command::Add(add)) => ("git.add", vec![("paths", paths(&add.paths))]),
+                    Some(git_request::Command::Commit(_)) => ("git.commit", Vec::new()),
+                    None => ("", Vec::new()),
+                }
+            }
+            Some(Asked::Mcp(mcp)) => ("", vec![("server", text(&mcp.server)), ("tool", text(&mcp.tool))]),
+            Some(Asked::Dialect(call)) => {
+                if call.arguments_json.len() <= MAX_JSON {
+                    arguments_json.clone_from(&call.arguments_json);
+                }
+                ("", Vec::new())
+            }
+            None => ("", Vec::new()),
+        };
+        Self { operation: Some(name).filter(|name| !name.is_empty()), words, arguments_json }
+    }
+
+    /// For the record.
+    pub(super) fn input(&self) -> Value {
+        let mut input: Map<_, _> =
+            self.words.iter().map(|(name, word)| ((*name).to_owned(), word.clone())).collect();
+        if let Ok(Value::Object(arguments)) = serde_json::from_str(&self.arguments_json) {
+            let naming = arguments.into_iter().filter(|(name, _)| NAMING.contains(&name.as_str()));
+            input.extend(naming.filter_map(|(name, value)| Some((name, short(value)?))));
+        }
+        if input.is_empty() { Value::Null } else { Value::Object(input) }
+    }
+}
+
+/// A text, or a list of texts.
+fn short(value: Value) -> Option<Value> {
+    match value {
+        Value::String(value) => Some(text(&value)),
+        Value::Array(items) => items.into_iter().take(ARGUMENTS).map(short).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    }
+}
+
+fn text(text: &str) -> Value {
+    let end = (0..=text.len().min(LONGEST)).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or(0)].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use wire::v1::{DialectCall, WriteRequest, call_request::Operation};
+
+    use super::Asked;
+
+    #[test]
+    fn names_are_kept_and_contents_are_not() {
+        let write =
+            WriteRequest { path: "../x".to_owned(), content: "secret".to_owned(), ..Default::default() };
+        let asked = Asked::of(Some(&Operation::Write(write)));
+        assert_eq!((asked.operation, asked.input()), (Some("write"), json!({ "path": "../x" })));
+
+        let dialect = |arguments_json: &str| {
+            let call = DialectCall { arguments_json: arguments_json.to_owned(), ..Default::default() };
+            Asked::of(Some(&Operation::Dialect(call))).input()
+        };
+        let arguments = r#"{"file_path": "/etc/x", "content": "secret", "args": ["a", "b"], "name": {"content": "secret"}}"#;
+        assert_eq!(dialect(arguments), json!({ "file_path": "/etc/x", "args": ["a", "b"] }));
+        for nothing in ["", "{", "[]", "1", r#"{"args": [["secret", {}]]}"#] {
+            assert_eq!(dialect(nothing), json!(null), "{nothing}");
+        }
+        let long = "ä".repeat(2_000);
+        assert_eq!(dialect(&json!({ "path": long }).to_string()), json!({ "path": "ä".repeat(512) }));
+    }
+}
