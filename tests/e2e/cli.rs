@@ -113,6 +113,9 @@ async fn the_main_job_by_hand() {
     // The outcome is there when its receipt is: the stream of events says when.
     let mut clients = daemon.connect().await;
     while clients.of_call(call).await.iter().all(|event| event.kind != "call_receipt") {}
+    let end = &call[call.len() - 8..];
+    assert_eq!(json(&daemon, &["call", "show", end]).await, json(&daemon, &["call", "show", call]).await);
+    assert_eq!(coffer(&daemon, &["call", "show", "00000000"]).await.code, 1, "no call ends so");
     let diff = out(&daemon, &["call", "git", run, "diff", "--stat"]).await;
     assert!(diff.contains("README.md") && diff.contains("1 file changed"), "{diff}");
 
@@ -120,9 +123,9 @@ async fn the_main_job_by_hand() {
     let workspace = std::path::PathBuf::from(show["run"]["workspacePath"].as_str().unwrap());
     assert_eq!(show["run"]["state"], "READY");
     assert!(git(&workspace, &["diff"]).contains("very dry"));
-    let listed = out(&daemon, &["run", "list"]).await;
-    assert!(listed.contains(run) && listed.contains("READY"), "{listed}");
     let short = &run[run.len() - 8..];
+    let listed = out(&daemon, &["run", "list"]).await;
+    assert!(listed.contains(short) && listed.contains("READY"), "{listed}");
     assert_eq!(out(&daemon, &["run", "stop", short]).await, format!("stopped {run}\n"));
     assert_eq!(coffer(&daemon, &["call", "list", run]).await.code, 1);
     assert_eq!(out(&daemon, &["run", "delete", run, "--workspace"]).await, format!("deleted {run}\n"));

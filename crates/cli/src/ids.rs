@@ -1,4 +1,4 @@
-//! Ids as people type them: whole, or a beginning or an end that only one of the candidates has.
+//! Ids as people type them: whole, or an end (else a beginning) that only one of the candidates has.
 
 use crate::failure::Failure;
 
@@ -14,6 +14,21 @@ pub(crate) fn short(id: &str) -> &str {
     id.get(id.len() - SHORT..).unwrap_or(id)
 }
 
+/// The ends of all ids of a list, as long as it takes to tell them apart.
+pub(crate) fn ends<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> impl Fn(&str) -> String {
+    let all: Vec<String> = ids.map(str::to_owned).collect();
+    move |id: &str| {
+        if !is_whole(id) {
+            return id.to_owned();
+        }
+        let is_shared = |end: &str| all.iter().filter(|other| *other != id).any(|other| other.ends_with(end));
+        let ends = (SHORT..id.len()).map(|length| &id[id.len() - length..]);
+        // A dash at the beginning is no part of a word.
+        let mut ends = ends.filter(|end| !end.starts_with('-'));
+        ends.find(|end| !is_shared(end)).unwrap_or(id).to_owned()
+    }
+}
+
 /// Whether this is a whole UUID, to be taken as it is.
 pub(crate) fn is_whole(id: &str) -> bool {
     id.len() == 36
@@ -23,7 +38,16 @@ pub(crate) fn is_whole(id: &str) -> bool {
         })
 }
 
-/// The one id among `ids` that begins or ends with `part`.
+/// An argument that is an id, or part of one.
+pub(crate) fn part(text: &str) -> Result<String, String> {
+    if may_be_part(text) { Ok(text.to_ascii_lowercase()) } else { Err("is no id, nor part of one".into()) }
+}
+
+fn may_be_part(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+/// The one id among `ids` that ends with `part`, or else begins with it.
 pub(crate) fn pick<'a>(
     ids: impl IntoIterator<Item = &'a str>,
     part: &str,
@@ -31,12 +55,15 @@ pub(crate) fn pick<'a>(
     list: &str,
 ) -> Result<&'a str, Failure> {
     let part = part.to_ascii_lowercase();
-    if part.is_empty() || !part.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
+    if !may_be_part(&part) {
         return Err(Failure::usage(format!("`{part}` is no {noun} id, nor part of one"))
             .with_hint(format!("`{list}` shows them")));
     }
-    let found: Vec<&str> =
-        ids.into_iter().filter(|id| id.starts_with(&part) || id.ends_with(&part)).collect();
+    let (ending, beginning): (Vec<_>, Vec<_>) = ids
+        .into_iter()
+        .filter(|id| id.ends_with(&part) || id.starts_with(&part))
+        .partition(|id| id.ends_with(&part));
+    let found = if ending.is_empty() { beginning } else { ending };
     match found[..] {
         [one] => Ok(one),
         [] => Err(Failure::failed(format!("no {noun} has an id that begins or ends with `{part}`"))
@@ -45,7 +72,7 @@ pub(crate) fn pick<'a>(
             let some = found.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
             let more = if found.len() > SHOWN { ", …" } else { "" };
             Err(Failure::usage(format!("`{part}` could be any of {} {noun} ids", found.len()))
-                .with_hint(format!("give more of it: {some}{more}")))
+                .with_hint(format!("give more of its end: {some}{more}")))
         }
     }
 }
@@ -69,6 +96,20 @@ mod tests {
         assert!(!is_whole(&A.replace('-', "0")));
         assert_eq!(short(A), "0000aaaa");
         assert_eq!(short("é"), "é");
+    }
+
+    #[test]
+    fn ends_are_as_long_as_it_takes() {
+        let neighbours = [A, B, "0198a1b2-0000-7000-8001-00000000bbbb", "x"];
+        let end = ends(neighbours.into_iter());
+        assert_eq!(neighbours.map(end), ["0000aaaa", "0-00000000bbbb", "1-00000000bbbb", "x"]);
+        assert_eq!(ends([A, A].into_iter())(A), "0000aaaa", "the same twice");
+    }
+
+    #[test]
+    fn an_end_comes_before_a_beginning() {
+        let ends = "0198a1b2-0000-7000-8000-000000000198";
+        assert_eq!(pick([A, B, ends], "0198", "run", "coffer run list").unwrap(), ends);
     }
 
     #[test]

@@ -135,6 +135,36 @@ async fn nothing_is_there_without_the_token_of_a_run_that_lives() {
     assert!(!daemon.log().contains(&token));
 }
 
+/// The endpoint looks now and then whether the run still lives, with the token that opened the stream: that is no stranger's try.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orderly_end_with_open_streams_is_no_attempt_by_anybody() {
+    let (daemon, port) = daemon("").await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
+    let mut client = Client::connect(with(http(port, &token), json!({"mode": "legacy"}))).await;
+    let read = client.call("read_file", json!({"path": "a.txt"})).await;
+    assert!(text(&read).contains("one"), "{read}");
+    let good = bearer(&token);
+    let session = session_of(&post(port, &[("Authorization", &good)], INITIALIZE).await);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let get = format!(
+        "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: {good}\r\nMcp-Session-Id: {session}\r\n\
+         Accept: text/event-stream\r\n\r\n"
+    );
+    stream.write_all(get.as_bytes()).await.unwrap();
+    let mut head = [0; 512];
+    let count = stream.read(&mut head).await.unwrap();
+    assert!(String::from_utf8_lossy(&head[..count]).starts_with("HTTP/1.1 200"), "the stream is not open");
+    run.stop().await;
+    // The stream ends when the endpoint has seen that the run did; nothing on record calls that an attempt.
+    let end = async { while stream.read(&mut head).await.is_ok_and(|count| count > 0) {} };
+    tokio::time::timeout(std::time::Duration::from_secs(60), end).await.expect("the stream outlives its run");
+    let attempts = run.clients.events("", "escalation_attempt").await;
+    assert!(attempts.is_empty(), "{attempts:?}");
+    let alerts = run.clients.events("", "alert").await;
+    assert!(alerts.is_empty(), "{alerts:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tokens_of_two_runs_do_not_reach_each_other() {
     let (daemon, port) = daemon("").await;

@@ -92,11 +92,12 @@ impl List {
 }
 
 fn render(alerts: &[Alert], page: &mut Page) {
+    let end = ids::ends(alerts.iter().map(|alert| alert.alert_id.as_str()));
     let rows: Vec<_> = alerts
         .iter()
         .map(|alert| {
             vec![
-                alert.alert_id.clone(),
+                end(&alert.alert_id),
                 time::moment(alert.raised_at.as_ref()),
                 alert.severity().as_str_name().into(),
                 alert.rule.clone(),
@@ -140,8 +141,8 @@ mod tests {
         render(std::slice::from_ref(&alert), &mut page);
         assert_eq!(
             page.as_str(),
-            "ALERT                                 RAISED                    SEVERITY  RULE  AGENT  RUN       TIMES  MEASURE\n\
-             0198a1b2-0000-7000-8000-00000000aaaa  1970-01-01T00:00:00.000Z  MEDIUM    loop  alice  0000bbbb  7      throttle IN_FORCE\n"
+            "ALERT     RAISED                    SEVERITY  RULE  AGENT  RUN       TIMES  MEASURE\n\
+             0000aaaa  1970-01-01T00:00:00.000Z  MEDIUM    loop  alice  0000bbbb  7      throttle IN_FORCE\n"
         );
     }
 }

@@ -69,11 +69,12 @@ impl List {
 }
 
 fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Page) {
+    let end = ids::ends(approvals.iter().map(|approval| approval.approval_id.as_str()));
     let rows: Vec<_> = approvals
         .iter()
         .map(|approval| {
             vec![
-                approval.approval_id.clone(),
+                end(&approval.approval_id),
                 approval.state().as_str_name().into(),
                 ids::short(&approval.run_id).into(),
                 approval.agent_id.clone(),
@@ -118,8 +119,8 @@ mod tests {
         render(std::slice::from_ref(&approval), &at(100), &mut page);
         assert_eq!(
             page.as_str(),
-            "APPROVAL                              STATE    RUN       AGENT  OPERATION  RISK  EXPIRES IN\n\
-             0198a1b2-0000-7000-8000-00000000aaaa  PENDING  0000bbbb  alice  write      high  1m 40s\n"
+            "APPROVAL  STATE    RUN       AGENT  OPERATION  RISK  EXPIRES IN\n\
+             0000aaaa  PENDING  0000bbbb  alice  write      high  1m 40s\n"
         );
         assert_eq!(expiry(&approval, &at(201)), "now");
         assert_eq!(expiry(&Approval { state: State::Denied.into(), ..approval }, &at(100)), "-");

@@ -73,11 +73,12 @@ impl Forget {
 }
 
 fn render(consents: &[Consent], page: &mut Page) {
+    let end = ids::ends(consents.iter().map(|consent| consent.consent_id.as_str()));
     let rows: Vec<_> = consents
         .iter()
         .map(|consent| {
             vec![
-                consent.consent_id.clone(),
+                end(&consent.consent_id),
                 ids::short(&consent.run_id).into(),
                 consent.operation.clone(),
                 covers(consent),
@@ -119,8 +120,8 @@ mod tests {
         render(&[consent], &mut page);
         assert_eq!(
             page.as_str(),
-            "CONSENT                               RUN       OPERATION  COVERS        GIVEN BY  GIVEN AT\n\
-             0198a1b2-0000-7000-8000-00000000aaaa  0000bbbb  exec       cargo test …  uid:0     1970-01-01T00:00:00.000Z\n"
+            "CONSENT   RUN       OPERATION  COVERS        GIVEN BY  GIVEN AT\n\
+             0000aaaa  0000bbbb  exec       cargo test …  uid:0     1970-01-01T00:00:00.000Z\n"
         );
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use wire::v1::{CancelCallRequest, GetCallRequest, Timings};
 
-use super::outcome;
+use super::{outcome, select};
 use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -11,34 +11,27 @@ use crate::{ids, time};
 
 /// Show what became of a call, with the exit code that the call itself would have given.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer call show 0198a1b2-3c4d-7e5f-8a9b-0c1d2e3f4a5b")]
+#[command(before_help = "Example: coffer call show 2e3f4a5b")]
 pub(crate) struct Show {
-    /// The call's id.
-    #[arg(value_name = "CALL", value_parser = whole_id)]
+    /// The call's id, or its end.
+    #[arg(value_name = "CALL", value_parser = ids::part)]
     call: String,
 }
 
 /// Cancel a call that waits or runs.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer call cancel 0198a1b2-3c4d-7e5f-8a9b-0c1d2e3f4a5b")]
+#[command(before_help = "Example: coffer call cancel 2e3f4a5b")]
 pub(crate) struct Cancel {
-    /// The call's id.
-    #[arg(value_name = "CALL", value_parser = whole_id)]
+    /// The call's id, or its end.
+    #[arg(value_name = "CALL", value_parser = ids::part)]
     call: String,
-}
-
-pub(super) fn whole_id(text: &str) -> Result<String, String> {
-    if ids::is_whole(text) {
-        Ok(text.to_ascii_lowercase())
-    } else {
-        Err("a call is named by its whole id, as `coffer audit tail --output json` shows it".into())
-    }
 }
 
 impl Show {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = context.connect().await?;
-        let request = GetCallRequest { call_id: self.call, ..Default::default() };
+        let request =
+            GetCallRequest { call_id: select::resolve(&client, &self.call).await?, ..Default::default() };
         let response = client.tools().get_call(quick(request)).await?.into_inner();
         let call = response.call.unwrap_or_default();
         if let Some(timings) = call.timings.as_ref().filter(|_| !context.ui.is_json()) {
@@ -62,7 +55,7 @@ fn spent(timings: &Timings) -> String {
 impl Cancel {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = context.connect().await?;
-        let request = CancelCallRequest { call_id: self.call };
+        let request = CancelCallRequest { call_id: select::resolve(&client, &self.call).await? };
         let response = client.tools().cancel_call(quick(request)).await?.into_inner();
         if context.ui.is_json() {
             context.ui.json(&response)?;
@@ -78,12 +71,6 @@ impl Cancel {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn calls_are_named_whole() {
-        assert!(whole_id("0198A1B2-3c4d-7e5f-8a9b-0c1d2e3f4a5b").is_ok());
-        assert!(whole_id("0198a1b2").is_err());
-    }
 
     #[test]
     fn says_where_the_time_went() {

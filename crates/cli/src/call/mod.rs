@@ -18,6 +18,7 @@ mod outcome;
 mod output;
 mod patch;
 mod read;
+mod select;
 mod shell;
 mod stdin;
 mod surroundings;

@@ -6,10 +6,11 @@ use clap::Args;
 use wire::v1::call_response::{Result as CallResult, Status};
 use wire::v1::{CallResponse, GetCallRequest, OutputChunk};
 
-use super::inspect::whole_id;
+use super::select;
 use crate::client::{Client, Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::ids;
 use crate::page::Ink;
 use crate::quantity::bytes;
 
@@ -22,10 +23,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 ///
 /// The daemon keeps it until the run is deleted, or until newer output needs its room.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer call output 0198a1b2-3c4d-7e5f-8a9b-0c1d2e3f4a5b > build.log")]
+#[command(before_help = "Example: coffer call output 2e3f4a5b > build.log")]
 pub(crate) struct Output {
-    /// The call's id.
-    #[arg(value_name = "CALL", value_parser = whole_id)]
+    /// The call's id, or its end.
+    #[arg(value_name = "CALL", value_parser = ids::part)]
     call: String,
     /// Its standard error, instead of its standard output.
     #[arg(long)]
@@ -42,11 +43,12 @@ impl Output {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
+        let id = select::resolve(&client, &self.call).await?;
         let [mut outlet, _] = ui.outlets();
         let mut offset = self.offset;
         let mut pause = PAUSES.0;
         loop {
-            let (call, chunk) = self.next(&client, offset).await?;
+            let (call, chunk) = self.next(&client, &id, offset).await?;
             let came = chunk.data.len() as u64;
             if came > 0 {
                 if ui.is_json() {
@@ -68,9 +70,14 @@ impl Output {
         }
     }
 
-    async fn next(&self, client: &Client, offset: u64) -> Result<(CallResponse, OutputChunk), Failure> {
+    async fn next(
+        &self,
+        client: &Client,
+        id: &str,
+        offset: u64,
+    ) -> Result<(CallResponse, OutputChunk), Failure> {
         let request = GetCallRequest {
-            call_id: self.call.clone(),
+            call_id: id.to_owned(),
             stdout_offset: (!self.stderr).then_some(offset),
             stderr_offset: self.stderr.then_some(offset),
             max_output_bytes: PIECE,

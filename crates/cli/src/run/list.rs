@@ -8,7 +8,7 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::time;
+use crate::{ids, time};
 
 const PAGE: u32 = 1000;
 
@@ -87,11 +87,15 @@ fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Page) {
     if runs.is_empty() {
         return;
     }
-    let rows: Vec<_> = runs.iter().map(|run| row(run, now)).collect();
+    let end = ids::ends(runs.iter().map(|run| run.run_id.as_str()));
+    let rows: Vec<_> = runs.iter().map(|run| row(run, end(&run.run_id), now)).collect();
     page.table(&["RUN", "STATE", "PROFILE", "AGENT", "ROLE", "START", "AGE"], &rows);
+    for run in runs.iter().filter(|run| !run.failure.is_empty()) {
+        page.own("  ").word(&end(&run.run_id)).own(" failed: ").word(&run.failure).own("\n");
+    }
 }
 
-fn row(run: &Run, now: &wire::Timestamp) -> Vec<String> {
+fn row(run: &Run, end: String, now: &wire::Timestamp) -> Vec<String> {
     let start = match run.start_kind() {
         StartKind::Warm => "warm",
         StartKind::Cold => "cold",
@@ -99,7 +103,7 @@ fn row(run: &Run, now: &wire::Timestamp) -> Vec<String> {
     };
     let age = time::between(run.created_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
     vec![
-        run.run_id.clone(),
+        end,
         run.state().as_str_name().into(),
         run.profile.clone(),
         run.agent_id.clone(),
@@ -126,12 +130,19 @@ mod tests {
             created_at: Some(wire::Timestamp { seconds: 1000, nanos: 0 }),
             ..Default::default()
         };
+        let failed = Run {
+            run_id: "0198a1b2-0000-7000-8000-00000000bbbb".into(),
+            state: State::Failed.into(),
+            failure: "its\ncontainer ended".into(),
+            ..run.clone()
+        };
         let mut page = Page::new(Look::PIPE);
-        render(&[run], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
+        render(&[run, failed], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),
-            "RUN                                   STATE  PROFILE  AGENT      ROLE    START  AGE\n\
-             0198a1b2-0000-7000-8000-00000000aaaa  READY  review   ali␛[2Jce  worker  cold   1m 30s\n"
+            "RUN       STATE   PROFILE  AGENT      ROLE    START  AGE\n\
+             0000aaaa  READY   review   ali␛[2Jce  worker  cold   1m 30s\n\
+             0000bbbb  FAILED  review   ali␛[2Jce  worker  cold   1m 30s\n  0000bbbb failed: its␊container ended\n"
         );
     }
 

@@ -82,15 +82,17 @@ fn render(workspaces: &[KeptWorkspace], now: &wire::Timestamp, size: bool, page:
     if size {
         header.insert(5, "SIZE");
     }
-    let rows: Vec<_> = workspaces.iter().map(|workspace| row(workspace, now, size)).collect();
+    let end = ids::ends(workspaces.iter().map(|workspace| workspace.workspace_id.as_str()));
+    let rows: Vec<_> =
+        workspaces.iter().map(|workspace| row(workspace, end(&workspace.workspace_id), now, size)).collect();
     page.table(&header, &rows);
 }
 
-fn row(workspace: &KeptWorkspace, now: &wire::Timestamp, size: bool) -> Vec<String> {
+fn row(workspace: &KeptWorkspace, end: String, now: &wire::Timestamp, size: bool) -> Vec<String> {
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let age = time::between(workspace.created_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
     let mut row = vec![
-        workspace.workspace_id.clone(),
+        end,
         workspace.kind.clone(),
         workspace.principal.clone(),
         or_dash(ids::short(&workspace.used_by)),
@@ -126,11 +128,11 @@ mod tests {
         let lines: Vec<Vec<&str>> = page
             .as_str()
             .lines()
-            .map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect())
+            .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
             .collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[1][1..4], ["managed", "uid:0", "0000bbbb"]);
-        assert_eq!(lines[1].last().map(|cell| cell.trim()), Some("/var/lib/w"));
+        assert_eq!(lines[1].last(), Some(&"/var/lib/w"));
     }
 
     #[test]

@@ -47,10 +47,11 @@ impl Gate {
         };
         if let Some(presented) = request.headers().get(AUTHORIZATION) {
             // Whoever presents a token wants to be its holder and nobody else: there is no way back to the uid.
-            let holder =
-                presented.to_str().ok().and_then(bearer).and_then(|token| self.app.runs.of_token(token));
-            let Some((run, owner)) = holder else {
-                self.app.escalations.report(&principal, None, Attempt::BadToken, path);
+            let token = presented.to_str().ok().and_then(bearer);
+            let Some((run, owner)) = token.and_then(|token| self.app.runs.of_token(token)) else {
+                if !token.is_some_and(|token| self.app.runs.is_former_token(token)) {
+                    self.app.escalations.report(&principal, None, Attempt::BadToken, path);
+                }
                 return Err(Refusal::new(
                     Reason::PermissionDenied,
                     "the token is not one of a run that lives: it is told once, when the run is made, and ends with it",

@@ -299,6 +299,15 @@ impl Runs {
         is_its.then(|| (id, spec.principal.clone()))
     }
 
+    /// Whether this was the token of a run that has ended. Showing it opens nothing, and is no attempt at anything either: MCP
+    /// clients do so, and the daemon's own endpoint for them.
+    pub(crate) fn is_former_token(&self, token: &str) -> bool {
+        let hash = token::run_of(token)
+            .and_then(|id| self.ended().get(&id).map(|record| record.spec.token.clone()))
+            .flatten();
+        hash.is_some_and(|hash| hash.is_of(token))
+    }
+
     /// A run that `principal` may look at. To others it does not exist.
     pub(crate) fn shown_to(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(|record| {

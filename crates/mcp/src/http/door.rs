@@ -14,8 +14,8 @@ pub trait Door: Send + Sync + 'static {
     /// Whether this is the token of a run that lives. Asked for each request.
     fn opens(&self, token: &RunToken) -> bool;
 
-    /// Somebody has shown a token that opens nothing.
-    fn turned_away(&self);
+    /// Somebody has shown a token that opens nothing, or, without one here, what is none.
+    fn turned_away(&self, shown: Option<&RunToken>);
 
     /// A way to the API that knows its client by the token alone.
     fn api(&self) -> Api;
@@ -28,10 +28,13 @@ pub(super) fn admit<D: Door>(door: &D, headers: &HeaderMap) -> Result<RunToken, 
         return Err(Refused("Bearer realm=\"cofferdam\""));
     };
     let token = value.to_str().ok().and_then(bearer).and_then(|token| RunToken::parse(token).ok());
-    token.filter(|token| door.opens(token)).ok_or_else(|| {
-        door.turned_away();
-        Refused("Bearer realm=\"cofferdam\", error=\"invalid_token\"")
-    })
+    match token {
+        Some(token) if door.opens(&token) => Ok(token),
+        shown => {
+            door.turned_away(shown.as_ref());
+            Err(Refused("Bearer realm=\"cofferdam\", error=\"invalid_token\""))
+        }
+    }
 }
 
 fn bearer(value: &str) -> Option<&str> {

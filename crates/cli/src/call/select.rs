@@ -1,0 +1,27 @@
+//! How a command line names a call.
+
+use wire::v1::{EventFilter, QueryEventsRequest};
+
+use crate::client::{Client, quick};
+use crate::failure::Failure;
+use crate::ids;
+
+/// Calls that are looked at: those whose record has the text in it somewhere.
+const MOST: u32 = 1_000;
+
+/// The whole id of the call that `text`, as [`ids::part`] takes it, names. Part of one is looked up in the record, which takes the right to read it.
+pub(super) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+    if ids::is_whole(text) {
+        return Ok(text.to_owned());
+    }
+    let list = "coffer audit tail --output json";
+    let filter =
+        EventFilter { kinds: vec!["call_intent".into()], text: text.to_owned(), ..Default::default() };
+    let request = QueryEventsRequest { filter: Some(filter), page_size: MOST, ..Default::default() };
+    let answer = client.audit().query_events(quick(request)).await.map_err(|status| {
+        Failure::from(status)
+            .and_hint("a call is looked up in the record; its whole id needs no right to read that")
+    })?;
+    let events = answer.into_inner().events;
+    ids::pick(events.iter().map(|event| event.call_id.as_str()), text, "call", list).map(str::to_owned)
+}
