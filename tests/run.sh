@@ -57,9 +57,11 @@ lint() {
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
     check "Scripts" shellcheck --external-sources --source-path=SCRIPTDIR "${scripts[@]}"
-    # Last: it has the compiler's directory to itself, and waits for what is built meanwhile.
-    check "Clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
 }
+
+# Clippy is the compiler of the build: its warnings are in the build's log, and cargo repeats those of what it does not
+# compile again.
+no_warnings() { ! grep -A 12 '^warning' "$REPOSITORY/target/build.log"; }
 
 # The database of advisories is fetched from GitHub. Where that cannot be reached the check is left out, aloud.
 check_advisories() {
@@ -90,8 +92,17 @@ seed_property_tests() {
 # While tools are fetched and installed, everything is compiled: the programs that the tests of the whole start, and the
 # tests.
 begin_build() {
-    { cargo build --workspace --bins --locked && cargo test --workspace --no-run --locked; } >"$REPOSITORY/target/build.log" 2>&1 </dev/null &
+    local targets=()
+    [[ -n $QUICK ]] || targets=(--all-targets)
+    { compile build --workspace --bins --locked && compile test --workspace "${targets[@]}" --no-run --locked; } \
+        >"$REPOSITORY/target/build.log" 2>&1 </dev/null &
     BUILD=$!
+}
+
+# compile ARGUMENTS…: cargo. Unless --quick leaves lint out, Clippy is the compiler of this workspace's own crates, so that
+# one build serves lint and tests. The test runner looks at the same build and needs the same compiler.
+compile() {
+    if [[ -n $QUICK ]]; then cargo "$@"; else RUSTC_WORKSPACE_WRAPPER=clippy-driver cargo "$@"; fi
 }
 
 finish_build() {
@@ -143,8 +154,9 @@ run_tests() {
         return
     fi
     step "Building cofferd, coffer and their tests" finish_build || return 1
+    [[ -n $QUICK ]] || check "Clippy" no_warnings
     await_images
-    cargo nextest run --workspace --locked --test-threads "$(parallel)" "$@"
+    compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 
 title "Set-up"
@@ -156,6 +168,9 @@ if [[ -n $NO_ENGINE ]]; then
 fi
 [[ -z ${CI-} ]] || export CARGO_INCREMENTAL=0 # nobody builds there again
 ensure_toolchain
+if [[ -z $QUICK ]]; then
+    ensure_rust_components || die "Clippy and rustfmt could not be installed; the lines above say why. --quick goes without."
+fi
 begin_build
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
 ensure_busybox || die "No static busybox could be installed; the lines above say why."

@@ -123,5 +123,5 @@ ensure_test_tools() {
 }
 
 ensure_lint_tools() {
-    ensure_rust_components && cargo_tool deny cargo-deny && distribution_tool shellcheck "Checking our scripts"
+    cargo_tool deny cargo-deny && distribution_tool shellcheck "Checking our scripts"
 }
