@@ -36,28 +36,32 @@ async fn a_bad_configuration_is_refused_with_every_problem_named() {
          pool: { min: 1, max: 2 }\n",
     );
     let keys = [
-        "listen.unix.path",
-        "listen.unix.mode",
-        "workspace_roots[0]",
-        "workspace_roots[1]",
-        "approvals.timeout",
-        "pool",
+        (1, "listen.unix.path"),
+        (1, "listen.unix.mode"),
+        (2, "workspace_roots[0]"),
+        (2, "workspace_roots[1]"),
+        (3, "approvals.timeout"),
+        (4, "pool"),
     ];
     for arguments in [&["--check-config"][..], &[]] {
         let output = cofferd(arguments, &config).await;
         assert_eq!(output.status.code(), Some(1));
         let said = said(&output);
         assert!(said.contains("6 problems in the configuration:"), "{said}");
-        for key in keys {
-            assert!(said.contains(&format!("\n  {key}: ")), "{key}: {said}");
+        for (line, key) in keys {
+            assert!(said.contains(&format!("/cofferd.yaml:{line}: {key}: ")), "{key}: {said}");
         }
     }
-    for (text, word) in
-        [("state_dri: /x\n", "state_dri"), ("state_dir: /a\nstate_dir: /b\n", "duplicate"), ("a: [", "YAML")]
-    {
+    for (text, told) in [
+        ("state_dri: /x\n", ":1: state_dri: unknown key (did you mean `state_dir`?)"),
+        ("state_dir: /a\nstate_dir: /b\n", ":2: state_dir: given more than once"),
+        ("limits: { runs: many }\nspool: { max_total: 4GB }\n", "2 problems"),
+        ("spool:\n  max_total: 4GB\n", "(did you mean `4GiB`?)"),
+        ("a: [", ":2: "),
+    ] {
         let output = cofferd(&["--check-config"], &written(directory.path(), text)).await;
         assert_eq!(output.status.code(), Some(1));
-        assert!(said(&output).contains(word), "{}", said(&output));
+        assert!(said(&output).contains(told), "{}", said(&output));
     }
     let output = cofferd(&["--check-config"], &directory.path().join("none.yaml")).await;
     assert_eq!(output.status.code(), Some(1));
@@ -77,6 +81,11 @@ async fn without_an_engine_the_daemon_says_so_and_ends() {
     );
     let output = cofferd(&["--check-config"], &config).await;
     assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("note: ") && said(&output).contains("no-engine.sock"),
+        "{}",
+        said(&output)
+    );
     let output = cofferd(&[], &config).await;
     assert_eq!(output.status.code(), Some(1));
     let said = said(&output);
@@ -86,7 +95,7 @@ async fn without_an_engine_the_daemon_says_so_and_ends() {
 }
 
 #[tokio::test]
-async fn a_bad_policy_keeps_the_daemon_from_starting() {
+async fn a_bad_policy_keeps_the_daemon_from_starting_and_fails_the_check() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
     std::fs::create_dir(directory.path().join("policy")).unwrap();
@@ -101,10 +110,36 @@ async fn a_bad_policy_keeps_the_daemon_from_starting() {
             "listen: {{ unix: {{ path: {root}/cofferd.sock }} }}\nstate_dir: {root}/state\npolicy_dir: {root}/policy\n"
         ),
     );
-    let output = cofferd(&[], &config).await;
-    assert_eq!(output.status.code(), Some(1));
-    let said = said(&output);
-    assert!(said.contains("a.yaml:2") && said.contains("perhaps"), "{said}");
+    for arguments in [&["--check-config"][..], &[]] {
+        let output = cofferd(arguments, &config).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = said(&output);
+        assert!(said.contains("a.yaml:2") && said.contains("perhaps"), "{said}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+    // Nor is the check content with a directory that is not there, or with what keeps the socket from being made.
+    std::fs::write(directory.path().join("cofferd.sock"), "").unwrap();
+    for (line, told) in [
+        (format!("policy_dir: {root}/none"), "the policy directory cannot be read"),
+        (format!("listen: {{ unix: {{ path: {root}/cofferd.sock }} }}"), "something else than a socket"),
+        (format!("state_dir: {root}/cofferd.sock"), "is not a directory"),
+    ] {
+        let output = cofferd(&["--check-config"], &written(directory.path(), &line)).await;
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(said(&output).contains(told), "{line}: {}", said(&output));
+    }
+}
+
+#[tokio::test]
+async fn a_usage_error_shows_no_option_that_a_variable_has_set() {
+    let refused = async |file: Option<&str>| {
+        let mut command = tokio::process::Command::new(binary("cofferd"));
+        command.arg("--no-such-option").env_remove("COFFERDAM_CONFIG");
+        let output = command.envs(file.map(|file| ("COFFERDAM_CONFIG", file))).output().await.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        said(&output)
+    };
+    assert_eq!(refused(Some("/nowhere/cofferd.yaml")).await, refused(None).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -161,6 +161,13 @@ impl From<&ImageId> for ImageReference {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint(PathBuf);
 
+impl Default for Endpoint {
+    /// Docker's own.
+    fn default() -> Self {
+        Self("/var/run/docker.sock".into())
+    }
+}
+
 impl Endpoint {
     /// Accepts `unix:///absolute/path`.
     pub fn parse(text: &str) -> Result<Self, IdError> {

@@ -12,20 +12,25 @@ use clap::Parser;
     after_help = "Example:\n  cofferd --config /etc/cofferdam/cofferd.yaml\n\nThen, in another terminal: coffer doctor; coffer run create --help"
 )]
 pub(crate) struct Args {
-    /// The configuration, YAML.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "COFFERDAM_CONFIG",
-        default_value = "/etc/cofferdam/cofferd.yaml"
-    )]
-    pub(crate) config: PathBuf,
+    /// The configuration, YAML. Default: COFFERDAM_CONFIG, or /etc/cofferdam/cofferd.yaml.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
-    /// Only say whether the configuration is in order.
+    /// Only say whether configuration and policy are in order, so that the daemon could start.
     #[arg(long)]
     pub(crate) check_config: bool,
 
     /// Only print the configuration that would be in force, defaults filled in.
     #[arg(long, conflicts_with = "check_config")]
     pub(crate) print_config: bool,
+}
+
+impl Args {
+    /// The configuration's file. The variable is not clap's business: it would show `--config` in the usage line of every
+    /// error while that is set.
+    pub(crate) fn config(&self) -> PathBuf {
+        let named =
+            || std::env::var_os("COFFERDAM_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        self.config.clone().or_else(named).unwrap_or_else(|| "/etc/cofferdam/cofferd.yaml".into())
+    }
 }

@@ -14,6 +14,7 @@ mod bundle;
 mod call;
 mod calls;
 mod cgroup_view;
+mod check;
 mod config;
 mod embedded;
 mod escalation;
@@ -75,14 +76,10 @@ fn workers() -> usize {
 }
 
 fn run(args: &args::Args) -> anyhow::Result<()> {
-    let config = config::load(&args.config)?;
+    let file = args.config();
+    let config = config::load(&file)?;
     if args.check_config {
-        println!("{}: the configuration is in order", args.config.display());
-        // No error: a host whose profiles all name images needs none.
-        if let Err(error) = runs::read_busybox(config.busybox) {
-            eprintln!("note: {error}");
-        }
-        return Ok(());
+        return check::check(&file, &config);
     }
     if args.print_config {
         print!("{config}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use containers::{DefaultImage, DockerEngine, Endpoint, Engine, EngineFacts};
+use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
@@ -101,8 +101,7 @@ fn instance(path: &Path) -> anyhow::Result<String> {
 
 /// Connects to the engine and makes sure that it can confine anything.
 pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, EngineFacts)> {
-    let endpoint = Endpoint::parse(&config.docker_endpoint).context("docker.endpoint")?;
-    let engine = DockerEngine::connect(&endpoint).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    let engine = DockerEngine::connect(&config.engine).map_err(|error| anyhow::anyhow!(chain(&error)))?;
     let facts = engine.version().await.map_err(|error| anyhow::anyhow!(chain(&error)))?;
     if !facts.has_seccomp() {
         bail!(

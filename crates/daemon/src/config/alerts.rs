@@ -1,10 +1,17 @@
 //! `alerts`: who is told.
 
 use gateway::Severity;
+use gateway::document::{At, Fields};
 use serde_json::Value;
 
 use super::endpoint::{self, Endpoint};
-use super::raw;
+
+const SEVERITIES: [(&str, Severity); 4] = [
+    ("low", Severity::Low),
+    ("medium", Severity::Medium),
+    ("high", Severity::High),
+    ("critical", Severity::Critical),
+];
 
 /// Webhooks that there may be: each has a task, and each alert a delivery for each.
 const MAX_WEBHOOKS: usize = 16;
@@ -30,43 +37,43 @@ impl Webhook {
     }
 }
 
-/// Judges the webhooks, one after the other.
-pub(super) fn webhooks(found: &mut dyn FnMut(String, String), raw: Vec<raw::Webhook>) -> Vec<Webhook> {
-    if raw.len() > MAX_WEBHOOKS {
-        found("alerts.webhooks".to_owned(), format!("has more than {MAX_WEBHOOKS}"));
-    }
+/// Reads the webhooks of the section.
+pub(super) fn webhooks(alerts: &Fields<'_>) -> Vec<Webhook> {
     let mut webhooks: Vec<Webhook> = Vec::new();
-    for (index, raw) in raw.into_iter().take(MAX_WEBHOOKS).enumerate() {
-        let mut add = |key: &str, message: String| found(format!("alerts.webhooks[{index}].{key}"), message);
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-        if raw.name.is_empty() || raw.name.len() > 64 || !raw.name.chars().all(plain) {
-            add("name", "must be 1 to 64 characters of `a-z`, `0-9`, `-` and `_`".to_owned());
+    for (index, at) in alerts.items("webhooks").iter().enumerate() {
+        if index == MAX_WEBHOOKS {
+            alerts.at("webhooks").problem(format!("has more than {MAX_WEBHOOKS}"));
+            break;
         }
-        if webhooks.iter().any(|before| before.name == raw.name) {
-            add("name", format!("{:?} is there twice", raw.name));
-        }
-        let severity = Severity::ALL.into_iter().find(|severity| severity.as_str() == raw.min_severity);
-        if severity.is_none() {
-            add("min_severity", "must be low, medium, high or critical".to_owned());
-        }
-        let raw::Webhook { name, url, secret_file, timeout, attempts, first_retry, allow_http, .. } = raw;
-        let place = endpoint::Raw { url, secret_file, timeout, attempts, first_retry, allow_http };
-        let endpoint = Endpoint::validate(place, &mut add);
-        let (Some(endpoint), Some(min_severity)) = (endpoint, severity) else { continue };
+        let fields = at.fields(&[&["name", "min_severity"][..], &endpoint::KEYS].concat());
+        let name = fields.required("name").and_then(|at| name(at, &webhooks));
+        let severity = fields.get("min_severity").map_or(Some(Severity::Low), |at| at.one_of(&SEVERITIES));
+        let endpoint = Endpoint::read(&fields);
+        let (Some(name), Some(endpoint), Some(min_severity)) = (name, endpoint, severity) else { continue };
         webhooks.push(Webhook { name, endpoint, min_severity });
     }
     webhooks
+}
+
+fn name(at: &At<'_>, before: &[Webhook]) -> Option<String> {
+    let name = at.text()?;
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if name.len() > 64 || !name.chars().all(plain) {
+        at.problem("must be 1 to 64 characters of `a-z`, `0-9`, `-` and `_`");
+        return None;
+    }
+    if before.iter().any(|before| before.name == name) {
+        at.problem(format!("{name:?} is there twice"));
+        return None;
+    }
+    Some(name.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::super::parse::parse;
-
-    fn keys(text: &str) -> Vec<String> {
-        parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect()
-    }
+    use super::super::testing::{keys, parse};
 
     #[test]
     fn what_is_wrong_with_webhooks_is_said_all_at_once() {
@@ -77,9 +84,14 @@ mod tests {
         let expected = ["name", "min_severity", "url", "secret_file", "timeout", "first_retry", "attempts"];
         assert_eq!(keys[..7], expected.map(|key| format!("alerts.webhooks[0].{key}")));
         assert_eq!(keys[7..], ["url", "secret_file"].map(|key| format!("alerts.webhooks[1].{key}")));
-        let twice = "{ name: a, url: 'http://localhost/', secret_file: /no }";
-        let keys = self::keys(&format!("alerts: {{ webhooks: [{twice}, {{ name: a }}] }}"));
-        assert_eq!(keys, [""], "a url is needed");
+        let said = parse("alerts: { webhooks: [{ name: a, secretfile: x }] }").unwrap_err().to_string();
+        for needed in ["`url` is missing", "`secret_file` is missing", "did you mean `secret_file`?"] {
+            assert!(said.contains(needed), "{needed}: {said}");
+        }
+        let many = "{ name: a }, ".repeat(17);
+        assert!(
+            self::keys(&format!("alerts: {{ webhooks: [{many}] }}")).contains(&"alerts.webhooks".to_owned())
+        );
     }
 
     #[test]

@@ -1,61 +1,22 @@
 //! `audit`: segments, how long they are kept, and checkpoints.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ::audit::{Limits, Policy};
-use serde::Deserialize;
+use gateway::document::Fields;
 use serde_json::{Value, json};
 
 use super::endpoint::{self, Endpoint};
-use super::raw::Size;
 use super::seconds;
-use super::units::{duration, show_size, size};
-use super::validate::{Found, absolute, bytes};
+use super::values::{NEVER, age_or, path, show_size, size, size_or, time_or};
 use crate::audit::{Hooks, Keeper};
 
-/// What a size or a time says when there is none.
-const NEVER: &str = "never";
+/// What `keep` says when nothing is removed for its size.
 const ALL: &str = "all";
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Raw {
-    segment_size: Size,
-    segment_age: String,
-    compress_after: String,
-    remove_after: String,
-    keep: Size,
-    checkpoint: RawCheckpoint,
-}
-
-impl Default for Raw {
-    fn default() -> Self {
-        Self {
-            segment_size: Size::Text("64MiB".to_owned()),
-            segment_age: "1d".to_owned(),
-            compress_after: "7d".to_owned(),
-            remove_after: NEVER.to_owned(),
-            keep: Size::Text(ALL.to_owned()),
-            checkpoint: RawCheckpoint::default(),
-        }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RawCheckpoint {
-    records: u64,
-    interval: String,
-    file: Option<PathBuf>,
-    webhook: Option<endpoint::Raw>,
-}
-
-impl Default for RawCheckpoint {
-    fn default() -> Self {
-        Self { records: 10_000, interval: "10m".to_owned(), file: None, webhook: None }
-    }
-}
+/// The longest that a time here may be, seconds.
+const CENTURY: u64 = 100 * 366 * DAY;
+const DAY: u64 = 86_400;
 
 /// How the audit log is kept.
 #[derive(Debug, Clone)]
@@ -70,55 +31,35 @@ pub(crate) struct Audit {
     pub(crate) hooks: Hooks,
 }
 
-pub(super) fn validate(found: &mut Found, raw: Raw) -> Audit {
-    let mut age = |key: &str, written: &str| {
-        if written == NEVER {
-            return None;
+/// Reads the section.
+pub(super) fn read(top: &Fields<'_>) -> Audit {
+    let keys = ["segment_size", "segment_age", "compress_after", "remove_after", "keep", "checkpoint"];
+    let fields = top.section("audit", &keys);
+    let segment_bytes = size_or(&fields, "segment_size", 64 << 10, 64 << 20);
+    let segment_age = age_or(&fields, "segment_age", CENTURY, Some(DAY));
+    let compress_after = age_or(&fields, "compress_after", CENTURY, Some(7 * DAY));
+    let remove_after = age_or(&fields, "remove_after", CENTURY, None);
+    let keep = fields.get("keep").filter(|at| at.argument().is_some_and(|written| written != ALL));
+    let keep_bytes = keep.and_then(|at| {
+        let bytes = size(at, 1)?;
+        if bytes < segment_bytes.saturating_mul(2) {
+            at.problem("must be at least twice audit.segment_size, or all");
         }
-        let sensible = Duration::from_secs(1)..=Duration::from_secs(100 * 366 * 86_400);
-        let age = duration(written).filter(|age| sensible.contains(age));
-        if age.is_none() {
-            found.add(key, "must be a time such as 12h or 30d, or never");
-        }
-        age
-    };
-    let segment_age = age("audit.segment_age", &raw.segment_age);
-    let compress_after = age("audit.compress_after", &raw.compress_after);
-    let remove_after = age("audit.remove_after", &raw.remove_after);
-    let segment_bytes = bytes(found, "audit.segment_size", &raw.segment_size, 64 << 10);
-    let keep_bytes = match &raw.keep {
-        Size::Text(text) if text == ALL => None,
-        Size::Text(text) => size(text).or(Some(0)),
-        Size::Bytes(bytes) => Some(*bytes),
-    };
-    if keep_bytes.is_some_and(|keep| keep < segment_bytes.saturating_mul(2)) {
-        found.add("audit.keep", "must be all, or at least twice audit.segment_size, such as 10GiB");
-    }
-    if compress_after.zip(remove_after).is_some_and(|(compress, remove)| compress > remove) {
-        found.add("audit.compress_after", "must not be longer than audit.remove_after");
-    }
-    if !(1..=1_000_000).contains(&raw.checkpoint.records) {
-        found.add("audit.checkpoint.records", "must be from 1 to 1000000");
-    }
-    let sensible = Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);
-    let interval = duration(&raw.checkpoint.interval).filter(|interval| sensible.contains(interval));
-    if interval.is_none() {
-        found.add("audit.checkpoint.interval", "must be from 1s to 7d, such as 10m or 1h");
-    }
-    let file = raw.checkpoint.file.map(|path| absolute(found, "audit.checkpoint.file", path));
-    let webhook = raw.checkpoint.webhook.and_then(|raw| {
-        let mut add =
-            |key: &str, message: String| found.add(format!("audit.checkpoint.webhook.{key}"), message);
-        Endpoint::validate(raw, &mut add)
+        Some(bytes)
     });
+    if compress_after.zip(remove_after).is_some_and(|(compress, remove)| compress > remove) {
+        fields.at("compress_after").problem("must not be longer than audit.remove_after");
+    }
+    let checkpoint = fields.section("checkpoint", &["records", "interval", "file", "webhook"]);
+    let webhook = checkpoint.get("webhook").and_then(|at| Endpoint::read(&at.fields(&endpoint::KEYS)));
     Audit {
         limits: Limits { segment_bytes, segment_age },
         keeper: Keeper {
-            checkpoint_interval: interval.unwrap_or(Duration::from_secs(1)),
+            checkpoint_interval: time_or(&checkpoint, "interval", (1, 7 * DAY), 600),
             policy: Policy { compress_after, remove_after, keep_bytes },
         },
-        checkpoint_records: raw.checkpoint.records,
-        hooks: Hooks { file, webhook },
+        checkpoint_records: checkpoint.number_or("records", 1..=1_000_000, 10_000),
+        hooks: Hooks { file: checkpoint.get("file").and_then(path), webhook },
     }
 }
 
@@ -152,7 +93,7 @@ impl Audit {
 mod tests {
     use std::time::Duration;
 
-    use super::super::parse::parse;
+    use super::super::testing::{keys, parse};
 
     #[test]
     fn everything_is_kept_and_signed_by_default() {
@@ -171,7 +112,7 @@ mod tests {
         let text = "audit: { segment_size: 1KiB, segment_age: 0s, compress_after: soon, remove_after: -1d, keep: 1MB,
           checkpoint: { records: 0, interval: 0s, file: relative,
             webhook: { url: 'ftp://x', secret_file: relative, attempts: 0 } } }";
-        let keys: Vec<_> = parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect();
+        let keys = keys(text);
         for key in [
             "segment_age",
             "compress_after",
@@ -186,8 +127,14 @@ mod tests {
         ] {
             assert!(keys.contains(&format!("audit.{key}")), "{key}: {keys:?}");
         }
-        let keep = parse("audit: { keep: 1MiB }").unwrap_err();
-        assert_eq!(keep.0[0].key, "audit.keep");
+        let said = |text: &str| parse(text).unwrap_err().0[0].to_string();
+        let keep = said("audit: { keep: 1MiB }");
+        assert_eq!(keep, "cofferd.yaml:1: audit.keep: must be at least twice audit.segment_size, or all");
+        assert!(
+            said("audit: { remove_after: 1d, compress_after: 2d }")
+                .contains("audit.compress_after: must not be")
+        );
+        assert!(said("audit: { remove_after: 90days }").ends_with(", or never (did you mean `90d`?)"));
     }
 
     #[test]

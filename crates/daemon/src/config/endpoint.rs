@@ -3,40 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use gateway::document::Fields;
 use serde_json::{Value, json};
 
 use super::seconds;
-use super::units::duration;
+use super::values::{number_or, path, time_or};
 use crate::webhook::{self, Secret, Target};
 
-/// As it is written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Raw {
-    pub(super) url: String,
-    pub(super) secret_file: PathBuf,
-    #[serde(default = "timeout")]
-    pub(super) timeout: String,
-    #[serde(default = "attempts")]
-    pub(super) attempts: u32,
-    #[serde(default = "first_retry")]
-    pub(super) first_retry: String,
-    #[serde(default)]
-    pub(super) allow_http: bool,
-}
-
-pub(super) fn timeout() -> String {
-    "10s".to_owned()
-}
-
-pub(super) fn attempts() -> u32 {
-    12
-}
-
-pub(super) fn first_retry() -> String {
-    "5s".to_owned()
-}
+/// Keys of such a place.
+pub(super) const KEYS: [&str; 6] = ["url", "secret_file", "timeout", "attempts", "first_retry", "allow_http"];
 
 /// A place that can be posted to. Its secret stays in its file until it is needed.
 #[derive(Debug, Clone)]
@@ -55,35 +30,21 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Judges it; `add` takes what is wrong, each with the key beneath this one.
-    pub(super) fn validate(raw: Raw, add: &mut dyn FnMut(&str, String)) -> Option<Self> {
-        let target = Target::parse(&raw.url, raw.allow_http).map_err(|problem| add("url", problem));
-        if !raw.secret_file.is_absolute() {
-            add("secret_file", "must be an absolute path".to_owned());
-        } else if let Err(problem) = Secret::read(&raw.secret_file) {
-            add("secret_file", problem);
-        }
-        let mut time = |key: &str, text: &str, most: u64| {
-            let sensible = Duration::from_secs(1)..=Duration::from_secs(most);
-            let given = duration(text).filter(|given| sensible.contains(given));
-            given.unwrap_or_else(|| {
-                add(key, format!("must be from 1s to {most}s"));
-                Duration::from_secs(1)
-            })
-        };
-        let timeout = time("timeout", &raw.timeout, 60);
-        let first_retry = time("first_retry", &raw.first_retry, 600);
-        if !(1..=20).contains(&raw.attempts) {
-            add("attempts", "must be from 1 to 20".to_owned());
-        }
-        Some(Self {
-            target: target.ok()?,
-            secret_file: raw.secret_file,
-            timeout,
-            attempts: raw.attempts,
-            first_retry,
-            allow_http: raw.allow_http,
-        })
+    /// Reads it from a mapping that has [`KEYS`].
+    pub(super) fn read(fields: &Fields<'_>) -> Option<Self> {
+        let allow_http = fields.flag_or("allow_http", false);
+        let target = fields.required("url").and_then(|at| {
+            let target = Target::parse(at.text()?, allow_http);
+            target.map_err(|problem| at.problem(problem)).ok()
+        });
+        let secret_file = fields.required("secret_file").and_then(|at| {
+            let file = path(at)?;
+            Secret::read(&file).map_err(|problem| at.problem(problem)).is_ok().then_some(file)
+        });
+        let timeout = time_or(fields, "timeout", (1, 60), 10);
+        let first_retry = time_or(fields, "first_retry", (1, 600), 5);
+        let attempts = number_or(fields, "attempts", 1..=20, 12);
+        Some(Self { target: target?, secret_file: secret_file?, timeout, attempts, first_retry, allow_http })
     }
 
     /// With its secret read, under a name for logs.

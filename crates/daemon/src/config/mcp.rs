@@ -1,49 +1,14 @@
 //! `mcp`: the tools of runs for clients of the Model Context Protocol, over HTTP.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
+use gateway::document::{At, Fields, nearest};
 use mcp::http::Settings;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::units::duration;
-use super::validate::{Found, within};
+use super::values::{number_or, time_or};
 
-/// The section as it is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Raw {
-    http: Option<RawHttp>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RawHttp {
-    listen: String,
-    behind_tls_proxy: bool,
-    allowed_hosts: Vec<String>,
-    allowed_origins: Vec<String>,
-    dialect: String,
-    connections: u32,
-    sessions_per_run: u32,
-    session_idle_timeout: String,
-}
-
-impl Default for RawHttp {
-    fn default() -> Self {
-        Self {
-            listen: "127.0.0.1:7464".to_owned(),
-            behind_tls_proxy: false,
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            dialect: "native".to_owned(),
-            connections: 128,
-            sessions_per_run: 8,
-            session_idle_timeout: "30m".to_owned(),
-        }
-    }
-}
+const DEFAULT_ADDRESS: &str = "127.0.0.1:7464";
 
 /// The endpoint, where there is to be one.
 #[derive(Debug, Clone)]
@@ -72,64 +37,43 @@ impl Http {
     }
 }
 
-pub(super) fn validate(found: &mut Found, raw: Raw) -> Option<Http> {
-    let raw = raw.http?;
-    let address: Option<SocketAddr> = raw.listen.parse().ok();
-    if address.is_none() {
-        found.add(
-            "mcp.http.listen",
-            "must be an address and a port, such as 127.0.0.1:7464 or \"[::1]:7464\"",
-        );
-    }
+/// Reads the section.
+pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
+    let fields = top.section("mcp", &["http"]).get("http")?.fields(&[
+        "listen",
+        "behind_tls_proxy",
+        "allowed_hosts",
+        "allowed_origins",
+        "dialect",
+        "connections",
+        "sessions_per_run",
+        "session_idle_timeout",
+    ]);
+    let behind_tls_proxy = fields.flag_or("behind_tls_proxy", false);
+    let address = address(&fields);
     let is_local = address.is_none_or(|address| address.ip().is_loopback());
-    if !is_local && !raw.behind_tls_proxy {
-        found.add(
-            "mcp.http.listen",
+    if !is_local && !behind_tls_proxy {
+        fields.at("listen").problem(
             "is reached from elsewhere, and tokens would go there in the clear: listen on 127.0.0.1, or put a proxy that does TLS before it and say behind_tls_proxy: true",
         );
     }
-    if !is_local && raw.allowed_hosts.is_empty() {
-        found.add(
-            "mcp.http.allowed_hosts",
+    if !is_local && fields.items("allowed_hosts").is_empty() {
+        fields.at("allowed_hosts").problem(
             "must name what clients call this host when it is not this host alone that they come from",
         );
     }
-    for (index, host) in raw.allowed_hosts.iter().enumerate() {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-        if host.is_empty() || host.len() > 255 || !host.chars().all(plain) {
-            found.add(
-                format!("mcp.http.allowed_hosts[{index}]"),
-                "must be a name or an address, perhaps with a port",
-            );
-        }
+    let mut hosts: Vec<String> = fields.items("allowed_hosts").iter().filter_map(host).collect();
+    let mut origins: Vec<String> = fields.items("allowed_origins").iter().filter_map(origin).collect();
+    let dialect = fields.text_or("dialect", "native");
+    if dialects::find(&dialect).is_none() {
+        let known = nearest(&dialect, &dialects::names());
+        fields.at("dialect").problem_hint(format!("there is no dialect `{dialect}`"), Some(known));
     }
-    for (index, origin) in raw.allowed_origins.iter().enumerate() {
-        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-        // Without a port any would do, which nobody expects.
-        let has_port = rest.is_some_and(|rest| {
-            let (host, port) = rest.rsplit_once(':').unwrap_or_default();
-            !host.is_empty() && !rest.contains('/') && (port == "*" || port.parse::<u16>().is_ok())
-        });
-        if !has_port || origin.len() > 255 {
-            found.add(
-                format!("mcp.http.allowed_origins[{index}]"),
-                "must be a scheme, a host and a port, such as https://app.example.org:443",
-            );
-        }
-    }
-    if dialects::find(&raw.dialect).is_none() {
-        found.add("mcp.http.dialect", format!("must be one of {}", dialects::names().join(", ")));
-    }
-    let sensible = Duration::from_secs(10)..=Duration::from_secs(24 * 3600);
-    let idle = duration(&raw.session_idle_timeout).filter(|idle| sensible.contains(idle));
-    if idle.is_none() {
-        found.add("mcp.http.session_idle_timeout", "must be from 10s to 1d");
-    }
-    let connections = within(found, "mcp.http.connections", raw.connections, 1, 4_096);
-    let sessions_per_run = within(found, "mcp.http.sessions_per_run", raw.sessions_per_run, 1, 64);
+    let session_idle_timeout = time_or(&fields, "session_idle_timeout", (10, 86_400), 1_800);
+    let connections = number_or(&fields, "connections", 1..=4_096, 128) as usize;
+    let sessions_per_run = number_or(&fields, "sessions_per_run", 1..=64, 8) as usize;
     let address = address?;
     // What this host is called by its own clients, when they are the only ones.
-    let (mut hosts, mut origins) = (raw.allowed_hosts, raw.allowed_origins);
     if hosts.is_empty() {
         hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         hosts.extend(Some(address.ip().to_string()).filter(|ip| ip != "127.0.0.1" && ip != "::1"));
@@ -137,24 +81,45 @@ pub(super) fn validate(found: &mut Found, raw: Raw) -> Option<Http> {
     if is_local && origins.is_empty() {
         origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).into();
     }
-    let settings = Settings {
-        hosts,
-        origins,
-        connections,
-        sessions_per_run,
-        session_idle_timeout: idle.unwrap_or_default(),
-        dialect: raw.dialect,
-    };
-    Some(Http { address, behind_tls_proxy: raw.behind_tls_proxy, settings })
+    let settings = Settings { hosts, origins, connections, sessions_per_run, session_idle_timeout, dialect };
+    Some(Http { address, behind_tls_proxy, settings })
+}
+
+fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
+    let Some(at) = fields.get("listen") else { return DEFAULT_ADDRESS.parse().ok() };
+    let address = at.text()?.parse().ok();
+    if address.is_none() {
+        at.problem(format!("must be an address and a port, such as {DEFAULT_ADDRESS} or \"[::1]:7464\""));
+    }
+    address
+}
+
+fn host(at: &At<'_>) -> Option<String> {
+    let host = at.text()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    if host.len() > 255 || !host.chars().all(plain) {
+        at.problem("must be a name or an address, perhaps with a port");
+    }
+    Some(host.to_owned())
+}
+
+fn origin(at: &At<'_>) -> Option<String> {
+    let origin = at.text()?;
+    let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+    // Without a port any would do, which nobody expects.
+    let has_port = rest.is_some_and(|rest| {
+        let (host, port) = rest.rsplit_once(':').unwrap_or_default();
+        !host.is_empty() && !rest.contains('/') && (port == "*" || port.parse::<u16>().is_ok())
+    });
+    if !has_port || origin.len() > 255 {
+        at.problem("must be a scheme, a host and a port, such as https://app.example.org:443");
+    }
+    Some(origin.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse::parse;
-
-    fn keys(text: &str) -> Vec<String> {
-        parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect()
-    }
+    use super::super::testing::{keys, parse};
 
     #[test]
     fn it_is_off_and_once_on_for_this_host_alone() {
@@ -194,6 +159,6 @@ mod tests {
             "sessions_per_run",
         ];
         assert_eq!(keys(text), expected.map(|key| format!("mcp.http.{key}")));
-        assert_eq!(keys("mcp: { https: {} }"), [""]);
+        assert_eq!(keys("mcp: { https: {} }"), ["mcp.https"]);
     }
 }

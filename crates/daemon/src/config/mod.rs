@@ -1,20 +1,21 @@
-//! Configuration: YAML → raw structs → a validated [`Config`]. Only the last travels.
+//! Configuration: YAML → a validated [`Config`]. Only that travels.
 //!
-//! Every problem is reported at once, with its key. A missing security setting means the strict value.
+//! Every problem is reported at once, with its line, its key and what was probably meant. A missing security setting means
+//! the strict value.
 
 mod alerts;
 mod audit;
 mod endpoint;
 mod mcp;
 mod parse;
-mod raw;
-mod units;
-mod validate;
+mod read;
+mod values;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use hand::WeakerForm;
 use serde_json::json;
@@ -42,8 +43,8 @@ pub(crate) struct Config {
     pub(crate) workspace_roots: Vec<PathBuf>,
     /// Directory of the policy; `None`: the built-in one.
     pub(crate) policy_dir: Option<PathBuf>,
-    /// `unix:///…`
-    pub(crate) docker_endpoint: String,
+    /// Where the container engine listens.
+    pub(crate) engine: containers::Endpoint,
     /// Refuse to start on an engine with known escapes.
     pub(crate) strict_engine: bool,
     /// The static busybox of which the default image is made. It may be absent.
@@ -91,35 +92,15 @@ impl Config {
     }
 }
 
-/// Everything that is wrong with a configuration.
-#[derive(Debug, PartialEq, Eq)]
+/// Everything that is wrong with a configuration; never empty.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
-
-/// One thing that is wrong.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    /// Path of the key, such as `listen.unix.mode`; empty for the file itself.
-    pub(crate) key: String,
-    /// What is wrong and what would be right.
-    pub(crate) message: String,
-}
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.0.len();
-        writeln!(f, "{count} problem{} in the configuration:", if count == 1 { "" } else { "s" })?;
-        for problem in &self.0 {
-            if problem.key.is_empty() {
-                writeln!(f, "  {}", problem.message)?;
-            } else {
-                writeln!(f, "  {}: {}", problem.key, problem.message)?;
-            }
-        }
-        Ok(())
+        list(f, "the configuration", &self.0)
     }
 }
-
-impl std::error::Error for Problems {}
 
 /// `--print-config`: what is in force, as a configuration again. There are no secrets in it so far.
 impl fmt::Display for Config {
@@ -130,7 +111,7 @@ impl fmt::Display for Config {
             "listen": { "unix": { "path": self.socket, "mode": format!("{:04o}", self.socket_mode) } },
             "state_dir": self.state_dir,
             "workspace_roots": self.workspace_roots,
-            "docker": { "endpoint": self.docker_endpoint, "strict_engine": self.strict_engine },
+            "docker": { "endpoint": self.engine.to_string(), "strict_engine": self.strict_engine },
             "default_image": { "busybox": self.busybox },
             "approvals": { "allow_self_approval": self.allow_self_approval },
             "access": access,
@@ -142,13 +123,13 @@ impl fmt::Display for Config {
             },
             "runs": { "on_stop": self.on_stop.name() },
             "spool": {
-                "max_total": units::show_size(self.spool_max_total),
-                "min_free": units::show_size(self.spool_min_free),
+                "max_total": values::show_size(self.spool_max_total),
+                "min_free": values::show_size(self.spool_min_free),
             },
             "sessions": {
                 "max_length": seconds(self.sessions.max_length),
                 "idle_timeout": seconds(self.sessions.idle_timeout),
-                "max_recording": units::show_size(self.sessions.max_recording),
+                "max_recording": values::show_size(self.sessions.max_recording),
                 "per_run": self.sessions.per_run,
             },
             "audit": self.audit.shown(),
@@ -177,4 +158,18 @@ impl fmt::Display for Config {
 
 fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs())
+}
+
+#[cfg(test)]
+mod testing {
+    use super::{Config, Problems, parse};
+
+    pub(super) fn parse(text: &str) -> Result<Config, Problems> {
+        parse::parse("cofferd.yaml", text)
+    }
+
+    /// The keys of what is wrong.
+    pub(super) fn keys(text: &str) -> Vec<String> {
+        parse(text).unwrap_err().0.into_iter().map(|problem| problem.key).collect()
+    }
 }

@@ -24,17 +24,14 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    const ALL: [(Self, &'static str); 5] = [
-        (Self::Operator, "operator"),
-        (Self::Approver, "approver"),
-        (Self::Orchestrator, "orchestrator"),
-        (Self::Auditor, "auditor"),
-        (Self::Director, "director"),
+    /// As the configuration names them.
+    pub(crate) const ALL: [(&'static str, Self); 5] = [
+        ("operator", Self::Operator),
+        ("approver", Self::Approver),
+        ("orchestrator", Self::Orchestrator),
+        ("auditor", Self::Auditor),
+        ("director", Self::Director),
     ];
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(role, _)| role)
-    }
 }
 
 /// A set of roles.
@@ -47,7 +44,7 @@ impl Roles {
     }
 
     pub(crate) fn all() -> Self {
-        Role::ALL.into_iter().fold(Self::none(), |roles, (role, _)| roles.with(role))
+        Role::ALL.into_iter().fold(Self::none(), |roles, (_, role)| roles.with(role))
     }
 
     pub(crate) fn with(self, role: Role) -> Self {
@@ -60,7 +57,7 @@ impl Roles {
 
     /// As the configuration names them.
     pub(crate) fn names(self) -> Vec<&'static str> {
-        Role::ALL.into_iter().filter(|(role, _)| self.has(*role)).map(|(_, name)| name).collect()
+        Role::ALL.into_iter().filter(|(_, role)| self.has(*role)).map(|(name, _)| name).collect()
     }
 
     pub(crate) fn is_empty(self) -> bool {
@@ -257,6 +254,7 @@ mod tests {
             "/cofferdam.v1.ApprovalService/DecideApproval",
             "/cofferdam.v1.PolicyService/GrantPermission",
             "/cofferdam.v1.AuditService/StreamEvents",
+            "/cofferdam.v1.HostService/ExamineHost",
             "/grpc.health.v1.Health/Check",
         ] {
             assert!(!may_call_with_token(path), "{path}");

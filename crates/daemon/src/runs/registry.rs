@@ -43,11 +43,6 @@ pub(crate) enum OnStop {
 
 impl OnStop {
     /// As the configuration names it.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::End, Self::Leave].into_iter().find(|on_stop| on_stop.name() == name)
-    }
-
-    /// As the configuration names it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::End => "end",

@@ -1,8 +1,7 @@
 //! Who inherits from whom: roles from roles, teams from teams.
 
+use crate::document::nearest;
 use std::collections::BTreeMap;
-
-use super::suggest::nearest;
 
 /// One that may inherit from others of its kind.
 pub(super) trait Heir {

@@ -8,16 +8,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::names::{self, covers};
-use super::problem::{Problem, Problems};
 use super::role::{self, Role};
 use super::team::{self, Team};
-use super::tree::{self, MAX_FILE_BYTES, Node};
-use super::walk::Step;
-use super::walk::{At, Sink};
 use super::{
-    Anomalies, Content, McpServer, Policy, Profile, RiskPolicy, holding, lines, nearest, read,
-    read_anomalies, read_mcp,
+    Anomalies, Content, McpServer, Policy, Problems, Profile, RiskPolicy, holding, read, read_anomalies,
+    read_mcp,
 };
+use crate::document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
 use crate::risk::default_risk;
 
 /// Files that a policy directory may have.
@@ -72,7 +69,7 @@ impl Policy {
     /// One file by itself. Where it has no roles, or no profiles, those that are built in stand in for them: a policy
     /// directory may have them in other files.
     pub fn from_part(name: &str, text: &str) -> Result<Self, Problems> {
-        let has = |section: &str| match tree::parse(text) {
+        let has = |section: &str| match parse(text) {
             Ok(Node::Map(entries)) => entries.iter().any(|(key, _)| key == section),
             _ => true,
         };
@@ -143,11 +140,10 @@ struct Merged {
 
 impl Merged {
     fn add(&mut self, file: &str, text: &str) {
-        let tree = match tree::parse(text) {
+        let tree = match parse(text) {
             Ok(tree) => tree,
             Err(malformed) => {
-                let problem = Problem::in_file(file, malformed.message);
-                return self.problems.push(Problem { line: malformed.line, ..problem });
+                return self.problems.push(malformed.in_file(file));
             }
         };
         self.texts.insert(file.to_owned(), text.to_owned());
@@ -242,7 +238,7 @@ impl Merged {
         let file = self.origins.get(&(kind, name.clone())).cloned().unwrap_or_default();
         let steps = path.clone().map(Step::Key);
         let text = self.texts.get(&file).map_or("", String::as_str);
-        let line = lines::line_of(text, &steps, 0);
+        let line = line_of(text, &steps, 0);
         self.problems.push(Problem { file, line, key: path.join("."), message, suggestion });
     }
 
@@ -299,7 +295,7 @@ impl Merged {
             .flat_map(|(file, aliases)| aliases.iter().map(move |(alias, tool)| (file, alias, tool)))
         {
             if let Some((message, suggestion)) = stranger(tool) {
-                let line = lines::line_of(
+                let line = line_of(
                     self.texts.get(file).map_or("", String::as_str),
                     &["aliases", alias].map(|key| Step::Key(key.to_owned())),
                     0,

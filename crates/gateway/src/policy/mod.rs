@@ -1,7 +1,7 @@
 //! The policy: profiles, roles and teams, from YAML files or from the ones that are built in.
 //!
 //! ```text
-//! bytes ─ tree (bounded, duplicates kept) ─ walk (every problem collected) ─ Policy ─ digest
+//! bytes ─ document (bounded, every problem collected) ─ Policy ─ digest
 //! ```
 //!
 //! A policy comes into force whole or not at all: [`Policy`] has no public constructor but the loaders, and those
@@ -10,12 +10,11 @@
 mod anomalies;
 mod holding;
 mod lineage;
-mod lines;
 mod load;
 mod model;
 pub(crate) mod names;
 mod prefix;
-mod problem;
+mod problems;
 mod read;
 mod read_anomalies;
 mod read_approvals;
@@ -24,10 +23,7 @@ mod read_limits;
 mod read_mcp;
 mod role;
 mod rules;
-mod suggest;
 mod team;
-mod tree;
-mod walk;
 mod words;
 
 #[cfg(test)]
@@ -43,12 +39,11 @@ pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Sever
 pub use holding::{EXEC_READ_ONLY, Grant};
 pub use model::{Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profile, WorkspaceMode};
 pub use prefix::Prefix;
-pub use problem::{Problem, Problems};
+pub use problems::Problems;
 pub use read_approvals::{ApprovalPolicy, Levels, Reminder, Terms};
 pub use read_mcp::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use role::Role;
 pub use rules::ExecRules;
-pub(crate) use suggest::nearest;
 pub use team::Team;
 pub(crate) use words::Words;
 

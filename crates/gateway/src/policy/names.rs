@@ -11,12 +11,10 @@
 //! Where several keys of one table stand for a tool the longest one speaks: it says most. A denial of a role, a team or a
 //! revocation holds whichever of them it is.
 
+use crate::document::{At, nearest};
 use std::collections::BTreeMap;
 
 use ops::{McpTool, Operation, is_mcp_server};
-
-use super::suggest::nearest;
-use super::walk::At;
 
 /// Every tool of every upstream server.
 pub(crate) const EVERY_TOOL: &str = "mcp.*";

@@ -9,8 +9,8 @@ use super::read_approvals::approvals;
 use super::read_exec::rules;
 use super::read_limits::{caps, rate_limits};
 use super::rules::ExecRules;
-use super::walk::{At, Fields};
 use crate::decision::{Risk, Verdict};
+use crate::document::{At, Fields};
 use crate::risk::default_risk;
 
 pub(super) const VERDICTS: [(&str, Verdict); 3] =

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::walk::At;
 use crate::approvals::{Form, Level};
 use crate::decision::Risk;
+use crate::document::At;
 
 /// Most approvers that a critical call can be made to need.
 const MAX_QUORUM: u64 = 16;

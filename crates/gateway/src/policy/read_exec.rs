@@ -5,8 +5,8 @@ use ops::deny::is_denied_with;
 use super::model::ExecRule;
 use super::prefix::Prefix;
 use super::read::VERDICTS;
-use super::walk::At;
 use crate::decision::Verdict;
+use crate::document::At;
 use crate::exec::is_wrapper;
 
 pub(super) fn rules(at: &At<'_>, deny: &[String]) -> Vec<ExecRule> {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use ops::{Operation, is_mcp_server};
 
-use super::suggest::nearest;
-use super::walk::{At, Fields};
+use crate::document::{At, Fields, nearest};
 use crate::limits::concurrency::{Caps, STRICT_CAPS};
 use crate::limits::{Limit, Quota, RateLimits, STRICT_PRINCIPAL, STRICT_RUN, Span, strict};
 

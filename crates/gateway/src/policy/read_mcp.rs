@@ -4,13 +4,12 @@
 //! not stand here. A server by itself may be called by nobody: profiles and roles name its tools, `mcp.SERVER.TOOL`. The
 //! policy's digest covers where a call goes, so that an approval is for this server and no other.
 
+use crate::document::{At, Fields};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ops::{McpTool, is_mcp_server};
 use serde::Serialize;
-
-use super::walk::{At, Fields};
 
 /// Servers of a policy.
 const MAX_SERVERS: usize = 64;

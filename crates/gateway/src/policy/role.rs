@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::holding::{Grant, Holding, Lists, parents};
 use super::lineage::{Heir, lineage};
 use super::read::RISKS;
-use super::walk::At;
 use crate::decision::Risk;
+use crate::document::At;
 
 /// A role, with what it inherits resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,7 +1,7 @@
 //! What somebody probably meant by a word that is unknown.
 
 /// `did you mean …` when a known word is near, else the list of known words.
-pub(crate) fn nearest(given: &str, known: &[&str]) -> String {
+pub fn nearest(given: &str, known: &[&str]) -> String {
     // A word as long as a book is no typing error.
     let near = known
         .iter()

@@ -6,10 +6,11 @@
 use std::cell::Cell;
 use std::fmt;
 
+use super::problem::Problem;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Bytes that a policy file may have.
-pub(crate) const MAX_FILE_BYTES: usize = 1024 * 1024;
+/// Bytes that a file may have.
+pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 /// Levels of nesting.
 const MAX_DEPTH: usize = 24;
 /// Values in one file, counted after anchors are expanded.
@@ -20,14 +21,14 @@ const MAX_BRACKETS: usize = 5_000;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// Nothing, or `null`.
     Null,
     /// `true` or `false`.
     Flag(bool),
     /// A whole number that is not negative.
     Number(u64),
-    /// Any other number, which nothing in a policy is.
+    /// Any other number, which nothing here is.
     OtherNumber,
     /// Text.
     Text(String),
@@ -38,7 +39,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Flag(_) => "true or false",
@@ -53,13 +54,20 @@ impl Node {
 
 /// Text that is no usable YAML.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Malformed {
-    pub(super) line: Option<usize>,
-    pub(super) message: String,
+pub(crate) struct Malformed {
+    pub(crate) line: Option<usize>,
+    pub(crate) message: String,
+}
+
+impl Malformed {
+    /// As the one problem of a file.
+    pub(crate) fn in_file(self, file: &str) -> Problem {
+        Problem { line: self.line, ..Problem::in_file(file, self.message) }
+    }
 }
 
 /// Parses one document.
-pub(super) fn parse(text: &str) -> Result<Node, Malformed> {
+pub(crate) fn parse(text: &str) -> Result<Node, Malformed> {
     let refused = |message: String| Malformed { line: None, message };
     if text.len() > MAX_FILE_BYTES {
         return Err(refused(format!("larger than {MAX_FILE_BYTES} bytes")));

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::walk::Step;
 
 /// The 1-based line of the key (or list item) at `path`; `occurrence` counts equal keys at the last step from 0.
-pub(super) fn line_of(text: &str, path: &[Step], occurrence: usize) -> Option<usize> {
+pub(crate) fn line_of(text: &str, path: &[Step], occurrence: usize) -> Option<usize> {
     if path.is_empty() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a policy: all of it at once, each with its place and, where possible, a way out.
+//! One thing that is wrong with a document, with its place and, where possible, a way out.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn in_file(file: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn in_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             line: None,
@@ -28,7 +28,7 @@ impl Problem {
         }
     }
 
-    pub(super) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+    pub(crate) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
@@ -51,16 +51,11 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a policy; never empty. Nothing of such a policy comes into force.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>);
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.len() {
-            1 => f.write_str("1 problem in the policy:")?,
-            count => write!(f, "{count} problems in the policy:")?,
-        }
-        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+/// All that is wrong with `what`, a line each.
+pub fn list(f: &mut fmt::Formatter<'_>, what: &str, problems: &[Problem]) -> fmt::Result {
+    match problems.len() {
+        1 => write!(f, "1 problem in {what}:")?,
+        count => write!(f, "{count} problems in {what}:")?,
     }
+    problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
 }

@@ -17,7 +17,7 @@ const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
 /// One step from the top of a file to a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
@@ -30,13 +30,21 @@ struct Found {
     suggestion: Option<String>,
 }
 
+impl Found {
+    /// The line of its key; of one that is not there, that of the section that it is missing in.
+    fn line(&self, text: &str) -> Option<usize> {
+        let above = || (1..self.path.len()).rev().find_map(|steps| line_of(text, &self.path[..steps], 0));
+        line_of(text, &self.path, self.occurrence).or_else(above)
+    }
+}
+
 /// Collects what is wrong with one file.
 #[derive(Debug, Default)]
-pub(super) struct Sink(RefCell<Vec<Found>>);
+pub(crate) struct Sink(RefCell<Vec<Found>>);
 
 impl Sink {
     /// The problems, with their lines in `text`.
-    pub(super) fn into_problems(self, file: &str, text: &str) -> Vec<Problem> {
+    pub(crate) fn into_problems(self, file: &str, text: &str) -> Vec<Problem> {
         let found = self.0.into_inner();
         let more = found.len().saturating_sub(MAX_PROBLEMS);
         let lines = MAX_LINE_BYTES / text.len().max(1);
@@ -46,7 +54,7 @@ impl Sink {
             .enumerate()
             .map(|(count, found)| Problem {
                 file: file.to_owned(),
-                line: (count < lines).then(|| line_of(text, &found.path, found.occurrence)).flatten(),
+                line: (count < lines).then(|| found.line(text)).flatten(),
                 key: key_path(&found.path),
                 message: found.message,
                 suggestion: found.suggestion,
@@ -75,14 +83,14 @@ fn key_path(path: &[Step]) -> String {
 
 /// A value and where it is.
 #[derive(Debug, Clone)]
-pub(super) struct At<'t> {
+pub struct At<'t> {
     node: &'t Node,
     path: Vec<Step>,
     sink: &'t Sink,
 }
 
 impl<'t> At<'t> {
-    pub(super) fn top(node: &'t Node, sink: &'t Sink) -> Self {
+    pub(crate) fn top(node: &'t Node, sink: &'t Sink) -> Self {
         Self { node, path: Vec::new(), sink }
     }
 
@@ -97,12 +105,12 @@ impl<'t> At<'t> {
     }
 
     /// Something is wrong with this value.
-    pub(super) fn problem(&self, message: impl Into<String>) {
+    pub fn problem(&self, message: impl Into<String>) {
         self.report(0, message.into(), None);
     }
 
     /// Something is wrong with this value, and it is known what would be right.
-    pub(super) fn problem_hint(&self, message: impl Into<String>, suggestion: Option<String>) {
+    pub fn problem_hint(&self, message: impl Into<String>, suggestion: Option<String>) {
         self.report(0, message.into(), suggestion);
     }
 
@@ -111,7 +119,7 @@ impl<'t> At<'t> {
     }
 
     /// The entries of a mapping, each key once; repeated keys are problems.
-    pub(super) fn entries(&self) -> Vec<(&'t str, At<'t>)> {
+    pub fn entries(&self) -> Vec<(&'t str, At<'t>)> {
         let Node::Map(entries) = self.node else {
             self.expected("a mapping");
             return Vec::new();
@@ -133,7 +141,7 @@ impl<'t> At<'t> {
 
     /// The fields of a mapping with a fixed set of keys; unknown keys are problems. A key with nothing behind it
     /// counts as absent.
-    pub(super) fn fields(&self, known: &[&str]) -> Fields<'t> {
+    pub fn fields(&self, known: &[&str]) -> Fields<'t> {
         let mut fields = BTreeMap::new();
         for (key, value) in self.entries() {
             if !known.contains(&key) {
@@ -148,12 +156,12 @@ impl<'t> At<'t> {
     }
 
     /// The items of a list, or the one text.
-    pub(super) fn one_or_more(&self) -> Vec<At<'t>> {
+    pub fn one_or_more(&self) -> Vec<At<'t>> {
         if self.is_text() { vec![self.clone()] } else { self.items() }
     }
 
     /// The items of a list.
-    pub(super) fn items(&self) -> Vec<At<'t>> {
+    pub fn items(&self) -> Vec<At<'t>> {
         let Node::List(items) = self.node else {
             self.expected("a list");
             return Vec::new();
@@ -161,20 +169,23 @@ impl<'t> At<'t> {
         items.iter().enumerate().map(|(index, node)| self.child(node, Step::Index(index))).collect()
     }
 
-    pub(super) fn is_text(&self) -> bool {
+    /// Whether it is text.
+    pub fn is_text(&self) -> bool {
         matches!(self.node, Node::Text(_))
     }
 
-    pub(super) fn is_number(&self) -> bool {
+    /// Whether it is a number, of whatever kind.
+    pub fn is_number(&self) -> bool {
         matches!(self.node, Node::Number(_) | Node::OtherNumber)
     }
 
-    pub(super) fn is_list(&self) -> bool {
+    /// Whether it is a list.
+    pub fn is_list(&self) -> bool {
         matches!(self.node, Node::List(_))
     }
 
     /// Text that is not blank and has no control characters.
-    pub(super) fn text(&self) -> Option<&'t str> {
+    pub fn text(&self) -> Option<&'t str> {
         let Node::Text(text) = self.node else {
             self.expected("text");
             return None;
@@ -191,7 +202,7 @@ impl<'t> At<'t> {
     }
 
     /// Text of one argument: like [`Self::text`], but numbers and flags count as what they look like.
-    pub(super) fn argument(&self) -> Option<String> {
+    pub fn argument(&self) -> Option<String> {
         match self.node {
             Node::Number(number) => Some(number.to_string()),
             Node::Flag(flag) => Some(flag.to_string()),
@@ -199,7 +210,8 @@ impl<'t> At<'t> {
         }
     }
 
-    pub(super) fn flag(&self) -> Option<bool> {
+    /// `true` or `false`.
+    pub fn flag(&self) -> Option<bool> {
         let Node::Flag(flag) = self.node else {
             self.expected("true or false");
             return None;
@@ -207,12 +219,13 @@ impl<'t> At<'t> {
         Some(*flag)
     }
 
-    pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
+    /// A whole number of this range.
+    pub fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
         self.number_or_hint(range, |_| None)
     }
 
     /// A number; for one that is out of range `hint` says what to write, given what was written if that is known.
-    pub(super) fn number_or_hint(
+    pub fn number_or_hint(
         &self,
         range: RangeInclusive<u64>,
         hint: impl FnOnce(Option<u64>) -> Option<String>,
@@ -233,7 +246,7 @@ impl<'t> At<'t> {
     }
 
     /// One of a few words.
-    pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+    pub fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
@@ -244,19 +257,42 @@ impl<'t> At<'t> {
     }
 }
 
+/// What is where nothing is.
+const NOTHING: &Node = &Node::Null;
+
 /// The fields of a mapping.
 #[derive(Debug)]
-pub(super) struct Fields<'t> {
+pub struct Fields<'t> {
     at: At<'t>,
     fields: BTreeMap<&'t str, At<'t>>,
 }
 
 impl<'t> Fields<'t> {
-    pub(super) fn get(&self, key: &str) -> Option<&At<'t>> {
+    /// The value of a key that is there.
+    pub fn get(&self, key: &str) -> Option<&At<'t>> {
         self.fields.get(key)
     }
 
-    pub(super) fn required(&self, key: &str) -> Option<&At<'t>> {
+    /// The place of a key, whether it is there or not: to say what is wrong with it.
+    pub fn at(&self, key: &str) -> At<'t> {
+        self.get(key).cloned().unwrap_or_else(|| self.at.child(NOTHING, Step::Key(key.to_owned())))
+    }
+
+    /// The fields of a mapping in this one. One that is absent has none.
+    pub fn section(&self, key: &str, known: &[&str]) -> Fields<'t> {
+        match self.get(key) {
+            Some(at) => at.fields(known),
+            None => Fields { at: self.at(key), fields: BTreeMap::new() },
+        }
+    }
+
+    /// The items of a list in this mapping. One that is absent has none.
+    pub fn items(&self, key: &str) -> Vec<At<'t>> {
+        self.get(key).map(At::items).unwrap_or_default()
+    }
+
+    /// The value of a key that must be there.
+    pub fn required(&self, key: &str) -> Option<&At<'t>> {
         let found = self.fields.get(key);
         if found.is_none() {
             self.at.problem(format!("`{key}` is missing"));
@@ -264,15 +300,18 @@ impl<'t> Fields<'t> {
         found
     }
 
-    pub(super) fn number_or(&self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
+    /// The number under a key that may be missing.
+    pub fn number_or(&self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
         self.get(key).and_then(|at| at.number(range)).unwrap_or(default)
     }
 
-    pub(super) fn text_or(&self, key: &str, default: &str) -> String {
+    /// The text under a key that may be missing.
+    pub fn text_or(&self, key: &str, default: &str) -> String {
         self.get(key).and_then(At::text).unwrap_or(default).to_owned()
     }
 
-    pub(super) fn flag_or(&self, key: &str, default: bool) -> bool {
+    /// The flag under a key that may be missing.
+    pub fn flag_or(&self, key: &str, default: bool) -> bool {
         self.get(key).and_then(At::flag).unwrap_or(default)
     }
 }

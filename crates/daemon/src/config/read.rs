@@ -1,0 +1,341 @@
+//! The configuration's document → [`Config`]. What is wrong is told by each value's place; a key that is missing has its
+//! default.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "directories that the configuration names; nothing in them is opened"
+)]
+
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+use containers::Endpoint;
+use gateway::document::{At, Fields};
+use gateway::limits::concurrency::Whole;
+use hand::WeakerForm;
+
+use super::values::{number_or, path, path_or, size_or, time, time_or};
+use super::{Config, alerts, audit, mcp};
+use crate::rpc::{Role, Roles};
+use crate::runs::OnStop;
+use crate::terminal::Limits;
+
+/// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Seconds.
+const DAY: u64 = 86_400;
+
+const KEYS: [&str; 18] = [
+    "listen",
+    "state_dir",
+    "workspace_roots",
+    "policy_dir",
+    "docker",
+    "default_image",
+    "host_lane",
+    "pool",
+    "approvals",
+    "alerts",
+    "access",
+    "limits",
+    "runs",
+    "spool",
+    "sessions",
+    "mcp",
+    "audit",
+    "log",
+];
+
+/// Everything, or what stands for it where something is wrong.
+pub(super) fn config(top: &At<'_>) -> Config {
+    let top = top.fields(&KEYS);
+    let unix = top.section("listen", &["unix"]).section("unix", &["path", "mode"]);
+    let state_dir = state_dir(&top);
+    let docker = top.section("docker", &["endpoint", "strict_engine"]);
+    let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
+    let limits = top.section("limits", &["runs", "calls", "calls_waiting", "connections"]);
+    let spool = top.section("spool", &["max_total", "min_free"]);
+    let log = top.section("log", &["level", "format"]);
+    no_pool(&top);
+    Config {
+        socket: socket(&unix),
+        socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
+        workspace_roots: roots(&top, &state_dir),
+        state_dir,
+        policy_dir: top.get("policy_dir").and_then(path),
+        engine: docker.get("endpoint").and_then(endpoint).unwrap_or_default(),
+        strict_engine: docker.flag_or("strict_engine", false),
+        busybox: path_or(&top.section("default_image", &["busybox"]), "busybox", "/bin/busybox"),
+        accepted_jail: accepted_jail(&top),
+        approval_timeout: approvals.get("timeout").and_then(|at| time(at, 1, 7 * DAY)),
+        allow_self_approval: approvals.flag_or("allow_self_approval", false),
+        webhooks: alerts::webhooks(&top.section("alerts", &["webhooks"])),
+        access: access(&top),
+        max_runs: number_or(&limits, "runs", 1..=10_000, 256) as usize,
+        calls: Whole {
+            running: number_or(&limits, "calls", 1..=65_536, 512),
+            waiting: number_or(&limits, "calls_waiting", 0..=65_536, 2_048),
+        },
+        max_connections: number_or(&limits, "connections", 1..=65_536, 256) as usize,
+        on_stop: on_stop(&top),
+        spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
+        spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
+        sessions: sessions(&top),
+        mcp: mcp::read(&top),
+        audit: audit::read(&top),
+        log_level: log_level(&log),
+        log_json: log
+            .get("format")
+            .and_then(|at| at.one_of(&[("text", false), ("json", true)]))
+            .unwrap_or(false),
+    }
+}
+
+fn state_dir(top: &Fields<'_>) -> PathBuf {
+    let state_dir = path_or(top, "state_dir", "/var/lib/cofferdam");
+    if state_dir.exists() && !state_dir.is_dir() {
+        top.at("state_dir").problem(format!("{} is not a directory", state_dir.display()));
+    }
+    state_dir
+}
+
+fn socket(unix: &Fields<'_>) -> PathBuf {
+    let socket = path_or(unix, "path", "/run/cofferdam/cofferd.sock");
+    if socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
+        unix.at("path").problem(format!("there is something else than a socket at {}", socket.display()));
+    }
+    if socket.as_os_str().len() > MAX_SOCKET_PATH {
+        let message = format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets");
+        unix.at("path").problem(message);
+    }
+    socket
+}
+
+fn socket_mode(at: &At<'_>) -> Option<u32> {
+    match u32::from_str_radix(at.text()?, 8) {
+        Ok(mode) if mode & 0o002 != 0 => {
+            at.problem("must not let everybody write: who may connect may ask for runs");
+            None
+        }
+        Ok(mode) if mode <= 0o777 => Some(mode),
+        _ => {
+            at.problem("must be an octal mode in quotes, such as \"0660\"");
+            None
+        }
+    }
+}
+
+fn endpoint(at: &At<'_>) -> Option<Endpoint> {
+    let endpoint = Endpoint::parse(at.text()?).ok();
+    if endpoint.is_none() {
+        at.problem("must be a Unix socket, such as unix:///var/run/docker.sock");
+    }
+    endpoint
+}
+
+fn roots(top: &Fields<'_>, state_dir: &Path) -> Vec<PathBuf> {
+    let read = |at: &At<'_>| {
+        let root = path(at)?;
+        if root == Path::new("/") {
+            at.problem("must not be the whole file system");
+        } else if state_dir.starts_with(&root) || root.starts_with(state_dir) {
+            at.problem("must not overlap state_dir: a run could reach the daemon's own files");
+        } else if !root.is_dir() {
+            at.problem(format!("{} is not a directory: create it or correct the path", root.display()));
+        }
+        Some(root)
+    };
+    top.items("workspace_roots").iter().filter_map(read).collect()
+}
+
+/// Both numbers are there for what is to come.
+fn no_pool(top: &Fields<'_>) {
+    let pool = top.section("pool", &["min", "max"]);
+    if number_or(&pool, "min", 0..=u32::MAX, 0) > 0 || number_or(&pool, "max", 0..=u32::MAX, 0) > 0 {
+        top.at("pool")
+            .problem("warm containers are not there yet: set min and max to 0, every start is a cold one");
+    }
+}
+
+fn access(top: &Fields<'_>) -> Vec<(u32, Roles)> {
+    let mut granted: Vec<(u32, Roles)> = Vec::new();
+    for entry in top.items("access") {
+        let entry = entry.fields(&["uid", "roles"]);
+        let uid = entry.required("uid").and_then(|at| at.number(0..=u32::MAX.into()));
+        let named = entry.required("roles").map(At::items).unwrap_or_default();
+        let roles = named.iter().filter_map(|at| at.one_of(&Role::ALL));
+        let roles = roles.fold(Roles::none(), Roles::with);
+        let Some(uid) = uid.and_then(|uid| u32::try_from(uid).ok()) else { continue };
+        if granted.iter().any(|(before, _)| *before == uid) {
+            entry.at("uid").problem(format!("{uid} is listed twice"));
+        }
+        granted.push((uid, roles));
+    }
+    granted
+}
+
+fn accepted_jail(top: &Fields<'_>) -> Option<WeakerForm> {
+    let form = WeakerForm::LandlockOnly;
+    top.section("host_lane", &["accept"]).get("accept")?.one_of(&[(form.name(), form)])
+}
+
+fn on_stop(top: &Fields<'_>) -> OnStop {
+    let names = [OnStop::End, OnStop::Leave].map(|on_stop| (on_stop.name(), on_stop));
+    let given = top.section("runs", &["on_stop"]).get("on_stop").and_then(|at| at.one_of(&names));
+    given.unwrap_or(OnStop::End)
+}
+
+fn sessions(top: &Fields<'_>) -> Limits {
+    let keys = ["max_length", "idle_timeout", "max_recording", "per_run"];
+    let fields = top.section("sessions", &keys);
+    Limits {
+        max_length: time_or(&fields, "max_length", (1, DAY), 8 * 3_600),
+        idle_timeout: time_or(&fields, "idle_timeout", (1, DAY), 1_800),
+        max_recording: size_or(&fields, "max_recording", 64 << 10, 64 << 20),
+        // A worker has room for eight.
+        per_run: number_or(&fields, "per_run", 1..=8, 4) as usize,
+    }
+}
+
+fn log_level(log: &Fields<'_>) -> String {
+    let level = log.text_or("level", "info");
+    if level.parse::<tracing_subscriber::filter::Targets>().is_err() {
+        log.at("level")
+            .problem("must be error, warn, info, debug, trace or a list such as info,cofferd=debug");
+    }
+    level
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::testing::{keys, parse};
+    use crate::runs::OnStop;
+
+    #[test]
+    fn an_empty_file_means_the_strict_defaults() {
+        let config = parse("").unwrap();
+        assert_eq!(config.socket_mode, 0o660);
+        assert!(!config.allow_self_approval);
+        assert!(config.workspace_roots.is_empty());
+        assert!(config.access.is_empty());
+        assert_eq!(config.approval_timeout, None);
+        assert_eq!(config.accepted_jail, None);
+        assert_eq!(config.busybox, Path::new("/bin/busybox"));
+        assert_eq!(config.on_stop, OnStop::End);
+        assert_eq!((config.calls.running, config.calls.waiting), (512, 2_048));
+        assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let text = "
+listen: { unix: { path: relative.sock, mode: \"0666\" } }
+state_dir: /var/lib/../x
+workspace_roots: [/, /no/such/directory]
+docker: { endpoint: \"tcp://1.2.3.4:2375\" }
+default_image: { busybox: bin/busybox }
+host_lane: { accept: anything }
+pool: { min: 1, max: 2 }
+approvals: { timeout: soon }
+access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
+limits: { runs: 0, calls: 0, calls_waiting: 65537 }
+runs: { on_stop: pause }
+spool: { max_total: 4, min_free: 1XB }
+sessions: { max_length: 2d, idle_timeout: 0s, max_recording: 1KiB, per_run: 9 }
+log: { format: xml }
+";
+        assert_eq!(
+            keys(text),
+            [
+                "listen.unix.path",
+                "listen.unix.mode",
+                "state_dir",
+                "workspace_roots[0]",
+                "workspace_roots[1]",
+                "docker.endpoint",
+                "default_image.busybox",
+                "host_lane.accept",
+                "pool",
+                "approvals.timeout",
+                "access[0].roles[0]",
+                "access[1].uid",
+                "limits.runs",
+                "limits.calls",
+                "limits.calls_waiting",
+                "runs.on_stop",
+                "spool.max_total",
+                "spool.min_free",
+                "sessions.max_length",
+                "sessions.idle_timeout",
+                "sessions.max_recording",
+                "sessions.per_run",
+                "log.format",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_root_and_the_state_directory_must_not_overlap() {
+        assert_eq!(keys("{state_dir: /tmp/state, workspace_roots: [/tmp]}"), ["workspace_roots[0]"]);
+    }
+
+    #[test]
+    fn a_report_has_unknown_keys_wrong_types_bad_values_and_contradictions_with_lines_and_what_was_meant() {
+        let text = "\
+listen:
+  unix: { pth: /run/x.sock, mode: 0o660 }
+state_dir: /var/lib/cofferdam
+state_dir: /var/lib/other
+workspace_roots: [/var/lib]
+limits:
+  runs: many
+  cals: 3
+access:
+  - { uid: 7, roles: [auditer] }
+  - { roles: operator }
+audit: { segment_size: 1GB, keep: 64MiB }
+sessions: 8h
+on_stop: leave
+";
+        let report = parse(text).unwrap_err().to_string();
+        assert_eq!(
+            report,
+            "13 problems in the configuration:
+  cofferd.yaml:2: listen.unix.pth: unknown key (did you mean `path`?)
+  cofferd.yaml:2: listen.unix.mode: expected text, found a number
+  cofferd.yaml:4: state_dir: given more than once (keep one)
+  cofferd.yaml:5: workspace_roots[0]: must not overlap state_dir: a run could reach the daemon's own files
+  cofferd.yaml:7: limits.runs: expected a whole number, found text
+  cofferd.yaml:8: limits.cals: unknown key (did you mean `calls`?)
+  cofferd.yaml:10: access[0].roles[0]: unknown value `auditer` (did you mean `auditor`?)
+  cofferd.yaml:11: access[1]: `uid` is missing
+  cofferd.yaml:11: access[1].roles: expected a list, found text
+  cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
+  cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
+  cofferd.yaml:13: sessions: expected a mapping, found text
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, docker, default_image, host_lane, pool, approvals, alerts, access, limits, runs, spool, sessions, mcp, audit, log)"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_mapping_or_no_yaml_is_one_problem() {
+        for text in ["[1]", "a: b: c", "just text", "a: !tag b", &"[".repeat(100_000)] {
+            assert_eq!(keys(text), [""], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_the_same_configuration() {
+        let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, runs: {on_stop: leave}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let printed = parse(text).unwrap().to_string();
+        assert_eq!(parse(&printed).unwrap().to_string(), printed);
+        assert!(printed.contains("timeout: 90s"), "{printed}");
+        assert!(printed.contains("busybox: /opt/busybox"), "{printed}");
+        assert!(printed.contains("accept: landlock-only"), "{printed}");
+        assert!(printed.contains("max_length: 7200s"), "{printed}");
+        assert!(printed.contains("on_stop: leave"), "{printed}");
+    }
+}

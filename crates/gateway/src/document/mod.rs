@@ -1,0 +1,64 @@
+//! Files that an operator writes in YAML, read so that *everything* that is wrong is told at once, each with its line, its
+//! key and, where something near is known, what was probably meant.
+//!
+//! ```text
+//! text ─ tree (bounded, duplicates kept) ─ walk (every problem collected) ─ values, or problems with their lines
+//! ```
+//!
+//! Policies and the daemon's configuration are read with it. A structure that serde fills stops at the first problem,
+//! knows no lines, and lets the last of two equal keys win.
+
+mod lines;
+mod problem;
+mod suggest;
+mod tree;
+mod walk;
+
+pub(crate) use lines::line_of;
+pub use problem::{Problem, list};
+pub use suggest::nearest;
+pub use tree::MAX_FILE_BYTES;
+pub(crate) use tree::{Node, parse};
+pub use walk::{At, Fields};
+pub(crate) use walk::{Sink, Step};
+
+/// What `values` makes of the one document in `text`, when nothing in it is wrong. An empty one is an empty mapping. `file`
+/// names it in problems.
+pub fn read<T>(file: &str, text: &str, values: impl FnOnce(&At<'_>) -> T) -> Result<T, Vec<Problem>> {
+    let tree = match parse(text) {
+        Ok(Node::Null) => Node::Map(Vec::new()),
+        Ok(tree) => tree,
+        Err(malformed) => return Err(vec![malformed.in_file(file)]),
+    };
+    let sink = Sink::default();
+    let read = values(&At::top(&tree, &sink));
+    let problems = sink.into_problems(file, text);
+    if problems.is_empty() { Ok(read) } else { Err(problems) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_told_with_its_line_and_what_is_missing_with_that_of_its_section() {
+        let text = "# a file\nlamp:\n  colour: gren\n  colour: red\n  wats: 5\n";
+        let problems = read("f.yaml", text, |top| {
+            let lamp = top.fields(&["lamp", "door"]).section("lamp", &["colour", "watts"]);
+            lamp.get("colour").map(|at| at.one_of(&[("green", 1), ("red", 2)]));
+            lamp.at("watts").problem("is needed for this colour");
+        });
+        let told: Vec<_> = problems.unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "f.yaml:2: lamp.watts: is needed for this colour",
+                "f.yaml:3: lamp.colour: unknown value `gren` (did you mean `green`?)",
+                "f.yaml:4: lamp.colour: given more than once (keep one)",
+                "f.yaml:5: lamp.wats: unknown key (did you mean `watts`?)",
+            ]
+        );
+        assert_eq!(read("f.yaml", "", |top| top.fields(&["lamp"]).get("lamp").is_none()), Ok(true));
+        assert_eq!(read("f.yaml", "a: [", |_| ()).unwrap_err().len(), 1);
+    }
+}

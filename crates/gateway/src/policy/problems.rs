@@ -1,0 +1,15 @@
+//! What is wrong with a policy: all of it at once.
+
+use std::fmt;
+
+use crate::document::{Problem, list};
+
+/// Everything that is wrong with a policy; never empty. Nothing of such a policy comes into force.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, "the policy", &self.0)
+    }
+}
