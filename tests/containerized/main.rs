@@ -45,6 +45,13 @@ fn the_main_job_is_done_between_containers() {
     assert_eq!(containers_of(&run).len(), 1, "the run's container is on the host's engine, beside cofferd's");
     assert!(!stack.mounts().is_empty(), "the run's mounts have reached the host");
 
+    // The client's own container has no engine and no root: what is told is about the daemon's.
+    let judged = stack.coffer(AGENT, &["doctor"]);
+    let judged = judged.ended(DONE);
+    for told in ["the daemon's, as the daemon sees it", "root, with the capabilities", "engine", "version"] {
+        assert!(judged.contains(told), "{told}: {judged}");
+    }
+
     look_around(&stack, &run);
     run_commands(&stack, &run);
     edit_and_commit(&stack, &run);

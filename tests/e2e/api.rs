@@ -5,9 +5,10 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-const SERVICES: [&str; 5] = [
+const SERVICES: [&str; 6] = [
     "cofferdam.v1.ApprovalService",
     "cofferdam.v1.AuditService",
+    "cofferdam.v1.HostService",
     "cofferdam.v1.PolicyService",
     "cofferdam.v1.RunService",
     "cofferdam.v1.ToolService",

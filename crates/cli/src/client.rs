@@ -9,6 +9,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::host_service_client::HostServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
@@ -106,6 +107,11 @@ impl Client {
 
     pub(crate) fn terminals(&self) -> TerminalServiceClient<Line> {
         TerminalServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+            .max_decoding_message_size(LARGEST_MESSAGE)
+    }
+
+    pub(crate) fn host(&self) -> HostServiceClient<Line> {
+        HostServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
             .max_decoding_message_size(LARGEST_MESSAGE)
     }
 

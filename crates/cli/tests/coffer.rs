@@ -16,7 +16,7 @@ type End = (i32, String, String);
 
 fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coffer"));
-    for variable in ["COFFERDAM_ENDPOINT", "COFFERDAM_RUN", "DOCKER_HOST"] {
+    for variable in ["COFFERDAM_ENDPOINT", "COFFERDAM_TOKEN", "COFFERDAM_RUN", "DOCKER_HOST"] {
         command.env_remove(variable);
     }
     command
@@ -297,18 +297,68 @@ fn a_wrong_command_line_is_usage() {
 }
 
 #[test]
-fn the_doctor_misses_an_engine() {
+fn a_usage_error_shows_no_option_that_a_variable_has_set() {
+    let refused = |variables: &[(&str, &str)], line: &[&str]| {
+        let mut command = bare();
+        let (code, out, err) = end(&command.envs(variables.iter().copied()).args(line).output().unwrap());
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        err
+    };
+    let set = [("COFFERDAM_ENDPOINT", "unix:/nowhere/s"), ("COFFERDAM_TOKEN", "cft_a_secret")];
+    for line in [&["run", "create"][..], &["call", "write"], &["run", "list", "--no-such-option"]] {
+        assert_eq!(refused(&set, line), refused(&[], line), "{line:?}");
+    }
+    let err = refused(&[("COFFERDAM_ENDPOINT", "/nowhere/s")], &["run", "list"]);
+    assert!(err.contains("COFFERDAM_ENDPOINT is `/nowhere/s`") && err.contains("looks like unix:"), "{err}");
+}
+
+#[test]
+fn one_variable_has_the_token_of_a_run_for_every_command() {
+    let token = "cft_01a2003d-e913-7000-8000-00000000aaaa_secret";
+    let mcp = |name: &str| {
+        let mut command = bare();
+        command.args(["--endpoint", "unix:/nowhere/s", "mcp"]).env(name, token);
+        end(&command.output().unwrap())
+    };
+    assert_eq!(mcp("COFFERDAM_TOKEN").0, 5, "the token is taken, and no daemon is there");
+    let (code, _, err) = mcp("COFFERDAM_RUN_TOKEN");
+    assert!(code == 2 && err.contains("set COFFERDAM_TOKEN instead"), "{code} {err}");
+}
+
+/// Exit code and findings: topic, verdict, what was found.
+fn examined(mut command: Command) -> (i32, Vec<[String; 3]>) {
+    let (code, out, err) = end(&command.args(["--output", "json", "doctor"]).output().unwrap());
+    let findings: Vec<serde_json::Value> =
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    let text = |finding: &serde_json::Value, name: &str| finding[name].as_str().unwrap().to_owned();
+    let parts = |finding| ["topic", "verdict", "found"].map(|name| text(finding, name));
+    (code, findings.iter().map(parts).collect())
+}
+
+#[test]
+fn without_a_daemon_the_doctor_looks_at_this_host_and_misses_an_engine() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = dir.path().join("nothing");
-    let endpoint = format!("unix:{}", nowhere.display());
     let mut command = bare();
-    command.args(["--endpoint", &endpoint, "--output", "json", "doctor", "--engine"]).arg(&nowhere);
-    let (code, out, _) = end(&command.output().unwrap());
+    command.env("COFFERDAM_ENDPOINT", format!("unix:{}", nowhere.display()));
+    command.env("DOCKER_HOST", format!("unix://{}", nowhere.display()));
+    let (code, findings) = examined(command);
     assert_eq!(code, 1);
-    let findings: serde_json::Value = serde_json::from_str(&out).unwrap();
-    let verdict = |topic: &str| {
-        let finding = findings.as_array().unwrap().iter().find(|finding| finding["topic"] == topic).unwrap();
-        finding["verdict"].as_str().unwrap().to_owned()
-    };
-    assert_eq!((verdict("engine").as_str(), verdict("daemon").as_str()), ("missing", "limited"));
+    let of = |topic: &str| findings.iter().find(|[of, ..]| of == topic).unwrap();
+    assert_eq!((of("engine")[1].as_str(), of("daemon")[1].as_str()), ("missing", "limited"));
+    assert!(of("host")[2].starts_with("this one"), "{findings:?}");
+    assert!(of("cgroups")[1] != "", "{findings:?}");
+}
+
+#[test]
+fn a_daemon_that_answers_tells_the_doctor_about_its_own_host_and_this_one_is_not_looked_at() {
+    let daemon = Daemon::start();
+    // What a client's container looks like: no engine there.
+    let mut command = prepared(&daemon, &[]);
+    command.env("DOCKER_HOST", "unix:///nowhere/engine.sock");
+    let (code, findings) = examined(command);
+    let topics: Vec<_> = findings.iter().map(|[topic, ..]| topic.as_str()).collect();
+    assert_eq!((code, &topics[..]), (1, &["daemon", "host", "idmapped mounts"][..]), "{findings:?}");
+    assert!(findings[1][2].starts_with("the daemon's"), "{findings:?}");
+    assert_eq!(findings[2][2], "kernel 4.9-elsewhere is older than 5.12");
 }

@@ -68,6 +68,8 @@ pub(crate) struct App {
     /// Calls that are being made: they outlive their clients, and a stop waits for them.
     pub(crate) tasks: TaskTracker,
     pub(crate) policy_dir: Option<PathBuf>,
+    /// Where the container engine listens.
+    pub(crate) engine_socket: PathBuf,
     /// What becomes of runs at an orderly stop.
     pub(crate) on_stop: OnStop,
     /// Cancelled when the daemon stops.
@@ -147,6 +149,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         sessions: Sessions::new(config.sessions),
         tasks: TaskTracker::new(),
         policy_dir: config.policy_dir.clone(),
+        engine_socket: config.engine.path().to_owned(),
         on_stop: config.on_stop,
         stop: CancellationToken::new(),
     });

@@ -137,7 +137,7 @@ pub(crate) fn engine_refusal(error: EngineError) -> Refusal {
     match error {
         EngineError::Unreachable { .. } => Refusal::new(
             Reason::EngineUnavailable,
-            "the container engine does not answer; `coffer doctor` on the daemon's host says more",
+            "the container engine does not answer; `coffer doctor` says more",
         ),
         EngineError::TimedOut { attempt, .. } => {
             Refusal::new(Reason::EngineUnavailable, format!("the container engine did not {attempt} in time"))

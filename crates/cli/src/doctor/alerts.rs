@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use doctor::Finding;
 use wire::v1::alert::{Severity, State};
 use wire::v1::alert_delivery::State as Delivery;
 use wire::v1::alert_measure::State as Measure;
 use wire::v1::{Alert, ListAlertsRequest};
 
-use super::finding::Finding;
 use crate::client::{Client, quick};
 use crate::quantity::count;
 

@@ -1,10 +1,10 @@
 //! The daemon's default image, as its last start has recorded it.
 
+use doctor::Finding;
 use serde_json::Value;
 use wire::v1::query_events_request::Order;
 use wire::v1::{EventFilter, QueryEventsRequest};
 
-use super::finding::Finding;
 use crate::client::{Client, quick};
 
 /// Asks a daemon that answers. Whoever may not see its records has no finding.

@@ -1,34 +1,36 @@
-//! `coffer doctor`: what this host can and cannot do, and what follows.
+//! `coffer doctor`: what the daemon's host can and cannot do, and what follows.
 //!
-//! [`host`] and [`engine`] look at the host and give [`Finding`]s; nothing is changed and nothing is started. Only
-//! findings that are [`Verdict::Missing`] keep a daemon from running here.
+//! The daemon judges its own host, which need not be the one, nor the container, that this runs in. Only where no daemon
+//! answers this looks at the host that it is on. Nothing is changed and nothing is started. Only findings that are
+//! [`Verdict::Missing`] keep a daemon from running.
 
 mod alerts;
-mod engine;
-mod finding;
-mod host;
 mod image;
-mod kernel;
 
 use std::path::PathBuf;
 
 use clap::Args;
-use wire::v1::ListRunsRequest;
+use doctor::{Finding, Verdict};
+use wire::v1::host_finding::Verdict as WireVerdict;
+use wire::v1::{ExamineHostRequest, HostFinding, ListRunsRequest};
 
-use self::finding::{Finding, Verdict};
 use crate::client::{Client, Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::quantity::count;
 
-/// Say what this host can and cannot do, and what follows.
+/// Which host the findings are about.
+const HOST: &str = "host";
+
+/// Say what the daemon's host can and cannot do, and what follows.
 ///
-/// Ends with 1 when a daemon could not run here.
+/// Where a daemon answers it judges its own host. Otherwise this looks at the host that it runs on. Ends with 1 when a daemon
+/// could not run there.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer doctor")]
 pub(crate) struct Doctor {
-    /// Socket of the container engine. Default: DOCKER_HOST, or Docker's own.
+    /// Where no daemon answers: socket of the container engine. Default: DOCKER_HOST, or Docker's own.
     #[arg(long, value_name = "PATH")]
     engine: Option<PathBuf>,
 }
@@ -48,33 +50,64 @@ impl Doctor {
     }
 
     async fn examine(self, context: &Context) -> Vec<Finding> {
-        let mut findings = daemon(context).await;
-        findings.extend(engine::examine(self.engine).await);
-        findings.extend(host::examine());
-        findings
+        match daemon(context).await {
+            Ok(client) => {
+                let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
+                findings.extend(image::examine(&client).await);
+                findings.extend(alerts::examine(&client).await);
+                findings.extend(told(&client).await);
+                findings
+            }
+            // A daemon that answers like this says nothing of its host, which need not be this one.
+            Err(failure) if failure.exit() != Exit::Unreachable => vec![limited("daemon", &failure)],
+            Err(failure) => {
+                let mut findings = vec![
+                    limited("daemon", &failure),
+                    Finding::good(HOST, "this one, since no daemon tells about its own"),
+                ];
+                findings.extend(doctor::examine(self.engine).await);
+                findings
+            }
+        }
     }
 }
 
-async fn daemon(context: &Context) -> Vec<Finding> {
-    let asked = async {
-        let request = ListRunsRequest { page_size: 1, ..Default::default() };
-        let client = Client::new(context.endpoint.connect().await?);
-        client.runs().list_runs(quick(request)).await?;
-        Ok::<_, Failure>(client)
-    };
-    match asked.await {
-        Ok(client) => {
-            let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
-            findings.extend(image::examine(&client).await);
-            findings.extend(alerts::examine(&client).await);
-            findings
+/// A daemon that answers.
+async fn daemon(context: &Context) -> Result<Client, Failure> {
+    let request = ListRunsRequest { page_size: 1, ..Default::default() };
+    let client = Client::new(context.endpoint.connect().await?);
+    client.runs().list_runs(quick(request)).await?;
+    Ok(client)
+}
+
+/// What the daemon finds on its host.
+async fn told(client: &Client) -> Vec<Finding> {
+    match client.host().examine_host(quick(ExamineHostRequest {})).await {
+        Ok(answer) => {
+            let findings = answer.into_inner().findings.into_iter().map(finding);
+            std::iter::once(Finding::good(HOST, "the daemon's, as the daemon sees it"))
+                .chain(findings)
+                .collect()
         }
-        Err(failure) => {
-            let text = failure.to_string();
-            let (found, hint) = text.split_once("\nhint: ").unwrap_or((&text, ""));
-            vec![Finding::limited("daemon", found, hint)]
-        }
+        // Not this host instead: it may be another one.
+        Err(status) => vec![limited(HOST, &status.into())],
     }
+}
+
+fn finding(told: HostFinding) -> Finding {
+    let verdict = match told.verdict() {
+        WireVerdict::Good => Verdict::Good,
+        WireVerdict::Limited | WireVerdict::Unspecified => Verdict::Limited,
+        WireVerdict::Missing => Verdict::Missing,
+    };
+    let follows = Some(told.follows).filter(|follows| !follows.is_empty());
+    Finding { topic: told.topic.into(), verdict, found: told.found, follows }
+}
+
+fn limited(topic: &'static str, failure: &Failure) -> Finding {
+    let text = failure.to_string();
+    let (found, hint) = text.split_once("\nhint: ").unwrap_or((&text, ""));
+    Finding::limited(topic, found, hint)
 }
 
 fn render(findings: &[Finding], page: &mut Page) {
@@ -85,7 +118,7 @@ fn render(findings: &[Finding], page: &mut Page) {
             Verdict::Limited => (Ink::Yellow, "limited"),
             Verdict::Missing => (Ink::Red, "MISSING"),
         };
-        page.ink(ink, mark).own("  ").column(finding.topic, width).own(" ").word(&finding.found).end_line();
+        page.ink(ink, mark).own("  ").column(&finding.topic, width).own(" ").word(&finding.found).end_line();
         if let Some(follows) = &finding.follows {
             page.own("         ").column("", width).own(" → ").word(follows).end_line();
         }
@@ -93,15 +126,14 @@ fn render(findings: &[Finding], page: &mut Page) {
     let number = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count() as u64;
     page.own("\n");
     match (number(Verdict::Missing), number(Verdict::Limited)) {
-        (0, 0) => page.own("A daemon can run here, with everything that it knows how to use.\n"),
+        (0, 0) => page.own("Nothing is missing: a daemon has everything that it knows how to use.\n"),
         (0, limited) => page
-            .own("A daemon can run here, ")
+            .own("Nothing is missing, with ")
             .word(&count(limited, "limitation", "limitations"))
-            .own(" apart.\n"),
+            .own(".\n"),
         (missing, _) => page
-            .own("A daemon cannot run here: ")
             .word(&count(missing, "thing is", "things are"))
-            .own(" missing.\n"),
+            .own(" missing: a daemon cannot run like this.\n"),
     };
 }
 
@@ -130,9 +162,9 @@ mod tests {
              \u{20}                  → one layer less\n\
              MISSING  openat2   not in this kernel\n\
              \u{20}                  → a kernel of 5.6 or later is needed\n\
-             \nA daemon cannot run here: 1 thing is missing.\n"
+             \n1 thing is missing: a daemon cannot run like this.\n"
         );
-        assert!(text(&findings[..2]).ends_with("A daemon can run here, 1 limitation apart.\n"));
-        assert!(text(&findings[..1]).contains("with everything"));
+        assert!(text(&findings[..2]).ends_with("\nNothing is missing, with 1 limitation.\n"));
+        assert!(text(&findings[..1]).ends_with("everything that it knows how to use.\n"));
     }
 }

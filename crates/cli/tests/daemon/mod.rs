@@ -15,6 +15,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use wire::v1::approval_service_server::{ApprovalService, ApprovalServiceServer};
 use wire::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wire::v1::call_request::Operation;
+use wire::v1::host_service_server::{HostService, HostServiceServer};
 use wire::v1::run_service_server::{RunService, RunServiceServer};
 use wire::v1::tool_service_server::{ToolService, ToolServiceServer};
 use wire::v1::*;
@@ -55,6 +56,7 @@ impl Daemon {
                 .add_service(RunServiceServer::new(canned.clone()))
                 .add_service(ToolServiceServer::new(canned.clone()))
                 .add_service(ApprovalServiceServer::new(canned.clone()))
+                .add_service(HostServiceServer::new(canned.clone()))
                 .add_service(AuditServiceServer::new(canned))
                 .serve_with_incoming(UnixListenerStream::new(listener)),
         );
@@ -352,6 +354,19 @@ impl ApprovalService for Canned {
     async fn watch_approvals(&self, _: Request<WatchApprovalsRequest>) -> Answer<Self::WatchApprovalsStream> {
         let change = WatchApprovalsResponse { approval: Some(approval()) };
         Ok(Response::new(Box::pin(tokio_stream::once(Ok(change)))))
+    }
+}
+
+#[tonic::async_trait]
+impl HostService for Canned {
+    async fn examine_host(&self, _: Request<ExamineHostRequest>) -> Answer<ExamineHostResponse> {
+        let finding = HostFinding {
+            topic: "idmapped mounts".into(),
+            verdict: host_finding::Verdict::Missing.into(),
+            found: "kernel 4.9-elsewhere is older than 5.12".into(),
+            follows: "a newer kernel is needed".into(),
+        };
+        Ok(Response::new(ExamineHostResponse { findings: vec![finding] }))
     }
 }
 

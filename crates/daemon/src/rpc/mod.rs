@@ -7,6 +7,7 @@ mod authority;
 mod explain;
 mod gather;
 mod guard;
+mod host;
 mod identity;
 mod listen;
 mod offered;
@@ -35,6 +36,7 @@ use tonic_health::server::HealthReporter;
 use tower::{Layer as _, Service};
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
+use wire::v1::host_service_server::HostServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
@@ -111,6 +113,7 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
     routes.add_service(capped!(PolicyServiceServer, policy::Service(app.clone())));
     routes.add_service(capped!(TerminalServiceServer, terminal::Service(app.clone())));
     routes.add_service(capped!(TrashServiceServer, trash::Service(app.clone())));
+    routes.add_service(capped!(HostServiceServer, host::Service(app.clone())));
     say_health(&reporter, true).await;
 
     // No sink, no call: health says so, too.
@@ -147,6 +150,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         PolicyServiceServer::<policy::Service>::NAME,
         TerminalServiceServer::<terminal::Service>::NAME,
         TrashServiceServer::<trash::Service>::NAME,
+        HostServiceServer::<host::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

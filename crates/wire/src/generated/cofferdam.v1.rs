@@ -6336,6 +6336,419 @@ impl Verdict {
         }
     }
 }
+/// See HostService.ExamineHost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExamineHostRequest {}
+impl ::prost::Name for ExamineHostRequest {
+    const NAME: &'static str = "ExamineHostRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExamineHostRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExamineHostRequest".into()
+    }
+}
+/// What the daemon's host offers.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExamineHostResponse {
+    /// One for each thing that was looked at.
+    #[prost(message, repeated, tag = "1")]
+    pub findings: ::prost::alloc::vec::Vec<HostFinding>,
+}
+impl ::prost::Name for ExamineHostResponse {
+    const NAME: &'static str = "ExamineHostResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExamineHostResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExamineHostResponse".into()
+    }
+}
+/// One thing that was looked at on the daemon's host.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HostFinding {
+    /// What was looked at, such as `engine` or `idmapped mounts`.
+    #[prost(string, tag = "1")]
+    pub topic: ::prost::alloc::string::String,
+    /// Whether it is enough.
+    #[prost(enumeration = "host_finding::Verdict", tag = "2")]
+    pub verdict: i32,
+    /// What is there.
+    #[prost(string, tag = "3")]
+    pub found: ::prost::alloc::string::String,
+    /// What that means and how to mend it. Empty when nothing follows.
+    #[prost(string, tag = "4")]
+    pub follows: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `HostFinding`.
+pub mod host_finding {
+    /// What it means for the daemon.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Verdict {
+        /// Never sent.
+        Unspecified = 0,
+        /// As it should be.
+        Good = 1,
+        /// The daemon runs, with something less.
+        Limited = 2,
+        /// A daemon cannot run like this, or runs can no longer be made.
+        Missing = 3,
+    }
+    impl Verdict {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "VERDICT_UNSPECIFIED",
+                Self::Good => "GOOD",
+                Self::Limited => "LIMITED",
+                Self::Missing => "MISSING",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "VERDICT_UNSPECIFIED" => Some(Self::Unspecified),
+                "GOOD" => Some(Self::Good),
+                "LIMITED" => Some(Self::Limited),
+                "MISSING" => Some(Self::Missing),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for HostFinding {
+    const NAME: &'static str = "HostFinding";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.HostFinding".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.HostFinding".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod host_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Tells about the host on which the daemon runs.
+    #[derive(Debug, Clone)]
+    pub struct HostServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl HostServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> HostServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> HostServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            HostServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew for each
+        /// request; nothing is changed. Fails with OVERLOADED while others are asking.
+        pub async fn examine_host(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExamineHostRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExamineHostResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.HostService/ExamineHost",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.HostService", "ExamineHost"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod host_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with HostServiceServer.
+    #[async_trait]
+    pub trait HostService: std::marker::Send + std::marker::Sync + 'static {
+        /// What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew for each
+        /// request; nothing is changed. Fails with OVERLOADED while others are asking.
+        async fn examine_host(
+            &self,
+            request: tonic::Request<super::ExamineHostRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExamineHostResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Tells about the host on which the daemon runs.
+    #[derive(Debug)]
+    pub struct HostServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> HostServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for HostServiceServer<T>
+    where
+        T: HostService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.HostService/ExamineHost" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExamineHostSvc<T: HostService>(pub Arc<T>);
+                    impl<
+                        T: HostService,
+                    > tonic::server::UnaryService<super::ExamineHostRequest>
+                    for ExamineHostSvc<T> {
+                        type Response = super::ExamineHostResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExamineHostRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as HostService>::examine_host(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExamineHostSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for HostServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.HostService";
+    impl<T> tonic::server::NamedService for HostServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// See PolicyService.GetRateLimits. Set `run_id`, or `agent_id`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetRateLimitsRequest {
@@ -9424,7 +9837,8 @@ pub mod run_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Launches a container for a run and answers when it is READY. Nothing is left behind when it fails.
+        /// Launches a container for a run and answers when it is READY. Nothing is left behind when it fails: what is refused
+        /// is no run, and its ids are free; where the host could not do it, a FAILED run says why.
         pub async fn create_run(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateRunRequest>,
@@ -9774,7 +10188,8 @@ pub mod run_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with RunServiceServer.
     #[async_trait]
     pub trait RunService: std::marker::Send + std::marker::Sync + 'static {
-        /// Launches a container for a run and answers when it is READY. Nothing is left behind when it fails.
+        /// Launches a container for a run and answers when it is READY. Nothing is left behind when it fails: what is refused
+        /// is no run, and its ids are free; where the host could not do it, a FAILED run says why.
         async fn create_run(
             &self,
             request: tonic::Request<super::CreateRunRequest>,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::finding::Finding;
+use crate::finding::Finding;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -83,7 +83,7 @@ fn engine(socket: &Path, version: Result<Value, String>) -> Finding {
             return Finding::missing(
                 TOPIC,
                 format!("no answer on {}: {why}", socket.display()),
-                "install and start Docker (Debian, Ubuntu: apt-get install docker.io), or name its socket with --engine",
+                "install and start Docker (Debian, Ubuntu: apt-get install docker.io), or name its socket: docker.endpoint in the daemon's configuration, --engine of coffer doctor",
             );
         }
     };
@@ -155,8 +155,8 @@ mod tests {
     use serde_json::json;
     use tokio::net::UnixListener;
 
-    use super::super::finding::Verdict;
     use super::*;
+    use crate::finding::Verdict;
 
     #[test]
     fn answers_good_and_hostile() {

@@ -4,8 +4,8 @@ use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetA
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::finding::Finding;
-use super::host::read;
+use crate::finding::Finding;
+use crate::host::read;
 
 /// The first kernel with `mount_setattr` and idmapped mounts.
 const IDMAPPED: (u32, u32) = (5, 12);
@@ -118,8 +118,8 @@ fn user_namespaces(max: Option<&str>) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict;
     use super::*;
+    use crate::finding::Verdict;
 
     #[test]
     fn kernels_old_and_new() {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::finding::Finding;
-use super::kernel;
+use crate::finding::Finding;
+use crate::kernel;
 
 /// Capabilities that the daemon cannot do without, by their bit in `CapEff`.
 const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
@@ -124,8 +124,8 @@ fn link_protection(values: &[(&str, Option<String>)]) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict;
     use super::*;
+    use crate::finding::Verdict;
 
     #[test]
     fn root_is_not_enough() {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn looking_at_a_real_host_gives_every_topic_once() {
-        let mut topics: Vec<_> = examine().iter().map(|finding| finding.topic).collect();
+        let mut topics: Vec<_> = examine().into_iter().map(|finding| finding.topic).collect();
         let number = topics.len();
         topics.sort_unstable();
         topics.dedup();

@@ -1,0 +1,63 @@
+//! `HostService`.
+
+use std::sync::Arc;
+
+use containers::{Advisory, EngineFacts};
+use doctor::{Finding, Verdict};
+use ops::Reason;
+use tokio::sync::Semaphore;
+use tonic::{Request, Response, Status};
+use wire::v1::host_finding;
+use wire::v1::host_service_server::HostService;
+use wire::v1::{self, HostFinding};
+
+use crate::app::App;
+use crate::status::Refusal;
+
+/// Looks at the same time: each asks the engine, which may be slow to answer.
+static LOOKS: Semaphore = Semaphore::const_new(4);
+
+/// `HostService`.
+pub(super) struct Service(pub(super) Arc<App>);
+
+#[tonic::async_trait]
+impl HostService for Service {
+    async fn examine_host(
+        &self,
+        _request: Request<v1::ExamineHostRequest>,
+    ) -> Result<Response<v1::ExamineHostResponse>, Status> {
+        let busy = |_| Refusal::new(Reason::Overloaded, "others are looking at the host: try again");
+        let _look = LOOKS.try_acquire().map_err(busy)?;
+        let mut findings = doctor::examine(Some(self.0.engine_socket.clone())).await;
+        findings.extend(escapes(&self.0.runs.launcher.host));
+        Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
+    }
+}
+
+/// What is known of the engine's versions, as the daemon found them when it started.
+fn escapes(engine: &EngineFacts) -> Vec<Finding> {
+    const TOPIC: &str = "known escapes";
+    let known = containers::advisories(engine);
+    if known.is_empty() {
+        return vec![Finding::good(TOPIC, "none of the versions of engine, containerd and runc")];
+    }
+    let told = |known: Advisory| {
+        let found = format!("{}: {}", known.ids, known.sentence);
+        Finding::limited(TOPIC, found, containers::ADVISORY_CAVEAT)
+    };
+    known.into_iter().map(told).collect()
+}
+
+fn to_wire(finding: Finding) -> HostFinding {
+    let verdict = match finding.verdict {
+        Verdict::Good => host_finding::Verdict::Good,
+        Verdict::Limited => host_finding::Verdict::Limited,
+        Verdict::Missing => host_finding::Verdict::Missing,
+    };
+    HostFinding {
+        topic: finding.topic.into_owned(),
+        verdict: verdict.into(),
+        found: finding.found,
+        follows: finding.follows.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,23 @@
+//! What a host offers to the daemon, and what follows where something is missing.
+//!
+//! Nothing is changed and nothing is started. The daemon answers with these findings about its own host; `coffer doctor`
+//! looks at the host that it runs on only where no daemon answers. Only [`Verdict::Missing`] keeps a daemon from running.
+
+#![forbid(unsafe_code)]
+
+mod engine;
+mod finding;
+mod host;
+mod kernel;
+
+use std::path::PathBuf;
+
+pub use finding::{Finding, Verdict};
+
+/// Looks at everything that this process can see of its host. Without a socket the engine is the one that `DOCKER_HOST`
+/// names, or Docker's own.
+pub async fn examine(engine: Option<PathBuf>) -> Vec<Finding> {
+    let mut findings = engine::examine(engine).await;
+    findings.extend(host::examine());
+    findings
+}
