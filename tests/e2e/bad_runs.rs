@@ -1,7 +1,7 @@
 //! Runs that cannot be made: each a clear error with a stable reason, and nothing half-made left behind.
 
 use harness::v1::{self, CreateRunRequest};
-use harness::{Daemon, calls, reason, requests};
+use harness::{Daemon, calls, reason, record, requests};
 use tonic::Code;
 
 async fn refused(daemon: &Daemon, request: CreateRunRequest) -> (String, String) {
@@ -78,9 +78,40 @@ async fn a_run_that_cannot_be_made_leaves_nothing() {
         assert_eq!(reason, expected, "{field}: {message}");
         assert!(message.contains(field.split('.').next().unwrap()), "{field} is not named: {message}");
         assert_eq!(daemon.leftovers(), Vec::<String>::new(), "{field}: {message}");
+        let listed = daemon.connect().await.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap();
+        assert_eq!(listed.into_inner().runs, [], "{field}: what is refused is no run");
     }
     let mut run = daemon.run("review", &good).await;
     run.ok(calls::read("a.txt")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_request_is_on_record_and_its_ids_are_free_for_a_better_one() {
+    let mut daemon = Daemon::start().await;
+    let id = "0198a1b2-0000-7000-8000-00000000bbbb";
+    let request = |image: &str| CreateRunRequest {
+        request_id: "r".to_owned(),
+        run_id: id.to_owned(),
+        image: image.to_owned(),
+        ..requests::managed("open")
+    };
+    for _ in 0..2 {
+        assert_eq!(refused(&daemon, request("no/such:1")).await.0, "NOT_FOUND");
+    }
+    let mut clients = daemon.connect().await;
+    let states: Vec<_> =
+        clients.events(id, "run_state").await.iter().map(|event| record(event)["details"].clone()).collect();
+    assert_eq!(states.len(), 2, "{states:?}");
+    for state in states {
+        assert_eq!((&state["state"], &state["refused"]), (&"FAILED".into(), &true.into()), "{state}");
+        assert!(state["failure"].as_str().unwrap().contains("no/such:1"), "{state}");
+    }
+    // Neither the store nor the next daemon knows of a run.
+    daemon.stop().await;
+    daemon.launch().await;
+    let mut run = daemon.run_on(request("")).await;
+    assert_eq!(run.id(), id);
+    run.ok(calls::list("@project")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use harness::v1::run::State;
+use harness::v1::{ListRunsRequest, Run};
 use harness::{Daemon, Setup, calls, reason, requests};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
@@ -50,6 +51,10 @@ async fn without_its_engine_the_daemon_refuses_and_cleans_up_when_it_is_back() {
         "a host's path reached the client: {}",
         refused.message()
     );
+    // It was no fault of the request: the run stays, and the list says why it failed.
+    let listed = run.clients.runs.list_runs(ListRunsRequest::default()).await.unwrap().into_inner().runs;
+    assert_eq!(listed.iter().map(Run::state).collect::<Vec<_>>(), [State::Failed; 2]);
+    assert!(listed[0].failure.contains("engine"), "{}", listed[0].failure);
     assert!(run.clients.verify().await.intact);
 
     let _engine = Between::new(&socket);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use harness::{Daemon, binary, v1};
+use harness::{Daemon, Setup, binary, requests, v1};
 use serde_json::json;
 
 use crate::inside::Inside;
@@ -53,6 +53,28 @@ async fn c2_a_ready_run_lists_what_is_in_force() {
     assert!(facts["masked_paths"].contains("/proc/acpi"));
     let all = format!("{facts:?}");
     assert!(!all.contains(&daemon.outside().display().to_string()), "a host path in {all}");
+}
+
+#[tokio::test]
+async fn c2_the_processor_limit_that_is_shown_is_the_one_in_force() {
+    let profile = "profiles: { p: { operations: { read: allow }, limits: { cpu_millis: 1024000 } } }\n\
+                   roles: { director: { allow: '*' } }\n";
+    let setup = Setup { policy: vec![("p.yaml", profile.to_owned())], ..Default::default() };
+    let daemon = Daemon::start_with(setup).await;
+    let run = daemon.run_on(requests::managed("p")).await;
+    let in_force =
+        harness::inspect(&run.run.container_id)["HostConfig"]["NanoCpus"].as_u64().unwrap() / 1_000_000;
+    let shown = run.run.limits.as_ref().unwrap().cpu_millis;
+    assert!(shown < 1_024_000, "no host that this is tried on has so many processors: {shown}");
+    assert_eq!(u64::from(shown), in_force);
+    let coffer = tokio::process::Command::new(binary("coffer"))
+        .args(["run", "show", run.id()])
+        .env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()))
+        .output()
+        .await
+        .unwrap();
+    let told = String::from_utf8(coffer.stdout).unwrap();
+    assert!(told.contains(&format!("cpus {}.{:03}", shown / 1000, shown % 1000)), "{told}");
 }
 
 #[tokio::test]

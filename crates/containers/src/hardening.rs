@@ -56,13 +56,9 @@ impl Default for Hardening {
     }
 }
 
-impl Hardening {
-    /// Lowers the processor limit to what the engine's host has; the engine refuses to promise more.
-    #[must_use]
-    pub fn fitted(mut self, host_cpus: u32) -> Self {
-        self.cpu_millis = self.cpu_millis.min(host_cpus.max(1).saturating_mul(1000));
-        self
-    }
+/// The processor limit that the engine's host can give: the engine refuses to promise more than it has.
+pub fn cpu_limit(cpu_millis: u32, host_cpus: u32) -> u32 {
+    cpu_millis.min(host_cpus.max(1).saturating_mul(1000))
 }
 
 /// What differs from run to run.
@@ -238,7 +234,6 @@ pub(crate) mod tests {
 
     #[test]
     fn the_processor_limit_fits_the_host() {
-        assert_eq!(Hardening::default().fitted(1).cpu_millis, 1000);
-        assert_eq!(Hardening::default().fitted(64).cpu_millis, 2000);
+        assert_eq!([0, 1, 2, 64].map(|cpus| cpu_limit(2000, cpus)), [1000, 1000, 2000, 2000]);
     }
 }

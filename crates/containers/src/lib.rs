@@ -40,6 +40,7 @@ pub use engine::{
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
     AGENT_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, RunFacts, container_spec,
+    cpu_limit,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, ensure_default};

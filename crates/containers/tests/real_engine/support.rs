@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use cofferdam_containers::{
     AGENT_PATH, Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine,
-    ExecStream, Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec,
+    ExecStream, Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, cpu_limit,
     ensure_default,
 };
 use sha2::{Digest, Sha256};
@@ -140,7 +140,9 @@ impl TestContainer {
             agent: agent(dir.path()),
             labels: BTreeMap::new(),
         };
-        let spec = container_spec(&Hardening::default().fitted(host_cpus), &facts).unwrap();
+        let hardening = Hardening::default();
+        let cpu_millis = cpu_limit(hardening.cpu_millis, host_cpus);
+        let spec = container_spec(&Hardening { cpu_millis, ..hardening }, &facts).unwrap();
         let name = ContainerName::parse(&format!("cofferdam-test-{nonce}")).unwrap();
         let id = image.engine.create(&spec, &name).await.expect("the container is created");
         let container = Removed { engine: Arc::clone(&image.engine), id };

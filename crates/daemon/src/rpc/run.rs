@@ -88,7 +88,11 @@ impl Service {
         let found = self.0.runs.store.with(move |store| store.run_by_request(&id)).await;
         match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
             None => Ok(None),
-            Some((record, made)) if made == digest => self.0.runs.launched(record.id).await.map(Some),
+            Some((record, made)) if made == digest => match self.0.runs.launched(record.id).await {
+                // It was refused in between: then so is this one, and with its own reason.
+                Err(refusal) if refusal.reason == Reason::NotFound => Ok(None),
+                launched => launched.map(Some),
+            },
             Some(_) => Err(Refusal::new(
                 Reason::AlreadyExists,
                 "request_id: another run was made under this id; a repetition must have the same content",

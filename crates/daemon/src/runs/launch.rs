@@ -245,8 +245,7 @@ impl Launcher {
             agent,
             labels: std::collections::BTreeMap::new(),
         };
-        let hardening = wanted.hardening.clone().fitted(self.host.cpus);
-        containers::container_spec(&hardening, &facts)
+        containers::container_spec(&wanted.hardening, &facts)
             .map_err(|error| Refusal::internal("describing the container", &error))
     }
 

@@ -140,7 +140,7 @@ pub(crate) struct Limits {
     pub(crate) open_files: u32,
 }
 
-/// What was asked for when the run was made. Never changed afterwards.
+/// What was asked for when the run was made, within what the host can give. Never changed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) profile: String,

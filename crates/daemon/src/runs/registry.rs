@@ -131,11 +131,13 @@ impl Runs {
     pub(crate) async fn create(
         self: &Arc<Self>,
         id: RunId,
-        spec: Spec,
+        mut spec: Spec,
         profile: &Profile,
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
+        // The limit that will be in force is the one to show.
+        spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record::new(id, spec);
         let wanted = wanted(profile, &record.spec)?;
         let (record_sender, record_receiver) = watch::channel(record.clone());

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
 use containers::FormerEnded;
+use ops::Reason;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -74,7 +75,11 @@ pub(super) async fn own(
             if let Err(refusal) = shared.runs.forget_workspace(record.id).await {
                 tracing::error!(run = %record.id, why = refusal.message, "a workspace that was not made is listed");
             }
-            shared.enter(State::Failed, Some(message)).await;
+            if is_of_the_request(refusal.reason) {
+                shared.withdraw(message).await;
+            } else {
+                shared.enter(State::Failed, Some(message)).await;
+            }
             let _ = ready.send(Err(refusal));
             return;
         }
@@ -95,6 +100,13 @@ pub(super) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, remains: Remain
     let age = record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
     let end = shared.live(&record, &lanes, age).await;
     shared.finish(end, &lanes, remains).await;
+}
+
+/// Whether a launch ended because of what was asked for, before anything of the run was there. Else it is the host that could not
+/// do it, and the run stays to be looked at.
+fn is_of_the_request(reason: Reason) -> bool {
+    use Reason::{InvalidArgument, NotFound, PermissionDenied, PreconditionFailed, SandboxViolation};
+    matches!(reason, InvalidArgument | NotFound | PermissionDenied | PreconditionFailed | SandboxViolation)
 }
 
 impl Shared {
@@ -200,6 +212,21 @@ impl Shared {
         self.run.ended.cancel();
         *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = None;
         lanes.shutdown().await;
+    }
+
+    /// The request is refused: it is on record as such, and there is no run to list or to delete.
+    async fn withdraw(&self, why: String) {
+        self.record.send_modify(|record| record.enter(State::Failed, Some(why.clone())));
+        let record = self.record.borrow().clone();
+        let id = record.id;
+        tracing::info!(run = %id, why, "a run was refused");
+        self.tell(&record, json!({ "state": record.state.as_str(), "failure": why, "refused": true })).await;
+        if let Err(error) = self.runs.store.with(move |store| store.delete_run(id)).await {
+            tracing::error!(run = %id, error = %chain(&error), "a run that was refused is still listed");
+            self.runs.has_ended(&record);
+        }
+        self.runs.living().remove(&id);
+        self.runs.changed(record);
     }
 
     pub(super) async fn enter(&self, state: State, failure: Option<String>) {
