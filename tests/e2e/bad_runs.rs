@@ -79,7 +79,7 @@ async fn a_run_that_cannot_be_made_leaves_nothing() {
         assert!(message.contains(field.split('.').next().unwrap()), "{field} is not named: {message}");
         assert_eq!(daemon.leftovers(), Vec::<String>::new(), "{field}: {message}");
         let listed = daemon.connect().await.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap();
-        assert_eq!(listed.into_inner().runs, [], "{field}: what is refused is no run");
+        assert!(listed.into_inner().runs.is_empty(), "{field}: what is refused is no run");
     }
     let mut run = daemon.run("review", &good).await;
     run.ok(calls::read("a.txt")).await;
@@ -107,6 +107,7 @@ async fn a_refused_request_is_on_record_and_its_ids_are_free_for_a_better_one() 
         assert!(state["failure"].as_str().unwrap().contains("no/such:1"), "{state}");
     }
     // Neither the store nor the next daemon knows of a run.
+    drop(clients);
     daemon.stop().await;
     daemon.launch().await;
     let mut run = daemon.run_on(request("")).await;

@@ -226,6 +226,62 @@ async fn a_command_s_exit_code_is_passed_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_no_text_is_not_taken_for_an_empty_one() {
+    let daemon = Daemon::start().await;
+    let run = out(&daemon, &["run", "create", "--profile", "open", "--managed"]).await;
+    out(&daemon, &["call", "shell", run.trim(), "printf '\\000\\377' > b.bin; : > empty"]).await;
+    let read = coffer(&daemon, &["call", "read", run.trim(), "b.bin"]).await;
+    assert_eq!((read.code, read.out.as_str()), (1, ""));
+    assert!(read.err.contains("not text"), "{}", read.err);
+    assert_eq!(coffer(&daemon, &["--output", "json", "call", "read", run.trim(), "b.bin"]).await.code, 1);
+    assert_eq!(out(&daemon, &["call", "read", run.trim(), "b.bin", "--base64"]).await, "AP8=\n");
+    assert_eq!(out(&daemon, &["call", "read", run.trim(), "empty"]).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_that_takes_an_id_takes_the_end_of_one() {
+    let daemon = Daemon::start().await;
+    let end = |id: &str| id.trim()[id.trim().len() - 8..].to_owned();
+
+    let granted = ["permission", "grant", "--agent", "alice", "--operation", "read", "--reason", "a try"];
+    let permission = out(&daemon, &granted).await;
+    let listed = out(&daemon, &["permission", "list"]).await;
+    assert!(listed.contains(&end(&permission)) && !listed.contains(permission.trim()), "{listed}");
+    let revoked = out(&daemon, &["permission", "revoke", &end(&permission), "--reason", "over"]).await;
+    assert_eq!(revoked, permission);
+    let revocation = ["permission", "revoke", "--agent", "alice", "--operation", "read", "--reason", "a try"];
+    let revocation = out(&daemon, &revocation).await;
+    let lifted =
+        out(&daemon, &["permission", "grant", "--lift", &end(&revocation), "--reason", "over"]).await;
+    assert_eq!(lifted, revocation);
+
+    let run = run(&daemon).await;
+    let awaiting = coffer(&daemon, &["call", "write", &end(&run), "a.txt", "--content", "x"]).await;
+    assert_eq!(awaiting.code, 4, "{}", awaiting.err);
+    let pending = json(&daemon, &["approval", "list", "--run", &end(&run)]).await;
+    let pending = &pending["approvals"][0];
+    let (approval, call) = (pending["approvalId"].as_str().unwrap(), pending["callId"].as_str().unwrap());
+    out(&daemon, &["approval", "show", &end(approval)]).await;
+    let asked = out(&daemon, &["audit", "tail", "--approval", &end(approval)]).await;
+    assert!(asked.contains("approval_requested"), "{asked}");
+    out(&daemon, &["approval", "deny", &end(approval)]).await;
+    let of_call = out(&daemon, &["audit", "query", "--call", &end(call), "--kind", "call_intent"]).await;
+    assert_eq!(of_call.lines().count(), 1, "{of_call}");
+    // The outcome is there when its receipt is.
+    let mut clients = daemon.connect().await;
+    while clients.of_call(call).await.iter().all(|event| event.kind != "call_receipt") {}
+    assert_eq!(coffer(&daemon, &["call", "show", &end(call)]).await.code, 3);
+
+    let first = out(&daemon, &["run", "create", "--profile", "open", "--managed"]).await;
+    out(&daemon, &["run", "stop", &end(&first)]).await;
+    let next = out(&daemon, &["run", "create", "--profile", "open", "--workspace", &end(&first)]).await;
+    assert!(out(&daemon, &["run", "show", &end(&next)]).await.contains(first.trim()));
+    out(&daemon, &["run", "stop", &end(&next)]).await;
+    let deleted = out(&daemon, &["workspace", "delete", &end(&first)]).await;
+    assert_eq!(deleted, format!("deleted {first}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_reached_or_allowed_has_its_own_exit_code() {
     let daemon = Daemon::start_with(Setup { forbid_self_approval: true, ..Default::default() }).await;
     let nobody = at("unix:/var/tmp/cofferdam-no-such.sock", &["run", "list"]).await;
@@ -256,9 +312,37 @@ async fn what_cannot_be_reached_or_allowed_has_its_own_exit_code() {
 async fn the_doctor_says_what_this_host_can_do() {
     let daemon = Daemon::start().await;
     let End { out, err, .. } = coffer(&daemon, &["doctor"]).await;
-    for word in ["engine", "cgroup", "seccomp", "alerts"] {
+    for word in
+        ["engine", "cgroup", "seccomp", "alerts", "known escapes", "the daemon's, as the daemon sees it"]
+    {
         assert!(out.to_lowercase().contains(word), "{word}: {out}{err}");
     }
     let End { out, .. } = coffer(&daemon, &["--output", "json", "doctor"]).await;
     serde_json::from_str::<Value>(&out).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_record_is_shown_with_times_and_without_what_is_not_there() {
+    let daemon = Daemon::start().await;
+    let id = run(&daemon).await;
+    out(&daemon, &["permission", "grant", "--agent", "alice", "--operation", "read", "--reason", "a try"])
+        .await;
+    out(&daemon, &["throttle", "alice", "--per-minute", "50", "--for", "1h"]).await;
+    let awaiting = coffer(&daemon, &["call", "write", id.trim(), "a.txt", "--content", "x"]).await;
+    assert_eq!(awaiting.code, 4, "{}", awaiting.err);
+    let pending = json(&daemon, &["approval", "list"]).await;
+    out(&daemon, &["approval", "deny", pending["approvals"][0]["approvalId"].as_str().unwrap()]).await;
+
+    // As they are kept.
+    let raw = out(&daemon, &["--output", "json", "audit", "tail"]).await;
+    for kept in ["\"until_ms\":1", "\"timeout_ms\":", "null"] {
+        assert!(raw.contains(kept), "{kept}: {raw}");
+    }
+    let shown = out(&daemon, &["audit", "tail"]).await;
+    for unreadable in ["null", "_ms=", "_us=", "_ms\"", "_us\""] {
+        assert!(!shown.contains(unreadable), "{unreadable}: {shown}");
+    }
+    for told in ["timeout=5m 0s", "until=20"] {
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
 }

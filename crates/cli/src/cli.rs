@@ -22,6 +22,8 @@ Exit codes:
   5  the daemon cannot be reached
 `call exec` and `call shell` end as their command does, and have codes of their own: see there.";
 
+const ENDPOINT: &str = "COFFERDAM_ENDPOINT";
+
 /// Work with Cofferdam: runs, the calls in them, approvals, and the record of it all.
 #[derive(Debug, Parser)]
 #[command(
@@ -42,26 +44,11 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Args, Debug)]
 pub(crate) struct Globals {
-    /// Where the daemon listens.
-    #[arg(
-        long,
-        global = true,
-        env = "COFFERDAM_ENDPOINT",
-        hide_env_values = true,
-        value_name = "ENDPOINT",
-        default_value = "unix:/run/cofferdam/cofferd.sock",
-        help_heading = "Global options"
-    )]
-    endpoint: Endpoint,
-    /// A run's token: to call that run's tools and nothing else. Better in the environment, where `ps` does not show it.
-    #[arg(
-        long,
-        global = true,
-        env = "COFFERDAM_TOKEN",
-        hide_env_values = true,
-        value_name = "TOKEN",
-        help_heading = "Global options"
-    )]
+    /// Where the daemon listens. Default: COFFERDAM_ENDPOINT, or unix:/run/cofferdam/cofferd.sock.
+    #[arg(long, global = true, value_name = "ENDPOINT", help_heading = "Global options")]
+    endpoint: Option<Endpoint>,
+    /// A run's token: to call that run's tools and nothing else. Better in COFFERDAM_TOKEN, where `ps` does not show it.
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
     /// How to print data: for people, or as proto3 JSON for programs (of streams one object a line).
     #[arg(
@@ -119,9 +106,11 @@ enum Command {
 impl Cli {
     /// Does what the command line asks for.
     pub(crate) async fn run(self, ui: Ui) -> Result<Exit, Failure> {
-        let credentials = self.globals.token.as_deref().map(Credentials::token).transpose()?;
-        let credentials = credentials.unwrap_or_default();
-        let context = Context { ui, endpoint: self.globals.endpoint, credentials, explains: false };
+        let Globals { endpoint, token, .. } = self.globals;
+        let token = token.or_else(|| variable("COFFERDAM_TOKEN"));
+        let credentials = token.as_deref().map(Credentials::token).transpose()?.unwrap_or_default();
+        let endpoint = endpoint.map_or_else(configured_endpoint, Ok)?;
+        let context = Context { ui, endpoint, credentials, explains: false };
         match self.command {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
@@ -136,11 +125,22 @@ impl Cli {
             Command::Permission(command) => command.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,
-            Command::Mcp(mcp) => mcp.run(&context, self.globals.token.as_deref()).await,
+            Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Doctor(doctor) => doctor.run(&context).await,
             Command::Completions(completions) => completions.run(),
         }
     }
+}
+
+/// A variable of the environment that says something. Not clap's business: it would show options that were set by
+/// variables in the usage line of every error.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn configured_endpoint() -> Result<Endpoint, Failure> {
+    let Some(named) = variable(ENDPOINT) else { return Ok(Endpoint::default()) };
+    named.parse().map_err(|wrong| Failure::usage(format!("{ENDPOINT} is `{named}`: {wrong}")))
 }
 
 #[cfg(test)]

@@ -19,6 +19,12 @@ pub(crate) struct Endpoint {
     socket: PathBuf,
 }
 
+impl Default for Endpoint {
+    fn default() -> Self {
+        Self { socket: "/run/cofferdam/cofferd.sock".into() }
+    }
+}
+
 /// What is wrong with an endpoint as it was written.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BadEndpoint {

@@ -15,19 +15,19 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Where a client's configuration puts the token.
-const TOKEN: &str = "COFFERDAM_RUN_TOKEN";
+/// What older releases read the token from.
+const FORMER: &str = "COFFERDAM_RUN_TOKEN";
 /// No token's file is longer, bytes.
 const LONGEST_FILE: u64 = 4096;
-const HOW: &str = "make a run with `coffer run create --issue-token`, which prints its token once; then set COFFERDAM_RUN_TOKEN, or put it into a \
+const HOW: &str = "make a run with `coffer run create --issue-token`, which prints its token once; then set COFFERDAM_TOKEN, or put it into a \
 file of your own and name that with --token-file";
 
 /// Serve a run's tools to an MCP client, on standard input and output.
 ///
-/// Carries the token of one run, from COFFERDAM_RUN_TOKEN, --token-file or --token, and can do nothing that the token cannot.
+/// Carries the token of one run, from --token-file, --token or COFFERDAM_TOKEN, and can do nothing that the token cannot.
 /// In a client's configuration: command `coffer`, arguments `mcp`, and the token in its environment.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: COFFERDAM_RUN_TOKEN=cft_… coffer mcp\n         \
+#[command(before_help = "Example: COFFERDAM_TOKEN=cft_… coffer mcp\n         \
     coffer mcp --run 9c01d4e2 --token-file ~/.config/cofferdam/run.token --dialect fs")]
 pub(crate) struct Mcp {
     /// The run that is meant, or a beginning or end of its id: to be sure that the token is this run's.
@@ -65,9 +65,12 @@ impl Mcp {
     }
 
     fn token(&self, global: Option<&str>) -> Result<RunToken, Failure> {
-        let text = match (&self.token_file, std::env::var(TOKEN).ok().as_deref().or(global)) {
+        let text = match (&self.token_file, global) {
             (Some(file), _) => read(file)?,
             (None, Some(token)) => token.to_owned(),
+            (None, None) if std::env::var_os(FORMER).is_some() => {
+                return Err(Failure::usage(format!("{FORMER} is not read: set COFFERDAM_TOKEN instead")));
+            }
             (None, None) => {
                 return Err(Failure::usage("an MCP client needs the token of a run").with_hint(HOW));
             }

@@ -31,6 +31,13 @@ pub(crate) fn moment(time: Option<&wire::Timestamp>) -> String {
         .map_or_else(|| "-".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
+/// The moment so many milliseconds after the epoch, as [`moment`].
+pub(crate) fn moment_of_millis(millis: u64) -> String {
+    let seconds = i64::try_from(millis / 1000).unwrap_or(i64::MAX);
+    let nanos = i32::try_from(millis % 1000).unwrap_or_default() * 1_000_000;
+    moment(Some(&wire::Timestamp { seconds, nanos }))
+}
+
 /// From `start` to `end`, when both are there and in order.
 pub(crate) fn between(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> Option<Duration> {
     since_epoch(end?)?.checked_sub(since_epoch(start?)?)

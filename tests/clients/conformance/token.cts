@@ -6,7 +6,7 @@ type Headers = string[] | Iterable<[string, string]> | Record<string, string> | 
 type Request = { headers?: Headers };
 type Dispatch = (options: Request, handler: unknown) => boolean;
 
-const token = `Bearer ${process.env.COFFERDAM_RUN_TOKEN}`;
+const token = `Bearer ${process.env.COFFERDAM_TOKEN}`;
 
 function withToken(headers: Headers): Headers {
   if (Array.isArray(headers)) return [...headers, 'authorization', token];

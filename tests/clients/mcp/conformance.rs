@@ -87,7 +87,7 @@ async fn every_scenario_that_needs_no_fixture_passes() {
     for scenario in APPLY {
         let mut command = suite(&place);
         command.args(["server", "--url", &format!("http://localhost:{port}/mcp"), "--scenario", scenario]);
-        command.env("COFFERDAM_RUN_TOKEN", &token).env("CONFORMANCE_MODULES", place.join("node_modules"));
+        command.env("COFFERDAM_TOKEN", &token).env("CONFORMANCE_MODULES", place.join("node_modules"));
         command.env("NODE_OPTIONS", format!("--require {preload}"));
         let output = command.output().await.unwrap();
         let said = said(&output);

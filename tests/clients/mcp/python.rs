@@ -28,7 +28,7 @@ pub(super) fn stdio(daemon: &Daemon, token: &str, arguments: &[&str]) -> Value {
     json!({"stdio": {
         "command": binary("coffer"),
         "args": arguments,
-        "env": {"COFFERDAM_ENDPOINT": endpoint, "COFFERDAM_RUN_TOKEN": token},
+        "env": {"COFFERDAM_ENDPOINT": endpoint, "COFFERDAM_TOKEN": token},
     }})
 }
 

@@ -76,11 +76,11 @@ async fn without_a_good_token_nothing_is_served_and_standard_output_stays_empty(
     let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
     let refused = async |token: Option<&str>, arguments: &[&str]| {
         let mut command = tokio::process::Command::new(binary("coffer"));
-        command.args(["mcp"]).args(arguments).stdin(Stdio::null()).env_remove("COFFERDAM_TOKEN");
+        command.args(["mcp"]).args(arguments).stdin(Stdio::null());
         command.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display()));
         match token {
-            Some(token) => command.env("COFFERDAM_RUN_TOKEN", token),
-            None => command.env_remove("COFFERDAM_RUN_TOKEN"),
+            Some(token) => command.env("COFFERDAM_TOKEN", token),
+            None => command.env_remove("COFFERDAM_TOKEN"),
         };
         let output = command.output().await.unwrap();
         assert!(output.stdout.is_empty(), "{output:?}");

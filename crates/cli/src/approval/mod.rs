@@ -10,6 +10,7 @@ mod watch;
 
 use clap::Subcommand;
 
+pub(crate) use self::select::resolve;
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -9,7 +9,7 @@ use crate::ids;
 
 /// The whole id of the approval that `text` names. What waits is looked through first, so that a short end of an
 /// id stays enough however many approvals there have been.
-pub(super) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     if ids::is_whole(text) {
         return Ok(text.to_ascii_lowercase());
     }

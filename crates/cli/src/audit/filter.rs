@@ -7,7 +7,7 @@ use wire::v1::EventFilter;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::run::{RunRef, one_or_all};
-use crate::time;
+use crate::{approval, call, ids, time};
 
 /// Options that choose records. What is given must all hold.
 #[derive(Args, Debug, Default)]
@@ -15,8 +15,8 @@ pub(super) struct Filter {
     /// Only of this run.
     #[arg(long, value_name = "RUN", help_heading = "Which records")]
     run: Option<RunRef>,
-    /// Only of this call.
-    #[arg(long, value_name = "CALL", help_heading = "Which records")]
+    /// Only of this call: its id, or the end of it.
+    #[arg(long, value_name = "CALL", value_parser = ids::part, help_heading = "Which records")]
     call: Option<String>,
     /// Only of this kind, such as call_receipt; may be given many times.
     #[arg(long = "kind", value_name = "KIND", help_heading = "Which records")]
@@ -36,7 +36,7 @@ pub(super) struct Filter {
     /// Only failed or refused for this reason, such as COMMAND_NOT_ALLOWED.
     #[arg(long, value_name = "REASON", help_heading = "Which records")]
     reason: Option<String>,
-    /// Only about this approval.
+    /// Only about this approval: its id, or a unique beginning or end of it.
     #[arg(long, value_name = "APPROVAL", help_heading = "Which records")]
     approval: Option<String>,
     /// Only from this time on: 2026-01-31T12:00:00Z, or 2h for two hours ago.
@@ -59,7 +59,7 @@ enum Status {
 }
 
 impl Filter {
-    /// As the API has it. Asks the daemon only for part of a run's id.
+    /// As the API has it. Asks the daemon only for part of an id.
     pub(super) async fn resolve(self, client: &Client) -> Result<EventFilter, Failure> {
         let run_id = one_or_all(self.run.as_ref(), client).await?;
         let status = match self.status {
@@ -75,14 +75,20 @@ impl Filter {
         };
         Ok(EventFilter {
             run_id,
-            call_id: self.call.unwrap_or_default(),
+            call_id: match self.call {
+                Some(call) => call::resolve(client, &call).await?,
+                None => String::new(),
+            },
             kinds: self.kinds,
             agent_id: self.agent.unwrap_or_default(),
             principal: self.principal.unwrap_or_default(),
             operation: self.operation.unwrap_or_default(),
             status: status.to_owned(),
             reason: self.reason.unwrap_or_default(),
-            approval_id: self.approval.unwrap_or_default(),
+            approval_id: match self.approval {
+                Some(approval) => approval::resolve(client, &approval).await?,
+                None => String::new(),
+            },
             from: self.from.map(wire),
             until: self.until.map(wire),
             text: self.text.unwrap_or_default(),

@@ -8,6 +8,8 @@ use crate::time;
 
 /// Longest summary, characters.
 const LONGEST: usize = 160;
+/// Characters of a digest that tell it apart from others.
+const DIGEST: usize = 12;
 
 /// A record's verdict or end, and the rest of what matters in it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,8 +30,9 @@ pub(super) fn summarise(record: &str) -> Summary {
     if let Some(reason) = why(&event) {
         rest.push(reason);
     }
-    rest.extend(event.input.as_ref().map(flat));
-    rest.extend(event.details.as_ref().map(flat));
+    // What an agent sent stays as it was sent; what the daemon says is for people here.
+    rest.extend(event.input.as_ref().map(|input| flat(&without_nulls(input))));
+    rest.extend(event.details.as_ref().map(|details| flat(&with_times(&without_nulls(details)))));
     rest.retain(|part| !part.is_empty());
     let verdict = event.outcome.as_ref().map(ended).or_else(|| event.decision.as_ref().map(decided));
     Summary { verdict, rest: clip(&rest.join(" ")) }
@@ -76,8 +79,45 @@ fn flat(value: &Value) -> String {
     parts.join(" ")
 }
 
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let there = members.iter().filter(|(_, value)| !value.is_null());
+            there.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().filter(|item| !item.is_null()).map(without_nulls).collect(),
+        Value::Null => Value::String(String::new()),
+        other => other.clone(),
+    }
+}
+
+/// Moments and durations, which the log has in units that their names tell, as people read them.
+fn with_times(value: &Value) -> Value {
+    let Value::Object(members) = value else { return value.clone() };
+    let readable = |(name, value): (&String, &Value)| match value.as_u64().and_then(|it| readable(name, it)) {
+        Some((name, text)) => (name.to_owned(), Value::String(text)),
+        None => (name.clone(), with_times(value)),
+    };
+    members.iter().map(readable).collect()
+}
+
+/// The name without the unit, and the time.
+fn readable<'n>(name: &'n str, value: u64) -> Option<(&'n str, String)> {
+    let whole = name.strip_suffix("_ms").unwrap_or(name);
+    if whole.ends_with("_at") || whole == "until" {
+        return Some((whole, time::moment_of_millis(value)));
+    }
+    let (whole, micros) = [("_us", 1), ("_ms", 1_000), ("_s", 1_000_000)]
+        .into_iter()
+        .find_map(|(unit, micros)| Some((name.strip_suffix(unit)?, micros)))?;
+    Some((whole, time::brief(std::time::Duration::from_micros(value.saturating_mul(micros)))))
+}
+
 fn plain(value: &Value) -> String {
     match value {
+        Value::String(digest) if digest.len() >= 40 && digest.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            format!("{}…", &digest[..DIGEST])
+        }
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
@@ -123,6 +163,42 @@ mod tests {
         );
         event.outcome = Some(Outcome::new(Status::Denied).reason("COMMAND_NOT_ALLOWED"));
         assert_eq!(of(&event).rest, "1 ms COMMAND_NOT_ALLOWED");
+    }
+
+    #[test]
+    fn times_are_told_as_people_read_them_and_nothing_as_nothing() {
+        let mut event = Event::new(::audit::Kind::ApprovalDecided);
+        event.input = Some(serde_json::json!({"path": "a", "agent": null, "until_ms": 5}));
+        event.details = Some(serde_json::json!({
+            "expires_at": 1_764_022_680_123_u64,
+            "decided_at_ms": 0,
+            "until_ms": null,
+            "comment": null,
+            "timeout_ms": 300_000,
+            "window_s": 90,
+        }));
+        let rest = of(&event).rest;
+        for told in [
+            "path=a until_ms=5",
+            "expires_at=2025-11-24T22:18:00.123Z",
+            "decided_at=1970-01-01T00:00:00.000Z",
+            "timeout=5m 0s",
+            "window=1m 30s",
+        ] {
+            assert!(rest.contains(told), "{told}: {rest}");
+        }
+        assert!(!rest.contains("null") && !rest.contains("comment"), "{rest}");
+        event.input = None;
+        event.details = Some(serde_json::json!({
+            "a": {"until_ms": 1_764_022_680_123_u64, "cause": null, "per_minute": 3},
+            "digest": "0123456789abcdef".repeat(4),
+            "files": ["x", null],
+            "wait_us": 79,
+        }));
+        assert_eq!(
+            of(&event).rest,
+            r#"a={"per_minute":3,"until":"2025-11-24T22:18:00.123Z"} digest=0123456789ab… files=["x"] wait=79 µs"#
+        );
     }
 
     #[test]

@@ -31,6 +31,7 @@ use clap::{Args, Subcommand};
 use wire::v1::call_request::Operation;
 use wire::v1::{CallRequest, CallResponse};
 
+pub(crate) use self::select::resolve;
 use crate::client::{Client, Context};
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -40,6 +40,13 @@ pub(super) fn exit(call: &CallResponse) -> Exit {
     if let Some(exit) = exec::exit(call.result.as_ref()) {
         return exit;
     }
+    // Nothing was printed of a file that is no text, which a script must not take for an empty one.
+    if let Some(CallResult::Read(read)) = &call.result
+        && read.binary
+        && read.content.is_empty()
+    {
+        return Exit::Failed;
+    }
     match call.status() {
         Status::Succeeded | Status::Running => Exit::Ok,
         Status::Failed | Status::Unspecified => Exit::Failed,

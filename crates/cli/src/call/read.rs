@@ -13,6 +13,8 @@ use crate::failure::Failure;
 use crate::page::{Ink, Page};
 
 /// Print a file, or a part of it.
+///
+/// Of a file that is not text nothing is printed without --base64, and it ends with 1.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call read 3f2a9c01 README.md --lines 1-20")]
 pub(crate) struct Read {

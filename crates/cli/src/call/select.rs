@@ -10,7 +10,7 @@ use crate::ids;
 const MOST: u32 = 1_000;
 
 /// The whole id of the call that `text`, as [`ids::part`] takes it, names. Part of one is looked up in the record, which takes the right to read it.
-pub(super) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     if ids::is_whole(text) {
         return Ok(text.to_owned());
     }

@@ -7,6 +7,7 @@ use wire::v1::permission::Subject;
 use wire::v1::{GrantPermissionRequest, Permission, RevokePermissionRequest};
 use wire::v1::{grant_permission_request as grant, revoke_permission_request as revoke};
 
+use super::select::resolve;
 use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -22,7 +23,7 @@ use crate::ui::Ui;
     before_help = "Example: coffer permission grant --agent alice --operation exec --preapproved --for 2h --reason 'release' -- cargo test"
 )]
 pub(crate) struct Grant {
-    /// End this revocation instead.
+    /// End this revocation instead, by its id or a unique beginning or end of that.
     #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "role", "team", "operation", "path", "preapproved", "lasts", "command"])]
     lift: Option<String>,
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub(crate) struct Grant {
     before_help = "Example: coffer permission revoke --agent alice --operation git.commit --reason 'code freeze'"
 )]
 pub(crate) struct Revoke {
-    /// The grant to end.
+    /// The grant to end: its id, or a unique beginning or end of it.
     #[arg(value_name = "ID", conflicts_with_all = ["agent", "role", "team", "operation", "path", "lasts", "command"])]
     id: Option<String>,
     #[command(flatten)]
@@ -113,6 +114,10 @@ impl Grant {
             None => grant::What::Permission(self.scope.permission(self.command, self.preapproved)?),
         };
         let client = context.connect().await?;
+        let what = match what {
+            grant::What::LiftPermissionId(id) => grant::What::LiftPermissionId(resolve(&client, &id).await?),
+            permission @ grant::What::Permission(_) => permission,
+        };
         let request = GrantPermissionRequest { what: Some(what), reason };
         let response = client.policy().grant_permission(quick(request)).await?.into_inner();
         show(context.ui, &response.permission.unwrap_or_default())
@@ -127,6 +132,10 @@ impl Revoke {
             None => revoke::What::Permission(self.scope.permission(self.command, false)?),
         };
         let client = context.connect().await?;
+        let what = match what {
+            revoke::What::PermissionId(id) => revoke::What::PermissionId(resolve(&client, &id).await?),
+            permission @ revoke::What::Permission(_) => permission,
+        };
         let request = RevokePermissionRequest { what: Some(what), reason };
         let response = client.policy().revoke_permission(quick(request)).await?.into_inner();
         show(context.ui, &response.permission.unwrap_or_default())

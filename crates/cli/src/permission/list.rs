@@ -4,11 +4,11 @@ use clap::Args;
 use wire::v1::permission::{Effect, Subject};
 use wire::v1::{ListPermissionsRequest, Permission};
 
-use crate::client::{Context, quick};
+use crate::client::{Client, Context, quick};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::time;
+use crate::{ids, time};
 
 const PAGE: u32 = 1_000;
 
@@ -25,17 +25,7 @@ impl List {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
         let client = context.connect().await?;
-        let mut permissions = Vec::new();
-        let mut page_token = String::new();
-        loop {
-            let request = ListPermissionsRequest { page_size: PAGE, page_token, include_ended: self.all };
-            let response = client.policy().list_permissions(quick(request)).await?.into_inner();
-            permissions.extend(response.permissions);
-            page_token = response.next_page_token;
-            if page_token.is_empty() {
-                break;
-            }
-        }
+        let permissions = all(&client, self.all).await?;
         if ui.is_json() {
             ui.json(&permissions)?;
             return Ok(Exit::Ok);
@@ -51,12 +41,28 @@ impl List {
     }
 }
 
+/// All of them, also those that have ended when that is wanted.
+pub(super) async fn all(client: &Client, include_ended: bool) -> Result<Vec<Permission>, Failure> {
+    let mut permissions = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = ListPermissionsRequest { page_size: PAGE, page_token, include_ended };
+        let response = client.policy().list_permissions(quick(request)).await?.into_inner();
+        permissions.extend(response.permissions);
+        page_token = response.next_page_token;
+        if page_token.is_empty() {
+            return Ok(permissions);
+        }
+    }
+}
+
 fn render(permissions: &[Permission], page: &mut Page) {
-    let rows: Vec<Vec<String>> = permissions.iter().map(row).collect();
+    let end = ids::ends(permissions.iter().map(|permission| permission.permission_id.as_str()));
+    let rows: Vec<_> = permissions.iter().map(|one| row(one, end(&one.permission_id))).collect();
     page.table(&["PERMISSION", "EFFECT", "FOR", "OPERATION", "ONLY", "UNTIL", "BY", "REASON"], &rows);
 }
 
-fn row(permission: &Permission) -> Vec<String> {
+fn row(permission: &Permission, end: String) -> Vec<String> {
     let subject = match &permission.subject {
         Some(Subject::AgentId(name)) => format!("agent {name}"),
         Some(Subject::Role(name)) => format!("role {name}"),
@@ -80,7 +86,7 @@ fn row(permission: &Permission) -> Vec<String> {
         (None, None) => "until ended".to_owned(),
     };
     vec![
-        permission.permission_id.clone(),
+        end,
         effect.to_owned(),
         subject,
         or_any(&permission.operation),
@@ -113,9 +119,16 @@ mod tests {
         let mut page = Page::new(Look::PIPE);
         render(std::slice::from_ref(&permission), &mut page);
         let line = page.as_str().lines().nth(1).unwrap();
-        for word in
-            ["grant, preapproved", "agent alice", "exec", "cargo test", "until ended", "uid:0", "release"]
-        {
+        for word in [
+            "0000aaaa ",
+            "grant, preapproved",
+            "agent alice",
+            "exec",
+            "cargo test",
+            "until ended",
+            "uid:0",
+            "release",
+        ] {
             assert!(line.contains(word), "{word}: {line}");
         }
     }

@@ -2,6 +2,7 @@
 
 mod change;
 mod list;
+mod select;
 
 use clap::Subcommand;
 

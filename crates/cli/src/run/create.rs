@@ -13,7 +13,7 @@ use wire::v1::{
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{quantity, time};
+use crate::{quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.
 #[derive(Args, Debug)]
@@ -79,7 +79,7 @@ struct SourceArgs {
     /// Begin with an empty directory that the daemon keeps, see `coffer workspace`.
     #[arg(long)]
     managed: bool,
-    /// Go on in a directory that the daemon keeps from an earlier run.
+    /// Go on in a directory that the daemon keeps from an earlier run, by its id or a unique beginning or end of that.
     #[arg(long, value_name = "ID")]
     workspace: Option<String>,
     /// Work on this directory without changing it: see `coffer run diff` and `coffer run accept`.
@@ -90,8 +90,14 @@ struct SourceArgs {
 impl Create {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let ui = context.ui;
-        let request = self.request()?;
+        let mut request = self.request()?;
         let client = context.connect().await?;
+        if let Some(Source::Managed(managed)) =
+            request.workspace.as_mut().and_then(|workspace| workspace.source.as_mut())
+            && !managed.workspace_id.is_empty()
+        {
+            managed.workspace_id = workspace::resolve(&client, &managed.workspace_id).await?;
+        }
         let start = Instant::now();
         let response = {
             let _spinner = ui.spinner("creating the run…");

@@ -3,14 +3,10 @@
 use clap::Args;
 use wire::v1::DeleteWorkspaceRequest;
 
-use super::list;
+use super::select::resolve;
 use crate::client::{Client, Context};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::ids;
-
-/// Workspaces looked through for part of an id.
-const MOST: usize = 100_000;
 
 /// Delete directories that the daemon keeps, with all that is in them. Of an overlay the changes are discarded.
 #[derive(Args, Debug)]
@@ -50,13 +46,7 @@ impl Delete {
 }
 
 async fn delete(client: &Client, workspace: &str) -> Result<String, Failure> {
-    let workspace_id = if ids::is_whole(workspace) {
-        workspace.to_ascii_lowercase()
-    } else {
-        let all = list::all(client, MOST, false).await?;
-        let known = all.workspaces.iter().map(|workspace| workspace.workspace_id.as_str());
-        ids::pick(known, workspace, "workspace", "coffer workspace list")?.to_owned()
-    };
+    let workspace_id = resolve(client, workspace).await?;
     let request = DeleteWorkspaceRequest { workspace_id: workspace_id.clone() };
     client.runs().delete_workspace(request).await?;
     Ok(workspace_id)

@@ -2,9 +2,11 @@
 
 mod delete;
 mod list;
+mod select;
 
 use clap::Subcommand;
 
+pub(crate) use self::select::resolve;
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
