@@ -2,7 +2,7 @@
 
 use harness::v1::call_response::Status;
 use harness::v1::{self, run::State};
-use harness::{Daemon, RunHandle, calls, processes, record};
+use harness::{Daemon, RunHandle, calls, processes, record, requests};
 
 use crate::adopted::IDLE;
 
@@ -115,4 +115,52 @@ async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
         assert_eq!(ends(call), ["succeeded"], "what was answered is on record, once");
     }
     assert_eq!(count("daemon_stopped"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_was_killed_midway_is_made_when_it_is_asked_for_again() {
+    let mut daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    // Its id chosen by the client or not; killed at once or when there is a container.
+    for (number, (chosen, late)) in
+        [(false, false), (true, false), (false, true), (true, true)].into_iter().enumerate()
+    {
+        let mut request = if chosen { requests::bind("open", &workspace) } else { requests::managed("open") };
+        request.request_id = format!("{chosen}-{late}");
+        if chosen {
+            request.run_id = format!("0198a1b2-0000-7000-8000-00000000000{number}");
+        }
+        let mut creating = daemon.connect().await;
+        let create = tokio::spawn({
+            let request = request.clone();
+            async move { creating.runs.create_run(request).await }
+        });
+        let mut clients = daemon.connect().await;
+        let creating = v1::ListRunsRequest { state: State::Creating.into(), ..Default::default() };
+        let mut begun = false;
+        // No event tells that a run is being made.
+        while !begun {
+            let listed = clients.runs.list_runs(creating.clone()).await.unwrap().into_inner();
+            begun = !listed.runs.is_empty() && (!late || !daemon.containers().is_empty());
+            assert!(!create.is_finished(), "it was made before it could be killed");
+        }
+        daemon.kill().await;
+        assert!(create.await.unwrap().is_err(), "the daemon died before it could answer");
+        daemon.launch().await;
+
+        let mut clients = daemon.connect().await;
+        let all = v1::ListRunsRequest::default();
+        assert_eq!(clients.runs.list_runs(all.clone()).await.unwrap().into_inner().runs, []);
+        assert_eq!(daemon.leftovers(), [""; 0], "{chosen} {late}");
+        let mut run = daemon.run_with(request.clone()).await.unwrap();
+        run.ok(calls::write("b.txt", "two\n")).await;
+        let again = daemon.run_with(request).await.unwrap();
+        assert_eq!(again.run, run.run);
+        let listed = clients.runs.list_runs(all).await.unwrap().into_inner().runs;
+        assert_eq!(listed, [run.run.clone()]);
+        assert_eq!(daemon.containers(), [run.run.container_id.clone()]);
+        run.stop().await;
+        run.delete().await;
+    }
+    assert!(daemon.connect().await.verify().await.intact);
 }

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use harness::v1::call_request::Operation;
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
-use harness::{Daemon, RunHandle, calls};
+use harness::{Daemon, RunHandle, calls, v1};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinHandle;
 
 const WRITERS: usize = 8;
+/// Files of a patch: it takes a while.
+const FILES: usize = 60;
 /// Several blocks, so that a part of a file can be told from the whole.
 const SIZE: usize = 20_000;
 
@@ -193,6 +196,52 @@ async fn hands_killed_at_any_moment_leave_files_old_or_new_and_nothing_else() {
     let acknowledged = known.iter().filter(|known| known.acknowledged > 0).count();
     assert!(kills > 5 && acknowledged == WRITERS, "{kills} kills: {known:?}");
     println!("{} writes, {kills} kills", total.load(Ordering::Relaxed));
+}
+
+/// A patch of `FILES` files from one content to another.
+fn patch(from: u32, to: u32) -> Operation {
+    let hunk = |n: usize| format!("--- a/p{n}\n+++ b/p{n}\n@@ -1 +1 @@\n-{from}\n+{to}\n");
+    let diff = (0..FILES).map(hunk).collect();
+    Operation::Patch(v1::PatchRequest { change: Some(v1::patch_request::Change::UnifiedDiff(diff)) })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patch_that_loses_its_hand_is_answered_when_nothing_of_it_is_half_done() {
+    let daemon = Daemon::start().await;
+    let files: Vec<_> = (0..FILES).map(|n| (format!("p{n}"), "0\n")).collect();
+    let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), *content)).collect();
+    let workspace = daemon.workspace("w", &files);
+    let mut run = daemon.run("open", &workspace).await;
+    let begun = || {
+        let privates = daemon.state_dir().join("hand");
+        names(&privates).iter().any(|run| !names(&privates.join(run).join("patches")).is_empty())
+    };
+    let (mut known, mut dice, mut lost) = (0, Dice(7), 0);
+    for to in 1..=effort::cases(20, 200) {
+        let patching = run.waits(patch(known, to));
+        // There is no event for it, and the moment is what is tested.
+        while !begun() && !patching.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        dice.moment(4).await;
+        kill(&hands(daemon.pid()));
+        let answer = patching.await.unwrap().unwrap();
+        // What the caller finds who looks at once.
+        let found: Vec<_> =
+            (0..FILES).map(|n| std::fs::read_to_string(workspace.join(format!("p{n}"))).unwrap()).collect();
+        let unfinished = begun() || !notes(&daemon).is_empty();
+        let is = |value: u32| found.iter().all(|found| *found == format!("{value}\n"));
+        if answer.status() == Status::Succeeded {
+            assert!(is(to), "{to} was acknowledged: {found:?}");
+        } else {
+            lost += 1;
+            assert!(is(known) || is(to), "half of the patch from {known} to {to} was there: {found:?}");
+        }
+        assert!(!unfinished, "something of it was still to be put right");
+        known = if is(to) { to } else { known };
+    }
+    assert!(lost > 0, "no kill hit a patch");
+    run.ok(calls::write("last", "x")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

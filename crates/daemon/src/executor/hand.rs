@@ -7,6 +7,8 @@ use futures_util::FutureExt as _;
 use hand::{CloneError, CloneSpec, HandProcess, HandSpec};
 use jail::Private;
 use ops::Reason;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
 use tokio::net::UnixStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -82,7 +84,13 @@ impl HandLane {
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
         let client = self.client().await?;
-        client.call(spec, None, cancel).await
+        let ended = client.call(spec, None, cancel).await;
+        if matches!(ended, Err(LaneError::Lost(_))) {
+            // Whoever asks next finds files that are old or new. After the lane's end its own recovery has come first.
+            let mut state = self.state.lock().await;
+            self.clear(&mut state).await;
+        }
+        ended
     }
 
     /// Resolves when a hand was lost: why. One that was not needed so far is not lost.
@@ -95,27 +103,58 @@ impl HandLane {
     }
 
     pub(super) async fn shutdown(&self) {
-        let state = std::mem::replace(&mut *self.state.lock().await, State::Ended);
-        if let State::Serves(serving) = state {
+        // Held to the end: a call that the shutdown ends is answered when nothing of it is left.
+        let mut state = self.state.lock().await;
+        if let State::Serves(serving) = std::mem::replace(&mut *state, State::Ended) {
             serving.client.shutdown().await;
             let _ = tokio::task::spawn_blocking(move || serving.process.wait(GOODBYE)).await;
         }
+        self.put_right().await;
+    }
+
+    /// Waits until a hand that was lost is gone, and puts right what it left.
+    async fn clear(&self, state: &mut State) {
+        let is_lost = |state: &State| matches!(state, State::Serves(hand) if hand.client.closed().now_or_never().is_some());
+        if is_lost(state)
+            && let State::Serves(lost) = std::mem::replace(state, State::Absent)
+        {
+            tracing::warn!("the hand of a run was lost; the next operation that needs it starts another");
+            let _ = tokio::task::spawn_blocking(move || lost.process.wait(GOODBYE)).await;
+            self.put_right().await;
+        }
+    }
+
+    async fn put_right(&self) {
         match self.recover().await {
             Ok(words) if words.is_empty() => {}
             Ok(words) => tracing::warn!(words, "operations of a hand that was killed were put right"),
-            Err(why) => tracing::error!(why, "what a hand left is there until the daemon's next start"),
+            Err(why) => {
+                tracing::error!(why, "what a hand left is there until the next hand or daemon starts")
+            }
         }
     }
 
     /// What a hand left that could not see to it itself. No hand may live.
     pub(crate) async fn recover(&self) -> Result<String, String> {
-        let private = self.directories.private.try_clone().map_err(|error| chain(&error))?;
-        if Private::of(private, 0).is_clean().map_err(|error| chain(&error))? {
+        if self.left_nothing().map_err(|error| chain(&error))? {
             return Ok(String::new());
         }
         let spec = self.spec().map_err(|error| chain(&error))?;
         let recovered = tokio::task::spawn_blocking(move || launcher().recover(&spec, RECOVERY)).await;
         recovered.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
+    }
+
+    /// Whether nothing is noted and nobody is left who could still note anything: a process that was killed may be in its last
+    /// system call when its parent is gone, and holds the lock until then.
+    fn left_nothing(&self) -> std::io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A description of its own: locks belong to those.
+        let private = openat(&self.directories.private, ".", flags, Mode::empty())?;
+        match flock(&private, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            locked => locked?,
+        }
+        Private::of(private, 0).is_clean()
     }
 
     fn spec(&self) -> std::io::Result<HandSpec> {
@@ -131,16 +170,11 @@ impl HandLane {
 
     async fn client(&self) -> Result<Client, LaneError> {
         let mut state = self.state.lock().await;
+        self.clear(&mut state).await;
         match &*state {
             State::Ended => return Err(LaneError::Cancelled),
-            State::Serves(serving) if serving.client.closed().now_or_never().is_none() => {
-                return Ok(serving.client.clone());
-            }
-            State::Serves(_) => tracing::warn!("the hand of a run was lost and is started again"),
+            State::Serves(serving) => return Ok(serving.client.clone()),
             State::Absent => {}
-        }
-        if let State::Serves(lost) = std::mem::replace(&mut *state, State::Absent) {
-            let _ = tokio::task::spawn_blocking(move || lost.process.wait(GOODBYE)).await;
         }
         let started = self.start().await.map_err(|error| {
             tracing::error!(error = %error, "the hand did not come up");

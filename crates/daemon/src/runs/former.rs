@@ -5,6 +5,7 @@
 //!  READY ──────► as launched? ──yes──► READY, adopted
 //!                     └──no──► container and mounts removed ──► FAILED
 //!  its time is over, STOPPING ──► removed ──► STOPPED or FAILED
+//!  CREATING ──► removed with its record: the request that was not answered makes it when it comes again
 //!  containers and mounts of no run ──► removed
 //! ```
 //!
@@ -28,6 +29,7 @@ use super::freeze::end_leftover;
 use super::record::{Record, State};
 use super::recover::recover;
 use super::registry::Runs;
+use super::remove::remove_tree;
 use super::run::Run;
 use super::task::{self, Shared};
 use crate::ids::{CallId, RunId};
@@ -95,6 +97,8 @@ pub(super) fn evidence(ended: &FormerEnded) -> serde_json::Value {
 
 /// How a run of a former daemon ends.
 enum End {
+    /// It never took a call, and nobody was answered that it is there.
+    Unmade,
     /// As asked, or in its time.
     Stopped,
     Failed(Misfit),
@@ -210,24 +214,44 @@ impl Runs {
     /// A run that is not taken over, of which nothing is left by now.
     async fn is_over(&self, mut record: Record, end: End) -> anyhow::Result<()> {
         let mut details = json!({});
+        let unmade = matches!(end, End::Unmade);
         match end {
+            End::Unmade => record.enter(
+                State::Failed,
+                Some(
+                    "the daemon ended while the run was being made; the same request makes it anew"
+                        .to_owned(),
+                ),
+            ),
             End::Stopped => record.enter(State::Stopped, None),
             End::Failed(why) => {
                 tracing::warn!(run = %record.id, why, "a run of the former daemon is not taken over");
                 let failure =
                     format!("the daemon ended while the run lived, and it was not taken over: {why}");
-                details["failure"] = failure.as_str().into();
                 record.enter(State::Failed, Some(failure));
             }
         }
         details["state"] = record.state.as_str().into();
-        let kept = record.clone();
-        let stored = self.store.with(move |store| store.update_run(&kept)).await;
+        if let Some(failure) = &record.failure {
+            details["failure"] = failure.as_str().into();
+        }
+        let (kept, event) = (record.clone(), record.event(details));
+        let stored = if unmade {
+            tracing::warn!(run = %record.id, "a run that the former daemon had not finished making is removed");
+            let run = record.id.to_string();
+            remove_tree(self.launcher.directories.run_state(&run)).await;
+            remove_tree(self.launcher.directories.private(&run)).await;
+            self.store.with(move |store| store.delete_run(kept.id)).await
+        } else {
+            self.store.with(move |store| store.update_run(&kept)).await
+        };
         stored.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
-        if self.audit.enqueue(record.event(details)).await.is_err() {
+        if self.audit.enqueue(event).await.is_err() {
             tracing::error!(run = %record.id, "a run's end is not in the audit log");
         }
-        self.has_ended(&record);
+        if !unmade {
+            self.has_ended(&record);
+        }
         Ok(())
     }
 
@@ -270,7 +294,7 @@ fn due(record: &Record, idle: Duration) -> Option<End> {
             Some(End::Stopped)
         }
         State::Ready | State::Paused => None,
-        State::Creating => Some(End::Failed("it was still being made".to_owned())),
+        State::Creating => Some(End::Unmade),
         State::Stopping | State::Stopped | State::Failed => {
             Some(End::Failed("it was being ended".to_owned()))
         }
