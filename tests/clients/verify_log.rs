@@ -14,26 +14,26 @@ use mutations::{Bench, Dice, KINDS, Shape, make};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/verify_log.py");
 
-/// What the script says of each directory.
-fn theirs(keys: &[VerifierKey], logs: &[PathBuf]) -> Vec<String> {
+/// What the script says of each directory, and the code that it ends with.
+fn theirs(keys: &[VerifierKey], logs: &[PathBuf]) -> (Vec<String>, Option<i32>) {
     let mut command = Command::new("python3");
     command.arg(SCRIPT);
     for key in keys {
         command.arg("--key").arg(key.to_string());
     }
     let output = command.args(logs).output().expect("python3 is part of the set-up");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect(), output.status.code())
 }
 
 /// What we say, in its words.
 fn ours(keys: &[VerifierKey], log: &Path) -> String {
     let against = Against { keys: keys.to_vec(), ..Against::default() };
     let report = verify_with(log, against, &mut |_| ()).unwrap();
+    let last = report.head.map_or(0, |head| head.sequence);
     match report.integrity {
-        Integrity::Intact => {
-            format!("intact {} {}", report.head.map_or(0, |head| head.sequence), report.checkpoints)
-        }
+        Integrity::Intact if report.unvouched().is_some() => format!("unvouched {last}"),
+        Integrity::Intact => format!("intact {last} {}", report.checkpoints),
         Integrity::Broken(broken) => format!("broken {}", broken.sequence),
     }
 }
@@ -69,7 +69,8 @@ fn it_agrees_on_good_damaged_rotated_compressed_and_shortened_logs() {
             what.push(format!("{at}: {}", mutation.what));
         }
     }
-    let verdicts = theirs(&[], &logs);
+    let (verdicts, code) = theirs(&[], &logs);
+    assert_eq!(code, Some(0), "nobody gave a key");
     assert_eq!(verdicts.len(), logs.len());
     let mut differences = String::new();
     for ((log, what), verdict) in logs.iter().zip(&what).zip(&verdicts) {
@@ -99,6 +100,26 @@ fn it_trusts_the_same_keys() {
     for given in [&keys[..1], &keys[1..], &keys[..]] {
         let logs = [one.clone(), other.clone()];
         let own: Vec<_> = logs.iter().map(|log| ours(given, log)).collect();
-        assert_eq!(theirs(given, &logs), own);
+        assert_eq!(theirs(given, &logs).0, own);
     }
+}
+
+#[test]
+fn neither_takes_an_emptied_log_for_a_proven_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let log = scratch.path().join("log");
+    make(
+        &log,
+        Shape { records: 40, segment_bytes: 80_000, checkpoint_every: 10, rotate: false, tidy: false },
+    );
+    let report = verify_with(&log, Against::default(), &mut |_| ()).unwrap();
+    let keys: Vec<VerifierKey> = report.keys.iter().map(|key| key.parse().unwrap()).collect();
+    assert_eq!(theirs(&keys, std::slice::from_ref(&log)), (vec![ours(&keys, &log)], Some(0)));
+
+    std::fs::remove_dir_all(log.join("checkpoints")).unwrap();
+    std::fs::write(log.join("00000000000000000001.jsonl"), "").unwrap();
+    let logs = std::slice::from_ref(&log);
+    assert_eq!(ours(&keys, &log), "unvouched 0");
+    assert_eq!(theirs(&keys, logs), (vec!["unvouched 0".to_owned()], Some(6)));
+    assert_eq!(theirs(&[], logs), (vec!["unvouched 0".to_owned()], Some(0)));
 }

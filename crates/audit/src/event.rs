@@ -62,6 +62,8 @@ pub enum Kind {
     PermissionRevoked,
     /// Somebody tried what only others may.
     EscalationAttempt,
+    /// A run has used up its quota of the daemon's disk or has room again; or the disk itself has little room, or enough.
+    DiskSpace,
     /// Something looks wrong.
     Alert,
     /// An agent may do less for a while, or no longer so; on disk before it is in force.
@@ -110,6 +112,7 @@ impl Kind {
             Self::PermissionGranted => "permission_granted",
             Self::PermissionRevoked => "permission_revoked",
             Self::EscalationAttempt => "escalation_attempt",
+            Self::DiskSpace => "disk_space",
             Self::Alert => "alert",
             Self::AgentThrottled => "agent_throttled",
             Self::Checkpoint => "checkpoint",

@@ -60,7 +60,9 @@ pub use removal::Removal;
 pub use retention::{Policy, RetentionError, compress_next, disk_use, removal, sweep};
 pub use signer::{Signer, SignerError};
 pub use time::{ParseTimeError, Time};
-pub use verify::{Against, Integrity, Progress, Report, verify, verify_against, verify_up_to, verify_with};
+pub use verify::{
+    Against, Integrity, Progress, Report, UNVOUCHED, verify, verify_against, verify_up_to, verify_with,
+};
 pub use writer::{AppendError, Limits, RotateError, Unrecorded, Writer};
 
 #[cfg(test)]

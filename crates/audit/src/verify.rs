@@ -36,6 +36,10 @@ pub enum Integrity {
     Broken(Break),
 }
 
+/// What a chain without a signature cannot tell.
+pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so nothing vouches for this log: one that was emptied or written anew \
+     looks the same";
+
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -65,6 +69,11 @@ impl Report {
     /// Whether nothing is wrong.
     pub fn is_intact(&self) -> bool {
         self.integrity == Integrity::Intact
+    }
+
+    /// That nothing vouches for a log in which nothing is wrong; `None`: a checkpoint does, or something is wrong.
+    pub fn unvouched(&self) -> Option<&'static str> {
+        (self.is_intact() && self.covered == 0).then_some(UNVOUCHED)
     }
 }
 

@@ -20,6 +20,7 @@ Exit codes:
   3  denied by permission, policy, rate limit or approval
   4  awaiting an approval
   5  the daemon cannot be reached
+  6  `audit verify --key`: nothing is wrong, but nothing signed vouches for the log
 `call exec` and `call shell` end as their command does, and have codes of their own: see there.";
 
 const ENDPOINT: &str = "COFFERDAM_ENDPOINT";

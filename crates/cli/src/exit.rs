@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     AwaitingApproval,
     /// The daemon cannot be reached.
     Unreachable,
+    /// Nothing is wrong with the log, but no signature of the key that was given is in it.
+    Unvouched,
     /// The exit code of a command in a run, or 128 and the number of a signal.
     Command(u8),
 }
@@ -31,7 +33,7 @@ impl Exit {
         match self {
             Self::Ok | Self::Command(_) => self,
             Self::AwaitingApproval => Self::Command(123),
-            Self::Failed | Self::Usage | Self::Unreachable => Self::Command(125),
+            Self::Failed | Self::Usage | Self::Unreachable | Self::Unvouched => Self::Command(125),
             Self::Denied => Self::Command(126),
         }
     }
@@ -46,6 +48,7 @@ impl From<Exit> for ExitCode {
             Exit::Denied => 3,
             Exit::AwaitingApproval => 4,
             Exit::Unreachable => 5,
+            Exit::Unvouched => 6,
             Exit::Command(code) => code,
         })
     }

@@ -13,7 +13,8 @@ use crate::page::{Ink, Page};
 use crate::quantity::count;
 use crate::ui::Ui;
 
-/// Prove that no record was changed, moved or taken out; ends with 1 when one was.
+/// Prove that no record was changed, moved or taken out; ends with 1 when one was, and with 6 when a key is given and no checkpoint
+/// is signed with it.
 ///
 /// From the files alone nobody can tell that the whole log was written anew, or cut back to an earlier state: that takes a
 /// key (`coffer audit key`) or a checkpoint (`coffer audit checkpoint`) that was kept elsewhere.
@@ -45,11 +46,19 @@ impl Verify {
             render(&verdict, &mut page);
             context.ui.show(&page)?;
         }
-        Ok(if verdict.intact { Exit::Ok } else { Exit::Failed })
+        Ok(self.exit(&verdict))
     }
 }
 
 impl Verify {
+    fn exit(&self, verdict: &VerifyLogResponse) -> Exit {
+        if !verdict.intact {
+            return Exit::Failed;
+        }
+        // Whoever gives a key expects its signatures.
+        if self.keys.is_empty() || verdict.unvouched.is_empty() { Exit::Ok } else { Exit::Unvouched }
+    }
+
     fn against(&self) -> Result<Against, Failure> {
         let mut against = Against { keys: self.keys.clone(), ..Against::default() };
         for path in &self.checkpoints {
@@ -80,6 +89,7 @@ fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Fa
     }
     Ok(VerifyLogResponse {
         intact: report.is_intact(),
+        unvouched: report.unvouched().unwrap_or_default().to_owned(),
         valid_records: report.records,
         last_sequence: report.head.map_or(0, |head| head.sequence),
         head_hash: report.head.map(|head| head.hash.to_string()).unwrap_or_default(),
@@ -109,6 +119,9 @@ fn render(verdict: &VerifyLogResponse, page: &mut Page) {
         page.own(", head ").word(&verdict.head_hash);
     }
     page.own("\n");
+    if !verdict.unvouched.is_empty() {
+        page.ink(Ink::Yellow, "unvouched").own(": ").word(&verdict.unvouched).own("\n");
+    }
     if verdict.removed_records > 0 {
         page.own("removed, on record: records 1 to ").word(&verdict.removed_records.to_string()).own("\n");
     }
@@ -159,7 +172,11 @@ mod tests {
             writer.head().unwrap()
         };
         let verdict = offline(Ui::new(Format::Table), dir.path(), Against::default()).unwrap();
-        assert_eq!(text(&verdict), format!("intact: 3 records, head {}\n", head.hash));
+        let unvouched = verdict.unvouched.clone();
+        assert_eq!(
+            text(&verdict),
+            format!("intact: 3 records, head {}\nunvouched: {unvouched}\n", head.hash)
+        );
 
         let segment = std::fs::read_dir(dir.path())
             .unwrap()
@@ -207,6 +224,38 @@ mod tests {
         let (_, forger) = make("forged", 6);
         assert!(!verify(&dir.path().join("forged"), vec![mine]).intact);
         assert!(!verify(&dir.path().join("log"), vec![forger.verifier_key().clone()]).intact);
+    }
+
+    #[test]
+    fn nothing_vouches_for_a_log_that_was_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let (mut writer, _) = ::audit::Writer::open(&log).unwrap();
+        let signer = writer.signer(&dir.path().join("key")).unwrap();
+        writer.append(&::audit::Event::new(::audit::Kind::CallIntent)).unwrap();
+        writer.checkpoint(&signer).unwrap().unwrap();
+        drop(writer);
+        let keys = vec![signer.verifier_key().clone()];
+        let verify = |keys: &[VerifierKey]| {
+            let verify = Verify { dir: None, keys: keys.to_vec(), checkpoints: Vec::new() };
+            let verdict = offline(Ui::new(Format::Table), &log, verify.against().unwrap()).unwrap();
+            (verify.exit(&verdict), text(&verdict))
+        };
+        let (exit, said) = verify(&keys);
+        assert!(exit == Exit::Ok && !said.contains("unvouched"), "{said}");
+
+        std::fs::remove_dir_all(log.join("checkpoints")).unwrap();
+        for entry in std::fs::read_dir(&log).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "jsonl") {
+                std::fs::write(path, "").unwrap();
+            }
+        }
+        let (exit, said) = verify(&keys);
+        assert_eq!(exit, Exit::Unvouched);
+        assert!(said.starts_with("intact: 0 records\nunvouched: no signed checkpoint"), "{said}");
+        let (exit, said) = verify(&[]);
+        assert!(exit == Exit::Ok && said.contains("unvouched"), "{said}");
     }
 
     #[test]

@@ -121,7 +121,12 @@ impl AuditService for Service {
     ) -> Result<Response<v1::VerifyLogResponse>, Status> {
         self.0.audit.settle().await;
         let Some(head) = self.0.audit.head() else {
-            return Ok(Response::new(v1::VerifyLogResponse { intact: true, ..Default::default() }));
+            let unvouched = audit::UNVOUCHED.to_owned();
+            return Ok(Response::new(v1::VerifyLogResponse {
+                intact: true,
+                unvouched,
+                ..Default::default()
+            }));
         };
         let directory = self.0.audit.directory().to_owned();
         let _held = self.0.audit.hold_segments().await;
@@ -136,6 +141,7 @@ impl AuditService for Service {
         };
         Ok(Response::new(v1::VerifyLogResponse {
             intact: report.is_intact(),
+            unvouched: report.unvouched().unwrap_or_default().to_owned(),
             valid_records: report.records,
             last_sequence: report.head.map_or(0, |head| head.sequence),
             head_hash: report.head.map(|head| head.hash.to_string()).unwrap_or_default(),

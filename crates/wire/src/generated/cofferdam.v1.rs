@@ -2313,6 +2313,10 @@ pub struct VerifyLogResponse {
     /// The public keys that signed, in verifier form, in the order of their use.
     #[prost(string, repeated, tag = "9")]
     pub verifier_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Why nothing vouches for a log that is intact: no signed checkpoint covers any of its records, so that one that was emptied
+    /// or written anew would look the same. Empty when a checkpoint holds, and when the log is not intact.
+    #[prost(string, tag = "10")]
+    pub unvouched: ::prost::alloc::string::String,
 }
 impl ::prost::Name for VerifyLogResponse {
     const NAME: &'static str = "VerifyLogResponse";
@@ -4822,7 +4826,9 @@ pub struct CallRequest {
     #[prost(string, tag = "1")]
     pub run_id: ::prost::alloc::string::String,
     /// Makes the call idempotent: the same id with the same content returns the stored outcome, with other content fails
-    /// with ALREADY_EXISTS. At most 128 characters.
+    /// with ALREADY_EXISTS. At most 128 characters. It is remembered for an hour after the call was over, as the daemon's
+    /// `outcomes.request_ids` says, and longer where there is room; its outcome may lose its result before that
+    /// (`CallResponse.result_dropped`). When there is no room to remember another one it is refused as OVERLOADED.
     #[prost(string, tag = "2")]
     pub request_id: ::prost::alloc::string::String,
     /// When given it must be the run's own agent.
@@ -4954,6 +4960,14 @@ pub struct CallResponse {
     /// Where the time went.
     #[prost(message, optional, tag = "7")]
     pub timings: ::core::option::Option<Timings>,
+    /// The result, and the rest of `rendered`, were dropped to make room: of a call that was made some time ago and is found by its
+    /// request id or call id.
+    #[prost(bool, tag = "8")]
+    pub result_dropped: bool,
+    /// Bytes of what its command wrote that the daemon did not keep, for want of room on its disk or because that failed: GetCall does
+    /// not have them. CallStream sent them while the command ran, to a client that kept reading. Default 0: all was kept.
+    #[prost(uint64, tag = "9")]
+    pub output_not_kept_bytes: u64,
     /// The result, by operation.
     #[prost(
         oneof = "call_response::Result",
@@ -5277,7 +5291,8 @@ pub struct CallOutput {
     /// Which one.
     #[prost(enumeration = "call_output::Stream", tag = "1")]
     pub stream: i32,
-    /// Position of the first byte in that stream: without a gap from one message to the next.
+    /// Position of the first byte in that stream: without a gap from one message to the next, unless the daemon could not keep the
+    /// output and the client took nothing for five seconds.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
     /// The bytes, raw, at most 64 KiB.
