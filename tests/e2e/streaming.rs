@@ -327,6 +327,66 @@ async fn a_reader_that_does_not_read_holds_up_nobody() {
     assert!(most < MOST, "the daemon grew by {most} KiB");
 }
 
+/// On a disk that never has as much free as the spool leaves to others.
+fn without_room() -> Setup {
+    Setup { config: "spool: { min_free: 1024TiB }\n".to_owned(), ..Setup::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_disk_has_no_room_for_is_told_all_the_same() {
+    let daemon = Daemon::start_with(without_room()).await;
+    assert!(daemon.log().contains("the spool is off"), "{}", daemon.log());
+    let (mut run, blob) = with_blob(&daemon, 3 * MIB + 17).await;
+    let mut events = stream(&mut run, request(&["cat", "blob"])).await;
+    let call_id = accepted(&mut events).await;
+    let told = rest(&mut events).await;
+    assert!(told.stdout == blob, "{} bytes of {}", told.stdout.len(), blob.len());
+    let result = told.result.unwrap();
+    let command = exec(&result);
+    assert_eq!((command.exit_code, command.stdout_bytes), (Some(0), blob.len() as u64));
+    assert_eq!(result.output_not_kept_bytes, blob.len() as u64);
+    let chunk = get(&mut run, &call_id, 0, 0).await.stdout.unwrap();
+    assert_eq!((chunk.data.len(), chunk.kept_bytes, chunk.complete), (0, 0, true));
+    let both = sh("for i in 1 2 3; do echo out $i; echo err $i >&2; done; exit 3");
+    let mut events = stream(&mut run, both).await;
+    accepted(&mut events).await;
+    let told = rest(&mut events).await;
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    assert_eq!(text(told.stdout), "out 1\nout 2\nout 3\n");
+    assert_eq!(text(told.stderr), "err 1\nerr 2\nerr 3\n");
+    assert_eq!(exec(&told.result.unwrap()).exit_code, Some(3));
+
+    let endpoint = format!("unix:{}", daemon.socket().display());
+    let shown = tokio::process::Command::new(binary("coffer"))
+        .args(["--endpoint", &endpoint, "call", "exec", run.id(), "--", "sh", "-c", "echo seen; exit 4"])
+        .output()
+        .await
+        .unwrap();
+    assert_eq!((shown.status.code(), text(shown.stdout).as_str()), (Some(4), "seen\n"));
+    let said = text(shown.stderr);
+    assert!(said.contains("not kept: 5 B of its output"), "{said}");
+    let doctor = tokio::process::Command::new(binary("coffer"))
+        .args(["--endpoint", &endpoint, "doctor"])
+        .output()
+        .await
+        .unwrap();
+    let said = text(doctor.stdout);
+    assert!(said.contains("off: less than spool.min_free is left"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_room_a_reader_that_does_not_read_is_not_waited_for() {
+    let daemon = Daemon::start_with(without_room()).await;
+    let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
+    let mut idle = RunHandle { run: run.run.clone(), clients: daemon.connect().await };
+    let mut events = stream(&mut idle, request(&["head", "-c", "20000000", "/dev/zero"])).await;
+    let call_id = accepted(&mut events).await;
+    let call = run.outcome(&call_id).await;
+    assert_eq!((exec(&call).exit_code, exec(&call).stdout_bytes), (Some(0), 20_000_000));
+    let told = rest(&mut events).await;
+    assert!((1..20_000_000).contains(&told.stdout.len()), "{}", told.stdout.len());
+}
+
 /// Waits until the command has made the file `begun`.
 async fn begun(workspace: &Path) {
     let begins = async {

@@ -1,10 +1,15 @@
-//! The audit log's file system is full, and has room again: nothing is admitted, nothing is lost, and it comes back.
+//! The audit log's file system is full, or that of the whole state directory, and has room again: nothing is admitted, nothing is
+//! lost, what makes room can be done, and it comes back.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use harness::{Daemon, Setup, calls, reason, record, requests};
+use harness::v1::call_response::Status;
+use harness::v1::run::State;
+use harness::v1::{self, CallRequest};
+use harness::{Daemon, RunHandle, Setup, calls, reason, record, requests};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -14,13 +19,23 @@ struct Small(PathBuf);
 
 impl Small {
     fn mount(at: &Path) -> Self {
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs"])
-            .arg(at)
-            .status()
-            .unwrap();
+        Self::mount_with("size=2m,mode=0700", at)
+    }
+
+    fn mount_with(options: &str, at: &Path) -> Self {
+        let status =
+            Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at).status().unwrap();
         assert!(status.success());
         Self(at.to_owned())
+    }
+
+    /// Fills it to the last byte.
+    fn fill_up(&self) {
+        let mut ballast =
+            std::fs::File::options().append(true).create(true).open(self.0.join("ballast")).unwrap();
+        for piece in [1 << 20, 4_096, 1] {
+            while ballast.write_all(&vec![0; piece]).is_ok() {}
+        }
     }
 
     fn fill(&self) {
@@ -122,4 +137,113 @@ async fn a_full_disk_stops_every_call_and_costs_no_record() {
         .collect();
     assert_eq!(text.matches("\"kind\":\"daemon_stopped\"").count(), 2, "the second stop, too");
     assert!(audit::verify(&log, &mut |_| ()).unwrap().is_intact());
+}
+
+const MIB: u64 = 1 << 20;
+
+/// A daemon whose state directory is on a file system of its own, of `mib` MiB more than the daemon's programs take.
+async fn on_a_small_disk(mib: u64) -> (Daemon, Small) {
+    let mut daemon = Daemon::start().await;
+    daemon.stop().await;
+    let state = daemon.state_dir();
+    // As large as on a disk that has room: it is made anew.
+    std::fs::remove_file(state.join("reserve")).unwrap();
+    let aside = tempfile::tempdir().unwrap();
+    assert!(Command::new("cp").arg("-a").arg(&state).arg(aside.path()).status().unwrap().success());
+    let output = Command::new("du").args(["-sm"]).arg(aside.path()).output().unwrap();
+    let used: u64 = String::from_utf8(output.stdout).unwrap().split('\t').next().unwrap().parse().unwrap();
+    let small = Small::mount_with(&format!("size={}m,mode=0711", used + mib), &state);
+    let copied = Command::new("cp").arg("-a").arg(aside.path().join("state/.")).arg(&state).status().unwrap();
+    assert!(copied.success());
+    daemon.launch().await;
+    (daemon, small)
+}
+
+/// Bytes of the store's files.
+fn store(daemon: &Daemon) -> u64 {
+    let files = ["store.db", "store.db-wal"].map(|name| daemon.state_dir().join(name));
+    files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again() {
+    let (daemon, _small) = on_a_small_disk(64).await;
+    let mut run = daemon.run_on(requests::managed("open")).await;
+    run.ok(calls::write("big.txt", &"x".repeat(200_000))).await;
+    let request = |number: u32, operation| CallRequest {
+        request_id: format!("r{number}"),
+        operation: Some(operation),
+        ..Default::default()
+    };
+    let first = request(0, calls::write("once.txt", "once"));
+    let made = run.call_with(first.clone()).await.unwrap();
+    for number in 1..400 {
+        let read = run.call_with(request(number, calls::read("big.txt"))).await.unwrap();
+        assert_eq!(read.status(), Status::Succeeded);
+    }
+    // 80 MB of answers were to be kept.
+    assert!(store(&daemon) < 32 * MIB, "{} bytes", store(&daemon));
+    assert_eq!(health(&daemon).await, ServingStatus::Serving);
+    // Another daemon has none of it in its memory.
+    let mut daemon = daemon;
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    run.ok(calls::write("once.txt", "changed meanwhile")).await;
+    let again = run.call_with(first).await.unwrap();
+    assert_eq!((&again.call_id, again.status()), (&made.call_id, Status::Succeeded));
+    assert!(again.result_dropped, "the oldest result made room");
+    let Ok(read) = run.call_with(request(399, calls::read("big.txt"))).await else { panic!("forgotten") };
+    assert!(!read.result_dropped, "the newest did not");
+    let content = match run.ok(calls::read("once.txt")).await {
+        v1::call_response::Result::Read(read) => read.content,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(content, "changed meanwhile", "it was not made again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_on_a_full_disk_can_make_room_and_goes_over_to_normal() {
+    let (mut daemon, small) = on_a_small_disk(64).await;
+    let mut run = daemon.run_on(requests::managed("open")).await;
+    run.ok(calls::write("a.txt", "before")).await;
+    let room = run.exec(&["head", "-c", "16000000", "/dev/zero"]).await;
+    assert_eq!(room.exit_code, Some(0));
+    run.ok(calls::shell("head -c 16000000 /dev/zero > ballast")).await;
+
+    for round in 0..2 {
+        small.fill_up();
+        wait_for(&daemon, ServingStatus::NotServing).await;
+        let refused = run.call(calls::read("a.txt")).await.unwrap_err();
+        assert_eq!(reason(&refused), "AUDIT_UNAVAILABLE");
+        daemon.kill().await;
+        // The second time with what the first start left of the reserve, if somebody took the rest.
+        daemon.launch().await;
+        assert_eq!(health(&daemon).await, ServingStatus::NotServing, "in round {round}");
+        run.clients = daemon.connect().await;
+        let refused = run.call(calls::write("b.txt", "never")).await.unwrap_err();
+        assert_eq!(reason(&refused), "AUDIT_UNAVAILABLE");
+        assert!(refused.message().contains("disk is full"), "{}", refused.message());
+        let refused = run.clients.runs.create_run(requests::managed("open")).await.unwrap_err();
+        assert_eq!(reason(&refused), "AUDIT_UNAVAILABLE");
+    }
+
+    let request = v1::ListRunsRequest::default();
+    let listed = run.clients.runs.list_runs(request).await.unwrap().into_inner().runs;
+    assert_eq!((listed.len(), listed[0].state()), (1, State::Ready));
+    run.stop().await;
+    run.delete().await;
+    assert_eq!(daemon.containers(), [""; 0]);
+
+    wait_for(&daemon, ServingStatus::Serving).await;
+    let mut next = daemon.run_on(requests::managed("open")).await;
+    next.ok(calls::write("c.txt", "after")).await;
+    let verified = next.clients.verify().await;
+    assert!(verified.intact, "{}", verified.damage);
+    let events = next.clients.events(run.id(), "").await;
+    let said: Vec<_> = events.iter().map(|event| record(event)["details"].to_string()).collect();
+    for word in ["\"state\":\"stopped\"", "\"action\":\"delete\",\"phase\":\"done\""] {
+        assert!(said.iter().any(|said| said.contains(word)), "{word} is on record: {said:?}");
+    }
+    assert!(!events.iter().any(|event| record(event).to_string().contains("b.txt")), "nothing was begun");
 }

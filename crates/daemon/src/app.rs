@@ -19,6 +19,7 @@ use crate::audit::{AuditLog, Index};
 use crate::bundle::Bundles;
 use crate::calls::Calls;
 use crate::config::Config;
+use crate::disk::StateDisk;
 use crate::escalation::Escalations;
 use crate::grants::Grants;
 use crate::ids::RunId;
@@ -79,6 +80,8 @@ pub(crate) struct App {
 /// Runs the daemon until it is told to stop.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let state = startup::state_directory(&config.state_dir)?;
+    let disk = StateDisk::of(&config.state_dir);
+    disk.make_room().await;
     startup::kernel(&config).await?;
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let (engine, host) = startup::engine(&config).await?;
@@ -89,10 +92,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
 
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
-    let audit = Arc::new(log);
+    let audit = Arc::new(log.on(disk.follow()));
     let index = audit.index().context("cannot start the audit log's index")?;
     let hooks = config.audit.hooks.start(audit.checkpoints())?;
-    let store = Store::open(&config.state_dir.join("store.db")).map_err(broken_store)?;
+    let store = Store::open(&config.state_dir.join("store.db"), config.outcomes).map_err(broken_store)?;
     let living = store.living_runs().map_err(broken_store)?;
     let open = recovery::look(&audit, &store, &living).await?;
     let former_approvals = Former::read(&store, &audit).await?;
@@ -161,7 +164,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
     mcp::start(&app, &access, config.mcp.as_ref()).await?;
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
-    let watches = watches(&app);
+    let watches = watches(&app, disk);
     let anomalies = anomaly::start(&app, webhooks);
     tokio::spawn(config.audit.keeper.clone().run(app.audit.clone(), marker.clone(), app.stop.clone()));
     let marking = tokio::spawn(marker.clone().keep(app.stop.clone()));
@@ -223,11 +226,14 @@ async fn record_start(
     Ok(())
 }
 
-/// The approvals' clock, the end of what is remembered for runs that end, the copies of the rate limits' counters, and what is
+/// The state disk's and the spool's watch, the bounds of what is kept of calls, the approvals' clock, the end of what is remembered for runs that end, the copies of the rate limits' counters, and what is
 /// owed to the store. Until the daemon stops.
-fn watches(app: &Arc<App>) -> [JoinHandle<()>; 4] {
+fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 7] {
     let (clock, ends, counters, owed) = (app.clone(), app.clone(), app.clone(), app.clone());
     [
+        tokio::spawn(disk.watch(app.stop.clone())),
+        tokio::spawn(app.spool.clone().watch(app.audit.clone(), app.stop.clone())),
+        tokio::spawn(app.store.clone().keep_bounds(app.stop.clone())),
         tokio::spawn(async move { owed.grants.keep_owed(owed.stop.clone()).await }),
         tokio::spawn(async move { clock.desk.keep_time(clock.stop.clone()).await }),
         tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),

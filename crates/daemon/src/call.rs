@@ -123,6 +123,17 @@ enum Close {
     Broken(Refusal),
 }
 
+impl Close {
+    /// Bytes that the command wrote beyond those that are kept.
+    fn output_beyond(&self, kept: [u64; 2]) -> u64 {
+        let (Self::Executed(finished) | Self::Cancelled(finished)) = self else { return 0 };
+        let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
+        command.map_or(0, |command| {
+            command.stdout_bytes.saturating_sub(kept[0]) + command.stderr_bytes.saturating_sub(kept[1])
+        })
+    }
+}
+
 impl Story {
     async fn tell(self, request: CallRequest) {
         let id = self.call.id;
@@ -164,11 +175,14 @@ impl Story {
             Close::Refused(refusal) | Close::Broken(refusal) => Some(refusal.clone()),
             Close::Executed(_) | Close::Cancelled(_) => None,
         };
-        journal.kept(self.call.output.kept());
+        let kept = self.call.output.kept();
+        journal.kept(kept);
+        let unkept = close.output_beyond(kept);
         // A refusal of a call that had no intent yet has both written now.
         let recorded = journal.close(&self.app.audit, &close, &mut times).await;
         let facts = self.facts(form, times.execution);
         let mut response = form.respond(&self.call, close, facts);
+        response.output_not_kept_bytes = unkept;
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
             policy_us: micros(times.policy),

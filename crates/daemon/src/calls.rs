@@ -154,6 +154,10 @@ struct Table {
 }
 
 impl Table {
+    fn of_request(&self, run: RunId, request_id: &str) -> Option<Arc<Call>> {
+        self.by_id.get(self.by_request.get(&(run, request_id.to_owned()))?).cloned()
+    }
+
     fn finish(&mut self, id: CallId, bytes: usize) {
         self.finished.push_back((id, bytes));
         self.finished_bytes += bytes;
@@ -192,14 +196,17 @@ impl Calls {
                 same(&stored.principal, principal, &stored.request, &digest)?;
                 return Ok(Begun::Stored(Box::new(found(&stored)?)));
             }
+            if self.store.is_crowded() && self.table().of_request(run, request_id).is_none() {
+                return Err(Refusal::new(
+                    Reason::Overloaded,
+                    "request_id: the daemon remembers as many request ids as it may; try again later, or without one",
+                ));
+            }
         }
         let mut table = self.table();
-        if let Some(request_id) = &request_id
-            && let Some(known) = table.by_request.get(&(run, request_id.clone()))
-            && let Some(call) = table.by_id.get(known)
-        {
+        if let Some(call) = request_id.as_ref().and_then(|request_id| table.of_request(run, request_id)) {
             same(&call.principal, principal, &call.digest, &digest)?;
-            return Ok(Begun::Known(call.clone()));
+            return Ok(Begun::Known(call));
         }
         let under_way = table.under_way.entry(run).or_default();
         if *under_way >= UNDER_WAY {
@@ -273,6 +280,7 @@ impl Calls {
             request_id: call.request_id.clone(),
             request: call.digest.clone(),
             response: response.encode_to_vec(),
+            promised: keep == Keep::First,
         });
         let (first, later) = if keep == Keep::First { (stored, None) } else { (None, stored) };
         self.keep(first, Store::insert_call).await;
@@ -367,7 +375,8 @@ mod tests {
 
     fn calls() -> (tempfile::TempDir, Calls) {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("store.db")).unwrap();
+        let store =
+            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
         let bounds = Bounds { max_total: 1 << 20, min_free: 0 };
         let none = (&[].into(), &[].into());
         let spool =

@@ -236,7 +236,8 @@ mod tests {
     impl Scene {
         fn new() -> Self {
             let place = tempfile::tempdir().unwrap();
-            let store = Store::open(&place.path().join("store.db")).unwrap();
+            let store =
+                Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
             let (log, _, _) =
                 AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
             let log = Arc::new(log);

@@ -16,6 +16,7 @@ mod calls;
 mod cgroup_view;
 mod check;
 mod config;
+mod disk;
 mod embedded;
 mod escalation;
 mod execution_log;

@@ -13,11 +13,11 @@ use crate::page::{Ink, Page};
 use crate::quantity::count;
 use crate::ui::Ui;
 
-/// Prove that no record was changed, moved or taken out; ends with 1 when one was, and with 6 when a key is given and no checkpoint
-/// is signed with it.
+/// Prove that no record was changed, moved or taken out; ends with 1 when one was.
 ///
 /// From the files alone nobody can tell that the whole log was written anew, or cut back to an earlier state: that takes a
-/// key (`coffer audit key`) or a checkpoint (`coffer audit checkpoint`) that was kept elsewhere.
+/// key (`coffer audit key`) or a checkpoint (`coffer audit checkpoint`) that was kept elsewhere. With a key it ends with 6 when
+/// no checkpoint in the log is signed with it.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit verify /var/lib/cofferdam/audit --checkpoint kept.txt")]
 pub(crate) struct Verify {

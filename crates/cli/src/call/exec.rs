@@ -18,7 +18,7 @@ use crate::quantity::{bytes, count};
 ///
 /// Its output goes where a command's output goes, as it comes. `coffer` ends with the command's exit code, or with 128 and the
 /// number of the signal that ended it; 124: its time was over, 123: the call waits for an approval, 126: it was denied, 125: it
-/// could not be made. Ctrl-C ends the command, too, and all that it started.
+/// could not be made, or not all of its output came through. Ctrl-C ends the command, too, and all that it started.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call exec 3f2a9c01 -- wc -l README.md")]
 pub(crate) struct Exec {
@@ -82,13 +82,18 @@ pub(super) fn render(result: &ExecResult, data: &mut Page, talk: &mut Page) {
     end(result, talk);
 }
 
+/// Whether something is missing of a command's output that was shown as it came: so many bytes of each stream.
+pub(super) fn lacks(result: &ExecResult, shown: [u64; 2]) -> bool {
+    result.stdout_bytes > shown[0] || result.stderr_bytes > shown[1]
+}
+
 /// What there is to say of a command whose output was shown as it came: so many bytes of each stream.
 pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Page) {
     let written = [("standard output", result.stdout_bytes), ("standard error", result.stderr_bytes)];
     for ((name, written), shown) in written.into_iter().zip(shown) {
         if written > shown {
             talk.end_line().ink(Ink::Yellow, "cut short").own(": ").word(&bytes(written - shown));
-            talk.own(" of ").word(name).own(" were not kept\n");
+            talk.own(" of ").word(name).own(" did not come through\n");
         }
     }
     end(result, talk);
@@ -203,7 +208,8 @@ mod tests {
             talk.as_str().to_owned()
         };
         assert_eq!(talk([3, 2048]), "failed: the command ended with exit code 1\n");
-        assert!(talk([3, 1024]).starts_with("cut short: 1.0 KiB of standard error were not kept\n"));
+        assert!(talk([3, 1024]).starts_with("cut short: 1.0 KiB of standard error did not come through\n"));
+        assert!(!lacks(&result, [3, 2048]) && lacks(&result, [3, 1024]));
     }
 
     #[test]

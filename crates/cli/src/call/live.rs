@@ -13,6 +13,8 @@ use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::outlet::Outlet;
+use crate::page::Ink;
+use crate::quantity::bytes;
 use crate::ui::{Spinner, Ui};
 
 /// When the output is shown.
@@ -123,19 +125,35 @@ impl Told {
 
     fn result(&mut self, call: &CallResponse) -> Result<Exit, Failure> {
         self.spinner.take();
+        let mut exit = outcome::exit(call);
+        let command = match &call.result {
+            Some(CallResult::Exec(result) | CallResult::Shell(result)) => Some(result),
+            _ => None,
+        };
+        // Whoever uses the output must not take a part of it for all.
+        if exit == Exit::Ok && command.is_some_and(|result| exec::lacks(result, self.bytes)) {
+            exit = Exit::Failed;
+        }
         if self.ui.is_json() {
-            return Ok(outcome::exit(call));
+            return Ok(exit);
         }
         let mut talk = self.ui.talk();
-        if let Some(CallResult::Exec(result) | CallResult::Shell(result)) = &call.result {
+        if let Some(result) = command {
             exec::render_end(result, self.bytes, &mut talk);
+            if call.output_not_kept_bytes > 0 {
+                talk.end_line()
+                    .ink(Ink::Yellow, "not kept")
+                    .own(": ")
+                    .word(&bytes(call.output_not_kept_bytes));
+                talk.own(" of its output, for want of room on the daemon's disk: `coffer call output` does not have them\n");
+            }
         }
         outcome::status(call, &mut talk);
         if !talk.as_str().is_empty() {
             self.end_lines()?;
             self.ui.say(&talk);
         }
-        Ok(outcome::exit(call))
+        Ok(exit)
     }
 
     /// What `coffer` itself says begins a line.

@@ -6,6 +6,7 @@
 
 mod alerts;
 mod image;
+mod spool;
 
 use std::path::PathBuf;
 
@@ -54,6 +55,7 @@ impl Doctor {
             Ok(client) => {
                 let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
                 findings.extend(image::examine(&client).await);
+                findings.extend(spool::examine(&client).await);
                 findings.extend(alerts::examine(&client).await);
                 findings.extend(told(&client).await);
                 findings

@@ -136,9 +136,7 @@ impl Desk {
         ballot: &Ballot,
     ) -> Result<Approval, Refusal> {
         // A decision that waits for a broken disk would be in force before it is on record.
-        if !self.audit.is_available() {
-            return Err(crate::audit::Unavailable.into());
-        }
+        self.audit.check()?;
         let level = principal.level().ok_or_else(|| {
             Refusal::new(
                 Reason::PermissionDenied,

@@ -47,7 +47,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db")).unwrap();
+        let store = Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
         let (log, _, _) =
             AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));

@@ -9,7 +9,8 @@
 //! Invariants:
 //! * an event that was taken is written, in order, sooner or later: while the disk fails it waits, and the log is
 //!   opened again every second;
-//! * while it waits, [`AuditLog::available`] is false and no call is admitted: no sink, no call;
+//! * while it waits, or its disk has room for nothing but the ends of what is under way, [`AuditLog::check`] refuses: no sink, no
+//!   call;
 //! * a full queue makes callers wait; nothing is dropped.
 
 mod filter;
@@ -40,6 +41,9 @@ use thread::{Job, Own, Signed, Signing, Told};
 
 /// How long what is left at an orderly stop may wait for a disk that fails.
 pub(crate) const LAST_WAIT: std::time::Duration = thread::LAST_WAIT;
+
+/// Until a disk that has just failed for want of room is known to be full.
+const NOTICED: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Events that may wait for the writer.
 const QUEUE: usize = 4_096;
@@ -91,6 +95,8 @@ pub(crate) struct AuditLog {
     queue: mpsc::Sender<Job>,
     head: watch::Receiver<Option<Head>>,
     available: watch::Receiver<bool>,
+    /// The state disk has no room for more calls.
+    full: watch::Receiver<bool>,
     /// Events that the queue has taken.
     taken: AtomicU64,
     /// Events of those that are on disk.
@@ -152,6 +158,7 @@ impl AuditLog {
             thread: join.thread().clone(),
             head,
             available,
+            full: watch::Sender::new(false).subscribe(),
             taken: AtomicU64::new(0),
             written,
             checkpoints,
@@ -163,11 +170,36 @@ impl AuditLog {
         Ok((log, opened, join))
     }
 
+    /// The same log on a disk that may be `full`.
+    pub(crate) fn on(self, full: watch::Receiver<bool>) -> Self {
+        Self { full, ..self }
+    }
+
     /// Records an event and waits until it is on disk.
     pub(crate) async fn record(&self, event: Event) -> Result<Arc<Line>, Unavailable> {
         let (written, answer) = oneshot::channel();
         self.send(event, Some(written)).await?;
         answer.await.map_err(|_| Unavailable)?
+    }
+
+    /// The same of what makes room on the disk: where that is full, the event is taken and written as soon as there is room, and
+    /// whoever makes it need not wait.
+    pub(crate) async fn record_removal(&self, event: Event) -> Result<(), Unavailable> {
+        let is_full = || {
+            let mut full = self.full.clone();
+            async move { full.wait_for(|full| *full).await.is_ok() }
+        };
+        let (written, answer) = oneshot::channel();
+        self.send(event, Some(written)).await?;
+        let recorded = tokio::select! {
+            answer = answer => answer.map_err(|_| Unavailable)?.map(drop),
+            true = is_full() => return Ok(()),
+        };
+        // The log noticed first that there is no room. It has the event all the same.
+        if recorded.is_err() && tokio::time::timeout(NOTICED, is_full()).await.is_ok_and(|full| full) {
+            return Ok(());
+        }
+        recorded
     }
 
     /// Records an event without waiting for the disk. Waits only for room in the queue.
@@ -255,9 +287,31 @@ impl AuditLog {
         *self.available.borrow()
     }
 
-    /// Changes of [`Self::is_available`].
-    pub(crate) fn availability(&self) -> watch::Receiver<bool> {
-        self.available.clone()
+    /// Whether anything new may begin.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        if !self.is_available() {
+            return Err(Unavailable.into());
+        }
+        if *self.full.borrow() {
+            return Err(Refusal::new(
+                Reason::AuditUnavailable,
+                "the daemon's state disk is full, and the audit log has no room for more calls: nothing new may begin until the \
+                 operator has made room; runs and workspaces can be listed, stopped and deleted meanwhile",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Resolves when [`Self::check`] says something else than that things may begin, or may not.
+    pub(crate) async fn changed_from(&self, admits: bool) {
+        let (mut available, mut full) = (self.available.clone(), self.full.clone());
+        while (*available.borrow_and_update() && !*full.borrow_and_update()) == admits {
+            tokio::select! {
+                Ok(()) = available.changed() => {}
+                Ok(()) = full.changed() => {}
+                else => std::future::pending().await,
+            }
+        }
     }
 
     /// The last durable record.

@@ -84,16 +84,14 @@ async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
 
     // Every batch begins a segment, which cannot be made in a directory that is not there.
     std::fs::rename(directory.path().join("log"), directory.path().join("away")).unwrap();
-    let mut availability = log.availability();
     assert!(log.record(event(1)).await.is_err());
-    assert!(!log.is_available());
+    assert!(!log.is_available() && log.check().is_err());
     log.enqueue(event(2)).await.unwrap();
     log.settle().await;
 
     let _ = std::fs::remove_dir_all(directory.path().join("log"));
     std::fs::rename(directory.path().join("away"), directory.path().join("log")).unwrap();
-    let back = availability.wait_for(|available| *available);
-    tokio::time::timeout(Duration::from_secs(20), back).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(20), log.changed_from(false)).await.unwrap();
     log.record(event(3)).await.unwrap();
     log.settle().await;
     assert_eq!(calls(&log, 0).await, numbered(0..4));

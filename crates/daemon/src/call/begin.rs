@@ -71,9 +71,7 @@ pub(super) async fn begin(
     if app.stop.is_cancelled() {
         return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
     }
-    if !app.audit.is_available() {
-        return Err(crate::audit::Unavailable.into());
-    }
+    app.audit.check()?;
     match enter(app, principal, &request).await {
         Ok(Begun::Stored(found)) => Ok(Taken::Stored(found)),
         Ok(Begun::Known(call)) => Ok(Taken::Call(call)),

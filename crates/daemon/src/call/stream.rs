@@ -1,7 +1,8 @@
 //! A call as a stream of events: accepted, pending, output as it comes, result.
 //!
 //! Output is read from the spool at the pace of its reader, who may be as slow as it likes: the call waits for nobody,
-//! and no more than one piece of each stream is in memory. A call that is known already is told from its first byte.
+//! and no more than one piece of each stream is in memory. A call that is known already is told from its first byte. What the spool
+//! does not keep comes from the call itself while it runs, and there the call waits for a reader that goes on taking something.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use crate::app::App;
 use crate::calls::{Answer, Call, Found};
 use crate::ids::{CallId, RunId};
 use crate::rpc::Principal;
-use crate::spool::{Spool, index};
+use crate::spool::{Live, Spool, Unkept, index};
 use crate::status::{Refusal, chain};
 
 /// Most bytes of one piece of output.
@@ -51,7 +52,7 @@ pub(crate) async fn stream(
 /// Where the news comes from.
 enum News {
     /// From the call itself, as long as it changes.
-    Call { call: Arc<Call>, answers: watch::Receiver<Answer>, kept: watch::Receiver<[u64; 2]> },
+    Call { call: Arc<Call>, answers: watch::Receiver<Answer>, kept: watch::Receiver<[u64; 2]>, live: Live },
     /// There is none: it has finished.
     Stored(Option<Box<Found>>),
 }
@@ -66,6 +67,10 @@ struct Teller {
     leaves: Option<DropGuard>,
     /// What the client has of each stream, bytes.
     told: [u64; 2],
+    /// The spool gives no more of the stream.
+    lost: [bool; 2],
+    /// Comes when the spool has been told.
+    unkept: Option<Unkept>,
     told_pending: bool,
     ready: VecDeque<Result<CallStreamResponse, Refusal>>,
     over: bool,
@@ -78,18 +83,34 @@ impl Teller {
             // Output is told while it comes, at a pace that is not the call's: dropping its story gives it a task.
             Taken::New(call, _) | Taken::Call(call) => {
                 let leaves = manner.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
-                let (answers, kept) = (call.follow(), call.output.follow());
-                (call.run, call.id, News::Call { call, answers, kept }, leaves)
+                let (answers, (kept, live)) = (call.follow(), call.output.follow());
+                (call.run, call.id, News::Call { call, answers, kept, live }, leaves)
             }
         };
         let accepted = Event::Accepted(v1::CallAccepted { call_id: call.to_string() });
         let ready = [Ok(event(accepted))].into();
-        Self { spool, run, call, manner, news, leaves, told: [0; 2], told_pending: false, ready, over: false }
+        Self {
+            spool,
+            run,
+            call,
+            manner,
+            news,
+            leaves,
+            told: [0; 2],
+            lost: [false; 2],
+            unkept: None,
+            told_pending: false,
+            ready,
+            over: false,
+        }
     }
 
     async fn next(&mut self) -> Option<Result<CallStreamResponse, Refusal>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
+                if let News::Call { live, .. } = &self.news {
+                    live.has_taken();
+                }
                 return Some(event);
             }
             if self.over {
@@ -112,7 +133,7 @@ impl Teller {
             }
             return;
         }
-        if !self.read(kept).await {
+        if !self.read(kept).await && !self.hand_on() {
             if finished { self.end() } else { self.wait().await }
         }
     }
@@ -137,17 +158,22 @@ impl Teller {
     /// Reads the next piece of each stream. Whether there was any.
     async fn read(&mut self, kept: [u64; 2]) -> bool {
         for (stream, name) in STREAMS {
-            let told = &mut self.told[index(stream)];
-            if *told >= kept[index(stream)] {
+            let (told, lost) = (&mut self.told[index(stream)], &mut self.lost[index(stream)]);
+            if *told >= kept[index(stream)] || *lost {
                 continue;
             }
             match self.spool.read(self.run, self.call, stream, *told, PIECE).await {
                 // Removed to make room.
-                Ok(piece) if piece.data.is_empty() => {}
+                Ok(piece) if piece.data.is_empty() => *lost = true,
                 Ok(piece) => {
                     let output = v1::CallOutput { stream: name.into(), offset: *told, data: piece.data };
                     *told += output.data.len() as u64;
                     self.ready.push_back(Ok(event(Event::Output(output))));
+                }
+                // There may be more to tell than what is kept.
+                Err(error) if matches!(self.news, News::Call { .. }) => {
+                    tracing::error!(call = %self.call, error = %chain(&error), "what is kept of a command's output cannot be read");
+                    *lost = true;
                 }
                 Err(error) => {
                     self.ready.push_back(Err(Refusal::internal("reading the output", &chain(&error))));
@@ -159,13 +185,36 @@ impl Teller {
         !self.ready.is_empty()
     }
 
+    /// Tells the next piece that is not kept. Whether there is one, if only behind what is kept.
+    fn hand_on(&mut self) -> bool {
+        let News::Call { kept, live, .. } = &mut self.news else { return false };
+        let Some(Unkept { at, offset, data }) = self.unkept.take().or_else(|| live.try_next()) else {
+            return false;
+        };
+        // It may have been kept up to here only now.
+        if self.told[at] < offset.min(kept.borrow()[at]) && !self.lost[at] {
+            self.unkept = Some(Unkept { at, offset, data });
+            return true;
+        }
+        let told = &mut self.told[at];
+        let behind = usize::try_from(told.saturating_sub(offset)).unwrap_or(usize::MAX).min(data.len());
+        for part in data[behind..].chunks(PIECE) {
+            *told = offset.max(*told);
+            let output = v1::CallOutput { stream: STREAMS[at].1.into(), offset: *told, data: part.to_vec() };
+            *told += part.len() as u64;
+            self.ready.push_back(Ok(event(Event::Output(output))));
+        }
+        true
+    }
+
     /// Until there is something new.
     async fn wait(&mut self) {
-        if let News::Call { answers, kept, .. } = &mut self.news {
+        if let News::Call { answers, kept, live, .. } = &mut self.news {
             // The senders live in the call, which is held here.
             tokio::select! {
                 _ = answers.changed() => {}
                 _ = kept.changed() => {}
+                Some(piece) = live.next() => self.unkept = Some(piece),
             }
         }
     }

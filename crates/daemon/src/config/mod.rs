@@ -23,6 +23,7 @@ use serde_json::json;
 use crate::audit::Settings;
 use crate::rpc::Roles;
 use crate::runs::OnStop;
+use crate::store::OutcomeBounds;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
@@ -71,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) spool_max_total: u64,
     /// Bytes that this leaves free of its file system.
     pub(crate) spool_min_free: u64,
+    /// How much is kept of calls that are over.
+    pub(crate) outcomes: OutcomeBounds,
     /// What an operator's session at a terminal may have.
     pub(crate) sessions: Limits,
     /// The MCP endpoint over HTTP; `None`: there is none.
@@ -125,6 +128,11 @@ impl fmt::Display for Config {
             "spool": {
                 "max_total": values::show_size(self.spool_max_total),
                 "min_free": values::show_size(self.spool_min_free),
+            },
+            "outcomes": {
+                "max_total": values::show_size(self.outcomes.max_total),
+                "max_age": seconds(self.outcomes.max_age),
+                "request_ids": seconds(self.outcomes.request_ids),
             },
             "sessions": {
                 "max_length": seconds(self.sessions.max_length),

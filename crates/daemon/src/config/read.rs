@@ -18,6 +18,7 @@ use super::values::{number_or, path, path_or, size_or, time, time_or};
 use super::{Config, alerts, audit, mcp};
 use crate::rpc::{Role, Roles};
 use crate::runs::OnStop;
+use crate::store::OutcomeBounds;
 use crate::terminal::Limits;
 
 /// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
@@ -26,7 +27,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -41,6 +42,7 @@ const KEYS: [&str; 18] = [
     "limits",
     "runs",
     "spool",
+    "outcomes",
     "sessions",
     "mcp",
     "audit",
@@ -81,6 +83,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         on_stop: on_stop(&top),
         spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
         spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
+        outcomes: outcomes(&top),
         sessions: sessions(&top),
         mcp: mcp::read(&top),
         audit: audit::read(&top),
@@ -186,6 +189,19 @@ fn on_stop(top: &Fields<'_>) -> OnStop {
     given.unwrap_or(OnStop::End)
 }
 
+fn outcomes(top: &Fields<'_>) -> OutcomeBounds {
+    let fields = top.section("outcomes", &["max_total", "max_age", "request_ids"]);
+    let bounds = OutcomeBounds {
+        max_total: size_or(&fields, "max_total", 1 << 20, 512 << 20),
+        max_age: time_or(&fields, "max_age", (60, 3_660 * DAY), 30 * DAY),
+        request_ids: time_or(&fields, "request_ids", (60, 30 * DAY), 3_600),
+    };
+    if bounds.request_ids > bounds.max_age {
+        fields.at("request_ids").problem("must not be longer than outcomes.max_age");
+    }
+    bounds
+}
+
 fn sessions(top: &Fields<'_>) -> Limits {
     let keys = ["max_length", "idle_timeout", "max_recording", "per_run"];
     let fields = top.section("sessions", &keys);
@@ -211,8 +227,11 @@ fn log_level(log: &Fields<'_>) -> String {
 mod tests {
     use std::path::Path;
 
+    use std::time::Duration;
+
     use super::super::testing::{keys, parse};
     use crate::runs::OnStop;
+    use crate::store::OutcomeBounds;
 
     #[test]
     fn an_empty_file_means_the_strict_defaults() {
@@ -227,6 +246,9 @@ mod tests {
         assert_eq!(config.on_stop, OnStop::End);
         assert_eq!((config.calls.running, config.calls.waiting), (512, 2_048));
         assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
+        let (hour, days) = (Duration::from_secs(3_600), Duration::from_secs(30 * 86_400));
+        let outcomes = OutcomeBounds { max_total: 512 << 20, max_age: days, request_ids: hour };
+        assert_eq!(config.outcomes, outcomes);
     }
 
     #[test]
@@ -244,6 +266,7 @@ access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
 limits: { runs: 0, calls: 0, calls_waiting: 65537 }
 runs: { on_stop: pause }
 spool: { max_total: 4, min_free: 1XB }
+outcomes: { max_total: 1, max_age: 1s, request_ids: 99d }
 sessions: { max_length: 2d, idle_timeout: 0s, max_recording: 1KiB, per_run: 9 }
 log: { format: xml }
 ";
@@ -268,6 +291,9 @@ log: { format: xml }
                 "runs.on_stop",
                 "spool.max_total",
                 "spool.min_free",
+                "outcomes.max_total",
+                "outcomes.max_age",
+                "outcomes.request_ids",
                 "sessions.max_length",
                 "sessions.idle_timeout",
                 "sessions.max_recording",
@@ -316,7 +342,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, docker, default_image, host_lane, pool, approvals, alerts, access, limits, runs, spool, sessions, mcp, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, docker, default_image, host_lane, pool, approvals, alerts, access, limits, runs, spool, outcomes, sessions, mcp, audit, log)"
         );
     }
 

@@ -162,6 +162,7 @@ fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<St
         // The log does not have it.
         request: Vec::new(),
         response: response.encode_to_vec(),
+        promised: true,
     })
 }
 
@@ -188,7 +189,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_whose_outcome_was_not_kept_is_not_made_again() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db")).unwrap();
+        let store = Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
         let (log, _, _) =
             AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
         let log = Arc::new(log);
@@ -214,6 +215,7 @@ mod tests {
             request_id: Some("kept".to_owned()),
             request: vec![1],
             response: vec![],
+            promised: true,
         };
         store.insert_call(&kept).unwrap();
         // Whoever decided on an approval, or asked for it, knows the call's id.

@@ -114,14 +114,15 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
     routes.add_service(capped!(TerminalServiceServer, terminal::Service(app.clone())));
     routes.add_service(capped!(TrashServiceServer, trash::Service(app.clone())));
     routes.add_service(capped!(HostServiceServer, host::Service(app.clone())));
-    say_health(&reporter, true).await;
 
     // No sink, no call: health says so, too.
-    let mut availability = app.audit.availability();
+    let mut serving = app.audit.check().is_ok();
+    say_health(&reporter, serving).await;
+    let (audit, stop) = (app.audit.clone(), app.stop.clone());
     tokio::spawn(async move {
-        while availability.changed().await.is_ok() {
-            let available = *availability.borrow_and_update();
-            say_health(&reporter, available).await;
+        while stop.run_until_cancelled(audit.changed_from(serving)).await.is_some() {
+            serving = audit.check().is_ok();
+            say_health(&reporter, serving).await;
         }
     });
 

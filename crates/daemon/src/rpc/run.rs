@@ -34,9 +34,7 @@ impl Service {
         principal: Arc<Principal>,
         mut request: CreateRunRequest,
     ) -> Result<(Record, Option<String>), Refusal> {
-        if !self.0.audit.is_available() {
-            return Err(crate::audit::Unavailable.into());
-        }
+        self.0.audit.check()?;
         let request_id = request.request_id.clone();
         check_client_name("request_id", &request_id)?;
         let id = match request.run_id.as_str() {

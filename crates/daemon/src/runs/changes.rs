@@ -102,11 +102,11 @@ impl Runs {
             return Ok(());
         }
         let mut layer = pending(record)?;
-        self.tell(record.id, principal, json!({ "action": "discard", "phase": "begun" })).await?;
+        self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "begun" })).await?;
         layer.changes = Changes::Discarded;
         self.set_layer(record, layer).await?;
         remove_tree(self.launcher.directories.layer(&record.id.to_string())).await;
-        self.tell(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
+        self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
     }
 
     /// Keeps others from settling the same run.
@@ -176,12 +176,24 @@ impl Runs {
         principal: &Principal,
         details: serde_json::Value,
     ) -> Result<(), Refusal> {
-        let event = Event::new(Kind::WorkspaceChange)
-            .run(run.to_string())
-            .principal(&principal.name)
-            .details(details);
-        self.audit.record(event).await.map(drop).map_err(|_| crate::audit::Unavailable.into())
+        let recorded = self.audit.record(workspace_change(run, principal, details)).await;
+        recorded.map(drop).map_err(|_| crate::audit::Unavailable.into())
     }
+
+    /// The same of what is deleted: on a full disk that is what makes room for the record.
+    pub(super) async fn tell_of_removal(
+        &self,
+        run: RunId,
+        principal: &Principal,
+        details: serde_json::Value,
+    ) -> Result<(), Refusal> {
+        let recorded = self.audit.record_removal(workspace_change(run, principal, details)).await;
+        recorded.map_err(|_| crate::audit::Unavailable.into())
+    }
+}
+
+fn workspace_change(run: RunId, principal: &Principal, details: serde_json::Value) -> Event {
+    Event::new(Kind::WorkspaceChange).run(run.to_string()).principal(&principal.name).details(details)
 }
 
 fn no_overlay() -> Refusal {

@@ -100,10 +100,10 @@ impl Runs {
                 format!("run {user} uses it: stop it first"),
             ));
         }
-        self.tell(id, principal, json!({ "action": "delete", "phase": "begun" })).await?;
+        self.tell_of_removal(id, principal, json!({ "action": "delete", "phase": "begun" })).await?;
         remove_tree(self.launcher.directories.workspace(&id.to_string())).await;
         self.forget_workspace(id).await?;
-        self.tell(id, principal, json!({ "action": "delete", "phase": "done" })).await
+        self.tell_of_removal(id, principal, json!({ "action": "delete", "phase": "done" })).await
     }
 
     /// Whether a run may begin on a kept workspace.

@@ -7,7 +7,7 @@ use crate::ids::{CallId, RunId};
 /// Disks give out space in blocks of this size, bytes.
 const BLOCK: u64 = 4 * 1024;
 /// What a file counts at least, bytes: its name and its inode cost something as well, and so does its entry here.
-const LEAST: u64 = 16 * 1024;
+pub(super) const LEAST: u64 = 16 * 1024;
 
 /// The files of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,7 +99,12 @@ impl Ledger {
         Some(gone)
     }
 
-    /// The same, while there is more than there may be.
+    /// Bytes that would be free if all calls that are over were forgotten.
+    pub(super) fn evictable(&self) -> u64 {
+        self.calls.values().filter(|kept| kept.finished).map(Kept::cost).sum()
+    }
+
+    /// Forgets the oldest call that is over, while there is more than there may be.
     pub(super) fn shrink(&mut self) -> Option<Key> {
         if self.used > self.most { self.evict().map(|(oldest, _)| oldest) } else { None }
     }

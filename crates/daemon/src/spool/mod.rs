@@ -9,8 +9,8 @@
 //!
 //! What is kept of a stream is always its beginning, without a gap: once a piece was not kept, nothing behind it is.
 //! How much that is, the file's length says, also after a restart; nothing is synced, so that a loss of power may cost
-//! the end of it. A disk that is full, fails or does not answer costs what it would have kept, never a call. It is the
-//! whole output, secrets and all, as commands wrote it, and so it lies sealed: root's alone, readable through the API by
+//! the end of it. A disk that is full, fails or does not answer costs what it would have kept, never a call, and those who follow a
+//! call get what it writes all the same (`live.rs`). It is the whole output, secrets and all, as commands wrote it, and so it lies sealed: root's alone, readable through the API by
 //! whoever may use the call.
 //!
 //! All work on the disk happens where blocking is allowed, by few threads at a time, so that a disk that hangs does not
@@ -18,6 +18,7 @@
 
 mod files;
 mod ledger;
+mod live;
 mod output;
 #[cfg(test)]
 mod tests;
@@ -27,23 +28,33 @@ use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use audit::{Event, Kind};
+use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use worker::client::OutputStream;
 
+use crate::audit::AuditLog;
 use crate::ids::{CallId, RunId};
 use crate::status::chain;
 use seal::StreamKey;
 
 pub(crate) use files::Piece;
+pub(crate) use live::{Live, Unkept};
 pub(crate) use output::Output;
 
 use files::Files;
-use ledger::{Key, Ledger};
+use ledger::{Key, LEAST, Ledger};
 use trouble::{NotKept, Trouble};
 
 /// Threads that write at the same time.
 const WRITERS: usize = 16;
+/// Between looks at whether there is room.
+const TICK: Duration = Duration::from_secs(2);
+/// Until a disk that failed is trusted again.
+const QUIET: Duration = Duration::from_secs(60);
 /// Threads that read at the same time.
 const READERS: usize = 16;
 
@@ -63,6 +74,10 @@ pub(crate) struct Spool {
     writers: Arc<Semaphore>,
     readers: Arc<Semaphore>,
     trouble: Trouble,
+    /// Why nothing is kept at the moment.
+    off: Mutex<Option<String>>,
+    /// When its disk failed last.
+    failed: Mutex<Option<Instant>>,
 }
 
 impl Spool {
@@ -93,6 +108,8 @@ impl Spool {
             writers: Arc::new(Semaphore::new(WRITERS)),
             readers: Arc::new(Semaphore::new(READERS)),
             trouble: Trouble::default(),
+            off: Mutex::default(),
+            failed: Mutex::default(),
         };
         loop {
             // In a statement of its own: the lock is not held while files are removed.
@@ -102,7 +119,66 @@ impl Spool {
                 None => break,
             }
         }
+        spool.look();
         Ok(Arc::new(spool))
+    }
+
+    /// Looks again and again whether anything can be kept, and says on record when that changes.
+    pub(crate) async fn watch(self: Arc<Self>, audit: Arc<AuditLog>, stop: CancellationToken) {
+        let mut was_off = false;
+        loop {
+            let spool = self.clone();
+            let _ = tokio::task::spawn_blocking(move || spool.look()).await;
+            let why = self.off().clone();
+            if why.is_some() != was_off {
+                was_off = why.is_some();
+                let details = match why {
+                    Some(why) => json!({ "state": "spool_off", "why": why }),
+                    None => json!({ "state": "spool_on" }),
+                };
+                let _ = audit.enqueue(Event::new(Kind::DiskSpace).details(details)).await;
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Whether there is room for anything. Blocks on the disk.
+    fn look(&self) {
+        match self.files.shortage(LEAST) {
+            Ok(short) if short > self.ledger().evictable() => self.is_off(&NotKept::Scarce),
+            Ok(_) => self.is_on(),
+            Err(error) => self.is_off(&error.into()),
+        }
+    }
+
+    fn is_off(&self, why: &NotKept) {
+        // One call that has written too much, or in the wrong order, says nothing of the next.
+        if matches!(why, NotKept::Full | NotKept::Gap) {
+            return;
+        }
+        if !matches!(why, NotKept::Scarce) {
+            *self.failed() = Some(Instant::now());
+        }
+        let mut off = self.off();
+        if off.is_none() {
+            let why = chain(why);
+            tracing::warn!(
+                why,
+                "the spool is off: what commands write is shown to those who follow, and not kept"
+            );
+            *off = Some(why);
+        }
+    }
+
+    fn is_on(&self) {
+        if self.failed().is_some_and(|failed| failed.elapsed() < QUIET) {
+            return;
+        }
+        if self.off().take().is_some() {
+            tracing::warn!("the spool is on again: what commands write is kept");
+        }
     }
 
     /// Where a call's output goes. Costs nothing on disk before the first byte.
@@ -125,7 +201,8 @@ impl Spool {
             let _slot = slot;
             spool.files.read(Key { call, run }, index(stream), offset, most)
         });
-        read.await.map_err(io::Error::other)?
+        let read = tokio::time::timeout(output::PATIENCE, read).await;
+        read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map_err(io::Error::other)?
     }
 
     /// Removes all that a run has.
@@ -176,6 +253,14 @@ impl Spool {
         if let Err(error) = self.files.remove(key) {
             tracing::warn!(call = %key.call, error = %chain(&error), "a call's spool was not removed");
         }
+    }
+
+    fn off(&self) -> MutexGuard<'_, Option<String>> {
+        self.off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -1,4 +1,4 @@
-//! One call's output on its way to the disk, and the news of it for those who follow.
+//! One call's output on its way to the disk, and the news of it for those who follow. What does not get there goes to them.
 
 use std::fs::File;
 use std::pin::Pin;
@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, watch};
 use worker::client::{OutputSink, OutputStream};
 
 use super::ledger::Key;
+use super::live::{Followers, Live, Unkept};
 use super::trouble::NotKept;
 use super::{Spool, files, index};
 
@@ -30,6 +31,8 @@ struct Inner {
     kept: watch::Sender<[u64; 2]>,
     /// Nothing more of the stream is kept.
     stopped: [AtomicBool; 2],
+    /// Those who get what is not kept.
+    followers: Followers,
 }
 
 impl Output {
@@ -40,6 +43,7 @@ impl Output {
             open: Arc::default(),
             kept: watch::Sender::new([0; 2]),
             stopped: Default::default(),
+            followers: Followers::default(),
         }))
     }
 
@@ -48,9 +52,9 @@ impl Output {
         *self.0.kept.borrow()
     }
 
-    /// The same as it grows.
-    pub(crate) fn follow(&self) -> watch::Receiver<[u64; 2]> {
-        self.0.kept.subscribe()
+    /// The same as it grows, and from here on what is not kept.
+    pub(crate) fn follow(&self) -> (watch::Receiver<[u64; 2]>, Live) {
+        (self.0.kept.subscribe(), self.0.followers.add())
     }
 
     /// The call is over: nothing is added any more.
@@ -66,13 +70,22 @@ impl Output {
         if self.kept() != [0; 2] {
             inner.spool.ledger().finish(inner.key);
         }
+        inner.followers.end();
+    }
+
+    /// Keeps a piece as far as that goes, and hands on what is not kept.
+    async fn put(&self, stream: OutputStream, offset: u64, data: Bytes) {
+        let (inner, at) = (&self.0, index(stream));
+        if !inner.stopped[at].load(Ordering::Acquire) {
+            self.keep(stream, offset, data.clone()).await;
+        }
+        if self.kept()[at] < offset + data.len() as u64 {
+            inner.followers.hand_on(&Unkept { at, offset, data }, PATIENCE).await;
+        }
     }
 
     async fn keep(&self, stream: OutputStream, offset: u64, data: Bytes) {
         let inner = &self.0;
-        if inner.stopped[index(stream)].load(Ordering::Acquire) {
-            return;
-        }
         let writing = async {
             let open = inner.open.clone().lock_owned().await;
             let slot = inner.spool.writers.clone().acquire_owned().await;
@@ -128,6 +141,7 @@ impl Inner {
     fn stop(&self, at: usize, why: &NotKept) {
         if !self.stopped[at].swap(true, Ordering::AcqRel) {
             self.spool.trouble.report(self.key, files::END[at], why);
+            self.spool.is_off(why);
         }
     }
 }
@@ -139,6 +153,6 @@ impl OutputSink for Output {
         offset: u64,
         data: Bytes,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.keep(stream, offset, data))
+        Box::pin(self.put(stream, offset, data))
     }
 }

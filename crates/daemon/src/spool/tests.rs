@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use worker::client::OutputStream::{Stderr, Stdout};
 use worker::client::{OutputSink as _, OutputStream};
 
-use super::{Bounds, Output, Spool, WRITERS};
+use super::{Bounds, Output, Spool, Unkept, WRITERS};
 use crate::ids::{CallId, RunId};
 use seal::StreamKey;
 
@@ -211,6 +211,15 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
     let before = finished(&spool, run, 1_000).await;
     let (call, data) = (CallId::new(), noise(2 * MIB));
     let output = spool.output(run, call);
+    let (_, mut live) = output.follow();
+    let following = tokio::spawn(async move {
+        let mut unkept = Vec::new();
+        while let Some(piece) = live.next().await {
+            live.has_taken();
+            unkept.push(piece);
+        }
+        unkept
+    });
     write(&output, Stdout, 0, &data).await;
     // Nothing is kept behind a gap, and no empty file is left.
     output.take(Stderr, 0, noise(10)).await;
@@ -220,6 +229,15 @@ async fn c4_a_full_disk_costs_what_it_would_have_kept() {
     assert!(piece.data == data[..piece.data.len()] && piece.data.len() as u64 == piece.kept);
     assert_eq!((output.kept(), names(small.0.path()).len()), ([piece.kept, 0], 2));
     assert_eq!(kept(&spool, run, before).await, [1_000, 0]);
+    // Who follows has the rest all the same.
+    let unkept = following.await.unwrap();
+    let mut end = piece.kept;
+    for Unkept { offset, data: more, .. } in unkept.iter().filter(|piece| piece.at == 0) {
+        assert!(*offset <= end, "a gap at {end}");
+        assert!(*more == data[usize::try_from(*offset).unwrap()..][..more.len()]);
+        end = offset + more.len() as u64;
+    }
+    assert_eq!((end, unkept.last().map(|piece| piece.at)), (data.len() as u64, Some(1)));
     // With room again, the next call is kept.
     spool.remove_run(run).await;
     let next = finished(&spool, run, 500_000).await;

@@ -141,7 +141,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
         {
-            let store = Store::open(&path).unwrap();
+            let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
             store.insert_approval(&stored("a")).unwrap();
             store.insert_approval(&stored("b")).unwrap();
             assert!(store.insert_approval(&stored("a")).is_err(), "there is one of each");
@@ -153,7 +153,7 @@ mod tests {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
         }
-        let store = Store::open(&path).unwrap();
+        let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
         let spent = StoredApproval { spent: true, ..stored("a") };
         assert_eq!(store.approvals().unwrap(), (vec![spent, stored("b")], vec![]));
         assert_eq!(store.consents().unwrap(), [("k".to_owned(), Some(b"hunter2".to_vec()))]);
@@ -166,7 +166,8 @@ mod tests {
     #[test]
     fn what_was_moved_to_another_row_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("store.db")).unwrap();
+        let store =
+            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
         store.insert_approval(&stored("a")).unwrap();
         store.lock().execute("UPDATE approvals SET approval_id = 'b'", []).unwrap();
         assert_eq!(store.approvals().unwrap(), (vec![], vec!["b".to_owned()]));

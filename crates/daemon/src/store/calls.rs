@@ -1,4 +1,4 @@
-//! Outcomes of finished calls.
+//! Outcomes of finished calls. How many there may be is in `bound.rs`.
 
 use std::collections::HashSet;
 
@@ -18,42 +18,57 @@ pub(crate) struct StoredCall {
     pub(crate) request: Vec<u8>,
     /// The encoded `CallResponse`.
     pub(crate) response: Vec<u8>,
+    /// Somebody will look for it: it has a request id, or a reviewer was asked.
+    pub(crate) promised: bool,
 }
 
 /// What an outcome is sealed for: it holds what the call read and what its command printed.
-fn place(call: CallId) -> String {
+pub(super) fn place(call: CallId) -> String {
     format!("outcome {call}")
 }
 
 impl Store {
     /// Keeps a finished call, unless its run has been deleted meanwhile. It survives a crash of the machine, too.
     pub(crate) fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
-        self.insert(&self.lock(), call)
+        self.insert(&mut self.lock(), call)
     }
 
     /// The same, but only what is kept later brings it to the disk: it survives a crash of the daemon. A sync of its own
     /// would be in the way of the audit log's, for which calls wait.
     pub(crate) fn insert_call_unsynced(&self, call: &StoredCall) -> Result<(), StoreError> {
-        let connection = self.lock();
+        let mut connection = self.lock();
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        let inserted = self.insert(&connection, call);
+        let inserted = self.insert(&mut connection, call);
         connection.pragma_update(None, "synchronous", "FULL")?;
         inserted
     }
 
-    fn insert(&self, connection: &Connection, call: &StoredCall) -> Result<(), StoreError> {
-        let mut insert = connection.prepare_cached(
-            "INSERT OR REPLACE INTO calls (call_id, run_id, principal, request_id, request, response)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?2)",
-        )?;
-        insert.execute(params![
-            call.call_id.to_string(),
-            call.run_id.to_string(),
-            call.principal,
-            call.request_id,
-            call.request,
-            self.0.seal.seal(&place(call.call_id), &call.response)
-        ])?;
+    fn insert(&self, connection: &mut Connection, call: &StoredCall) -> Result<(), StoreError> {
+        let transaction = connection.transaction()?;
+        let mut room = self.room(&transaction)?;
+        let lives = "SELECT 1 FROM runs WHERE run_id = ?1";
+        if transaction.prepare_cached(lives)?.exists([call.run_id.to_string()])? {
+            room.replace(call.call_id)?;
+            if let Some((response, keeps)) = room.make(call)? {
+                let mut insert = transaction.prepare_cached(
+                    "INSERT INTO calls (call_id, run_id, principal, request_id, request, response, settled_at, keeps)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                )?;
+                insert.execute(params![
+                    call.call_id.to_string(),
+                    call.run_id.to_string(),
+                    call.principal,
+                    call.request_id,
+                    call.request,
+                    response,
+                    room.now,
+                    keeps
+                ])?;
+            }
+        }
+        let used = room.used;
+        transaction.commit()?;
+        self.0.outcomes.set(used);
         Ok(())
     }
 
@@ -87,7 +102,7 @@ impl Store {
         second: Option<&str>,
     ) -> Result<Option<StoredCall>, StoreError> {
         let query = format!(
-            "SELECT call_id, run_id, principal, request_id, request, response FROM calls WHERE {condition}"
+            "SELECT call_id, run_id, principal, request_id, request, response, keeps FROM calls WHERE {condition}"
         );
         let row = self
             .lock()
@@ -99,16 +114,20 @@ impl Store {
                     row.get(3)?,
                     row.get(4)?,
                     row.get(5)?,
+                    row.get::<_, u8>(6)?,
                 ))
             })
             .optional()?;
-        let Some((call_id, run_id, principal, request_id, request, response)) = row else { return Ok(None) };
+        let Some((call_id, run_id, principal, request_id, request, response, keeps)) = row else {
+            return Ok(None);
+        };
         // Ids are written by us in the form that parses; a database that says otherwise holds no such call.
         let (Ok(call_id), Ok(run_id)) = (CallId::parse(&call_id), RunId::parse(&run_id)) else {
             return Ok(None);
         };
         let response: Vec<u8> = response;
         let response = self.0.seal.unseal(&place(call_id), &response)?;
-        Ok(Some(StoredCall { call_id, run_id, principal, request_id, request, response }))
+        let promised = keeps > 0;
+        Ok(Some(StoredCall { call_id, run_id, principal, request_id, request, response, promised }))
     }
 }

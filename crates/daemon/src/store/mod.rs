@@ -6,6 +6,7 @@
 
 mod alerts;
 mod approvals;
+mod bound;
 mod calls;
 mod mark;
 mod permissions;
@@ -21,10 +22,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 
 pub(crate) use approvals::StoredApproval;
+pub(crate) use bound::Outcomes as OutcomeBounds;
 pub(crate) use calls::StoredCall;
 use seal::{Broken, Seal, StreamKey};
 pub(crate) use settled::SettledApproval;
 pub(crate) use transcripts::{MAX_SESSIONS, Taken, Turn};
+
+/// Bytes of the journal that stay when it has been taken over into the database.
+const JOURNAL: u32 = 4 << 20;
 
 /// Why the store did not do it.
 #[derive(Debug, thiserror::Error)]
@@ -59,18 +64,25 @@ struct Inner {
     connection: Mutex<Connection>,
     /// Closes what may hold a secret.
     seal: Seal,
+    /// How much is kept of calls, and may be.
+    outcomes: bound::Kept,
 }
 
 impl Store {
-    /// Opens or makes the database at `path`, and beside it the key that it is sealed with.
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Opens or makes the database at `path`, and beside it the key that it is sealed with. What it keeps of calls is bounded.
+    pub(crate) fn open(path: &Path, bounds: OutcomeBounds) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
+        // Of a new database. Pages that are free can be given back to the disk then.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "journal_size_limit", JOURNAL)?;
         // What was answered survives a crash of the machine, too, but for outcomes that say otherwise.
         connection.pragma_update(None, "synchronous", "FULL")?;
         schema::bring_up_to_date(&mut connection)?;
+        bound::allow_giving_back(&connection, path)?;
         let seal = Seal::open(&path.with_file_name("seal.key")).map_err(StoreError::Key)?;
-        Ok(Self(Arc::new(Inner { connection: Mutex::new(connection), seal })))
+        let outcomes = bound::Kept::open(&connection, path, bounds)?;
+        Ok(Self(Arc::new(Inner { connection: Mutex::new(connection), seal, outcomes })))
     }
 
     /// Runs `job` where blocking is allowed.
@@ -97,7 +109,7 @@ impl Store {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Store, StoredCall};
+    use super::{OutcomeBounds, Store, StoredCall};
     use crate::ids::{CallId, RunId};
     use crate::runs::{Limits, Record, Spec, State, Workspace};
 
@@ -131,15 +143,16 @@ pub(crate) mod tests {
             request_id: Some("r1".into()),
             request: vec![1, 2],
             response: vec![3],
+            promised: true,
         };
         {
-            let store = Store::open(&path).unwrap();
+            let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
             store.insert_run(&run, Some(("q", b"digest"))).unwrap();
             run.state = State::Ready;
             store.update_run(&run).unwrap();
             store.insert_call(&call).unwrap();
         }
-        let store = Store::open(&path).unwrap();
+        let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
         assert_eq!(store.runs().unwrap(), [run.clone()]);
         assert_eq!(store.run_by_request("q").unwrap(), Some((run.clone(), b"digest".to_vec())));
         assert_eq!(store.run_by_request("other").unwrap(), None);

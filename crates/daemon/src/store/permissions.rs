@@ -92,14 +92,14 @@ mod tests {
         let (lasting, short, ended) =
             (permission("a", None), permission("b", Some(101)), permission("c", None));
         {
-            let store = Store::open(&path).unwrap();
+            let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
             for permission in [&lasting, &short, &ended] {
                 store.put_permission(permission, now).unwrap();
             }
             let end = Ended { by: "uid:0".into(), at: UnixMillis(50), reason: "over".into() };
             store.put_permission(&Permission { ended: Some(end), ..ended.clone() }, now).unwrap();
         }
-        let store = Store::open(&path).unwrap();
+        let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
         assert_eq!(store.permissions_in_force(now).unwrap(), [lasting.clone(), short.clone()]);
         assert_eq!(store.permissions_in_force(UnixMillis(101)).unwrap(), std::slice::from_ref(&lasting));
         let ids = |before, since, most| {

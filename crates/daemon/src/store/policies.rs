@@ -46,7 +46,8 @@ mod tests {
     #[test]
     fn the_last_policies_are_kept_by_their_digest() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("store.db")).unwrap();
+        let store =
+            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
         let put = |n: u32| store.put_policy(&n.to_string(), &format!("{{{n}}}")).unwrap();
         let has = |n: u32| store.policies(&[n.to_string()]).unwrap().remove(&n.to_string());
         put(0);

@@ -36,11 +36,14 @@ impl Store {
     pub(crate) fn delete_run(&self, id: RunId) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
-        transaction.execute("DELETE FROM calls WHERE run_id = ?1", [id.to_string()])?;
+        let mut room = self.room(&transaction)?;
+        room.forget_run(id)?;
+        let used = room.used;
         transaction.execute("DELETE FROM settled_approvals WHERE run_id = ?1", [id.to_string()])?;
         super::transcripts::forget(&transaction, id)?;
         transaction.execute("DELETE FROM runs WHERE run_id = ?1", [id.to_string()])?;
         transaction.commit()?;
+        self.0.outcomes.set(used);
         Ok(())
     }
 

@@ -18,6 +18,7 @@ const STEPS: &[&str] = &[
     SETTLED_APPROVALS,
     POLICIES,
     OPEN_AT_MARK,
+    AGE_OF_OUTCOMES,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -134,6 +135,15 @@ CREATE TABLE policies (
 /// What was open at the mark, as a list of its records: they may be removed from the log before they are closed. A mark
 /// without it stands at the oldest of them.
 const OPEN_AT_MARK: &str = "ALTER TABLE audit_mark ADD COLUMN open TEXT NOT NULL DEFAULT '[]';";
+
+/// When a call was over, and how much of its outcome must stay: see `bound.rs`. How old the outcomes of a former release are is not
+/// known.
+const AGE_OF_OUTCOMES: &str = "
+ALTER TABLE calls ADD COLUMN settled_at INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE calls ADD COLUMN keeps INTEGER NOT NULL DEFAULT 0;
+UPDATE calls SET settled_at = CAST(strftime('%s', 'now') AS INTEGER) * 1000, keeps = request_id IS NOT NULL;
+CREATE INDEX calls_by_age ON calls (keeps, settled_at);
+";
 
 /// Takes the steps that the database has not had yet, all or none.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {

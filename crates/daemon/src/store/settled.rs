@@ -84,7 +84,7 @@ mod tests {
     fn the_oldest_make_room_by_number_and_size_and_a_run_takes_its_own_along() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("store.db");
-        let store = Store::open(&path).unwrap();
+        let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
         let (run, other) = (record(), record());
         store.insert_run(&run, None).unwrap();
         store.insert_run(&other, None).unwrap();

@@ -140,7 +140,8 @@ mod tests {
 
     fn store() -> (tempfile::TempDir, Store, RunId) {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("store.db")).unwrap();
+        let store =
+            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
         let run = record();
         store.insert_run(&run, None).unwrap();
         (directory, store, run.id)
@@ -164,7 +165,8 @@ mod tests {
             assert_eq!(store.take_turn(&wanted(run, "s", 3, None)).unwrap(), Taken::Turn { turn, of: 3 });
         }
         drop(store);
-        let store = Store::open(&directory.path().join("store.db")).unwrap();
+        let store =
+            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
         assert_eq!(store.turns(run, "s").unwrap(), Some((2, 3)));
         assert_eq!(store.take_turn(&wanted(run, "s", 0, None)).unwrap(), Taken::Turn { turn: 3, of: 3 });
         assert_eq!(store.take_turn(&wanted(run, "s", 0, None)).unwrap(), Taken::Exhausted { of: 3 });

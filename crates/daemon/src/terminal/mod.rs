@@ -158,9 +158,7 @@ struct Begun {
 
 /// Everything that can be refused.
 async fn begin(app: &App, principal: &Principal, start: &Start) -> Result<Begun, Refusal> {
-    if !app.audit.is_available() {
-        return Err(crate::audit::Unavailable.into());
-    }
+    app.audit.check()?;
     app.runs.check_use(start.run, principal)?;
     let run = app.runs.living_run(start.run)?;
     run.lanes()?;

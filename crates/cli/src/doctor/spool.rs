@@ -1,0 +1,64 @@
+//! Whether the daemon keeps what commands write, as it has recorded it last.
+
+use doctor::Finding;
+use serde_json::Value;
+use wire::v1::query_events_request::Order;
+use wire::v1::{EventFilter, QueryEventsRequest};
+
+use crate::client::{Client, quick};
+
+/// Records of the disk's room that are looked at: those of runs are among them.
+const NEWEST: u32 = 200;
+
+/// Asks a daemon that answers. Whoever may not see its records has no finding, and one that has never been off has none to tell.
+pub(super) async fn examine(client: &Client) -> Option<Finding> {
+    let kinds = ["disk_space", "daemon_started"].map(str::to_owned).to_vec();
+    let request = QueryEventsRequest {
+        filter: Some(EventFilter { kinds, ..Default::default() }),
+        order: Order::NewestFirst.into(),
+        page_size: NEWEST,
+        ..Default::default()
+    };
+    let answer = client.audit().query_events(quick(request)).await.ok()?.into_inner();
+    let records: Vec<Value> =
+        answer.events.iter().filter_map(|event| serde_json::from_str(&event.record_json).ok()).collect();
+    finding(&records)
+}
+
+/// Newest first.
+fn finding(records: &[Value]) -> Option<Finding> {
+    const TOPIC: &str = "spool";
+    let state = |record: &Value| record["details"]["state"].as_str().unwrap_or_default().to_owned();
+    let of_this_daemon = records.iter().take_while(|record| record["kind"] != "daemon_started");
+    let last = of_this_daemon.into_iter().find(|record| state(record).starts_with("spool_"))?;
+    if state(last) == "spool_on" {
+        return Some(Finding::good(TOPIC, "keeps what commands write"));
+    }
+    let why = last["details"]["why"].as_str().unwrap_or("no reason is on record");
+    Some(Finding::limited(
+        TOPIC,
+        format!("off: {why}"),
+        "what commands write is shown to those who follow them and kept for nobody: make room on the disk of state_dir, or set \
+         spool.min_free",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_this_daemon_has_said_last_counts() {
+        let started = json!({ "kind": "daemon_started" });
+        let said =
+            |state: &str| json!({ "kind": "disk_space", "details": { "state": state, "why": "no room" } });
+        let off = finding(&[said("low"), said("spool_off"), started.clone()]).unwrap();
+        assert_eq!(off.found, "off: no room");
+        assert!(off.follows.is_some_and(|follows| follows.contains("spool.min_free")));
+        let on = finding(&[said("spool_on"), said("spool_off"), started.clone()]);
+        assert_eq!(on, Some(Finding::good("spool", "keeps what commands write")));
+        assert_eq!(finding(&[started, said("spool_off")]), None, "another daemon said that");
+    }
+}

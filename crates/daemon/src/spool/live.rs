@@ -1,0 +1,165 @@
+//! What a command writes and the spool does not keep, straight to those who follow the call.
+//!
+//! A follower reads the spool as far as it goes and then what comes here, without a gap. There is little room: a command whose
+//! output is not kept waits for its readers as it does for the reader of a pipe, but not for one that takes nothing any more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+/// Pieces that wait for one follower.
+const PIECES: usize = 8;
+
+/// A piece of output that is not kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Unkept {
+    /// Which stream, as in pairs of both.
+    pub(crate) at: usize,
+    /// Where in its stream it begins.
+    pub(crate) offset: u64,
+    pub(crate) data: Bytes,
+}
+
+/// One follower's end.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pieces: mpsc::Receiver<Unkept>,
+    taken: Arc<AtomicU64>,
+}
+
+impl Live {
+    /// The next piece, if there is one now.
+    pub(crate) fn try_next(&mut self) -> Option<Unkept> {
+        self.pieces.try_recv().ok()
+    }
+
+    /// The next piece; nothing when there will be none any more.
+    pub(crate) async fn next(&mut self) -> Option<Unkept> {
+        self.pieces.recv().await
+    }
+
+    /// The follower's client has taken something: it is slow, perhaps, and there.
+    pub(crate) fn has_taken(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The other end of one.
+#[derive(Debug, Clone)]
+struct Follower {
+    pieces: mpsc::Sender<Unkept>,
+    taken: Arc<AtomicU64>,
+}
+
+impl Follower {
+    /// Whether it took the piece before it took nothing at all for as long as `patience`.
+    async fn take(&self, piece: &Unkept, patience: Duration) -> bool {
+        let room = self.pieces.reserve();
+        tokio::pin!(room);
+        let mut before = self.taken.load(Ordering::Relaxed);
+        loop {
+            match tokio::time::timeout(patience, &mut room).await {
+                Ok(Ok(room)) => {
+                    room.send(piece.clone());
+                    return true;
+                }
+                // Its client has gone.
+                Ok(Err(_)) => return false,
+                Err(_) => {
+                    let now = self.taken.load(Ordering::Relaxed);
+                    if now == before {
+                        return false;
+                    }
+                    before = now;
+                }
+            }
+        }
+    }
+}
+
+/// Those who follow one call.
+#[derive(Debug, Default)]
+pub(super) struct Followers(Mutex<Vec<Follower>>);
+
+impl Followers {
+    /// One more.
+    pub(super) fn add(&self) -> Live {
+        let (sender, pieces) = mpsc::channel(PIECES);
+        let taken = Arc::new(AtomicU64::new(0));
+        self.all().push(Follower { pieces: sender, taken: taken.clone() });
+        Live { pieces, taken }
+    }
+
+    /// Hands a piece to all of them. One that takes nothing any more gets no further piece, and lacks what it did not get.
+    pub(super) async fn hand_on(&self, piece: &Unkept, patience: Duration) {
+        let followers = self.all().clone();
+        for follower in followers {
+            if !follower.take(piece, patience).await {
+                self.all().retain(|other| !Arc::ptr_eq(&other.taken, &follower.taken));
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&self) {
+        self.all().clear();
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, Vec<Follower>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn piece(offset: u64) -> Unkept {
+        Unkept { at: 0, offset, data: Bytes::from_static(b"x") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_takes_nothing_is_not_waited_for_and_a_slow_one_is() {
+        let followers = Arc::new(Followers::default());
+        let (mut slow, mut stalled) = (followers.add(), followers.add());
+        let pieces = 3 * PIECES as u64;
+        let writing = tokio::spawn({
+            let followers = followers.clone();
+            async move {
+                for offset in 0..pieces {
+                    followers.hand_on(&piece(offset), PATIENCE).await;
+                }
+                followers.end();
+            }
+        });
+        let mut offsets = Vec::new();
+        loop {
+            // Nearly too slow.
+            tokio::time::sleep(PATIENCE - Duration::from_millis(1)).await;
+            slow.has_taken();
+            let Some(piece) = slow.next().await else { break };
+            offsets.push(piece.offset);
+        }
+        assert_eq!(offsets, (0..pieces).collect::<Vec<_>>());
+        writing.await.unwrap();
+        let got = std::iter::from_fn(|| stalled.try_next()).count();
+        assert_eq!(got, PIECES);
+    }
+
+    #[tokio::test]
+    async fn one_that_has_gone_costs_nothing() {
+        let followers = Followers::default();
+        drop(followers.add());
+        let mut live = followers.add();
+        followers.hand_on(&piece(7), PATIENCE).await;
+        assert_eq!(live.try_next().map(|piece| piece.offset), Some(7));
+        assert_eq!(followers.all().len(), 1);
+        followers.end();
+        assert!(live.next().await.is_none());
+    }
+}
