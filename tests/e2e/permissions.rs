@@ -6,7 +6,7 @@ use harness::v1::permission::Subject;
 use harness::v1::{
     self, Permission, Verdict, grant_permission_request as grant, revoke_permission_request as revoke,
 };
-use harness::{Clients, Daemon, RunHandle, calls, reason, record, requests};
+use harness::{Clients, Daemon, RunHandle, Setup, calls, reason, record, requests};
 use tonic::Status;
 
 const FILE: (&str, &str) = ("docs/a.md", "one\n");
@@ -34,8 +34,12 @@ async fn take(clients: &mut Clients, what: revoke::What) -> Result<Permission, S
 async fn review(daemon: &Daemon) -> RunHandle {
     let workspace = daemon.workspace("w", &[FILE]);
     daemon
-        .run_on(v1::CreateRunRequest { role: "worker".into(), ..requests::bind("review", &workspace) })
+        .run_on(v1::CreateRunRequest { role: "manager".into(), ..requests::bind("review", &workspace) })
         .await
+}
+
+fn delete(path: &str) -> v1::call_request::Operation {
+    v1::call_request::Operation::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
 }
 
 fn edit() -> v1::call_request::Operation {
@@ -168,7 +172,7 @@ async fn a_replay_lists_what_would_change_and_says_what_it_cannot_judge() {
     let none = replay(&mut run.clients, &same).await.unwrap();
     assert_eq!((none.calls, none.unchanged, none.changed, none.cut), (3, 2, 0, 1), "{none:?}");
     assert!(none.complete);
-    let stricter = "roles: {worker: {allow: [read]}}\nprofiles: {review: {operations: {read: ask}}}\n";
+    let stricter = "roles: {manager: {allow: [read]}}\nprofiles: {review: {operations: {read: ask}}}\n";
     let changed = replay(&mut run.clients, stricter).await.unwrap();
     assert_eq!((changed.changed, changed.cut), (2, 1), "{changed:?}");
     let verdicts: Vec<_> = changed.changes.iter().map(|one| (one.was(), one.becomes())).collect();
@@ -176,6 +180,60 @@ async fn a_replay_lists_what_would_change_and_says_what_it_cannot_judge() {
     let wrong =
         replay(&mut run.clients, "profiles: {review: {operations: {raed: ask}}}\n").await.unwrap_err();
     assert!(wrong.message().contains("did you mean `read`?"), "{}", wrong.message());
+}
+
+/// README's table: what a run can do whose request names no role, and what a role that is named takes away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_has_the_role_of_its_profile_unless_its_request_names_one() {
+    let daemon = Daemon::start().await;
+    let made = async |profile: &str, role: &str| {
+        let request = v1::CreateRunRequest { role: role.into(), ..requests::managed(profile) };
+        daemon.run_on(request).await
+    };
+    for (profile, asks) in [("review", true), ("strict", true), ("build", false), ("open", false)] {
+        let mut run = made(profile, "").await;
+        assert_eq!((run.run.role.as_str(), run.show().await.role.as_str()), ("director", "director"));
+        if asks {
+            run.asks(calls::write("a.txt", "one\n")).await;
+        } else {
+            run.ok(calls::write("a.txt", "one\n")).await;
+            run.asks(delete("a.txt")).await;
+        }
+        run.stop().await;
+
+        let mut worker = made(profile, "worker").await;
+        assert_eq!(worker.run.role, "worker");
+        worker.ok(calls::list(".")).await;
+        for refused in [calls::write("a.txt", "one\n"), calls::exec(&["ls"]), delete("a.txt")] {
+            assert_eq!(reason(&worker.call(refused).await.unwrap_err()), "PERMISSION_DENIED", "{profile}");
+        }
+        worker.stop().await;
+    }
+    let mut manager = made("open", "manager").await;
+    manager.ok(calls::write("a.txt", "one\n")).await;
+    assert_eq!(manager.exec(&["ls"]).await.exit_code, Some(0));
+    assert_eq!(reason(&manager.call(calls::shell("ls")).await.unwrap_err()), "PERMISSION_DENIED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_that_is_silent_gives_the_least_role_and_a_policy_without_that_needs_a_name() {
+    let profile = "profiles: {p: {operations: {read: allow, write: allow}}}\n".to_owned();
+    let roles = |yaml: &str| Setup {
+        policy: vec![("p.yaml", profile.clone()), ("roles.yaml", yaml.to_owned())],
+        ..Default::default()
+    };
+    let unnamed = v1::CreateRunRequest { role: String::new(), ..requests::managed("p") };
+
+    let shipped = include_str!("../../crates/gateway/policies/roles.yaml");
+    let daemon = Daemon::start_with(roles(shipped)).await;
+    let mut run = daemon.run_on(unnamed.clone()).await;
+    assert_eq!(run.run.role, "worker");
+    assert_eq!(reason(&run.call(calls::write("a", "x")).await.unwrap_err()), "PERMISSION_DENIED");
+
+    let daemon = Daemon::start_with(roles("roles: {mine: {allow: [read]}}\n")).await;
+    let refused = daemon.run_with(unnamed).await.err().unwrap();
+    assert_eq!(reason(&refused), "NOT_FOUND");
+    assert!(refused.message().contains("default_role") && refused.message().contains("mine"), "{refused}");
 }
 
 /// What is said in POLICY.md: names are compared, and a link is another name.

@@ -175,8 +175,8 @@ async fn profiles_without_it_refuse_and_say_what_to_try() {
 async fn the_deny_list_holds_in_a_script_as_far_as_it_can_be_seen() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("keep", "x\n")]);
-    // As an orchestrator's agent has it: the least role, where nobody watches.
-    let request = CreateRunRequest { role: "worker".to_owned(), ..requests::bind("open", &workspace) };
+    // As an orchestrator's agent has it: the profile's own role.
+    let request = CreateRunRequest { role: String::new(), ..requests::bind("open", &workspace) };
     let mut run = daemon.run_with(request).await.unwrap();
     for script in [
         "rm keep",

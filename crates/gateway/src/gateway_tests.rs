@@ -108,38 +108,64 @@ fn what_the_shipped_profiles_do() {
         &["curl example.com", "find . -exec touch x ;", "python3 x.py", "sh -c make", "env make"];
     const DENIED: &[&str] = &["rm x", "env rm x", "busybox rm", "sudo make"];
     let gateway = gateway();
+    const SEALING: &[&str] = &["git.commit", "delete"];
+    const ARRANGING: &[&str] = &["write", "edit", "patch", "git.add"];
     for (profile, role, names, expected) in [
-        ("review", "worker", LOOKING, Allow),
-        ("review", "worker", CHANGING, Ask),
-        ("review", "worker", TOOLS, Ask),
-        ("review", "worker", OTHER, Ask),
-        ("review", "manager", CHANGING, Ask),
+        ("review", "director", LOOKING, Allow),
+        ("review", "director", CHANGING, Ask),
         ("review", "director", TOOLS, Ask),
-        ("build", "worker", LOOKING, Allow),
-        ("build", "worker", CHANGING, Allow),
-        ("build", "worker", TOOLS, Allow),
-        ("build", "worker", OTHER, Ask),
+        ("review", "director", OTHER, Ask),
+        ("build", "director", LOOKING, Allow),
+        ("build", "director", CHANGING, Allow),
+        ("build", "director", TOOLS, Allow),
         ("build", "director", OTHER, Ask),
-        ("open", "worker", LOOKING, Allow),
-        ("open", "worker", CHANGING, Allow),
-        ("open", "worker", TOOLS, Allow),
-        ("open", "worker", OTHER, Allow),
-        ("strict", "worker", LOOKING, Allow),
-        ("strict", "worker", CHANGING, Ask),
+        ("open", "director", LOOKING, Allow),
+        ("open", "director", CHANGING, Allow),
+        ("open", "director", TOOLS, Allow),
+        ("open", "director", OTHER, Allow),
+        ("strict", "director", LOOKING, Allow),
         ("strict", "director", CHANGING, Ask),
-        ("strict", "worker", TOOLS, Ask),
-        ("review", "worker", DELETING, Ask),
+        ("strict", "director", TOOLS, Ask),
+        ("strict", "director", OTHER, Ask),
         ("review", "director", DELETING, Ask),
-        ("build", "worker", DELETING, Ask),
         ("build", "director", DELETING, Ask),
-        ("open", "worker", DELETING, Ask),
         ("open", "director", DELETING, Ask),
         ("strict", "director", DELETING, Ask),
+        // A worker looks, in every profile.
+        ("review", "worker", LOOKING, Allow),
+        ("build", "worker", LOOKING, Allow),
+        ("open", "worker", LOOKING, Allow),
+        ("strict", "worker", LOOKING, Allow),
+        ("review", "worker", CHANGING, Deny),
+        ("build", "worker", CHANGING, Deny),
+        ("open", "worker", CHANGING, Deny),
+        ("strict", "worker", CHANGING, Deny),
+        ("review", "worker", TOOLS, Deny),
+        ("build", "worker", TOOLS, Deny),
+        ("open", "worker", TOOLS, Deny),
+        ("open", "worker", OTHER, Deny),
+        ("open", "worker", DELETING, Deny),
+        // A manager changes files and runs commands, and neither commits nor deletes.
+        ("review", "manager", LOOKING, Allow),
+        ("review", "manager", ARRANGING, Ask),
+        ("review", "manager", TOOLS, Ask),
+        ("build", "manager", ARRANGING, Allow),
+        ("build", "manager", TOOLS, Allow),
+        ("build", "manager", OTHER, Ask),
+        ("open", "manager", ARRANGING, Allow),
+        ("open", "manager", OTHER, Allow),
+        ("open", "manager", SEALING, Deny),
+        ("build", "manager", SEALING, Deny),
+        ("review", "manager", SEALING, Deny),
+        ("strict", "manager", SEALING, Deny),
+        ("open", "manager", &["find . -delete"], Ask),
         ("open", "reader", DELETING, Deny),
         ("review", "director", DENIED, Deny),
-        ("build", "worker", DENIED, Deny),
+        ("build", "director", DENIED, Deny),
         ("open", "director", DENIED, Deny),
-        ("strict", "worker", DENIED, Deny),
+        ("strict", "director", DENIED, Deny),
+        ("open", "manager", DENIED, Deny),
+        ("open", "worker", DENIED, Deny),
         ("open", "reader", CHANGING, Deny),
         ("review", "reader", CHANGING, Deny),
         ("open", "reader", TOOLS, Deny),
@@ -154,7 +180,7 @@ fn what_the_shipped_profiles_do() {
         }
     }
     assert_eq!(
-        admitted(&gateway, "review", "worker", command("rm x")),
+        admitted(&gateway, "review", "director", command("rm x")),
         (Deny, "Command not allowed: rm".to_owned())
     );
 }
@@ -164,7 +190,7 @@ fn scripts_are_for_profiles_that_turn_them_on() {
     use Verdict::{Allow, Ask, Deny};
     let policy = builtin_and(
         "profiles:\n  attended: {operations: {shell: allow}}\n  asking: {unattended: true, operations: {shell: ask}}\n\
-         roles: {runner: {allow: [exec]}, scripter: {allow: [shell]}}",
+         roles: {runner: {allow: [exec]}, scripter: {allow: [shell]}, asker: {ask: [shell]}}",
     );
     let gateway = Gateway::new(policy, TestClock::new());
     for (profile, role, expected) in [
@@ -173,15 +199,16 @@ fn scripts_are_for_profiles_that_turn_them_on() {
         ("review", "director", Deny),
         ("strict", "worker", Deny),
         ("strict", "director", Deny),
-        ("build", "worker", Ask),
-        ("build", "manager", Ask),
+        ("build", "worker", Deny),
+        ("build", "manager", Deny),
+        ("build", "asker", Ask),
         ("build", "director", Ask),
-        // As with `exec`: where nobody watches, `ask` in a role stands back behind what the profile allows.
-        ("open", "worker", Allow),
-        ("open", "manager", Allow),
+        ("open", "worker", Deny),
+        ("open", "manager", Deny),
+        // As with `exec`: where nobody watches, what a role would ask for goes as the profile says.
+        ("open", "asker", Allow),
         ("open", "director", Allow),
-        ("attended", "worker", Ask),
-        ("attended", "manager", Ask),
+        ("attended", "asker", Ask),
         ("attended", "director", Allow),
         ("asking", "director", Ask),
         // `exec` is not `shell`, and `shell` is not `exec`.
@@ -272,16 +299,17 @@ fn every_operation_is_in_the_table() {
 #[test]
 fn between_allow_and_ask_a_role_makes_the_difference() {
     let policy = builtin_and(
-        "profiles: {attended: {operations: {read: allow, write: allow, git.commit: allow, exec: deny}}}",
+        "profiles: {attended: {operations: {read: allow, write: allow, git.commit: allow, exec: deny}}}\n\
+         roles: {asker: {inherits: worker, ask: [write, git.commit]}, writer: {inherits: asker, allow: [write]}}",
     );
     let gateway = Gateway::new(policy, TestClock::new());
     let of = |role, name| admitted(&gateway, "attended", role, named(name)).0;
     assert_eq!(
-        ["worker", "manager", "director"].map(|role| of(role, "write")),
+        ["asker", "writer", "director"].map(|role| of(role, "write")),
         [Verdict::Ask, Verdict::Allow, Verdict::Allow]
     );
     assert_eq!(
-        ["worker", "manager", "director"].map(|role| of(role, "git.commit")),
+        ["asker", "writer", "director"].map(|role| of(role, "git.commit")),
         [Verdict::Ask, Verdict::Ask, Verdict::Allow]
     );
     assert_eq!(of("director", "edit"), Verdict::Deny);
@@ -292,7 +320,7 @@ fn between_allow_and_ask_a_role_makes_the_difference() {
 fn decisions_name_rule_risk_and_policy() {
     let gateway = gateway();
     let digest = gateway.policy().digest().to_owned();
-    let asked = |operation| match gateway.admit(&run("review"), &caller("worker"), "c", operation) {
+    let asked = |operation| match gateway.admit(&run("review"), &caller("director"), "c", operation) {
         Admission::Permit(permit) => permit.decision().clone(),
         Admission::Ask(ticket) => ticket.decision().clone(),
         Admission::Refuse(refusal) => panic!("{refusal}"),
@@ -383,7 +411,7 @@ fn a_permit_carries_what_the_lane_needs() {
 #[test]
 fn reloading_takes_effect_at_once_and_says_whether_anything_changed() {
     let gateway = gateway();
-    assert_eq!(admitted(&gateway, "open", "worker", named("write")).0, Verdict::Allow);
+    assert_eq!(admitted(&gateway, "open", "director", named("write")).0, Verdict::Allow);
     assert!(gateway.reload(builtin_and("roles: {other: {allow: [read]}}")));
     assert!(!gateway.reload(builtin_and("# same\nroles: {other: {allow: [read]}}")));
     assert!(gateway.reload(builtin()));
@@ -394,7 +422,7 @@ fn a_decision_takes_microseconds() {
     let gateway = Arc::new(gateway());
     let all = effort::processor_time(|| {
         for _ in 0..1_000 {
-            let _ = admitted(&gateway, "build", "worker", command("cargo test --workspace"));
+            let _ = admitted(&gateway, "build", "director", command("cargo test --workspace"));
         }
     });
     let each = all / 1_000;

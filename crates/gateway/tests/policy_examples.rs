@@ -169,6 +169,7 @@ fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
     let silent = bare.profile("strict").unwrap();
     let expected = cofferdam_gateway::Profile {
         description: strict.description.clone(),
+        default_role: strict.default_role.clone(),
         exec: strict.exec.clone(),
         ..silent.clone()
     };

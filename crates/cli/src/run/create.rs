@@ -30,7 +30,7 @@ pub(crate) struct Create {
     /// Name of the agent that the run is for.
     #[arg(long, value_name = "NAME", default_value = "cli")]
     agent: String,
-    /// The agent's role in the policy. Default: the daemon's, `worker`.
+    /// The agent's role in the policy. Default: the profile's `default_role`.
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
     /// Directory to show read-only as /pkg.

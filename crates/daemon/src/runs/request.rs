@@ -18,7 +18,6 @@ const MAX_NAME: usize = 128;
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 256;
 const MAX_PATH: usize = 4_000;
-const DEFAULT_ROLE: &str = "worker";
 
 /// Parses and validates.
 pub(crate) fn parse<'p>(
@@ -35,10 +34,7 @@ pub(crate) fn parse<'p>(
         }
         unknown("profile", policy.profile_names())
     })?;
-    let role = if request.role.is_empty() { DEFAULT_ROLE.to_owned() } else { request.role };
-    if policy.role(&role).is_none() {
-        return Err(unknown("role", policy.role_names()));
-    }
+    let role = role(request.role, policy, profile)?;
     if !is_name(&request.agent_id) {
         return Err(Refusal::invalid(
             "agent_id",
@@ -73,6 +69,23 @@ pub(crate) fn parse<'p>(
         profile: request.profile,
     };
     Ok((spec, profile))
+}
+
+/// The role that the request names, or else the profile's.
+fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Refusal> {
+    let is_named = !named.is_empty();
+    let role = if is_named { named } else { profile.default_role().to_owned() };
+    if policy.role(&role).is_some() {
+        return Ok(role);
+    }
+    if is_named {
+        return Err(unknown("role", policy.role_names()));
+    }
+    let message = format!(
+        "role: the profile has no default_role, and the policy no role {role}; name one of {}",
+        names(policy.role_names())
+    );
+    Err(Refusal::new(Reason::NotFound, message).with("resource", "role"))
 }
 
 /// Hides what looks like a secret in the labels, and refuses an address with a password where a path or an image is asked for: a

@@ -50,7 +50,7 @@ impl Scene {
     }
 
     fn ticket(&self, call_id: &str) -> Ticket {
-        self.ticket_of(&run("review"), &caller("worker"), call_id, "hi\n")
+        self.ticket_of(&run("review"), &caller("director"), call_id, "hi\n")
     }
 
     fn asked(&self, call_id: &str) -> (Ticket, Approval) {
@@ -172,10 +172,10 @@ fn decisions_on_nothing_or_with_too_many_words() {
 #[test]
 fn an_approval_is_for_one_call_and_nothing_else() {
     let scene = Scene::new();
-    let other_caller = Caller { principal: "uid:7".into(), ..caller("worker") };
-    let other_run = Caller { run_id: "run-2".into(), ..caller("worker") };
+    let other_caller = Caller { principal: "uid:7".into(), ..caller("director") };
+    let other_run = Caller { run_id: "run-2".into(), ..caller("director") };
     let other_image = RunScope { image_id: "sha256:2".into(), ..run("review") };
-    let (plain, me) = (run("review"), caller("worker"));
+    let (plain, me) = (run("review"), caller("director"));
     for (tampered, reason, after) in [
         (scene.ticket_of(&plain, &me, "c", "ho\n"), Reason::PreconditionFailed, PermitState::Withdrawn),
         (
@@ -237,7 +237,7 @@ fn a_policy_that_changed_meanwhile_voids_it() {
 
     scene.gateway.reload(builtin());
     let (ticket, id) = scene.approved("d");
-    let denies = "profiles: {review: {operations: {read: allow}}}\nroles: {worker: {allow: '*'}}";
+    let denies = "profiles: {review: {operations: {read: allow}}}\nroles: {director: {allow: '*'}}";
     scene.gateway.reload(crate::policy::Policy::from_files([("p.yaml", denies)]).unwrap());
     assert_eq!(scene.redeem(&id, &ticket), Err(Reason::PermissionDenied));
     scene.gateway.reload(builtin());
@@ -304,7 +304,7 @@ fn cancelling_ends_what_waits_and_voids_what_was_given() {
 fn waiting_calls_are_bounded() {
     let scene = Scene::new();
     let ask = |run_id: &str, call: &str, review: Review| {
-        let caller = Caller { run_id: run_id.into(), ..caller("worker") };
+        let caller = Caller { run_id: run_id.into(), ..caller("director") };
         let ticket = scene.ticket_of(&run("review"), &caller, call, "hi\n");
         scene.gateway.request_approval(&ticket, review, None).map_err(|refusal| refusal.reason)
     };
@@ -344,7 +344,7 @@ fn large_settled_ones_are_forgotten_sooner() {
     let scene = Scene::new();
     let size = MAX_REVIEW_BYTES - 1_024;
     for call in 0..MAX_SETTLED_BYTES / size + 10 {
-        let (call, caller) = (format!("c{call}"), caller("worker"));
+        let (call, caller) = (format!("c{call}"), caller("director"));
         let ticket = scene.ticket_of(&run("review"), &caller, &call, "hi\n");
         let large = Review { preview: "x".repeat(size), ..review() };
         scene.gateway.request_approval(&ticket, large, None).unwrap();

@@ -123,8 +123,8 @@ fn consent_beforehand_replaces_consent_and_nothing_else() {
     let writing = |at: &str| Operation::Write(write(at));
     let docs = [at(preapproved(grant("write")), "docs/**")];
     let (gateway_, _) = gateway(docs.clone());
-    assert_eq!(says(&gateway_, "review", "worker", writing("docs/a.md")), (Allow, "permission p0".into()));
-    assert_eq!(says(&gateway_, "review", "worker", writing("src/a.rs")).0, Ask);
+    assert_eq!(says(&gateway_, "review", "director", writing("docs/a.md")), (Allow, "permission p0".into()));
+    assert_eq!(says(&gateway_, "review", "director", writing("src/a.rs")).0, Ask);
     assert_eq!(says(&gateway_, "review", "reader", writing("docs/a.md")).0, Allow);
 
     let test = [command(preapproved(grant("exec")), "cargo test")];
@@ -138,13 +138,13 @@ fn consent_beforehand_replaces_consent_and_nothing_else() {
         ("sh -c cargo", Ask),
         ("rm -rf x", Deny),
     ] {
-        assert_eq!(verdict(&test, "review", "worker", run_line(line)), expected, "{line}");
+        assert_eq!(verdict(&test, "review", "director", run_line(line)), expected, "{line}");
     }
     let preloaded = Exec { env: [("TERM".into(), "x".into())].into(), ..exec(&["cargo", "test"]) };
-    assert_eq!(verdict(&test, "review", "worker", Operation::Exec(preloaded)), Allow);
+    assert_eq!(verdict(&test, "review", "director", Operation::Exec(preloaded)), Allow);
     let redirected = Exec { env: [("PATH".into(), "x".into())].into(), ..exec(&["cargo", "test"]) };
     assert_eq!(
-        verdict(&test, "open", "worker", Operation::Exec(redirected)),
+        verdict(&test, "open", "director", Operation::Exec(redirected)),
         Allow,
         "open runs it by itself"
     );
@@ -172,7 +172,7 @@ fn nothing_critical_is_preapproved_and_no_wrapper_script_or_git_write() {
     let gateway = Gateway::new(critical, TestClock::new());
     let permission = command(preapproved(grant("exec")), "make");
     gateway.set_permissions(Permissions::default().with(permission, NOW).unwrap());
-    let (verdict, rule) = says(&gateway, "p", "worker", run_line("make"));
+    let (verdict, rule) = says(&gateway, "p", "director", run_line("make"));
     assert_eq!((verdict, rule.as_str()), (Ask, "risk: critical"));
 }
 
@@ -266,7 +266,7 @@ fn they_expire_and_a_clock_that_goes_back_makes_them_count_again() {
 #[test]
 fn a_revocation_counts_for_a_call_that_waits() {
     let (gateway, clock) = gateway([]);
-    let asked = gateway.admit(&run("review"), &caller("worker"), "call-1", Operation::Write(write("a")));
+    let asked = gateway.admit(&run("review"), &caller("director"), "call-1", Operation::Write(write("a")));
     let Admission::Ask(ticket) = asked else { panic!("{asked:?}") };
     let approval = gateway.request_approval(&ticket, Review::default(), None).unwrap();
     let reviewer = Reviewer { principal: "uid:7".into(), level: Level::Approver, may_decide_own: false };

@@ -80,7 +80,8 @@ impl Policy {
             .collect();
         let stand_ins = BUILT_IN.into_iter().filter(|(file, _)| missing.contains(file));
         let stand_ins = stand_ins.map(|(file, text)| (format!("built-in {file}"), text));
-        let mut merged = Merged { is_part: true, ..Merged::default() };
+        let has_stand_ins = !missing.is_empty();
+        let mut merged = Merged { is_part: true, has_stand_ins, ..Merged::default() };
         for (name, text) in stand_ins.chain([(name.to_owned(), text)]) {
             merged.add(&name, text);
         }
@@ -136,6 +137,8 @@ struct Merged {
     problems: Vec<Problem>,
     /// Other files may have what is missing.
     is_part: bool,
+    /// The profiles or the roles are not its own.
+    has_stand_ins: bool,
 }
 
 impl Merged {
@@ -257,6 +260,15 @@ impl Merged {
         team::resolve(&mut self.teams, &self.roles, |name, key, message, suggestion| {
             found.push((["teams".to_owned(), name.to_owned(), key.to_owned()], message, suggestion));
         });
+        let roles: Vec<&str> = self.roles.keys().map(String::as_str).collect();
+        for (name, profile) in &self.profiles {
+            let unknown = profile.default_role.as_deref().filter(|role| !self.roles.contains_key(*role));
+            // Profiles and roles of different policies need not fit.
+            if let Some(role) = unknown.filter(|_| !self.has_stand_ins) {
+                let path = ["profiles".to_owned(), name.clone(), "default_role".to_owned()];
+                found.push((path, format!("there is no role `{role}`"), Some(nearest(role, &roles))));
+            }
+        }
         let risk = self.risk.take().map(|(_, risk)| risk).unwrap_or_default();
         for (name, profile) in &self.profiles {
             let lowered = profile.risk.iter().filter(|(operation, risk)| **risk < default_risk(operation));

@@ -15,12 +15,18 @@ use crate::decision::{Risk, Verdict};
 use crate::limits::RateLimits;
 use crate::limits::concurrency::Caps;
 
+/// The role of a run where neither its request nor its profile names one.
+const LEAST_ROLE: &str = "worker";
+
 /// What a run of this profile is, and what may be done in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Profile {
     /// For people; may be missing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// Role of a run whose request names none; `None` is [`LEAST_ROLE`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_role: Option<String>,
     /// Image of the container; `None` is the daemon's default image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -145,6 +151,11 @@ impl Profile {
     /// What happens to an operation, and the key that says so.
     pub fn operation(&self, name: &str) -> Option<(&str, Verdict)> {
         speaking(&self.operations, name).map(|(key, verdict)| (key, *verdict))
+    }
+
+    /// Role of a run whose request names none. A policy need not have the one that holds where the profile is silent.
+    pub fn default_role(&self) -> &str {
+        self.default_role.as_deref().unwrap_or(LEAST_ROLE)
     }
 
     /// Whether a run of this profile may use `image`; `None` is the profile's own or the default image.

@@ -34,6 +34,7 @@ fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
 pub(super) fn profile(at: &At<'_>) -> Profile {
     let fields = at.fields(&[
         "description",
+        "default_role",
         "image",
         "allowed_images",
         "runtime",
@@ -54,6 +55,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     let operations = fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, &risk));
     Profile {
         description: fields.text_or("description", ""),
+        default_role: fields.get("default_role").and_then(At::text).map(str::to_owned),
         image: fields.get("image").and_then(|at| reference(at, false)),
         allowed_images: fields
             .get("allowed_images")

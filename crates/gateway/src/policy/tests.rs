@@ -149,6 +149,29 @@ limit: 3
 }
 
 #[test]
+fn a_profile_has_a_role_for_runs_that_name_none() {
+    let policy = builtin();
+    for profile in ["review", "build", "open", "strict"].map(|name| policy.profile(name).unwrap()) {
+        assert_eq!(profile.default_role(), "director");
+    }
+    let profiles =
+        "profiles:\n  a: {operations: {read: allow}}\n  b: {operations: {read: allow}, default_role: r}\n";
+    let policy = Policy::from_files([("p.yaml", format!("{profiles}{ROLES}"))]).unwrap();
+    let roles = ["a", "b"].map(|name| policy.profile(name).unwrap().default_role());
+    assert_eq!(roles, ["worker", "r"], "the least one where the profile is silent");
+    let shown = Policy::from_files([("shown.yaml", policy.to_yaml().unwrap())]).unwrap();
+    assert_eq!(shown.digest(), policy.digest());
+
+    let wrong = format!("{profiles}  c: {{operations: {{read: allow}}, default_role: rr}}\n{ROLES}");
+    let expected = ["p.yaml:4: profiles.c.default_role: there is no role `rr` (did you mean `r`?)"];
+    assert_eq!(problems(&wrong), expected);
+    let elsewhere = "profiles: {c: {operations: {read: allow}, default_role: mine}}\n";
+    assert!(Policy::from_part("c.yaml", elsewhere).is_ok(), "its roles are in another file");
+    assert!(Policy::from_part("c.yaml", &format!("{elsewhere}{ROLES}")).is_err());
+    assert!(Policy::from_part("roles.yaml", ROLES).is_ok(), "its profiles are in another file");
+}
+
+#[test]
 fn contradicting_rules_are_named() {
     let rule =
         |decision: &str| format!("        - {{prefix: [make], decision: {decision}, justification: x}}\n");
@@ -163,7 +186,7 @@ fn contradicting_rules_are_named() {
 #[test]
 fn roles_inherit_across_files_and_never_themselves() {
     let policy = builtin_and(
-        "roles:\n  lead: {inherits: [reader, manager], ask: [read]}\n  reader: {allow: [read, exec.read_only]}\n",
+        "roles:\n  lead: {inherits: [reader, manager], ask: [read]}\n  reader: {allow: [read, exec.read_only], ask: [git.commit]}\n",
     );
     let lead = policy.role("lead").unwrap();
     assert_eq!(lead.grant("read", false), Some(Grant::AsProfile));
@@ -298,9 +321,10 @@ fn a_rule_that_never_decides_is_named() {
 #[test]
 fn teams_inherit_and_give_their_members_what_roles_do() {
     let policy = builtin_and(
-        "teams:
+        "roles: {asker: {ask: [git.commit]}}
+teams:
   everyone: {agents: ['*'], deny: [delete]}
-  core: {agents: [alice, 'ci-*'], roles: manager}
+  core: {agents: [alice, 'ci-*'], roles: [manager, asker]}
   lead: {inherits: core, agents: bob, allow: [git.commit], ask: [shell]}
 ",
     );

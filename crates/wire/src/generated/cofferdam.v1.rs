@@ -9134,7 +9134,7 @@ pub struct CreateRunRequest {
     /// Name of the agent, at most 128 characters of `\[A-Za-z0-9._:@/-\]`. Required.
     #[prost(string, tag = "7")]
     pub agent_id: ::prost::alloc::string::String,
-    /// Role in the policy. Default `worker`.
+    /// Role in the policy. Default: the profile's `default_role`, or `worker` where it has none. The run shows the one that it got.
     #[prost(string, tag = "8")]
     pub role: ::prost::alloc::string::String,
     /// Lower limits than the profile's.
