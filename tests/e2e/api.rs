@@ -99,6 +99,8 @@ async fn tools_are_offered_in_every_vendors_form_and_denied_ones_left_out() {
     assert!(fs.iter().any(|name| name.ends_with("read")), "{fs:?}");
     assert_eq!(names("director", "exec", Format::Openai).await, ["exec"]);
     assert_eq!(names("", "gateway", Format::Mcp).await.len(), 6, "what asks is offered");
+    let looking = ["read_file", "list_directory", "search_code", "run_command"];
+    assert_eq!(names("worker", "gateway", Format::Mcp).await, looking, "what a role lacks is not");
     // The profile has no shell.
     assert_eq!(names("director", "forge", Format::Openai).await, ["write", "read", "edit", "grep", "glob"]);
     assert_eq!(

@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
+use harness::v1::decide_approval_request::Decision;
 use harness::v1::{self, CallRequest, call_request::Operation, call_response::Status as CallStatus};
 use harness::{Clients, Daemon, RunHandle, calls, reason, record, requests};
 use tonic::{Request, Status};
@@ -98,11 +99,44 @@ async fn a_link_called_ls_that_leads_to_rm_does_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_seen_through_asks_and_the_reviewer_is_told() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[FILE]);
+    let mut run = daemon.run("build", &workspace).await;
+    let fed = v1::ExecRequest {
+        command: "make".into(),
+        args: vec!["-f".into(), "-".into()],
+        stdin: b"x:\n\trm -f keep.txt\n".to_vec(),
+        ..Default::default()
+    };
+    for (operation, why) in [
+        (Operation::Exec(fed), "not seen through: `make` takes code with `-`"),
+        (
+            calls::exec(&["awk", "BEGIN{system(\"rm -f keep.txt\")}"]),
+            "not seen through: `awk` runs what it reads, or what its arguments make up",
+        ),
+        (calls::shell("c=rm; $c keep.txt"), "not seen through: a script with `c=rm` in it"),
+        (calls::shell("ls; let 'x=a[$(rm -f keep.txt)]'"), "not seen through: a script with `let` in it"),
+    ] {
+        let asked = run.asks(operation).await;
+        let id = run.id().to_owned();
+        let approval = run.clients.pending_approval(&id).await;
+        assert_eq!(
+            (approval.call_id.as_str(), approval.justification.as_str()),
+            (asked.call_id.as_str(), why)
+        );
+        run.clients.decide(&approval.approval_id, Decision::Deny).await.unwrap();
+        run.outcome(&asked.call_id).await;
+    }
+    assert!(workspace.join("keep.txt").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_same_operation_by_another_dialects_name_is_the_same_operation() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[FILE]);
     let mut run = daemon
-        .run_on(v1::CreateRunRequest { role: "worker".into(), ..requests::bind("review", &workspace) })
+        .run_on(v1::CreateRunRequest { role: "manager".into(), ..requests::bind("review", &workspace) })
         .await;
     let canonical = run.call(calls::write("keep.txt", "two\n")).await.unwrap();
     assert_eq!(canonical.status(), CallStatus::PendingApproval);

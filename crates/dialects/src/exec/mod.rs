@@ -56,9 +56,10 @@ impl Dialect for Exec {
 static TOOLS: [Tool; 1] = [Tool {
     name: "exec",
     description: "Run one command in the workspace and get its stdout, stderr and exit code. The arguments are a list, \
-                  one string each: there is no shell, so that pipes, quotes, wildcards and && mean nothing. Some \
-                  commands (rm, sudo, dd and the like) are never allowed, others may need a person's approval. Ended \
-                  after {default_timeout_s} seconds. At most {max_output_bytes} bytes of each stream are shown. \
+                  one string each: there is no shell, so that pipes, quotes, wildcards and && mean nothing. rm, \
+                  sudo, dd and the like are refused where they are named. Others may need a person's approval; those that \
+                  take code (sh -c, python -c, awk, xargs) do wherever any other does. Ended after \
+                  {default_timeout_s} seconds. At most {max_output_bytes} bytes of each stream are shown. \
                   Example: {\"command\": \"cargo\", \"args\": [\"test\", \"--lib\"], \"cwd\": \"crates/parser\"}",
     parameters: &[
         Parameter::required("command", Kind::Text, "Command to execute (e.g., 'ls', 'git', 'cargo')"),

@@ -69,7 +69,9 @@ impl Dialect for Forge {
 static TOOLS: [Tool; 6] = [
     Tool {
         name: "bash",
-        description: "Run a shell script (bash -lc) in the workspace. Pipes, && and $VAR work. Ended after \
+        description: "Run a shell script (bash -lc) in the workspace. Pipes, && and $VAR work. rm, sudo, dd and the \
+                      like are refused where they are named. A person may have to approve the script first: always \
+                      where commands ask and it is more than plain words joined by && || ; | < >. Ended after \
                       {default_timeout_s} seconds, or after timeoutMs. At most {max_output_bytes} bytes of each stream \
                       are shown. Example: {\"command\": \"ls -la | head\"}",
         parameters: &[

@@ -125,8 +125,8 @@ static TOOLS: [Tool; 6] = [
     },
     Tool {
         name: "run_command",
-        description: "Run one command in the workspace, its arguments as a list: there is no shell. A person may have \
-                      to approve it first. Ended after {default_timeout_s} seconds, or after timeout_ms. At most \
+        description: "Run one command in the workspace, its arguments as a list: there is no shell. rm, sudo, dd and \
+                      the like are refused where they are named. A person may have to approve it first. Ended after {default_timeout_s} seconds, or after timeout_ms. At most \
                       {max_output_bytes} bytes of each stream are shown. \
                       Example: {\"command\": \"cargo\", \"args\": [\"test\"]}",
         parameters: &[

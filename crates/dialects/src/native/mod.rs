@@ -138,8 +138,9 @@ static TOOLS: [Tool; 6] = [
     Tool {
         name: "bash_command",
         description: "Run one of cat, head, tail, find, wc in the workspace. No shell: no pipes, no quotes, no \
-                      wildcards except those of find, and find may not run or delete anything. Ended after \
-                      {default_timeout_s} seconds. Example: {\"command\": \"find\", \"args\": [\"src\", \"-name\", \"*.rs\"]}",
+                      wildcards except those of find. Paths stay in the workspace, and nothing may be written, run or \
+                      deleted. Ended after {default_timeout_s} seconds. \
+                      Example: {\"command\": \"find\", \"args\": [\"src\", \"-name\", \"*.rs\"]}",
         parameters: &[
             Parameter::required("command", Kind::Program(&PROGRAMS), "The program."),
             Parameter::optional("args", Kind::TextList, "Its arguments, one string each. Default: none."),

@@ -42,6 +42,7 @@ pub(super) fn env(command: &[String]) -> Inner {
         (attached, &args[index + 1..])
     };
     let env = std::iter::once("env".to_owned());
+    inner.opaque = true;
     inner.lines.push(env.chain(words(text)).chain(rest.iter().cloned()).collect());
     inner
 }

@@ -22,6 +22,8 @@ pub(super) struct Inner {
     pub(super) inputs: Vec<String>,
     /// It runs commands that it reads.
     pub(super) reads: bool,
+    /// What it runs is made of what it reads, or of words of which it is not known how it takes them.
+    pub(super) opaque: bool,
 }
 
 /// Looks at one command. It is not empty.
@@ -33,12 +35,15 @@ pub(super) fn inner(command: &[String]) -> Inner {
     match wrapper::kind(&base_name(program)) {
         None => Inner::default(),
         Some(Kind::Options(options)) => wraps(options::offsets(options, args, |_| false)),
+        Some(Kind::Xargs) => {
+            Inner { opaque: true, ..wraps(options::offsets(&options::XARGS, args, |_| false)) }
+        }
         Some(Kind::Builtin(options)) => builtin(options, command),
         Some(Kind::MultiCall) => multi_call(args),
         Some(Kind::Env) => env(command),
         Some(Kind::Shell) => shell(args),
         Some(Kind::Eval) => {
-            Inner { wraps: true, texts: vec![args.join(" ")], reads: true, ..Inner::default() }
+            Inner { wraps: true, texts: vec![args.join(" ")], reads: true, opaque: true, ..Inner::default() }
         }
         Some(Kind::Source) => {
             Inner { reads: args.first().is_some_and(|file| is_stream(file)), ..Inner::default() }
@@ -54,13 +59,14 @@ pub(super) fn inner(command: &[String]) -> Inner {
         }
         Some(Kind::Follows(flags)) => follows(flags, args),
         Some(Kind::Anywhere { reads }) => anywhere(args, reads),
-        Some(Kind::Reads) => Inner { wraps: true, reads: true, ..Inner::default() },
+        Some(Kind::Reads) => Inner { wraps: true, reads: true, opaque: true, ..Inner::default() },
     }
 }
 
 /// One that runs the command lines at these places.
 pub(super) fn wraps(offsets: Vec<usize>) -> Inner {
-    Inner { wraps: true, offsets, ..Inner::default() }
+    // Several places: one of them, and it is not known which.
+    Inner { wraps: true, opaque: offsets.len() > 1, offsets, ..Inner::default() }
 }
 
 /// `busybox rm`, `coreutils --coreutils-prog=rm`.
@@ -117,6 +123,7 @@ fn follows(flags: &[&str], args: &[String]) -> Inner {
             inner.texts.push(text.to_owned());
         }
     }
+    inner.opaque = inner.wraps;
     inner
 }
 
@@ -144,5 +151,6 @@ fn anywhere(args: &[String], reads: bool) -> Inner {
             None => {}
         }
     }
-    Inner { wraps: true, offsets: (1..=args.len()).collect(), texts, reads, ..Inner::default() }
+    let offsets = (1..=args.len()).collect();
+    Inner { wraps: true, offsets, texts, reads, opaque: true, ..Inner::default() }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, SandboxPath};
+use ops::deny::is_denied_with;
 use ops::{Exec, Reason, Shell};
 
-use super::denied::is_denied;
 use super::effects::{Effect, effect};
 use super::environment::{not_allowed, redirects};
 use super::read_only::{self, DoesMore};
@@ -74,14 +74,15 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         }
         Err(_) => None,
     };
-    let plain = seen.plain && !exec.env.keys().any(|name| redirects(name));
+    let redirected = exec.env.keys().any(|name| redirects(name));
     let read_only = (policy.read_only_commands && reads.is_some()).then(|| {
         let why = "it only reads, inside the mounts".to_owned();
         Applied { verdict: Verdict::Allow, rule: "exec.read_only_commands".to_owned(), justification: why }
     });
     let rules = policy.rules.about(seen.programs()).filter(|(_, rule)| match rule.decision {
         Verdict::Allow => {
-            plain && seen.commands().next().is_some_and(|argv| rule.prefix.matches_exactly(argv))
+            let speaks = !redirected && seen.is_plain_to(rule.prefix.words());
+            speaks && seen.commands().next().is_some_and(|argv| rule.prefix.matches_exactly(argv))
         }
         Verdict::Ask | Verdict::Deny => tightens(rule, &seen),
     });
@@ -92,6 +93,9 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         let justification = format!("no rule of the profile matches, and its default is `{verdict}`");
         applied.push(Applied { verdict, rule: "exec.default".to_owned(), justification });
     }
+    // An `allow` rule that applies has named what is not seen through.
+    let is_allowed = applied.iter().any(|applied| applied.verdict == Verdict::Allow);
+    applied.splice(0..0, not_seen_through(profile, &seen).filter(|_| !is_allowed));
     applied.extend(deletion(profile, &seen).map(|(_, applied)| applied));
     let Some(Applied { verdict, rule, justification }) = strictest(&applied) else {
         return ExecRuling::deny_command("exec.default", &exec.command);
@@ -107,7 +111,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
 /// default for commands speaks for a script. `None` when nothing speaks against it either.
 pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRuling> {
     // Which of the two it is going to be is for the image to say.
-    if let Some(name) = ["sh", "bash"].into_iter().find(|name| is_denied(name, &profile.exec.deny)) {
+    if let Some(name) = ["sh", "bash"].into_iter().find(|name| is_denied_with(name, &profile.exec.deny)) {
         return Some(ExecRuling::deny_command("exec deny list", name));
     }
     let Ok(seen) = Seen::of_script(shell) else {
@@ -119,17 +123,24 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
         return Some(ruling);
     }
     let rules = profile.exec.rules.about(seen.programs()).filter(|(_, rule)| rule.decision > Verdict::Allow);
-    let (programs, applied): (Vec<&str>, Vec<Applied>) = rules
-        .filter_map(|(number, rule)| {
-            let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
-            Some((argv.first()?.as_str(), said(number, rule)))
-        })
-        .chain(deletion(profile, &seen))
-        .unzip();
+    let rules = rules.filter_map(|(number, rule)| {
+        let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
+        Some((argv.first()?.as_str(), said(number, rule)))
+    });
+    let unseen = not_seen_through(profile, &seen).map(|applied| ("sh", applied));
+    let (programs, applied): (Vec<&str>, Vec<Applied>) =
+        unseen.into_iter().chain(rules).chain(deletion(profile, &seen)).unzip();
     let best = strictest(&applied)?;
     let program = applied.iter().zip(programs).find(|(one, _)| **one == best).map(|(_, program)| program)?;
     let refusal = ExecRuling::deny_command(&best.rule, program);
     Some(ExecRuling { verdict: best.verdict, justification: best.justification, applied, ..refusal })
+}
+
+/// Where a profile asks about commands, it asks about what cannot be seen through.
+fn not_seen_through(profile: &Profile, seen: &Seen) -> Option<Applied> {
+    let unseen = seen.unseen().filter(|_| profile.exec.default > Verdict::Allow)?;
+    let justification = format!("not seen through: {unseen}");
+    Some(Applied { verdict: Verdict::Ask, rule: "exec.not_seen_through".to_owned(), justification })
 }
 
 /// What the profile says of `delete` holds for a command that deletes what it finds, too. The first such program.
@@ -162,7 +173,7 @@ fn forbidden(
     env: &BTreeMap<String, String>,
 ) -> Option<ExecRuling> {
     for program in seen.programs() {
-        if is_denied(program, &profile.exec.deny) {
+        if is_denied_with(program, &profile.exec.deny) {
             return Some(ExecRuling::deny_command("exec deny list", program));
         }
         if let Some(refusal) = protected(profile, cwd, program) {

@@ -1,23 +1,24 @@
 //! Which commands may run.
 //!
 //! ```text
-//! argv ─ see through wrappers ─ deny list ─ environment ─ read-only rule + prefix rules, strictest ─ default
-//! script ─ see through ─ deny list ─ environment ─ prefix rules that ask or deny, strictest
+//! argv ─ see through wrappers ─ deny list ─ environment ─ read-only rule + not seen through + prefix rules, strictest ─ default
+//! script ─ see through ─ deny list ─ environment ─ not seen through + prefix rules that ask or deny, strictest
 //! ```
 //!
-//! The deny list is asked for every program that can be seen in the command line, however it is wrapped: by its name in
-//! any case and at any path, behind wrappers and multi-call binaries, in scripts and here-documents. The agent asks it
-//! again for the file that a name leads to.
+//! The deny list is asked for every program that is named in the command line: in any case and at any path, behind wrappers
+//! and multi-call binaries, in scripts and here-documents. The agent asks it again for the file that a name leads to.
+//!
+//! A script that is not plain words and a command that takes code are *not seen through* (`unseen`). Where the profile asks about
+//! commands, they ask, and no `allow` rule speaks for them that does not name the word which makes a command take code.
 //!
 //! `effects` knows of some programs which arguments write, delete or run something, in any image. Only a command that it knows
 //! to read is one of the read-only rule, and a call with `only_reads` is refused without that in every profile. No `allow` rule
 //! speaks for arguments that run or delete something. What the profile says of `delete` holds for `find -delete`, too.
 //!
-//! What cannot be seen: what a program does once it runs (a script in a file, a makefile, `python -c`, git's aliases), what a
-//! script computes or decodes, a copy of a program under another name. The list is about what an agent may mean to do; the
-//! container is what holds it.
+//! Nowhere seen is what a file does that is run: a script, a makefile, a copy of a program under another name. The list is about
+//! what an agent may mean to do; the container is what holds it.
 
-mod denied;
+mod code;
 mod effects;
 mod env;
 mod environment;
@@ -31,6 +32,7 @@ mod script;
 mod see_through;
 mod shell;
 mod sight;
+mod unseen;
 mod wrapper;
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::see_through::{Seen, argv};
 /// variable that makes its program into another. Nothing for any other.
 pub(crate) fn plain_argv(exec: &Exec) -> Option<Vec<String>> {
     let seen = Seen::of_command(exec).ok()?;
-    let plain = seen.plain && !exec.env.keys().any(|name| redirects(name));
-    plain.then(|| argv(exec))
+    let argv = argv(exec);
+    let plain = seen.is_plain_to(argv.len()) && !exec.env.keys().any(|name| redirects(name));
+    plain.then_some(argv)
 }

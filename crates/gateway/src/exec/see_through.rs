@@ -8,6 +8,7 @@ use ops::{Exec, Shell};
 use super::effects::{Effect, effect};
 use super::inner::{Inner, inner};
 use super::script::{self, Script};
+use super::unseen::{self, Unseen};
 
 /// Commands that may be wrapped in others' arguments. More is no honest use.
 const MAX_WRAPPED: usize = 1_024;
@@ -17,20 +18,16 @@ const MAX_WORDS: usize = 131_072;
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The commands in a command line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Seen {
     sources: Vec<Vec<String>>,
     commands: Vec<(usize, usize)>,
     /// Words of scripts that are in no command and may name files.
     files: Vec<String>,
-    /// The outermost program runs no other that its arguments name, and deletes nothing.
-    pub(super) plain: bool,
-}
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self { sources: Vec::new(), commands: Vec::new(), files: Vec::new(), plain: true }
-    }
+    /// The outermost program runs another that its arguments name, or deletes what it finds.
+    does_more: bool,
+    /// The first thing that cannot be seen through.
+    unseen: Option<Unseen>,
 }
 
 /// So deeply or widely wrapped that it cannot be judged.
@@ -56,6 +53,17 @@ impl Seen {
     /// The program of each of them.
     pub(super) fn programs(&self) -> impl Iterator<Item = &str> {
         self.commands().filter_map(<[String]>::first).map(String::as_str)
+    }
+
+    /// What cannot be seen through.
+    pub(super) fn unseen(&self) -> Option<&Unseen> {
+        self.unseen.as_ref()
+    }
+
+    /// Whether the command is what its first `words` words say: its program runs no other that its arguments name, deletes nothing
+    /// that it finds, and takes no code, unless these words say so.
+    pub(super) fn is_plain_to(&self, words: usize) -> bool {
+        !self.does_more && self.unseen.as_ref().is_none_or(|unseen| unseen.is_named_by(words))
     }
 
     /// Every word of every command line and script.
@@ -108,9 +116,12 @@ struct Search {
 impl Search {
     fn look(&mut self, source: usize, start: usize) -> Result<(), TooIntricate> {
         let command = &self.seen.sources[source][start..];
-        let Inner { wraps, offsets, lines, texts, inputs, reads } = inner(command);
+        let Inner { wraps, offsets, lines, texts, inputs, reads, opaque } = inner(command);
         if self.seen.commands.is_empty() {
-            self.seen.plain = !wraps && !command.split_first().is_some_and(does_more);
+            self.seen.does_more = wraps || command.split_first().is_some_and(does_more);
+        }
+        if self.seen.unseen.is_none() {
+            self.seen.unseen = unseen::in_command(command, opaque);
         }
         self.seen.commands.push((source, start));
         self.reads |= reads;
@@ -147,6 +158,9 @@ impl Search {
         self.bytes += text.len();
         if self.bytes > MAX_BYTES {
             return Err(TooIntricate);
+        }
+        if self.seen.unseen.is_none() {
+            self.seen.unseen = unseen::in_script(text);
         }
         let Script { commands, inputs, files, too_deep } = script::parse(text);
         if too_deep {

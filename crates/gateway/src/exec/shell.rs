@@ -17,7 +17,7 @@ pub(super) fn shell(args: &[String]) -> Inner {
         return Inner { wraps: true, texts, ..Inner::default() };
     }
     let reads = reads_input(args);
-    Inner { wraps: reads, reads, ..Inner::default() }
+    Inner { wraps: reads, reads, opaque: reads, ..Inner::default() }
 }
 
 /// Whether a shell that is called like this takes its input for its script.

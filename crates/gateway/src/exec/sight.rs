@@ -30,7 +30,7 @@ impl<'o> Sight<'o> {
         let Operation::Exec(Exec { command, args, env, .. }) = self.operation else { return false };
         words.begin_exactly(command, args)
             && !env.keys().any(|name| redirects(name))
-            && self.seen().is_ok_and(|seen| seen.plain)
+            && self.seen().is_ok_and(|seen| seen.is_plain_to(words.len()))
     }
 
     /// Whether any command that can be seen in it begins with `words`, in any spelling; also when there is too much to be

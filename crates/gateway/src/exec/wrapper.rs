@@ -11,6 +11,8 @@ pub(super) enum Kind {
     Options(&'static Options),
     /// The same in a shell, perhaps under another name.
     Builtin(&'static Options),
+    /// Options, then a command line, to which it adds what it reads.
+    Xargs,
     /// The name of an applet, then its arguments.
     MultiCall,
     /// Like [`Self::Options`], with `NAME=value` and `-S 'command line'`.
@@ -128,7 +130,7 @@ pub(super) fn kind(base_name: &str) -> Option<Kind> {
         "setsid" => Kind::Options(&options::SETSID),
         "ionice" => Kind::Options(&options::IONICE),
         "time" => Kind::Options(&options::TIME),
-        "xargs" | "gxargs" => Kind::Options(&options::XARGS),
+        "xargs" | "gxargs" => Kind::Xargs,
         "command" | "exec" | "builtin" => Kind::Builtin(&options::COMMAND),
         "eval" => Kind::Eval,
         "." | "source" => Kind::Source,

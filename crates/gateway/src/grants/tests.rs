@@ -132,6 +132,7 @@ fn consent_beforehand_replaces_consent_and_nothing_else() {
         ("cargo test --workspace", Allow),
         ("/usr/bin/cargo test", Allow),
         ("cargo publish", Ask),
+        ("cargo test --config x", Ask),
         ("/workspace/cargo test", Ask),
         ("CARGO test", Ask),
         ("env cargo test", Ask),

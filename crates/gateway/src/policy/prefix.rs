@@ -28,6 +28,11 @@ impl Prefix {
             })
     }
 
+    /// How many words it has.
+    pub(crate) fn words(&self) -> usize {
+        self.0.len()
+    }
+
     /// The programs that it begins with.
     pub(crate) fn programs(&self) -> &[String] {
         self.0.first().map_or(&[], Vec::as_slice)

@@ -13,6 +13,11 @@ impl<'w> Words<'w> {
         (!words.is_empty()).then_some(Self(words))
     }
 
+    /// How many there are.
+    pub(crate) fn len(self) -> usize {
+        self.0.len()
+    }
+
     /// Like [`super::Prefix::matches_exactly`].
     pub(crate) fn begin_exactly(self, program: &str, args: &[String]) -> bool {
         begins(self.0.iter().map(std::slice::from_ref), program, args, is_exactly)

@@ -2,30 +2,27 @@
 //! files that it names.
 //!
 //! ```text
-//! text ─ lexer ─► words of one command ─ readings ─► command lines
+//! text ─ lexer ─► words of one command ─► command lines
 //!          ├────► here-documents, here-strings          inputs
 //!          ├────► targets of redirections, values       files
 //!          └────► backticks, text of here-documents     lexed again
 //! ```
 //!
-//! It finds what is written plainly, quoted, escaped or put together from braces and from variables that the script
-//! itself sets. It does not run anything: what a program computes, decodes or reads from a file is not seen. So it is
-//! used to refuse and to show, never to allow, and where two shells differ, or a text can be read in two ways, both
-//! readings are given.
+//! It finds the commands whose names are written in the text, in quotes or not, in lists, groups, loops and substitutions. What
+//! a script computes, keeps in variables, or puts together from pieces is not seen: [`not_plain`] says whether there can be any.
+//! So the lexer is used to refuse and to show, never to allow.
 
-mod ansi;
-mod braces;
 mod heredoc;
 mod lexer;
-mod readings;
-mod variables;
+mod plain;
 mod word;
 
 #[cfg(test)]
 mod tests;
 
 use lexer::{Lexed, Lexer};
-use readings::Readings;
+pub(super) use plain::not_plain;
+use word::Word;
 
 /// Texts within texts. An honest script has three or four.
 const MAX_DEPTH: usize = 16;
@@ -56,7 +53,6 @@ enum Mode {
 /// Looks at a script.
 pub(super) fn parse(script: &str) -> Script {
     let mut found = Script::default();
-    let mut readings = Readings::default();
     let mut open = vec![(script.to_owned(), Mode::Commands, 0)];
     while let Some((text, mode, depth)) = open.pop() {
         if depth == MAX_DEPTH {
@@ -65,19 +61,39 @@ pub(super) fn parse(script: &str) -> Script {
         }
         let lexed = Lexer::new(&text).run(mode);
         found.too_deep |= lexed.is_cut();
-        let Lexed { commands, functions, inputs, files, inner, .. } = lexed;
+        let Lexed { commands, inputs, files, inner, .. } = lexed;
         for words in commands {
-            readings.keep(words);
-        }
-        for name in functions {
-            readings.function(name);
+            found.command(words);
         }
         found.inputs.extend(inputs);
         found.files.extend(files);
         open.extend(inner.into_iter().map(|(text, mode)| (text, mode, depth + 1)));
     }
-    let (commands, values) = readings.finish();
-    found.commands = commands;
-    found.files.extend(values);
     found
+}
+
+impl Script {
+    /// Takes the words of one command, keywords and assignments included.
+    fn command(&mut self, words: Vec<Word>) {
+        let first = words.iter().position(|word| !word.is_prelude()).unwrap_or(words.len());
+        let (before, command) = words.split_at(first);
+        let values = before.iter().filter_map(Word::assignment).map(|(_, value)| value.to_owned());
+        self.files.extend(values);
+        let Some(program) = command.first() else { return };
+        if program.is("for") || program.is("select") {
+            self.files.extend(command.iter().skip(3).map(|word| word.text.clone()));
+        }
+        // Names of variables, functions and values: no programs.
+        if ["case", "function", "for", "select"].iter().any(|keyword| program.is(keyword)) {
+            return;
+        }
+        let command: Vec<String> = command.iter().map(|word| word.text.clone()).collect();
+        // A variable may stand for nothing, so that the next word takes its place.
+        let left = command.iter().filter(|word| !word.is_empty() && !word.starts_with('$'));
+        let left: Vec<String> = left.cloned().collect();
+        if (1..command.len()).contains(&left.len()) {
+            self.commands.push(left);
+        }
+        self.commands.push(command);
+    }
 }

@@ -35,11 +35,6 @@ impl Word {
     }
 }
 
-/// Whether a variable can have this name.
-pub(super) fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(is_name_character)
-}
-
 fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }

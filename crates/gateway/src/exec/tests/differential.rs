@@ -1,5 +1,5 @@
-//! What real shells run is seen: scripts put together from the pieces that shells disagree about, run by the shells of this
-//! machine in a place where `rm` only leaves a mark.
+//! What real shells run is seen, or is said not to be: scripts put together from plain words and from the pieces that shells
+//! disagree about, run by the shells of this machine in a place where `rm` only leaves a mark.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,6 +12,7 @@ use proptest::test_runner::RngSeed;
 
 use crate::decision::Verdict::Deny;
 use crate::exec::judge_script;
+use crate::exec::script::not_plain;
 use crate::testing::{builtin, shell};
 
 const PIECES: [&str; 88] = [
@@ -105,6 +106,50 @@ const PIECES: [&str; 88] = [
     "sh<<E",
 ];
 
+/// Of which most scripts are plain words.
+const PLAIN: [&str; 40] = [
+    "rm x",
+    "rm",
+    " rm ",
+    "r",
+    "m",
+    " x",
+    "ls",
+    "'",
+    "\"",
+    "''",
+    "'rm'",
+    "\"rm\"",
+    "&&",
+    "||",
+    "|",
+    ";",
+    "\n",
+    " ",
+    "&",
+    ">",
+    ">>",
+    "<",
+    "2",
+    ">&1",
+    "2>&1",
+    ">o ",
+    "<o ",
+    "echo ",
+    "cat",
+    "sh",
+    "-c",
+    " -c 'rm x'",
+    "env ",
+    "nice ",
+    "exec ",
+    "cd .",
+    "=",
+    "A=rm ",
+    "if ",
+    ":",
+];
+
 /// Runs the script; whether it got as far as `rm`.
 fn removes(shell: &str, script: &str) -> bool {
     let place = tempfile::tempdir().unwrap();
@@ -152,11 +197,16 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_a_shell_runs_is_seen(pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 1..14)) {
+    fn what_a_shell_runs_is_seen_or_said_not_to_be(
+        pieces in prop_oneof![
+            prop::collection::vec(prop::sample::select(PLAIN.to_vec()), 1..10),
+            prop::collection::vec(prop::sample::select(PIECES.to_vec()), 1..14),
+        ]
+    ) {
         let script = pieces.concat();
         let policy = builtin();
-        let denied = judge_script(policy.profile("open").unwrap(), &shell(&script))
-            .is_some_and(|ruling| ruling.verdict == Deny);
+        let denied = not_plain(&script).is_some()
+            || judge_script(policy.profile("open").unwrap(), &shell(&script)).is_some_and(|ruling| ruling.verdict == Deny);
         for program in ["/bin/sh", "/bin/bash"].into_iter().filter(|program| Path::new(program).exists()) {
             prop_assert!(denied || !removes(program, &script), "{program}: {script:?}");
         }

@@ -2,6 +2,7 @@ mod differential;
 mod disguises;
 mod each_name;
 mod real_wrappers;
+mod unseen;
 
 use std::collections::BTreeMap;
 

@@ -20,8 +20,6 @@ const MAX_ENDLESS: usize = 16;
 pub(super) struct Lexed {
     /// The words of each command, keywords and assignments included.
     pub(super) commands: Vec<Vec<Word>>,
-    /// Names of functions.
-    pub(super) functions: Vec<String>,
     /// Here-documents and here-strings.
     pub(super) inputs: Vec<String>,
     /// Targets of redirections.
@@ -97,8 +95,6 @@ pub(super) struct Lexer<'s> {
     /// How many of the open brackets are those of `((` and `$((`, where `<<` shifts.
     arithmetic: Vec<bool>,
     heredocs: Vec<Heredoc>,
-    /// The text behind a mistake has been put aside.
-    mistaken: bool,
     found: Lexed,
 }
 
@@ -110,7 +106,6 @@ impl<'s> Lexer<'s> {
             nests: Vec::new(),
             arithmetic: Vec::new(),
             heredocs: Vec::new(),
-            mistaken: false,
             found: Lexed::default(),
         }
     }
@@ -145,7 +140,6 @@ impl<'s> Lexer<'s> {
                 ';' | '&' | '|' | '<' | '>' => self.operator(c),
                 '\n' => self.end_line(),
                 '#' if self.now.word.is_none() => while self.chars.next_if(|c| *c != '\n').is_some() {},
-                '[' if self.subscript() => {}
                 c if c.is_whitespace() => self.end_word(),
                 c => self.word().text.push(c),
             }
@@ -250,8 +244,6 @@ impl<'s> Lexer<'s> {
 
     fn redirection(&mut self, first: char) {
         let before = self.now.word.as_ref().map_or("", |word| word.text.as_str());
-        // The subscript of `a[1<<2]=3` and a badly written `${a<<2}` are no here-documents.
-        let shifts = before.contains(['[', '{', '$']) || self.arithmetic.contains(&true);
         // A number before it is a descriptor.
         if before.bytes().all(|byte| byte.is_ascii_digit()) {
             self.now.word = None;
@@ -268,7 +260,9 @@ impl<'s> Lexer<'s> {
         }
         self.now.target = Some(match operator.as_str() {
             "<<<" => Target::HereString,
-            "<<" if !shifts => Target::Heredoc { strip: self.chars.next_if_eq(&'-').is_some() },
+            "<<" if !self.arithmetic.contains(&true) => {
+                Target::Heredoc { strip: self.chars.next_if_eq(&'-').is_some() }
+            }
             _ => Target::File,
         });
     }

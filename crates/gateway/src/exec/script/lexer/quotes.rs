@@ -1,6 +1,6 @@
 //! Quotes and escapes, and the substitutions that quotes do not keep from being commands.
 
-use super::super::{Mode, ansi};
+use super::super::Mode;
 use super::{Around, Kind, Lexer};
 
 impl Lexer<'_> {
@@ -10,6 +10,15 @@ impl Lexer<'_> {
             self.word().text.push(c);
         }
         self.chars.next();
+    }
+
+    /// Behind `$'`, where a backslash takes the meaning of the next character away, the closing quote's included.
+    fn escaping(&mut self) {
+        self.word().quoted = true;
+        while let Some(c) = self.chars.next().filter(|c| *c != '\'') {
+            let c = if c == '\\' { self.chars.next() } else { Some(c) };
+            self.word().text.extend(c);
+        }
     }
 
     /// Until the closing quote, or until a substitution begins, whose end comes back here.
@@ -45,10 +54,7 @@ impl Lexer<'_> {
             }
             Some('\'') => {
                 self.chars.next();
-                let text = ansi::read(&mut self.chars);
-                let word = self.word();
-                word.quoted = true;
-                word.text.push_str(&text);
+                self.escaping();
             }
             Some('"') => {}
             _ => self.word().text.push('$'),

@@ -1,0 +1,82 @@
+//! What cannot be seen through: what a command then does is not in its words.
+
+use std::fmt;
+
+use super::code::{Code, code};
+use super::effects::{Effect, effect};
+use super::script::not_plain;
+use crate::shown::shown;
+
+/// One thing that cannot be seen through, as a reviewer is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unseen {
+    what: What,
+    /// How many words of its command a rule must name so as to speak for it; `None`: no rule can.
+    named_by: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    /// This word of a script is more than itself.
+    Script(String),
+    /// This program runs what it reads, or what is put together from its arguments.
+    Runs(String),
+    /// This word of this program's is code, or makes the next one so.
+    Code { program: String, word: String },
+    /// This program's arguments are code.
+    Takes(String),
+    /// This program reads code.
+    Reads(String),
+}
+
+impl Unseen {
+    /// Whether a rule that names the first `words` words of the command has named this, too.
+    pub(super) fn is_named_by(&self, words: usize) -> bool {
+        self.named_by.is_some_and(|needed| needed <= words)
+    }
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            What::Script(word) => write!(f, "a script with `{}` in it", shown(word)),
+            What::Runs(program) => {
+                write!(f, "`{}` runs what it reads, or what its arguments make up", shown(program))
+            }
+            What::Code { program, word } => {
+                write!(f, "`{}` takes code with `{}`", shown(program), shown(word))
+            }
+            What::Takes(program) => write!(f, "`{}` takes code", shown(program)),
+            What::Reads(program) => write!(f, "`{}` reads code from its input", shown(program)),
+        }
+    }
+}
+
+/// Of a script.
+pub(super) fn in_script(text: &str) -> Option<Unseen> {
+    not_plain(text).map(|word| Unseen { what: What::Script(word), named_by: None })
+}
+
+/// Of a command. `opaque`: it runs others in ways that its words do not tell.
+pub(super) fn in_command(command: &[String], opaque: bool) -> Option<Unseen> {
+    let (program, args) = command.split_first()?;
+    let runs = || Some(Unseen { what: What::Runs(program.clone()), named_by: None });
+    if opaque {
+        return runs();
+    }
+    let (what, named_by) = match code(program, args)? {
+        Code::Word(at) => {
+            let word = args.get(at).unwrap_or(program).clone();
+            (What::Code { program: program.clone(), word }, Some(at + 2))
+        }
+        Code::Sed => match effect(program, args) {
+            Effect::Runs(_) => return runs(),
+            Effect::Unknown(_) => (What::Takes(program.clone()), Some(1)),
+            Effect::Reads(_) | Effect::Writes(_) | Effect::Deletes(_) => return None,
+        },
+        Code::Always if matches!(effect(program, args), Effect::Runs(_)) => return runs(),
+        Code::Always => (What::Takes(program.clone()), Some(1)),
+        Code::Input => (What::Reads(program.clone()), None),
+    };
+    Some(Unseen { what, named_by })
+}
