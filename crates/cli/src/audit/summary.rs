@@ -31,8 +31,8 @@ pub(super) fn summarise(record: &str) -> Summary {
         rest.push(reason);
     }
     // What an agent sent stays as it was sent; what the daemon says is for people here.
-    rest.extend(event.input.as_ref().map(|input| flat(&without_nulls(input))));
-    rest.extend(event.details.as_ref().map(|details| flat(&with_times(&without_nulls(details)))));
+    rest.extend(event.input.as_ref().map(|input| flat(&without(Value::is_null, input))));
+    rest.extend(event.details.as_ref().map(|details| flat(&with_times(&without(is_nothing, details)))));
     rest.retain(|part| !part.is_empty());
     let verdict = event.outcome.as_ref().map(ended).or_else(|| event.decision.as_ref().map(decided));
     Summary { verdict, rest: clip(&rest.join(" ")) }
@@ -79,14 +79,26 @@ fn flat(value: &Value) -> String {
     parts.join(" ")
 }
 
-fn without_nulls(value: &Value) -> Value {
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The value without the members and items that are `nothing`.
+fn without(nothing: fn(&Value) -> bool, value: &Value) -> Value {
     match value {
         Value::Object(members) => {
-            let there = members.iter().filter(|(_, value)| !value.is_null());
-            there.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+            let left = members.iter().map(|(name, value)| (name.clone(), without(nothing, value)));
+            left.filter(|(_, value)| !nothing(value)).collect()
         }
-        Value::Array(items) => items.iter().filter(|item| !item.is_null()).map(without_nulls).collect(),
-        Value::Null => Value::String(String::new()),
+        Value::Array(items) => {
+            items.iter().map(|item| without(nothing, item)).filter(|item| !nothing(item)).collect()
+        }
         other => other.clone(),
     }
 }
@@ -104,7 +116,7 @@ fn with_times(value: &Value) -> Value {
 /// The name without the unit, and the time.
 fn readable<'n>(name: &'n str, value: u64) -> Option<(&'n str, String)> {
     let whole = name.strip_suffix("_ms").unwrap_or(name);
-    if whole.ends_with("_at") || whole == "until" {
+    if whole.ends_with("_at") || ["at", "until"].contains(&whole) {
         return Some((whole, time::moment_of_millis(value)));
     }
     let (whole, micros) = [("_us", 1), ("_ms", 1_000), ("_s", 1_000_000)]
@@ -115,12 +127,16 @@ fn readable<'n>(name: &'n str, value: u64) -> Option<(&'n str, String)> {
 
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(digest) if digest.len() >= 40 && digest.bytes().all(|b| b.is_ascii_hexdigit()) => {
-            format!("{}…", &digest[..DIGEST])
-        }
-        Value::String(text) => text.clone(),
+        Value::String(text) => shortened(text).unwrap_or_else(|| text.clone()),
         other => other.to_string(),
     }
+}
+
+/// The beginning of a digest.
+fn shortened(text: &str) -> Option<String> {
+    let digits = text.strip_prefix("sha256:").unwrap_or(text);
+    let is_digest = digits.len() >= 40 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    is_digest.then(|| format!("{}…", &text[..text.len() - digits.len() + DIGEST]))
 }
 
 fn clip(text: &str) -> String {
@@ -190,14 +206,17 @@ mod tests {
         assert!(!rest.contains("null") && !rest.contains("comment"), "{rest}");
         event.input = None;
         event.details = Some(serde_json::json!({
-            "a": {"until_ms": 1_764_022_680_123_u64, "cause": null, "per_minute": 3},
-            "digest": "0123456789abcdef".repeat(4),
+            "a": {"until_ms": 1_764_022_680_123_u64, "cause": {"reason": ""}, "per_minute": 3},
+            "busybox": format!("sha256:{}", "0123456789abcdef".repeat(4)),
             "files": ["x", null],
+            "labels": {},
+            "vote": {"at": 0, "comment": ""},
             "wait_us": 79,
         }));
+        let told = r#"a={"per_minute":3,"until":"2025-11-24T22:18:00.123Z"} busybox=sha256:0123456789ab… files=["x"]"#;
         assert_eq!(
             of(&event).rest,
-            r#"a={"per_minute":3,"until":"2025-11-24T22:18:00.123Z"} digest=0123456789ab… files=["x"] wait=79 µs"#
+            format!("{told} vote={{\"at\":\"1970-01-01T00:00:00.000Z\"}} wait=79 µs")
         );
     }
 

@@ -41,10 +41,7 @@ fn escapes(engine: &EngineFacts) -> Vec<Finding> {
     if known.is_empty() {
         return vec![Finding::good(TOPIC, "none of the versions of engine, containerd and runc")];
     }
-    let told = |known: Advisory| {
-        let found = format!("{}: {}", known.ids, known.sentence);
-        Finding::limited(TOPIC, found, containers::ADVISORY_CAVEAT)
-    };
+    let told = |known: Advisory| Finding::limited(TOPIC, known.sentence, containers::ADVISORY_CAVEAT);
     known.into_iter().map(told).collect()
 }
 
