@@ -107,9 +107,9 @@ fn what_the_shipped_profiles_do() {
     const OTHER: &[&str] =
         &["curl example.com", "find . -exec touch x ;", "python3 x.py", "sh -c make", "env make"];
     const DENIED: &[&str] = &["rm x", "env rm x", "busybox rm", "sudo make"];
-    let gateway = gateway();
     const SEALING: &[&str] = &["git.commit", "delete"];
     const ARRANGING: &[&str] = &["write", "edit", "patch", "git.add"];
+    let gateway = gateway();
     for (profile, role, names, expected) in [
         ("review", "director", LOOKING, Allow),
         ("review", "director", CHANGING, Ask),

@@ -24,7 +24,7 @@ pub struct Profile {
     /// For people; may be missing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Role of a run whose request names none; `None` is [`LEAST_ROLE`].
+    /// Role of a run whose request names none; `None` is the least one, `worker`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_role: Option<String>,
     /// Image of the container; `None` is the daemon's default image.
