@@ -17,6 +17,7 @@ mod hostile_patterns;
 mod hostile_trees;
 mod inside;
 mod looking;
+mod mount_table;
 mod neighbours;
 mod overlay;
 mod paths;

@@ -1,0 +1,79 @@
+//! C5: what the table of mounts tells a run about the host.
+//!
+//! The kernel shows the path of each bind from the root of its file system. That cannot be avoided, and is all that there is to see.
+
+use harness::{Daemon, RunHandle, requests};
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Debug)]
+struct Line {
+    /// What of the file system is mounted.
+    root: String,
+    at: String,
+    /// Type, source and options.
+    rest: String,
+}
+
+async fn table(run: &mut RunHandle) -> Vec<Line> {
+    let shown = run.exec(&["cat", "/proc/self/mountinfo"]).await;
+    assert_eq!((shown.exit_code, shown.stdout_omitted_bytes), (Some(0), 0));
+    let line = |line: &str| {
+        let (mount, rest) = line.split_once(" - ").unwrap();
+        let fields: Vec<_> = mount.split(' ').collect();
+        Line { root: fields[3].to_owned(), at: fields[4].to_owned(), rest: rest.to_owned() }
+    };
+    shown.stdout.lines().map(line).collect()
+}
+
+/// Where lines name something below the daemon's own directory, and which part of it.
+async fn told(daemon: &Daemon, mut run: RunHandle) -> Vec<(String, String)> {
+    let lines = table(&mut run).await;
+    for at in ["/", "/workspace", "/state", "/.cofferdam/agent"] {
+        assert!(lines.iter().any(|line| line.at == at), "{at}: {lines:?}");
+    }
+    let own = daemon.outside().file_name().unwrap().to_str().unwrap();
+    let mut told = Vec::new();
+    for line in lines {
+        assert!(!line.rest.contains(own) && !line.at.contains(own), "only roots do: {line:?}");
+        if let Some((_, below)) = line.root.split_once(own) {
+            told.push((line.at, below.replace(run.id(), "RUN")));
+        }
+    }
+    told.sort();
+    // The agent's name has its digest.
+    let agent = told.remove(0);
+    assert!(agent.0 == "/.cofferdam/agent" && agent.1.starts_with("/state/bin/coffer-agent-"), "{agent:?}");
+    told
+}
+
+/// An overlay's layers are named by descriptors of the process that has mounted it.
+fn hides_layers(line: &Line) -> bool {
+    let options = line.rest.split([',', ' ']).filter_map(|option| option.split_once('='));
+    let mut layers = options.filter(|(name, _)| ["lowerdir", "upperdir", "workdir"].contains(name));
+    line.rest.starts_with("overlay cofferdam ") && layers.all(|(_, path)| path.starts_with("/proc/self/fd/"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c5_the_table_of_mounts_names_no_more_of_the_host_than_the_kernel_insists_on() {
+    let daemon = Daemon::start().await;
+    let state = ("/state".to_owned(), "/state/runs/RUN".to_owned());
+    let workspace = |path: &str| ("/workspace".to_owned(), path.to_owned());
+
+    let bound = daemon.workspace("project", &[]);
+    let run = daemon.run_on(requests::bind("open", &bound)).await;
+    assert_eq!(told(&daemon, run).await, [state.clone(), workspace("/roots/project")]);
+
+    let managed = told(&daemon, daemon.run_on(requests::managed("open")).await).await;
+    assert_eq!(managed, [state.clone(), workspace("/state/workspaces/RUN")]);
+
+    let repository = daemon.repository("repository", &[("a.txt", "one\n")]);
+    let cloned = told(&daemon, daemon.run_on(requests::clone("open", &repository)).await).await;
+    assert_eq!(cloned, managed);
+
+    let beneath = daemon.workspace("beneath", &[]);
+    let mut run = daemon.run_on(requests::overlay("open", &beneath)).await;
+    let lines = table(&mut run).await;
+    let mount = lines.iter().find(|line| line.at == "/workspace").unwrap();
+    assert!(mount.root == "/" && hides_layers(mount), "{mount:?}");
+    assert_eq!(told(&daemon, run).await, [state]);
+}
