@@ -58,3 +58,86 @@ roles: { director: { allow: \"*\" } }
     let listed = run.clients.tools.list_tools(request).await.unwrap().into_inner();
     assert!(listed.tools_json.contains("Ended after 1 seconds"), "{}", listed.tools_json);
 }
+
+/// A program may hear SIGTERM and end with 0. It was cut short all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_ends_well_because_it_was_told_to_end_has_failed() {
+    let profile = "profiles:
+  p:
+    workspace: read-write
+    unattended: true
+    operations: { exec: allow, shell: allow }
+    exec: { default: allow, max_timeout_s: 60 }
+    bounds: { max_spool_bytes: 4096 }
+    rate_limits: { operations: { default: { minute: 90, hour: 90, day: 90 } } }
+roles: { director: { allow: \"*\" } }
+";
+    let policy = vec![("p.yaml", profile.to_owned())];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let workspace = daemon.workspace("w", &[]);
+    let mut run = daemon.run("p", &workspace).await;
+    let late = ("trap 'exit 0' TERM; echo begun; sleep 60 & wait", "TIMED_OUT", "timeout");
+    let flood = ("trap 'exit 0' TERM; yes begun & wait", "WRITE_LIMIT", "output-limit");
+    for (script, why, ended_by) in [late, flood] {
+        for (dialect, tool, failed) in [
+            ("", "", "\"ok\":false"),
+            ("exec", "exec", "\"error\":{"),
+            ("gateway", "run_command", "\"status\":\"failure\""),
+            ("forge", "bash", "status: failed"),
+        ] {
+            let arguments = match tool {
+                "bash" => serde_json::json!({ "command": script }),
+                _ => serde_json::json!({ "command": "sh", "args": ["-c", script] }),
+            };
+            let dialect_call = v1::call_request::Operation::Dialect(v1::DialectCall {
+                dialect: dialect.to_owned(),
+                name: tool.to_owned(),
+                arguments_json: arguments.to_string(),
+            });
+            let request = v1::CallRequest {
+                timeout: Some(wire::duration(std::time::Duration::from_secs(2))),
+                operation: Some(if dialect.is_empty() { calls::shell(script) } else { dialect_call }),
+                ..Default::default()
+            };
+            let done = run.call_with(request).await.unwrap();
+            let told = (done.status(), done.error.as_ref().map(|error| error.reason.as_str()));
+            assert_eq!(told, (Status::Failed, Some(why)), "{dialect}: {done:?}");
+            assert!(done.rendered.contains(failed), "{dialect}: {}", done.rendered);
+            let Some(Answer::Exec(result) | Answer::Shell(result)) = done.result else {
+                panic!("no command")
+            };
+            assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), ended_by), "{dialect}");
+            assert!(result.stdout.starts_with("begun\n"), "{dialect}: {}", result.stdout);
+            let events = run.clients.of_call(&done.call_id).await;
+            let outcome = &harness::record(events.last().unwrap())["outcome"];
+            assert_eq!(
+                (&outcome["status"], &outcome["reason"]),
+                (&"failed".into(), &why.into()),
+                "{dialect}"
+            );
+        }
+    }
+
+    let script = "trap 'exit 0' TERM; echo > begun; sleep 60 & wait";
+    let waiting = run.waits(calls::shell(script));
+    let begins = async {
+        // A command has no other way to tell.
+        while !workspace.join("begun").exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), begins).await.expect("it does not begin");
+    let id = run.id().to_owned();
+    let call_id = run.clients.events(&id, "call_intent").await.last().unwrap().call_id.clone();
+    let request = v1::CancelCallRequest { call_id: call_id.clone() };
+    assert!(run.clients.tools.cancel_call(request).await.unwrap().into_inner().cancelled);
+    let done = waiting.await.unwrap().unwrap();
+    assert_eq!((done.status(), done.error.unwrap().reason.as_str()), (Status::Failed, "CANCELLED"));
+    let Some(Answer::Shell(result)) = done.result else { panic!("no script") };
+    assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), "cancelled"));
+    let receipt = harness::record(run.clients.of_call(&call_id).await.last().unwrap());
+    assert_eq!(
+        (&receipt["outcome"]["status"], &receipt["outcome"]["reason"]),
+        (&"failed".into(), &"CANCELLED".into())
+    );
+}

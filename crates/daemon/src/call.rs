@@ -116,8 +116,6 @@ struct Admitted {
 /// What a refused or executed call comes to.
 enum Close {
     Executed(Box<Finished>),
-    /// Its command was ended because the client asked for it; what it had written is there.
-    Cancelled(Box<Finished>),
     Refused(Refusal),
     /// Something of ours broke on the way.
     Broken(Refusal),
@@ -126,7 +124,7 @@ enum Close {
 impl Close {
     /// Bytes that the command wrote beyond those that are kept.
     fn output_beyond(&self, kept: [u64; 2]) -> u64 {
-        let (Self::Executed(finished) | Self::Cancelled(finished)) = self else { return 0 };
+        let Self::Executed(finished) = self else { return 0 };
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         command.map_or(0, |command| {
             command.stdout_bytes.saturating_sub(kept[0]) + command.stderr_bytes.saturating_sub(kept[1])
@@ -173,7 +171,7 @@ impl Story {
         };
         let refusal = match &close {
             Close::Refused(refusal) | Close::Broken(refusal) => Some(refusal.clone()),
-            Close::Executed(_) | Close::Cancelled(_) => None,
+            Close::Executed(_) => None,
         };
         let kept = self.call.output.kept();
         journal.kept(kept);
@@ -303,7 +301,7 @@ impl Story {
             )
         } else if self.app.stop.is_cancelled() {
             format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
-        } else if run.ended.is_cancelled() {
+        } else if run.ended.is_cancelled() && failure.details.contains_key("retryable") {
             format!("the run was ended during the call: {unknown}")
         } else {
             return None;
@@ -353,13 +351,6 @@ impl Story {
             // Nothing may run on unseen: a command that cannot be ended costs the run its container.
             run.fail(format!("{} processes of a command could not be ended", command.kill.left)).await;
         }
-        // A command that ended by itself before the cancellation reached it did what was asked.
-        let cut = command.is_some_and(|command| command.exit_code.is_none());
-        let finished = Box::new(finished);
-        if cut && self.call.cancel.is_cancelled() {
-            Close::Cancelled(finished)
-        } else {
-            Close::Executed(finished)
-        }
+        Close::Executed(Box::new(finished))
     }
 }

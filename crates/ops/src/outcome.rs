@@ -267,17 +267,22 @@ impl ExecResult {
         self
     }
 
-    /// Why a command that ran is a call that failed: whatever its exit code is, nobody waited for the end of its work.
+    /// Why a command that ran is a call that failed: whatever its exit code is, which may be 0 of one that hears SIGTERM, nobody
+    /// waited for the end of its work.
     pub fn failure(&self) -> Option<ToolFailure> {
-        let unfinished = "what it had written until then is in the result";
-        if self.timed_out {
-            let message = format!("the command was ended when its time was over; {unfinished}");
-            return Some(ToolFailure::new(Reason::TimedOut, message));
-        }
-        let unknown = self.exit_code.is_none() && self.signal.is_none();
-        unknown.then(|| {
-            ToolFailure::new(Reason::Internal, format!("nobody knows how the command ended; {unfinished}"))
-        })
+        let (reason, why) = match self.ended_by {
+            _ if self.timed_out => (Reason::TimedOut, "the command was ended when its time was over"),
+            Some(EndedBy::Cancelled) => (Reason::Cancelled, "the call was cancelled and its command ended"),
+            Some(EndedBy::OutputLimit) => {
+                (Reason::WriteLimit, "the command wrote more output than it may and was ended")
+            }
+            _ if self.exit_code.is_none() && self.signal.is_none() => {
+                (Reason::Internal, "nobody knows how the command ended")
+            }
+            _ => return None,
+        };
+        let message = format!("{why}; what it had written until then is in the result");
+        Some(ToolFailure::new(reason, message))
     }
 }
 

@@ -179,13 +179,15 @@ impl Story {
                 return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
             }
             () = run.ended.cancelled() => {
-                if self.is_left(run) {
+                let why = if self.is_left(run) {
                     // The run is left for the next daemon, and its call that waits with it.
                     self.call.suspend();
+                    "the daemon was stopped before the call was approved; the call waits for the next one"
                 } else {
                     self.app.desk.cancel(&approval.call_id).await;
-                }
-                return Err(Refusal::new(Reason::Cancelled, "the run ended before the call was approved"));
+                    "the run ended before the call was approved"
+                };
+                return Err(Refusal::new(Reason::Cancelled, why));
             }
         };
         match approval.state {

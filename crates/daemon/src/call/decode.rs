@@ -217,12 +217,11 @@ impl Form {
     pub(super) fn respond(&self, call: &Call, close: Close, mut facts: Facts) -> CallResponse {
         use call_response::Status;
         let before = call.answer().response;
-        let cancelled = matches!(close, Close::Cancelled(_));
         let (outcome, status, usage) = match close {
             Close::Refused(refusal) => (Err(ToolFailure::from(refusal)), Status::Denied, None),
             Close::Broken(refusal) => (Err(ToolFailure::from(refusal)), Status::Failed, None),
-            Close::Executed(finished) | Close::Cancelled(finished) => {
-                let done = finished.outcome.is_ok() && !cancelled && unfinished(&finished.outcome).is_none();
+            Close::Executed(finished) => {
+                let done = finished.outcome.is_ok() && unfinished(&finished.outcome).is_none();
                 let status = if done { Status::Succeeded } else { Status::Failed };
                 let usage = v1::Usage {
                     cpu_time_us: finished.usage.cpu_time_us.unwrap_or_default(),
@@ -250,10 +249,6 @@ impl Form {
         match outcome {
             Ok(result) => response.result = Some(result_of(result_to_wire(result))),
             Err(failure) => response.error = Some(failure_to_wire(failure)),
-        }
-        if cancelled {
-            let failure = ToolFailure::new(Reason::Cancelled, "the call was cancelled and its command ended");
-            response.error = Some(failure_to_wire(failure));
         }
         response
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use gateway::{Approval, Caller};
-use ops::{OpResult, Operation, Reason};
+use ops::{OpResult, Operation};
 use serde_json::{Value, json};
 
 use super::decode::Decoded;
@@ -219,7 +219,7 @@ impl Journal {
         event.kind = Kind::CallReceipt;
         event.outcome = Some(outcome(close, self.kept));
         event.duration_us = Some(micros(times.taken.elapsed()));
-        if let Close::Executed(finished) | Close::Cancelled(finished) = close {
+        if let Close::Executed(finished) = close {
             event.usage = Some(Usage {
                 cpu_us: finished.usage.cpu_time_us,
                 peak_memory_bytes: finished.usage.peak_memory_bytes,
@@ -250,7 +250,7 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
                 .reason(refusal.reason.as_str())
                 .message(&refusal.message);
         }
-        Close::Executed(finished) | Close::Cancelled(finished) => finished,
+        Close::Executed(finished) => finished,
     };
     match &finished.outcome {
         Err(failure) => {
@@ -260,7 +260,9 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
         }
         Ok(OpResult::Exec(exec) | OpResult::Shell(exec)) => {
             // A command that failed is a tool that ran: the record says what it said.
-            let status = if exec.exit_code == Some(0) { Status::Succeeded } else { Status::Failed };
+            let failure = exec.failure();
+            let done = failure.is_none() && exec.exit_code == Some(0);
+            let status = if done { Status::Succeeded } else { Status::Failed };
             let mut said = json!({
                 "signal": exec.signal,
                 "timed_out": exec.timed_out,
@@ -282,10 +284,9 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
                 }
             }
             let outcome = Outcome::new(status).facts(said);
-            let outcome = match close {
-                Close::Cancelled(_) => outcome.reason(Reason::Cancelled.as_str()),
-                _ if exec.timed_out => outcome.reason(Reason::TimedOut.as_str()),
-                _ => outcome,
+            let outcome = match failure {
+                Some(failure) => outcome.reason(failure.reason.as_str()),
+                None => outcome,
             };
             exec.exit_code.map_or(outcome.clone(), |code| outcome.exit_code(code))
         }

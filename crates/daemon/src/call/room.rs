@@ -95,7 +95,7 @@ impl Story {
         tokio::select! {
             room = room => room,
             () = self.call.cancel.cancelled() => Err(Refusal::new(Reason::Cancelled, "the call was cancelled")),
-            () = run.ended.cancelled() => Err(Refusal::new(Reason::Cancelled, "the run ended")),
+            () = run.ended.cancelled() => Err(Refusal::new(Reason::Cancelled, "the run ended, or the daemon was stopped, before the call had begun")),
         }
     }
 }

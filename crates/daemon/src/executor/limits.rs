@@ -14,11 +14,13 @@ pub(super) struct Evidence {
     pub(super) output_limit: u64,
     /// Somebody asked to end it.
     pub(super) cancelled: bool,
+    /// It was ended, and did not end by itself. Not known of one without a cgroup of its own.
+    pub(super) forced: bool,
 }
 
 /// Completes the result.
 pub(super) fn judge(result: &mut ExecResult, evidence: Evidence) {
-    let Evidence { events, output_limit, cancelled } = evidence;
+    let Evidence { events, output_limit, cancelled, forced } = evidence;
     let too_much = result.stdout_bytes.saturating_add(result.stderr_bytes) > output_limit;
     let died_of = |signal: Signal| result.signal == Some(signal.as_raw());
     let too_large = died_of(Signal::XFSZ);
@@ -27,7 +29,7 @@ pub(super) fn judge(result: &mut ExecResult, evidence: Evidence) {
         Some(EndedBy::Timeout)
     } else if too_much {
         Some(EndedBy::OutputLimit)
-    } else if cancelled && result.exit_code.is_none() {
+    } else if cancelled && (forced || result.exit_code.is_none()) {
         Some(EndedBy::Cancelled)
     } else if died_of(Signal::KILL) && events.oom_kills > 0 {
         Some(EndedBy::MemoryLimit)
@@ -54,6 +56,7 @@ mod tests {
         events: LimitEvents { oom_kills: 0, forks_refused: 0 },
         output_limit: 100,
         cancelled: false,
+        forced: false,
     };
     const OUT_OF_MEMORY: Evidence =
         Evidence { events: LimitEvents { oom_kills: 1, forks_refused: 0 }, ..NOTHING };
@@ -89,6 +92,12 @@ mod tests {
         let cancelled = Evidence { cancelled: true, ..NOTHING };
         assert_eq!(judged(died(15), cancelled), (Some(EndedBy::Cancelled), vec![]));
         assert_eq!(judged(exited(0), cancelled), (None, vec![]), "it was over before it was told");
+        let heard = Evidence { forced: true, ..cancelled };
+        assert_eq!(
+            judged(exited(0), heard),
+            (Some(EndedBy::Cancelled), vec![]),
+            "it ended because it was told"
+        );
         let flood = ExecResult { stdout_bytes: 60, stderr_bytes: 41, ..died(9) };
         assert_eq!(judged(flood, OUT_OF_MEMORY).0, Some(EndedBy::OutputLimit));
         let full = ExecResult { stdout_bytes: 60, stderr_bytes: 40, ..exited(0) };

@@ -78,8 +78,8 @@ impl Lanes {
             Lane::Container => {
                 let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
                 let mut finished = ended.unwrap_or_else(|error| failed(&error));
-                let (events, metered) =
-                    leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered()));
+                let (events, metered, forced) =
+                    leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered(), leaf.forced()));
                 // Of a command whose worker was lost, too.
                 metered.settle(&mut finished);
                 if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
@@ -87,6 +87,7 @@ impl Lanes {
                         events,
                         output_limit: parts.bounds.max_spool_bytes,
                         cancelled: cancel.is_cancelled(),
+                        forced,
                     };
                     limits::judge(result, evidence);
                 }

@@ -43,6 +43,8 @@ struct Counts {
     before: Duration,
     /// Of the command alone. Known when it has been finished.
     command: Metered,
+    /// It did not end by itself.
+    forced: bool,
 }
 
 impl LeafPlacement {
@@ -68,6 +70,11 @@ impl LeafPlacement {
         self.state.counts().events
     }
 
+    /// Whether the command was ended. Known when it has been finished.
+    pub(super) fn forced(&self) -> bool {
+        self.state.counts().forced
+    }
+
     /// What the command used. Known when it has been finished.
     pub(super) fn metered(&self) -> Metered {
         self.state.counts().command
@@ -90,6 +97,7 @@ impl Placement for LeafPlacement {
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         Box::pin(async move {
+            self.state.counts().forced |= forced;
             // Without a leaf the command never ran.
             let Some(leaf) = self.state.leaf().take() else { return nothing_left() };
             let (evidence, leaf) = if leaf.pids().is_ok_and(|pids| pids.is_empty()) {
@@ -133,7 +141,7 @@ impl State {
     /// What was counted until now is not the command's.
     fn begin(&self, leaf: Option<&Leaf>) {
         let before = leaf.and_then(Leaf::cpu_time).unwrap_or_default();
-        *self.counts() = Counts { events: self.cgroup.limit_events(), before, command: Metered::default() };
+        *self.counts() = Counts { events: self.cgroup.limit_events(), before, ..Counts::default() };
     }
 
     /// What came to the counts. The largest process that was still there had so much memory.

@@ -56,7 +56,10 @@ pub(super) fn render_pending(approval_id: &str) -> String {
 }
 
 fn ended<'a>(operation: Option<&Operation>, result: &'a ExecResult) -> Ended<'a> {
-    let error = result.timed_out.then(|| Error { r#type: "Timeout", message: timed_out(operation) });
+    let error = result.failure().map(|failure| Error {
+        r#type: kind(failure.reason),
+        message: if result.timed_out { timed_out(operation) } else { failure.message },
+    });
     Ended {
         stdout: &result.stdout,
         stderr: &result.stderr,

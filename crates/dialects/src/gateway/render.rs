@@ -1,6 +1,6 @@
 //! Outcomes as `ToolExecutionResult`.
 
-use ops::{OpResult, Outcome, Reason, ToolFailure};
+use ops::{ExecResult, OpResult, Outcome, Reason, ToolFailure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -53,14 +53,17 @@ struct ResourceUsage {
     network_calls: u64,
 }
 
-/// A command that its timeout has ended is a failure that has data; one that ended with an exit code is a success,
+/// A command that was ended before its time is a failure that has data; one that ended with an exit code is a success,
 /// whatever the code.
 pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
     let (data, error, code, retryable) = match outcome {
-        Ok(result) => match result.command().filter(|command| command.timed_out) {
-            Some(_) => {
-                let error = format!("Tool execution timeout: {}", timed_out(made.operation));
-                (Some(result), Some(error), Some(Reason::TimedOut.as_str()), Some(true))
+        Ok(result) => match result.command().and_then(ExecResult::failure) {
+            Some(ToolFailure { reason, message, .. }) => {
+                let error = match reason {
+                    Reason::TimedOut => format!("Tool execution timeout: {}", timed_out(made.operation)),
+                    _ => message,
+                };
+                (Some(result), Some(error), Some(reason.as_str()), Some(is_retryable(reason)))
             }
             None => (Some(result), None, None, None),
         },

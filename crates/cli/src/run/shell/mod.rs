@@ -84,7 +84,7 @@ fn closing(closed: &TerminalClosed) -> Option<Failure> {
     let why = match closed.reason() {
         Reason::Exited => return None,
         Reason::Disconnected => "the daemon took the connection for lost",
-        Reason::RunEnded => "the run ended",
+        Reason::RunEnded => "the run ended, or the daemon was stopped",
         Reason::TimedOut => "it was idle for too long, or is as long as a session may be",
         Reason::RecordingFull => {
             "its recording is full, and what is not recorded does not happen: open another"
@@ -138,7 +138,7 @@ mod tests {
         let said = closing(&closed(Reason::RunEnded, None, Some(9))).unwrap();
         assert_eq!(
             (said.to_string().as_str(), said.exit()),
-            ("the session ended: the run ended", Exit::Failed)
+            ("the session ended: the run ended, or the daemon was stopped", Exit::Failed)
         );
     }
 
