@@ -14,6 +14,23 @@ pub fn bomb() {
     }
 }
 
+/// So many chains of processes, each of which makes the next one and is gone. Deaf to SIGTERM.
+pub fn chains(count: &str) {
+    unsafe { sys::signal(sys::SIGTERM, sys::SIG_IGN) };
+    for _ in 0..count.parse().unwrap() {
+        if unsafe { sys::fork() } == 0 {
+            loop {
+                if unsafe { sys::fork() } > 0 {
+                    std::process::exit(0);
+                }
+            }
+        }
+    }
+    loop {
+        unsafe { sys::pause() };
+    }
+}
+
 /// Forks until the kernel refuses, and says how often it did not.
 pub fn forks() {
     let mut children = 0;

@@ -45,6 +45,7 @@ fn main() {
         ["layer-attack", outside] => layer::attack(outside),
         ["hop"] => tree::hop(),
         ["bomb"] => exhaust::bomb(),
+        ["chains", count] => exhaust::chains(count),
         ["forks"] => exhaust::forks(),
         ["memory"] => exhaust::memory(),
         ["file", path, bytes] => exhaust::file(path, bytes),

@@ -72,6 +72,41 @@ async fn x2_a_fork_bomb_ends_with_its_time() {
     assert_eq!(inside.probe(&["environment"]).await.len(), 4, "the run lives");
 }
 
+/// The five seconds that a command has to end by itself are not for one that makes ever more processes in them.
+#[tokio::test]
+async fn x2_bombs_that_multiply_have_no_grace() {
+    let daemon = Daemon::start().await;
+    let request = limited(v1::Limits { pids: 128, cpu_millis: 1000, ..Default::default() });
+    let mut inside = Inside::enter_with(&daemon, "w", request).await;
+    let mut took = Vec::new();
+    // All of them are deaf to SIGTERM.
+    for command in [&["tree", "deaf", "6", "stay"][..], &["bomb"], &["chains", "24"]] {
+        let mut request = exec(command);
+        request.timeout_ms = Some(500);
+        let result = inside.exec(request).await;
+        assert!(result.timed_out, "{command:?}: {result:?}");
+        let kill = result.kill.unwrap();
+        assert!(
+            kill.left == 0 && kill.ended >= 6 && kill.method.starts_with("cgroup-"),
+            "{command:?}: {kill:?}"
+        );
+        took.push(kill.took_us);
+        inside.assert_idle();
+    }
+    assert!(took[0] >= 5_000_000, "who is merely deaf has its time: {took:?}");
+    assert!(took[1] < took[0] && took[2] < took[0], "{took:?}");
+    // The record says it, too.
+    let id = inside.run.id().to_owned();
+    let receipts = inside.run.clients.events(&id, "call_receipt").await;
+    let recorded: Vec<_> = receipts
+        .iter()
+        .map(|event| harness::record(event)["outcome"]["facts"]["kill"]["took_us"].clone())
+        .collect();
+    assert_eq!(recorded, took);
+    let quick = inside.exec(exec(&["environment"])).await.kill.unwrap();
+    assert_eq!((quick.method.as_str(), quick.took_us), ("none-needed", 0));
+}
+
 #[tokio::test]
 async fn c4_files_end_at_their_limit() {
     let daemon = Daemon::start().await;

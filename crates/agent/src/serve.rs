@@ -245,8 +245,8 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
 }
 
 fn evidence(evidence: v1::KillEvidence) -> KillEvidence {
-    let v1::KillEvidence { ended, left, method } = evidence;
-    KillEvidence { ended, left, method }
+    let v1::KillEvidence { ended, left, method, took_us } = evidence;
+    KillEvidence { ended, left, method, took_us }
 }
 
 /// The daemon's frames.

@@ -4,8 +4,8 @@
 //! A [`Leaf`] is a child of the container's own cgroup: limits and pausing go on to work, and removing the container
 //! removes it. Two kernels' ways of ending one at a stroke are known:
 //!
-//! - cgroup v2: `cgroup.kill`, again until `populated 0`.
-//! - v1 and hybrid hosts: the freezer: freeze, SIGKILL all, thaw, look again until it is empty.
+//! - cgroup v2: freeze, `cgroup.kill`, again until `populated 0`.
+//! - v1 and hybrid hosts: the freezer: freeze, SIGKILL all, thaw, again until it is empty.
 //!
 //! The container is hostile. A pid that it tells is only a claim, checked by [`ContainerCgroup::process`] against the
 //! container's cgroup and the agent's pid namespace.
@@ -21,6 +21,7 @@
 
 mod commands;
 mod count;
+mod ending;
 mod former;
 mod hierarchy;
 mod leaf;
@@ -40,8 +41,9 @@ use limits::Counters;
 use meter::Meters;
 
 pub use commands::Commands;
+pub use ending::{KillEvidence, KillMethod};
 pub use former::{FormerEnded, FormerLeaf};
-pub use leaf::{KillEvidence, KillMethod, Leaf};
+pub use leaf::Leaf;
 pub use limits::LimitEvents;
 pub use process::HostProcess;
 

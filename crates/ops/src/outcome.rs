@@ -216,6 +216,8 @@ pub struct KillEvidence {
     pub left: u32,
     /// `none-needed`, `cgroup-v2-kill`, `cgroup-v1-freezer` or `descendants`.
     pub method: String,
+    /// From the first signal to the last look, microseconds.
+    pub took_us: u64,
 }
 
 /// How a command ended, and what it wrote.

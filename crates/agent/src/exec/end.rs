@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::exec::children::signal;
-use crate::exec::tree;
+use crate::exec::{micros, tree};
 use crate::serve::Lane;
 
 /// Between SIGTERM and SIGKILL.
@@ -25,12 +25,16 @@ const LAST_PAUSE: Duration = Duration::from_millis(50);
 /// Ends `command` and everything that it started. One that is over by itself has had its time: what it left is
 /// killed at once. Otherwise all are asked first.
 pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence {
+    let began = Instant::now();
     let mut ending = Ending { lane, command, seen: HashSet::new() };
     let asked = if forced { ending.until(GRACE, Phase::Ask).await } else { usize::MAX };
     let left = if asked > 0 { ending.until(KILLING, Phase::Kill).await } else { 0 };
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
-    let method = if ending.seen.is_empty() { "none-needed" } else { "descendants" };
-    KillEvidence { ended: count(ending.seen.len() - left), left: count(left), method: method.to_owned() }
+    let (ended, left) = (count(ending.seen.len() - left), count(left));
+    if ending.seen.is_empty() {
+        return KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() };
+    }
+    KillEvidence { ended, left, method: "descendants".to_owned(), took_us: micros(began.elapsed()) }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

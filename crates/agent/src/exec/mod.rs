@@ -297,6 +297,6 @@ async fn evidence(call: &mut Call) -> Option<KillEvidence> {
     }
 }
 
-fn micros(time: Duration) -> u64 {
+pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -102,7 +102,8 @@ pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Page) 
 fn end(result: &ExecResult, talk: &mut Page) {
     if let Some(kill) = result.kill.as_ref().filter(|kill| kill.ended > 0 || kill.left > 0) {
         talk.end_line().word(&count(kill.ended.into(), "process", "processes"));
-        talk.own(" that it left behind ended");
+        let took = kill.took_us.div_ceil(1_000).to_string();
+        talk.own(" that it left behind ended in ").word(&took).own(" ms");
         if kill.left > 0 {
             talk.own(", ").ink(Ink::Red, &kill.left.to_string()).own(" still there");
         }
@@ -178,7 +179,7 @@ mod tests {
             stderr: "err".into(),
             exit_code: Some(3),
             stderr_omitted_bytes: 2048,
-            kill: Some(KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".into() }),
+            kill: Some(KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".into(), took_us: 12_345 }),
             ..Default::default()
         };
         assert_eq!(
@@ -186,7 +187,7 @@ mod tests {
             (
                 "out".into(),
                 "err\ncut short: 2.0 KiB of standard error left out of the middle\n\
-                 2 processes that it left behind ended\nfailed: the command ended with exit code 3\n"
+                 2 processes that it left behind ended in 13 ms\nfailed: the command ended with exit code 3\n"
                     .into()
             )
         );

@@ -5,13 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::ending::{Ending, KillEvidence, freeze};
 use super::hierarchy::Hierarchy;
 use super::leaf::Leaf;
 use super::meter::Meters;
-use super::{CgroupError, Group, LEAF, collect, failed};
-
-/// Between two looks.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+use super::{CgroupError, Group, LEAF, failed};
 
 /// The cgroup above the leaves of a container: it has no processes of its own.
 ///
@@ -42,56 +40,27 @@ impl Commands {
     /// begins to run.
     pub fn freeze(&self, within: Duration) -> Result<bool, CgroupError> {
         self.make()?;
-        let deadline = Instant::now() + within;
-        loop {
-            // On v1 processes that were forked meanwhile are frozen by writing again.
-            self.set(true)?;
-            if self.is_frozen()? {
-                return Ok(true);
-            }
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        freeze(self.hierarchy, &self.dir, Instant::now() + within)
     }
 
     /// Lets them go on. That they are not frozen is no error.
     pub fn thaw(&self) -> Result<(), CgroupError> {
-        if self.dir.exists() { self.set(false) } else { Ok(()) }
+        if self.dir.exists() { self.hierarchy.freeze(&self.dir, false) } else { Ok(()) }
     }
 
     /// Ends them all and then lets go: none runs on for a moment. For the end of a container, whose processes could not
-    /// be killed on v1 while they stand still.
-    pub fn end(&self) -> Result<(), CgroupError> {
-        if !self.dir.exists() {
-            return Ok(());
+    /// be killed on v1 while they stand still, and of its worker. Waits until they are gone, `within` at the longest.
+    pub fn end(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
+        let mut ending = Ending::begin(self.hierarchy, &self.dir, 1);
+        if self.dir.exists() {
+            ending.kill(Instant::now() + within)?;
         }
-        match self.hierarchy {
-            Hierarchy::Unified => {
-                fs::write(self.dir.join("cgroup.kill"), "1").map_err(failed("end the commands"))?;
-            }
-            Hierarchy::Freezer => {
-                let mut pids = Vec::new();
-                collect(&self.dir, 1, &mut pids)?;
-                super::leaf::kill(&pids);
-            }
-        }
-        self.thaw()
+        ending.evidence()
     }
 
     /// Whether all of them stand still.
     pub fn is_frozen(&self) -> Result<bool, CgroupError> {
-        let (file, frozen) = match self.hierarchy {
-            Hierarchy::Unified => ("cgroup.events", "frozen 1"),
-            Hierarchy::Freezer => ("freezer.state", "FROZEN"),
-        };
-        match fs::read_to_string(self.dir.join(file)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            read => {
-                Ok(read.map_err(failed("see the commands stand still"))?.lines().any(|line| line == frozen))
-            }
-        }
+        self.hierarchy.is_frozen(&self.dir)
     }
 
     fn make(&self) -> Result<(), CgroupError> {
@@ -101,16 +70,6 @@ impl Commands {
             }
             _ => Ok(()),
         }
-    }
-
-    fn set(&self, frozen: bool) -> Result<(), CgroupError> {
-        let (file, value) = match (self.hierarchy, frozen) {
-            (Hierarchy::Unified, true) => ("cgroup.freeze", "1"),
-            (Hierarchy::Unified, false) => ("cgroup.freeze", "0"),
-            (Hierarchy::Freezer, true) => ("freezer.state", "FROZEN"),
-            (Hierarchy::Freezer, false) => ("freezer.state", "THAWED"),
-        };
-        fs::write(self.dir.join(file), value).map_err(failed("freeze or thaw the commands"))
     }
 }
 
@@ -182,7 +141,7 @@ mod tests {
             assert!(fourth_lines.recv_timeout(quiet).is_err(), "a frozen command went on");
             alone.thaw().unwrap();
             assert_eq!(fourth_lines.recv(), Ok("2".into()));
-            alone.end().unwrap();
+            alone.end(within).unwrap();
             assert!(!fourth.wait().unwrap().success());
             drop(apart);
             // One is ended while the others stand still.
@@ -198,7 +157,8 @@ mod tests {
             // At the end none runs on.
             assert!(commands.freeze(within).unwrap());
             ask(&mut second);
-            commands.end().unwrap();
+            let evidence = commands.end(within).unwrap();
+            assert_eq!((evidence.ended, evidence.left), (2, 0), "{hierarchy:?}");
             assert!(!second.wait().unwrap().success() && !third.wait().unwrap().success());
             assert!(second_lines.recv().is_err());
             drop((one, other, late));

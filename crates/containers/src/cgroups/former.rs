@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use super::leaf::{KillEvidence, Leaf};
+use super::ending::KillEvidence;
+use super::leaf::Leaf;
 use super::process::HostProcess;
 use super::{CgroupError, ContainerCgroup, Group, LEAF, failed, pids_in};
 
@@ -64,9 +65,26 @@ impl ContainerCgroup {
         // Again, for what came out of them meanwhile.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
         self.meters.remove_former();
+        let others = u32::try_from(seen.len()).unwrap_or(u32::MAX);
+        Ok(FormerEnded { leaves, others, left: self.left(first)? })
+    }
+
+    /// Ends every process of the container but `first`, for a worker that was lost: what it had started is nobody's to wait for, and
+    /// would be there to end the next one. The leaves stay, for those who have made them. Returns how many processes are left.
+    /// Blocks, for about three times `within` at the longest.
+    pub fn end_others(&self, first: &HostProcess, within: Duration) -> Result<u32, CgroupError> {
+        let mut seen = BTreeSet::new();
+        self.end_outside(first, &mut seen, Instant::now() + within)?;
+        for group in Group::ALL {
+            self.commands(group).end(within)?;
+        }
+        self.end_outside(first, &mut seen, Instant::now() + within)?;
+        self.left(first)
+    }
+
+    fn left(&self, first: &HostProcess) -> Result<u32, CgroupError> {
         let left = self.all_pids()?.into_iter().filter(|pid| raw(*pid) != first.pid()).count();
-        let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
-        Ok(FormerEnded { leaves, others: count(seen.len()), left: count(left) })
+        Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
     /// Ends what is in the container's own cgroup, outside of any leaf.

@@ -1,8 +1,10 @@
 //! Which cgroup hierarchy can end a container's processes, and where the container is in it.
 
+use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::CgroupError;
+use super::{CgroupError, failed};
 use crate::ids::ContainerId;
 use crate::mounts::mountinfo;
 
@@ -21,6 +23,32 @@ impl Hierarchy {
         match self {
             Self::Unified => "cgroup.kill",
             Self::Freezer => "freezer.state",
+        }
+    }
+
+    /// Has what is in this cgroup and below it stand still from now on, or go on. On v1 a process that was forked at that moment may
+    /// be passed over; the next write freezes it.
+    pub(super) fn freeze(self, dir: &Path, frozen: bool) -> Result<(), CgroupError> {
+        let (file, value) = match (self, frozen) {
+            (Self::Unified, true) => ("cgroup.freeze", "1"),
+            (Self::Unified, false) => ("cgroup.freeze", "0"),
+            (Self::Freezer, true) => ("freezer.state", "FROZEN"),
+            (Self::Freezer, false) => ("freezer.state", "THAWED"),
+        };
+        fs::write(dir.join(file), value).map_err(failed("freeze or thaw the commands"))
+    }
+
+    /// Whether all of it stands still. A cgroup that does not exist does not.
+    pub(super) fn is_frozen(self, dir: &Path) -> Result<bool, CgroupError> {
+        let (file, frozen) = match self {
+            Self::Unified => ("cgroup.events", "frozen 1"),
+            Self::Freezer => ("freezer.state", "FROZEN"),
+        };
+        match fs::read_to_string(dir.join(file)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            read => {
+                Ok(read.map_err(failed("see the commands stand still"))?.lines().any(|line| line == frozen))
+            }
         }
     }
 }

@@ -1,43 +1,16 @@
 //! One exec's cgroup, and its end.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 
+use super::ending::{Ending, KillEvidence, LOOK_AGAIN, send_kill};
 use super::hierarchy::Hierarchy;
 use super::meter::{Meter, Meters};
 use super::process::{self, HostProcess};
 use super::{CgroupError, failed, pids_in};
-
-/// Between two looks where the kernel offers nothing to wait on.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Between two kills of a cgroup v2.
-const KILL_AGAIN: Duration = Duration::from_millis(2);
-
-/// How the processes were ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KillMethod {
-    /// cgroup v2's `cgroup.kill`.
-    CgroupKill,
-    /// cgroup v1's freezer and SIGKILL.
-    Freezer,
-}
-
-/// What came of [`Leaf::kill_all`], for the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KillEvidence {
-    /// Processes that were seen and are gone.
-    pub ended: u32,
-    /// Processes that were still there at the deadline. Zero, or the container has to go.
-    pub left: u32,
-    /// By which means.
-    pub how: KillMethod,
-}
 
 /// A cgroup below a container's. Removed when dropped, if it is empty by then; else with its container.
 #[derive(Debug)]
@@ -82,7 +55,6 @@ impl Leaf {
 
     /// Host pids of the processes in it.
     pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
-        let raw = |pid: Pid| pid.as_raw_nonzero().get().unsigned_abs();
         Ok(pids_in(&self.dir)?.into_iter().map(raw).collect())
     }
 
@@ -108,11 +80,16 @@ impl Leaf {
         peaks.into_iter().filter(|(pid, _)| still.contains(pid)).map(|(_, peak)| peak).max().unwrap_or(0)
     }
 
-    /// Asks every process to end (SIGTERM) and returns how many were asked. A polite question: they may ignore it.
-    pub fn terminate_all(&self) -> Result<u32, CgroupError> {
-        let pids = pids_in(&self.dir)?;
-        send(&pids, Signal::TERM);
-        Ok(count(pids.len()))
+    /// Asks every process to end (SIGTERM), all at the same moment, and returns their host pids. A polite question: they may
+    /// ignore it.
+    pub fn terminate_all(&self) -> Result<Vec<u32>, CgroupError> {
+        let asked = if self.stands_still() {
+            // Thawed by whoever has frozen them.
+            self.ending().ask_still()
+        } else {
+            self.ending().ask()
+        };
+        Ok(asked?.into_iter().map(raw).collect())
     }
 
     /// Whether it stands still because what is above it was frozen ([`super::Commands::freeze`]).
@@ -129,88 +106,26 @@ impl Leaf {
     /// Also while they stand still; then they end without running on. In a container that the *engine* has paused they
     /// stay, on cgroup v1, until it is resumed.
     pub fn kill_all(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
-        let deadline = Instant::now() + within;
-        let mut seen: BTreeSet<i32> = BTreeSet::new();
-        let how = match self.hierarchy {
-            Hierarchy::Unified => KillMethod::CgroupKill,
-            Hierarchy::Freezer => KillMethod::Freezer,
-        };
+        let mut ending = self.ending();
         // Only a process that is in it can put another one there: an empty leaf stays empty. The common case, at no cost.
-        if self.note(&mut seen)?.is_empty() {
-            return Ok(KillEvidence { ended: 0, left: 0, how });
-        }
-        match self.hierarchy {
-            Hierarchy::Unified => self.kill_unified(deadline)?,
-            Hierarchy::Freezer if self.stands_still() => self.kill_apart(deadline, &mut seen)?,
-            Hierarchy::Freezer => self.kill_frozen(deadline, &mut seen)?,
-        }
-        let left = self.note(&mut seen)?.len();
-        Ok(KillEvidence { ended: count(seen.len() - left), left: count(left), how })
-    }
-
-    fn note(&self, seen: &mut BTreeSet<i32>) -> Result<Vec<Pid>, CgroupError> {
-        let pids = pids_in(&self.dir)?;
-        seen.extend(pids.iter().map(|pid| pid.as_raw_nonzero().get()));
-        Ok(pids)
-    }
-
-    /// Once is not enough: the kernel marks the cgroup, so that forks under way end with the child's death, and then sends
-    /// each process its signal. A process that forks in between is behind the mark and has its signal still to come, and the
-    /// walk does not see the child (Linux 6.18; with every processor busy, 4 to 8 of 1,000 chains of forks survived one
-    /// kill, and up to 7 more were needed).
-    fn kill_unified(&self, deadline: Instant) -> Result<(), CgroupError> {
-        loop {
-            fs::write(self.dir.join("cgroup.kill"), "1").map_err(failed("end the command"))?;
-            let again = deadline.min(Instant::now() + KILL_AGAIN);
-            if self.is_emptied(again)? || again == deadline {
-                return Ok(());
+        if !ending.note()?.is_empty() {
+            let deadline = Instant::now() + within;
+            match self.hierarchy {
+                Hierarchy::Freezer if self.stands_still() => self.kill_apart(deadline, &mut ending)?,
+                Hierarchy::Freezer | Hierarchy::Unified => ending.kill(deadline)?,
             }
         }
+        ending.evidence()
     }
 
-    /// Waits until it has no processes: whether that came in time.
-    fn is_emptied(&self, deadline: Instant) -> Result<bool, CgroupError> {
-        let path = self.dir.join("cgroup.events");
-        loop {
-            // Opened anew each time: reading arms the notice, which comes as an exceptional condition.
-            let events = fs::File::open(&path).map_err(failed("watch the command end"))?;
-            let text = std::io::read_to_string(&events).map_err(failed("watch the command end"))?;
-            if text.lines().any(|line| line == "populated 0") {
-                return Ok(true);
-            }
-            let Some(rest) = deadline.checked_duration_since(Instant::now()) else { return Ok(false) };
-            let wait = Timespec::try_from(rest).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
-            let mut fds = [PollFd::from_borrowed_fd(events.as_fd(), PollFlags::PRI)];
-            match poll(&mut fds, Some(&wait)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(failed("watch the command end")(error)),
-            }
-        }
-    }
-
-    /// While all are frozen none can fork, so that the list of pids is complete when they are killed.
-    fn kill_frozen(&self, deadline: Instant, seen: &mut BTreeSet<i32>) -> Result<(), CgroupError> {
-        // A process in an uninterruptible wait cannot be frozen: do not spend the whole time on it.
-        let freeze_until = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 4;
-        let frozen = self.freeze(freeze_until);
-        let killed = self.note(seen).map(|pids| send(&pids, Signal::KILL));
-        // Thaw whatever happened: nothing is to stay frozen.
-        self.state("THAWED")?;
-        frozen.and(killed)?;
-        loop {
-            let pids = self.note(seen)?;
-            if pids.is_empty() || Instant::now() >= deadline {
-                return Ok(());
-            }
-            send(&pids, Signal::KILL);
-            std::thread::sleep(LOOK_AGAIN);
-        }
+    fn ending(&self) -> Ending<'_> {
+        Ending::begin(self.hierarchy, &self.dir, 0)
     }
 
     /// On v1 a signal reaches a frozen process only when it is thawed, and a leaf cannot be thawed below a frozen cgroup.
     /// So each process gets its SIGKILL and is then moved out, which thaws it: it dies before it runs on. None can fork
     /// meanwhile.
-    fn kill_apart(&self, deadline: Instant, seen: &mut BTreeSet<i32>) -> Result<(), CgroupError> {
+    fn kill_apart(&self, deadline: Instant, ending: &mut Ending<'_>) -> Result<(), CgroupError> {
         let above = self.dir.parent().and_then(|commands| commands.parent());
         let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
         let (Some(above), Some(name)) = (above, name) else {
@@ -220,8 +135,8 @@ impl Leaf {
         let apart = Self::make(self.hierarchy, above.join(format!("{name}-end")), &Meters::Nowhere)?;
         let procs = apart.dir.join("cgroup.procs");
         loop {
-            let mut pids = self.note(seen)?;
-            send(&pids, Signal::KILL);
+            let mut pids = ending.note()?;
+            send_kill(&pids);
             for pid in &pids {
                 // The only failure that matters is seen by the next look.
                 let _ = fs::write(&procs, pid.as_raw_nonzero().to_string());
@@ -231,26 +146,10 @@ impl Leaf {
                 return Ok(());
             }
             if !self.stands_still() {
-                return self.kill_frozen(deadline, seen);
+                return ending.kill(deadline);
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-    }
-
-    fn freeze(&self, until: Instant) -> Result<(), CgroupError> {
-        let path = self.dir.join("freezer.state");
-        loop {
-            self.state("FROZEN")?;
-            let state = fs::read_to_string(&path).map_err(failed("see the command frozen"))?;
-            if state.trim() == "FROZEN" || Instant::now() >= until {
-                return Ok(());
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
-    }
-
-    fn state(&self, state: &str) -> Result<(), CgroupError> {
-        fs::write(self.dir.join("freezer.state"), state).map_err(failed("freeze or thaw the command"))
     }
 }
 
@@ -263,19 +162,8 @@ impl Drop for Leaf {
     }
 }
 
-pub(super) fn kill(pids: &[Pid]) {
-    send(pids, Signal::KILL);
-}
-
-fn send(pids: &[Pid], signal: Signal) {
-    for &pid in pids {
-        // The only failure is that it has ended already.
-        let _ = kill_process(pid, signal);
-    }
-}
-
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
+fn raw(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
 }
 
 #[cfg(test)]
@@ -284,6 +172,7 @@ pub(super) mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::cgroups::ending::KillMethod;
     use crate::mounts::mountinfo;
 
     pub(in crate::cgroups) const NEEDS_ROOT: &str = "these tests make cgroups: run them as root";
@@ -328,7 +217,7 @@ pub(super) mod tests {
                 Hierarchy::Unified => KillMethod::CgroupKill,
                 Hierarchy::Freezer => KillMethod::Freezer,
             };
-            assert_eq!(evidence, KillEvidence { ended: 5, left: 0, how });
+            assert_eq!((evidence.ended, evidence.left, evidence.how), (5, 0, how));
             shell.wait().unwrap();
             drop(leaf);
             assert!(!dir.exists());
@@ -356,7 +245,7 @@ pub(super) mod tests {
             });
             leaf.kill_all(Duration::from_secs(10)).unwrap()
         });
-        assert_eq!(evidence, KillEvidence { ended: 1, left: 0, how: KillMethod::CgroupKill });
+        assert_eq!((evidence.ended, evidence.left, evidence.how), (1, 0, KillMethod::CgroupKill));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl HostProcess {
     }
 
     /// True until it ends. A pidfd becomes readable when its process does.
-    pub(super) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
     }

@@ -1,6 +1,7 @@
 //! Spends a permit in the right lane. Takes nothing but permits: what the gateway did not allow cannot be asked for.
 
 mod agent;
+mod ending;
 mod hand;
 mod launcher;
 pub(crate) mod layer;

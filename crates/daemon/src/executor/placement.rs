@@ -5,20 +5,14 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use containers::{CgroupError, ContainerCgroup, Group, KillMethod, Leaf, LimitEvents};
+use containers::{CgroupError, ContainerCgroup, Group, Leaf, LimitEvents};
 use ops::KillEvidence;
 use worker::client::Placement;
 
+use super::ending::{end, nothing_left};
 use super::metered::Metered;
-
-/// Between SIGTERM and SIGKILL when a command is ended before its time.
-const GRACE: Duration = Duration::from_secs(5);
-/// Until everything has to be gone after SIGKILL.
-const WITHIN: Duration = Duration::from_secs(1);
-/// Between looks whether a terminated command has gone.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// The leaf of one call.
 pub(super) struct LeafPlacement {
@@ -107,7 +101,7 @@ impl Placement for LeafPlacement {
             } else {
                 let state = Arc::clone(&self.state);
                 let ended = tokio::task::spawn_blocking(move || {
-                    let (evidence, peak_memory_bytes) = end(&leaf, forced);
+                    let (evidence, peak_memory_bytes) = end(&leaf, &state.cgroup, forced);
                     state.count(&leaf, peak_memory_bytes);
                     (evidence, leaf)
                 });
@@ -159,45 +153,4 @@ impl State {
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn nothing_left() -> KillEvidence {
-    KillEvidence { method: "none-needed".to_owned(), ..Default::default() }
-}
-
-/// Ends what is left. Says also the peak memory of the largest process that was still there, bytes; 0 without one.
-fn end(leaf: &Leaf, forced: bool) -> (KillEvidence, u64) {
-    let mut asked = 0;
-    let mut peak = leaf.peak_memory();
-    if forced {
-        asked = leaf.terminate_all().unwrap_or(0);
-        let deadline = Instant::now() + GRACE;
-        // What stands still does not hear.
-        while !leaf.stands_still()
-            && Instant::now() < deadline
-            && leaf.pids().is_ok_and(|pids| !pids.is_empty())
-        {
-            std::thread::sleep(LOOK);
-        }
-        // It may have grown meanwhile.
-        peak = peak.max(leaf.peak_memory());
-    }
-    let evidence = match leaf.kill_all(WITHIN) {
-        Ok(evidence) => KillEvidence {
-            ended: evidence.ended.max(asked),
-            left: evidence.left,
-            method: match evidence.how {
-                _ if evidence.ended.max(asked) == 0 => "none-needed",
-                KillMethod::CgroupKill => "cgroup-v2-kill",
-                KillMethod::Freezer => "cgroup-v1-freezer",
-            }
-            .to_owned(),
-        },
-        Err(error) => {
-            tracing::error!(error = %crate::status::chain(&error), "a command's cgroup could not be emptied");
-            let left = leaf.pids().map_or(u32::MAX, |pids| u32::try_from(pids.len()).unwrap_or(u32::MAX));
-            KillEvidence { ended: asked, left, method: "failed".to_owned() }
-        }
-    };
-    (evidence, peak)
 }

@@ -34,7 +34,7 @@ use super::run::Run;
 use super::task::{self, Shared};
 use crate::ids::{CallId, RunId};
 use crate::status::chain;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, micros};
 
 /// Runs that are looked at, and containers that are removed, at the same time.
 const AT_ONCE: usize = 8;
@@ -68,6 +68,7 @@ impl TakenOver {
                 "ended": leaf.evidence.ended,
                 "left": leaf.evidence.left,
                 "method": method(leaf.evidence.how),
+                "took_us": micros(leaf.evidence.took),
             }),
             None => evidence(ended),
         })
@@ -85,12 +86,14 @@ fn method(how: KillMethod) -> &'static str {
 pub(super) fn evidence(ended: &FormerEnded) -> serde_json::Value {
     let in_leaves: u32 = ended.leaves.iter().map(|leaf| leaf.evidence.ended).sum();
     let named = ended.leaves.iter().take(NAMED);
+    let took: Duration = ended.leaves.iter().map(|leaf| leaf.evidence.took).sum();
     let leaves: serde_json::Map<_, _> =
         named.map(|leaf| (leaf.name.clone(), json!(leaf.evidence.ended))).collect();
     json!({
         "ended": in_leaves + ended.others,
         "left": ended.left,
         "method": ended.leaves.first().map_or("signal", |leaf| method(leaf.evidence.how)),
+        "took_us": micros(took),
         "cgroups": leaves,
     })
 }

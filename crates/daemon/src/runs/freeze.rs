@@ -30,7 +30,7 @@ use crate::ids::RunId;
 use crate::status::{Refusal, chain};
 use crate::time::Timestamp;
 
-/// For commands to stand still. What waits in the kernel for longer does so without running on.
+/// For commands to stand still, or to be gone. What waits in the kernel for longer does so without running on.
 const WITHIN: Duration = Duration::from_secs(2);
 /// Holds of one run.
 const MOST: usize = 256;
@@ -266,7 +266,7 @@ impl Shared {
 /// The run ends: its commands do so where they stand. Processes that stay frozen could not be killed on cgroup v1.
 pub(super) async fn end_frozen(lanes: &Lanes) {
     for commands in Group::ALL.into_iter().filter_map(|group| lanes.commands(group)) {
-        if let Err(refusal) = with(commands, Commands::end).await {
+        if let Err(refusal) = with(commands, |commands| commands.end(WITHIN)).await {
             tracing::error!(why = refusal.message, "the commands of a paused run could not be ended");
         }
     }
@@ -278,7 +278,7 @@ pub(super) async fn end_leftover(engine: &dyn Engine, container: &ContainerId) {
     // Without a process or a cgroup in sight nothing of ours was frozen.
     let Some(cgroup) = pid.and_then(|pid| ContainerCgroup::of_pid(pid, container).ok()) else { return };
     for commands in Group::ALL.map(|group| cgroup.commands(group)) {
-        if let Err(refusal) = with(commands, Commands::end).await {
+        if let Err(refusal) = with(commands, |commands| commands.end(WITHIN)).await {
             tracing::warn!(%container, why = refusal.message, "a container that a former daemon left may stand still");
         }
     }

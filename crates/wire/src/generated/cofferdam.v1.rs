@@ -3948,7 +3948,7 @@ pub struct ExecResult {
     #[prost(message, optional, tag = "13")]
     pub kill: ::core::option::Option<KillEvidence>,
     /// What ended it before its time: `timeout`, `cancelled`, `output-limit`, `memory-limit` or `file-size-limit`. Empty
-    /// when it ended by itself, or when nobody knows.
+    /// when it ended by itself, or when nobody knows. After the first three the call has failed, whatever the exit code is.
     #[prost(string, tag = "14")]
     pub ended_by: ::prost::alloc::string::String,
     /// Limits of the run that were reached while it ran, whether they ended it or not: `memory`, `processes`, `output`,
@@ -3982,6 +3982,10 @@ pub struct KillEvidence {
     /// How: `none-needed`, `cgroup-v2-kill`, `cgroup-v1-freezer`, `descendants`.
     #[prost(string, tag = "3")]
     pub method: ::prost::alloc::string::String,
+    /// How long that took, from the first signal to the last look, microseconds: with the time that a command which is ended
+    /// before its time has to end by itself. 0 when nothing had to be ended.
+    #[prost(uint64, tag = "4")]
+    pub took_us: u64,
 }
 impl ::prost::Name for KillEvidence {
     const NAME: &'static str = "KillEvidence";

@@ -7,7 +7,6 @@ use ops::{KillEvidence, OpResult};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
-use wire::v1;
 use wire::worker::v1::{Cancel, Go, Start, Terminal, ToWorker, to_worker::Body};
 
 use crate::client::backlog::Backlog;
@@ -17,7 +16,7 @@ use crate::client::shared::Shared;
 use crate::client::table::{Beginning, Event};
 use crate::client::window::WINDOW;
 use crate::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Prepared};
-use crate::convert::{bounds_to_wire, operation_to_wire};
+use crate::convert::{bounds_to_wire, kill_evidence, operation_to_wire};
 use crate::frame::encode;
 
 /// Calls that a worker may leave without an outcome before the stream is worth nothing.
@@ -179,9 +178,8 @@ impl Driver {
                 Event::Spawned(_) => {}
                 Event::Ended { forced } => {
                     let Some(evidence) = self.finish(forced).await else { continue };
-                    let KillEvidence { ended, left, method } = evidence.clone();
-                    self.shared.table(|table| table.clear(self.id, evidence));
-                    let evidence = Some(v1::KillEvidence { ended, left, method });
+                    self.shared.table(|table| table.clear(self.id, evidence.clone()));
+                    let evidence = Some(kill_evidence(evidence));
                     self.shared.say(self.id, Body::Go(Go { evidence })).await?;
                 }
                 Event::Finished(mut finished) => {

@@ -17,6 +17,7 @@ pub use operation_from::operation_from_wire;
 pub use operation_to::operation_to_wire;
 pub use ops::Malformed;
 pub use outcome_from::outcome_from_wire;
+pub(crate) use outcome_to::kill_evidence;
 pub use outcome_to::{failure_to_wire, outcome_to_wire, result_to_wire};
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ fn exec(result: v1::ExecResult) -> Result<ExecResult, Malformed> {
         cpu_time_us: result.cpu_time_us,
         peak_memory_bytes: result.peak_memory_bytes,
         wall_time_us: result.wall_time_us,
-        kill: KillEvidence { ended: kill.ended, left: kill.left, method: kill.method },
+        kill: KillEvidence { ended: kill.ended, left: kill.left, method: kill.method, took_us: kill.took_us },
         ended_by: None,
         limits_hit: limits_hit
             .ok_or_else(|| Malformed::new("exec.limits_hit", "has one that no worker can see"))?,

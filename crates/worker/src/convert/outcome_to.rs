@@ -73,8 +73,10 @@ pub(super) fn encoding(encoding: Encoding) -> i32 {
     .into()
 }
 
-pub(super) fn kill_evidence(evidence: KillEvidence) -> v1::KillEvidence {
-    v1::KillEvidence { ended: evidence.ended, left: evidence.left, method: evidence.method }
+/// As the worker is told, and clients are.
+pub(crate) fn kill_evidence(evidence: KillEvidence) -> v1::KillEvidence {
+    let KillEvidence { ended, left, method, took_us } = evidence;
+    v1::KillEvidence { ended, left, method, took_us }
 }
 
 fn read(result: ReadResult) -> v1::ReadResult {

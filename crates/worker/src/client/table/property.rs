@@ -396,7 +396,7 @@ impl World {
                 call.stage = Stage::Runs;
             }
             Stage::Ended => {
-                let evidence = KillEvidence { ended: 1, left: 0, method: FOUND.to_owned() };
+                let evidence = KillEvidence { ended: 1, left: 0, method: FOUND.to_owned(), took_us: 7 };
                 self.table.clear(call.id, evidence);
                 call.stage = Stage::Over;
             }

@@ -153,7 +153,7 @@ pub(super) fn listed(total_entries: u64) -> Body {
 }
 
 pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
-    let kill = Some(v1::KillEvidence { ended: 9, left: 0, method: "descendants".to_owned() });
+    let kill = Some(v1::KillEvidence { ended: 9, left: 0, method: "descendants".to_owned(), took_us: 9 });
     let result = v1::ExecResult {
         exit_code: Some(0),
         stdout_bytes,
@@ -217,6 +217,8 @@ impl Placement for Leaf {
 
     fn finish(&self, forced: bool) -> std::pin::Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         let _ = self.asked.send(Asked::Finish { forced });
-        Box::pin(async { KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".to_owned() } })
+        Box::pin(async {
+            KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7 }
+        })
     }
 }

@@ -1,0 +1,79 @@
+//! Ending what is in a command's leaf: asked first when it is ended before its time, then killed.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use containers::{ContainerCgroup, KillMethod, Leaf};
+use ops::KillEvidence;
+
+use crate::status::chain;
+use crate::time::micros;
+
+/// Between SIGTERM and SIGKILL when a command is ended before its time.
+const GRACE: Duration = Duration::from_secs(5);
+/// Until everything has to be gone after SIGKILL.
+const WITHIN: Duration = Duration::from_secs(1);
+/// Between looks whether a terminated command has gone.
+const LOOK: Duration = Duration::from_millis(20);
+/// A command that ends makes a few processes for that, such as those of a shell's trap. One that makes more is not ending.
+const LAST_FORKS: usize = 64;
+
+/// Of a leaf in which nothing had to be ended.
+pub(super) fn nothing_left() -> KillEvidence {
+    KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() }
+}
+
+/// Ends what is left. Says also the peak memory of the largest process that was still there, bytes; 0 without one.
+pub(super) fn end(leaf: &Leaf, container: &ContainerCgroup, forced: bool) -> (KillEvidence, u64) {
+    let began = Instant::now();
+    let mut asked = 0;
+    let mut peak = leaf.peak_memory();
+    if forced {
+        asked = ask(leaf, container);
+        // It may have grown meanwhile.
+        peak = peak.max(leaf.peak_memory());
+    }
+    let killed = leaf.kill_all(WITHIN);
+    let took_us = micros(began.elapsed());
+    let evidence = match killed {
+        Ok(evidence) if evidence.ended.max(asked) == 0 && evidence.left == 0 => nothing_left(),
+        Ok(evidence) => KillEvidence {
+            ended: evidence.ended.max(asked),
+            left: evidence.left,
+            method: match evidence.how {
+                KillMethod::CgroupKill => "cgroup-v2-kill",
+                KillMethod::Freezer => "cgroup-v1-freezer",
+            }
+            .to_owned(),
+            took_us,
+        },
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "a command's cgroup could not be emptied");
+            let left = leaf.pids().map_or(u32::MAX, |pids| u32::try_from(pids.len()).unwrap_or(u32::MAX));
+            KillEvidence { ended: asked, left, method: "failed".to_owned(), took_us }
+        }
+    };
+    (evidence, peak)
+}
+
+/// Asks all processes to end and gives them time for it: how many were asked. A command that multiplies instead has no time.
+fn ask(leaf: &Leaf, container: &ContainerCgroup) -> u32 {
+    let refused = container.limit_events().forks_refused;
+    let asked: BTreeSet<u32> = leaf.terminate_all().unwrap_or_default().into_iter().collect();
+    let deadline = Instant::now() + GRACE;
+    let mut others = BTreeSet::new();
+    // What stands still does not hear.
+    while !leaf.stands_still() && Instant::now() < deadline {
+        match leaf.pids() {
+            Ok(pids) if !pids.is_empty() => {
+                others.extend(pids.into_iter().filter(|pid| !asked.contains(pid)));
+            }
+            _ => break,
+        }
+        if others.len() > LAST_FORKS || container.limit_events().forks_refused > refused {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    u32::try_from(asked.len()).unwrap_or(u32::MAX)
+}
