@@ -36,6 +36,8 @@ fn main() {
         ["listen-abstract", name, ready] => net::listen_abstract(name, ready),
         ["peers"] => peers::attack(),
         ["signal-agent", number] => peers::signal_agent(number),
+        ["signal-first"] => peers::signal_first(),
+        ["signal-all", number] => peers::signal_all(number),
         ["place", kind, paths @ ..] => place::place(kind, paths),
         ["swap", one, other, ready, stop] => swap::swap(one, other, ready, stop),
         ["churn", directory, ready, stop] => churn::churn(directory, ready, stop),

@@ -89,6 +89,67 @@ pub fn signal_agent(number: &str) {
     }
 }
 
+/// Sends every signal to the container's first process in every way that there is, and to all others but those two that no process
+/// can ignore.
+pub fn signal_first() {
+    for full in [false, true] {
+        if full {
+            fill_the_queue();
+        }
+        for number in 1..=64 {
+            let name = |way: &str| format!("{way} {number}{}", if full { " with a full queue" } else { "" });
+            report(name("kill"), check(unsafe { sys::kill(1, number) }));
+            let forged = sys::SignalInfo::queued(number);
+            let queue = |call: i64, threads: &[i64]| {
+                let result = match threads {
+                    [thread] => unsafe {
+                        sys::syscall(call, 1_i64, *thread, i64::from(number), &raw const forged)
+                    },
+                    _ => unsafe { sys::syscall(call, 1_i64, i64::from(number), &raw const forged) },
+                };
+                check(result)
+            };
+            report(name("sigqueue"), queue(sys::SYS_RT_SIGQUEUEINFO, &[]));
+            report(name("tgsigqueue"), queue(sys::SYS_RT_TGSIGQUEUEINFO, &[1]));
+            let pidfd = unsafe { sys::syscall(sys::SYS_PIDFD_OPEN, 1_i64, 0_i64) };
+            let sent = unsafe {
+                sys::syscall(sys::SYS_PIDFD_SEND_SIGNAL, pidfd, i64::from(number), &raw const forged, 0_i64)
+            };
+            report(name("pidfd"), check(sent));
+            if number != sys::SIGKILL && number != sys::SIGSTOP {
+                report(name("broadcast"), check(unsafe { sys::kill(-1, number) }));
+            }
+        }
+    }
+}
+
+/// Sends a signal to every process that it may be sent to, but this one and the container's first.
+pub fn signal_all(number: &str) {
+    report("all", check(unsafe { sys::kill(-1, number.parse().unwrap()) }));
+}
+
+/// Queues signals at this process until the kernel takes no more of this user's: information about another one is lost.
+fn fill_the_queue() {
+    const REAL_TIME: i32 = 50;
+    let blocked = 1_u64 << (REAL_TIME - 1);
+    let masked =
+        unsafe { sys::syscall(sys::SYS_RT_SIGPROCMASK, 0_i64, &raw const blocked, 0_i64, 8_i64) };
+    check(masked).unwrap();
+    let own = i64::from(std::process::id());
+    let forged = sys::SignalInfo::queued(REAL_TIME);
+    let mut queued = 0_u32;
+    let is_full = loop {
+        let sent = unsafe {
+            sys::syscall(sys::SYS_RT_SIGQUEUEINFO, own, i64::from(REAL_TIME), &raw const forged)
+        };
+        match check(sent) {
+            Ok(_) if queued < 1_000_000 => queued += 1,
+            ended => break ended.is_err(),
+        }
+    };
+    println!("queue {}", if is_full { "ok" } else { "-1" });
+}
+
 fn others() -> Vec<i32> {
     let own = i32::try_from(std::process::id()).unwrap();
     look::pids().into_iter().filter(|pid| *pid != own).collect()

@@ -27,6 +27,7 @@ unsafe extern "C" {
 pub const AT_FDCWD: c_int = -100;
 pub const RENAME_EXCHANGE: c_uint = 2;
 pub const SIG_IGN: usize = 1;
+pub const SIGKILL: c_int = 9;
 pub const SIGSTOP: c_int = 19;
 pub const SIGTERM: c_int = 15;
 pub const SIGXFSZ: c_int = 25;
@@ -36,6 +37,7 @@ pub const EAGAIN: i32 = 11;
 pub const TIOCGWINSZ: c_ulong = 0x5413;
 
 /// The same numbers on every architecture.
+pub const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 pub const SYS_PIDFD_OPEN: c_long = 434;
 pub const SYS_PIDFD_GETFD: c_long = 438;
 
@@ -47,6 +49,18 @@ pub const SYS_PROCESS_VM_WRITEV: c_long = 311;
 pub const SYS_PRLIMIT64: c_long = 302;
 #[cfg(target_arch = "x86_64")]
 pub const SYS_KCMP: c_long = 312;
+#[cfg(target_arch = "x86_64")]
+pub const SYS_RT_SIGPROCMASK: c_long = 14;
+#[cfg(target_arch = "x86_64")]
+pub const SYS_RT_SIGQUEUEINFO: c_long = 129;
+#[cfg(target_arch = "x86_64")]
+pub const SYS_RT_TGSIGQUEUEINFO: c_long = 297;
+#[cfg(target_arch = "aarch64")]
+pub const SYS_RT_SIGPROCMASK: c_long = 135;
+#[cfg(target_arch = "aarch64")]
+pub const SYS_RT_SIGQUEUEINFO: c_long = 138;
+#[cfg(target_arch = "aarch64")]
+pub const SYS_RT_TGSIGQUEUEINFO: c_long = 240;
 #[cfg(target_arch = "aarch64")]
 pub const SYS_PROCESS_VM_READV: c_long = 270;
 #[cfg(target_arch = "aarch64")]
@@ -55,6 +69,18 @@ pub const SYS_PROCESS_VM_WRITEV: c_long = 271;
 pub const SYS_PRLIMIT64: c_long = 261;
 #[cfg(target_arch = "aarch64")]
 pub const SYS_KCMP: c_long = 272;
+
+/// What goes with a signal: its number, no error, the code of `sigqueue(3)`, and a sender that is process 0 of user 0.
+#[repr(C)]
+pub struct SignalInfo([c_int; 32]);
+
+impl SignalInfo {
+    pub fn queued(number: c_int) -> Self {
+        let mut info = [0; 32];
+        (info[0], info[2]) = (number, -1);
+        Self(info)
+    }
+}
 
 /// Two words of memory, as `process_vm_readv` and `prlimit64` take them.
 #[repr(C)]

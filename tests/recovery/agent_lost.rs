@@ -34,9 +34,15 @@ async fn a_killed_agent_costs_its_calls_and_is_started_again() {
     assert_eq!(call.status(), Status::Failed);
     let failure = call.error.unwrap();
     assert_eq!(failure.details.get("retryable").map(String::as_str), Some("true"), "{failure:?}");
+    let cause = "ended by signal 9, probably by a command of this run";
+    let told = format!(
+        "The worker was {cause}; it is restarting. The call may have taken effect; check before retrying."
+    );
+    assert_eq!(failure.message, told);
     let lost = events.message().await.unwrap().unwrap().event.unwrap();
     assert_eq!(lost.run_id, run.id());
     assert_eq!(record(&lost)["details"]["worker"], "coffer-agent");
+    assert_eq!(record(&lost)["details"]["why"], cause);
 
     // The new one may not be there yet when the loss is told: its calls fail as retryable until it is.
     let read = loop {

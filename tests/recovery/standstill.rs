@@ -187,7 +187,7 @@ async fn what_is_approved_in_the_moment_of_a_stop_is_executed_by_the_next_daemon
                 // It was being executed when its worker was ended. It is never done again.
                 Status::Failed => {
                     let why = outcome.error.unwrap().message;
-                    let cut = ["the worker of this run was lost", "the daemon was stopped during the call"];
+                    let cut = ["The worker was ", "the daemon was stopped during the call"];
                     assert!(
                         cut.iter().any(|cut| why.starts_with(cut)) && times <= 1,
                         "round {round}, {times} times: {why}"

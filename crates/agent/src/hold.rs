@@ -1,17 +1,16 @@
 //! PID 1 of a container: keeps it alive and reaps what nobody else does, so that zombies never fill the pid limit.
+//!
+//! It shares its uid with the commands of the run, which may send it what they want. It ends with SIGKILL from outside of its pid
+//! namespace and in no other way: the container's stop signal is that one.
 
-use std::process::ExitCode;
+use crate::sys::{self, Vigil};
 
-use crate::sys::{self, Sign, Vigil};
-
-/// Runs until it is told to end. The kernel then ends everything else in the container.
-pub(crate) fn run() -> ExitCode {
+/// Never returns. When it is killed the kernel ends everything else in the container.
+pub(crate) fn run() -> ! {
     let vigil = Vigil::begin();
     loop {
         // Signals of one kind merge, and children may have been there before the first.
         while sys::reap().is_some() {}
-        if vigil.wait() == Sign::End {
-            return ExitCode::SUCCESS;
-        }
+        vigil.wait();
     }
 }

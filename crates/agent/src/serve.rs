@@ -77,6 +77,7 @@ impl Lane {
 
 /// Serves on descriptors 0 and 1 until they are closed, then ends every command.
 pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
+    crate::sys::ignore_signals();
     // Orphans of commands come to the agent instead of PID 1: it can find and end them.
     set_child_subreaper(Some(Pid::INIT)).map_err(io::Error::from)?;
     let children = Arc::new(Children::new()?);

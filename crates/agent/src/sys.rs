@@ -1,5 +1,5 @@
 //! The `unsafe` of this crate: making a process that waits before its first instruction, reaping with resource
-//! usage, and waiting for signals as PID 1.
+//! usage, and what signals of the commands, which have the same uid, may do to PID 1 and the worker.
 //!
 //! `std::process` cannot make a child that stops between fork and exec until somebody says go, so it is done by hand.
 //! Rule for [`child`]: it runs in a fork of a process with several threads, so it calls async-signal-safe functions
@@ -167,11 +167,7 @@ unsafe fn own_session(stdio: [RawFd; 3], terminal: bool, fault: RawFd) {
         libc::setsid();
         // The command dies with an agent that is killed; one that ends in order ends its commands itself.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        // The call itself: the C library keeps two signals from its own function. Zeroes are the default action.
-        for signal in 1..=SIGNALS {
-            let action = [0_u64; 4];
-            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, 0, size_of::<u64>());
-        }
+        set_actions(libc::SIG_DFL);
         for (wanted, fd) in (0..).zip(stdio) {
             if libc::dup2(fd, wanted) < 0 {
                 fail(fault);
@@ -322,43 +318,55 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
-/// The signals that PID 1 waits for.
-pub(crate) struct Vigil(libc::sigset_t);
-
-/// What came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sign {
-    /// Children may be over.
-    Child,
-    /// Asked to end.
-    End,
+/// What is done at every signal but those of which the kernel decides. Leaves out none of those that the C library keeps from its
+/// own function. Async-signal-safe.
+fn set_actions(action: libc::sighandler_t) {
+    for signal in 1..=SIGNALS {
+        let action = [action as u64, 0, 0, 0];
+        // SAFETY: the kernel reads as much of the local as a `struct sigaction` of its own has: handler, flags, on some processors a
+        // restorer, and a mask of eight bytes. The handler is SIG_DFL or SIG_IGN and no function.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, 0, size_of::<u64>());
+        }
+    }
 }
 
+/// For the worker, before it has threads: of all signals that a command can send it, it obeys SIGKILL and SIGSTOP, because it has to.
+/// A real fault ends it all the same.
+pub(crate) fn ignore_signals() {
+    set_actions(libc::SIG_IGN);
+    // Ignored, it would take away how children ended.
+    // SAFETY: sets the default action of one signal.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// PID 1's view of its children.
+pub(crate) struct Vigil(libc::sigset_t);
+
 impl Vigil {
-    /// Blocks the signals, so that none is lost between two waits.
+    /// From here on no signal of a command ends this process, if it is the first of its pid namespace: the kernel drops every
+    /// signal to that one for which it has no handler, SIGKILL and SIGSTOP from inside included. So it must not have any, not even
+    /// those that the standard library installs. Nor may it end by itself at a signal "from outside": where the queue of signals is
+    /// full, which a command can see to, the kernel tells every sender as pid 0.
+    ///
+    /// SIGCHLD is blocked, so that none is lost between two waits.
     pub(crate) fn begin() -> Self {
+        set_actions(libc::SIG_DFL);
         // SAFETY: the set is local and initialised by the first call.
         unsafe {
             let mut set = mem::zeroed();
             libc::sigemptyset(&raw mut set);
-            for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT] {
-                libc::sigaddset(&raw mut set, signal);
-            }
-            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+            libc::sigaddset(&raw mut set, libc::SIGCHLD);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
             Self(set)
         }
     }
 
-    /// Waits for the next of them.
-    pub(crate) fn wait(&self) -> Sign {
-        loop {
-            // SAFETY: the set was initialised by `begin`; the information about the signal is not asked for.
-            match unsafe { libc::sigwaitinfo(&raw const self.0, ptr::null_mut()) } {
-                libc::SIGCHLD => return Sign::Child,
-                libc::SIGTERM | libc::SIGINT => return Sign::End,
-                _ => {}
-            }
-        }
+    /// Waits until a child may be over.
+    pub(crate) fn wait(&self) {
+        // SAFETY: the set was initialised by `begin`; the information about the signal is not asked for. A failure is an
+        // interruption, after which a look at the children does no harm.
+        unsafe { libc::sigwaitinfo(&raw const self.0, ptr::null_mut()) };
     }
 }
 

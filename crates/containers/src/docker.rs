@@ -194,6 +194,19 @@ impl Engine for DockerEngine {
         self.within(ASKING, attempt, looking).await?.ok_or(EngineError::NotFound { attempt })
     }
 
+    async fn exec_ended(&self, exec: &ExecId) -> Result<i64, EngineError> {
+        let looking = async {
+            loop {
+                let answer = self.client.inspect_exec(exec.as_str()).await?;
+                match (answer.running, answer.exit_code) {
+                    (Some(false), Some(code)) => return Ok(code),
+                    _ => tokio::time::sleep(LOOK_AGAIN).await,
+                }
+            }
+        };
+        self.within(ASKING, "learn how the program ended", looking).await
+    }
+
     async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError> {
         let call = self.client.inspect_container(id.as_str(), None);
         readback::inspection(self.within(ASKING, "inspect the container", call).await?)

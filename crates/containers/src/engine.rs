@@ -254,6 +254,9 @@ pub trait Engine: Send + Sync {
     /// Host pid of an exec's first process, once it has begun; [`EngineError::NotFound`] when it has ended.
     async fn exec_pid(&self, exec: &ExecId) -> Result<u32, EngineError>;
 
+    /// Waits until an exec's first process has ended: its exit code, or 128 and the number of the signal that ended it.
+    async fn exec_ended(&self, exec: &ExecId) -> Result<i64, EngineError>;
+
     /// Reads a container's state and the settings in force.
     async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError>;
 

@@ -3,37 +3,52 @@
 //! The worker may be stopped or killed by what runs beside it. That costs only its own run: the loss is noticed, the
 //! calls in flight fail, and it is started again for the next ones. Calls that only look are made once more by themselves.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use containers::{AGENT_PATH, ContainerCgroup, ContainerId, Engine, HostProcess, RunUser};
-use ops::Reason;
-use tokio::sync::watch;
+use containers::{
+    AGENT_PATH, ContainerCgroup, ContainerId, Engine, ExecId, HostProcess, LimitEvents, RunUser,
+};
+use ops::{Reason, ToolFailure};
+use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use worker::client::{
     CallSpec, Channel, Client, CloseReason, ConnectError, ConnectOptions, Finished, Greeted, LaneError, Peer,
-    Placement,
+    Placement, Prepared,
 };
 
+use super::failure;
+use super::loss::{Cause, Loss, Losses};
 use super::spare::{Ready, Spare};
 use crate::status::{Refusal, chain, engine_refusal};
 
-/// For a lost worker that was killed to be gone.
+/// For a lost worker that was killed to be gone, and for what it had started.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// For the engine to say how a worker ended whose stream is closed.
+const AUTOPSY: Duration = Duration::from_secs(2);
+/// The number of a container's first process there.
+const FIRST: u32 = 1;
 /// For another worker to be started in place of a lost one.
 const RESTART: Duration = Duration::from_secs(10);
 
 /// The worker that serves now.
 #[derive(Clone)]
-struct Serving {
+pub(super) struct Serving {
     client: Client,
+    exec: ExecId,
     host_pid: u32,
     /// Absent where the engine's processes are not this host's.
     process: Option<Arc<HostProcess>>,
+    /// The container's first process. Absent likewise.
+    first: Option<Arc<HostProcess>>,
     cgroup: Option<ContainerCgroup>,
+    /// The limits that the container had met before.
+    events: LimitEvents,
     /// A process for the next command.
     spare: Arc<Spare>,
+    /// How it was lost, once it was: the same for all that ask.
+    loss: Arc<OnceCell<Loss>>,
 }
 
 /// The container lane of a run.
@@ -43,6 +58,7 @@ pub(crate) struct AgentLane {
     user: RunUser,
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
+    losses: Mutex<Losses>,
     /// The run is over: no other worker will be started.
     ended: CancellationToken,
 }
@@ -56,7 +72,8 @@ impl AgentLane {
     ) -> Result<Self, Refusal> {
         let serving = start(engine.as_ref(), &container, user).await?;
         let ended = CancellationToken::new();
-        let lane = Self { engine, container, user, serving: watch::Sender::new(serving), ended };
+        let serving = watch::Sender::new(serving);
+        let lane = Self { engine, container, user, serving, losses: Mutex::default(), ended };
         lane.refill();
         Ok(lane)
     }
@@ -66,9 +83,22 @@ impl AgentLane {
         spec: CallSpec<'_>,
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
-    ) -> Result<Finished, LaneError> {
-        let client = self.serving().client;
-        client.call(spec, placement, cancel).await
+    ) -> Result<Finished, ToolFailure> {
+        let serving = self.serving();
+        let done = serving.client.call(spec, placement, cancel).await;
+        self.told(&serving, done).await
+    }
+
+    /// The same for a command, in a process that waited for it.
+    pub(super) async fn call_prepared(
+        &self,
+        serving: &Serving,
+        spec: CallSpec<'_>,
+        prepared: Prepared,
+        cancel: CancellationToken,
+    ) -> Result<Finished, ToolFailure> {
+        let done = serving.client.call_prepared(spec, prepared, cancel).await;
+        self.told(serving, done).await
     }
 
     /// The same for an operation that only looks: when the worker is lost under it, it is done once more by the next one.
@@ -76,46 +106,95 @@ impl AgentLane {
         &self,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
-    ) -> Result<Finished, LaneError> {
+    ) -> Result<Finished, ToolFailure> {
         let began = Instant::now();
-        let mut serving = self.serving.subscribe();
-        let client = serving.borrow_and_update().client.clone();
-        let lost = match client.call(spec, None, cancel.clone()).await {
+        let mut changes = self.serving.subscribe();
+        let serving = changes.borrow_and_update().clone();
+        let lost = match serving.client.call(spec, None, cancel.clone()).await {
             Err(lost @ LaneError::Lost(_)) => lost,
-            done => return done,
+            done => return self.told(&serving, done).await,
         };
         let left = spec.deadline.saturating_sub(began.elapsed());
-        tokio::select! {
-            started = timeout(left.min(RESTART), serving.changed()) => {
-                if !matches!(started, Ok(Ok(()))) {
-                    return Err(lost);
-                }
-            }
-            () = cancel.cancelled() => return Err(LaneError::Cancelled),
-            () = self.ended.cancelled() => return Err(lost),
+        let is_there = tokio::select! {
+            started = timeout(left.min(RESTART), changes.changed()) => matches!(started, Ok(Ok(()))),
+            () = cancel.cancelled() => return Err(failure(&LaneError::Cancelled)),
+            () = self.ended.cancelled() => false,
+        };
+        if !is_there {
+            return self.told(&serving, Err(lost)).await;
         }
         let deadline = spec.deadline.saturating_sub(began.elapsed());
         self.call(CallSpec { deadline, ..spec }, None, cancel).await
     }
 
-    /// Resolves when the worker is lost: why.
-    pub(crate) async fn lost(&self) -> CloseReason {
-        let closed = self.serving().client.closed();
-        closed.await
+    /// What a model is told of a call that this worker was asked for.
+    async fn told(
+        &self,
+        serving: &Serving,
+        done: Result<Finished, LaneError>,
+    ) -> Result<Finished, ToolFailure> {
+        match done {
+            Err(LaneError::Lost(reason)) if reason != CloseReason::Shutdown => {
+                Err(self.loss(serving, reason).await.failure())
+            }
+            done => done.map_err(|error| failure(&error)),
+        }
     }
 
-    /// Starts a new worker in place of a lost one, which is ended first: one that was stopped would stay.
-    pub(crate) async fn restart(&self) -> Result<(), Refusal> {
-        if let Some(process) = self.serving().process {
-            let ended = tokio::task::spawn_blocking(move || process.kill(GOODBYE)).await;
-            if !ended.unwrap_or(false) {
-                tracing::warn!(container = %self.container, "a lost agent could not be ended; it goes with its container");
-            }
+    /// Resolves when the worker is lost: how.
+    pub(crate) async fn lost(&self) -> Loss {
+        let serving = self.serving();
+        let reason = serving.client.closed().await;
+        self.loss(&serving, reason).await
+    }
+
+    async fn loss(&self, serving: &Serving, reason: CloseReason) -> Loss {
+        let find_out = || async {
+            let cause = self.cause(serving, reason).await;
+            self.losses().count(cause, Instant::now())
+        };
+        serving.loss.get_or_init(find_out).await.clone()
+    }
+
+    async fn cause(&self, serving: &Serving, reason: CloseReason) -> Cause {
+        match reason {
+            CloseReason::Heartbeat | CloseReason::Unresponsive => return Cause::Silent,
+            CloseReason::Eof | CloseReason::Io(_) => {}
+            CloseReason::Shutdown | CloseReason::Protocol(_) => return Cause::Stream(reason),
         }
-        let serving = start(self.engine.as_ref(), &self.container, self.user).await?;
-        self.serving.send_replace(serving);
-        self.refill();
-        Ok(())
+        // First, because the first process takes all others along, which is not to be blamed on a command.
+        let ended = timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await;
+        if serving.first.as_ref().is_some_and(|first| !first.is_alive()) {
+            return Cause::Container;
+        }
+        let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
+        let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
+        Cause::exited(code, events.since(serving.events).oom_kills > 0)
+    }
+
+    /// Starts a new worker in place of a lost one. Whatever else is in the container is ended first: the lost one, which would stay
+    /// if it was stopped, and what it had started, which could end the next one as well.
+    pub(crate) async fn restart(&self) -> Result<(), Loss> {
+        let Serving { process, first, cgroup, .. } = self.serving();
+        let emptied = tokio::task::spawn_blocking(move || {
+            let is_gone = process.is_none_or(|process| process.kill(GOODBYE));
+            match cgroup.zip(first) {
+                Some((cgroup, first)) => cgroup.end_others(&first, GOODBYE).is_ok_and(|left| left == 0),
+                None => is_gone,
+            }
+        });
+        if !emptied.await.unwrap_or(false) {
+            tracing::warn!(container = %self.container, "a lost agent, or what it had started, could not be ended; it goes with its container");
+        }
+        match start(self.engine.as_ref(), &self.container, self.user).await {
+            Ok(serving) => {
+                self.serving.send_replace(serving);
+                self.refill();
+                Ok(())
+            }
+            // One that is ended while it comes up counts as lost once more.
+            Err(refusal) => Err(self.losses().count(Cause::NotStarted(refusal.message), Instant::now())),
+        }
     }
 
     /// The worker's pid on this host; `None` where the engine's processes are not this host's.
@@ -130,10 +209,10 @@ impl AgentLane {
         serving.cgroup.map(|cgroup| (cgroup, serving.host_pid))
     }
 
-    /// A process that waits for a command, and the stream to its worker.
-    pub(super) fn spare(&self) -> Option<(Client, Ready)> {
+    /// A process that waits for a command, and its worker.
+    pub(super) fn spare(&self) -> Option<(Serving, Ready)> {
         let serving = self.serving();
-        serving.spare.take().map(|ready| (serving.client, ready))
+        serving.spare.take().map(|ready| (serving, ready))
     }
 
     /// Has a process made that waits for the next command.
@@ -158,6 +237,10 @@ impl AgentLane {
     fn serving(&self) -> Serving {
         self.serving.borrow().clone()
     }
+
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> Result<Serving, Refusal> {
@@ -181,8 +264,19 @@ async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> R
         Some(channel) => greeted.serve_directly(channel).await.map_err(&not_up)?,
         None => greeted.serve(),
     };
-    let spare = Arc::default();
-    Ok(Serving { client, host_pid, process, cgroup, spare })
+    let first = cgroup.as_ref().and_then(|cgroup| cgroup.process(host_pid, FIRST).ok()).map(Arc::new);
+    let events = cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
+    Ok(Serving {
+        client,
+        exec: stream.exec,
+        host_pid,
+        process,
+        first,
+        cgroup,
+        events,
+        spare: Arc::default(),
+        loss: Arc::default(),
+    })
 }
 
 /// Our end of the agent's direct channel, where it is a process of this host. Without one calls go through the engine:

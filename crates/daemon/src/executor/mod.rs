@@ -6,6 +6,7 @@ mod hand;
 mod launcher;
 pub(crate) mod layer;
 mod limits;
+mod loss;
 mod metered;
 mod placement;
 mod spare;
@@ -19,13 +20,14 @@ use containers::{Commands, Group};
 use gateway::Permit;
 use ops::{Bound, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
-use worker::client::{CallSpec, Finished, LaneError, OutputSink, Placement, Usage};
+use worker::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Usage};
 
 use crate::spool::Output;
 
 pub(crate) use agent::AgentLane;
 pub(crate) use hand::{HandLane, clone_repository};
 pub(crate) use launcher::{accept, launcher};
+pub(crate) use loss::Loss;
 pub(crate) use metered::Metered;
 
 use limits::Evidence;
@@ -78,7 +80,7 @@ impl Lanes {
             Lane::Container if !parts.operation.has_effect() => self.agent.look(spec, cancel).await,
             Lane::Container => {
                 let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
-                let mut finished = ended.unwrap_or_else(|error| failed(&error));
+                let mut finished = ended.unwrap_or_else(failed);
                 let (events, metered, forced) =
                     leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered(), leaf.forced()));
                 // Of a command whose worker was lost, too.
@@ -94,16 +96,10 @@ impl Lanes {
                 }
                 Ok(finished)
             }
-            Lane::Host => self.hand.call(spec, cancel).await,
-            Lane::Upstream => Ok(Finished {
-                outcome: Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
-                bound: Bound::default(),
-                usage: Usage::default(),
-                bytes_in: 0,
-                bytes_out: 0,
-            }),
+            Lane::Host => self.hand.call(spec, cancel).await.map_err(|error| failure(&error)),
+            Lane::Upstream => Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
         };
-        finished.unwrap_or_else(|error| failed(&error))
+        finished.unwrap_or_else(failed)
     }
 
     /// Runs a command: in the process that waits for one, or in one of its own.
@@ -112,12 +108,12 @@ impl Lanes {
         call: &str,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
-    ) -> (Result<Finished, LaneError>, Option<Arc<LeafPlacement>>) {
+    ) -> (Result<Finished, ToolFailure>, Option<Arc<LeafPlacement>>) {
         // What a reviewer has consented to goes on while other commands stand still, among which those are that wait.
         let alone = spec.bounds.held_to.is_some();
-        if let Some((client, Ready { prepared, leaf })) = (!alone).then(|| self.agent.spare()).flatten() {
+        if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.agent.spare()).flatten() {
             leaf.begin();
-            (client.call_prepared(spec, prepared, cancel).await, Some(leaf))
+            (self.agent.call_prepared(&serving, spec, prepared, cancel).await, Some(leaf))
         } else {
             let leaf =
                 self.agent.leaf(call).map(|leaf| if alone { leaf.alone() } else { leaf }).map(Arc::new);
@@ -140,13 +136,15 @@ impl Lanes {
     ) -> Result<Option<Preview>, ToolFailure> {
         let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
         let looked = match operation.lane() {
-            Lane::Host => self.hand.call(spec, CancellationToken::new()).await,
+            Lane::Host => {
+                self.hand.call(spec, CancellationToken::new()).await.map_err(|error| failure(&error))
+            }
             Lane::Container if operation.command_timeout().is_some() => {
                 self.agent.look(spec, CancellationToken::new()).await
             }
             Lane::Container | Lane::Upstream => return Ok(None),
         };
-        let Finished { outcome, bound, .. } = looked.map_err(|error| failure(&error))?;
+        let Finished { outcome, bound, .. } = looked?;
         Ok(Some(Preview { result: outcome?, bound }))
     }
 
@@ -166,7 +164,7 @@ impl Lanes {
             output: None,
         };
         let finished = self.agent.look(spec, CancellationToken::new()).await;
-        match finished.map_err(|error| failure(&error))?.outcome? {
+        match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
             _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
         }
@@ -183,9 +181,9 @@ impl Lanes {
     }
 }
 
-fn failed(error: &LaneError) -> Finished {
+fn failed(failure: ToolFailure) -> Finished {
     Finished {
-        outcome: Err(failure(error)),
+        outcome: Err(failure),
         bound: Bound::default(),
         usage: Usage::default(),
         bytes_in: 0,
@@ -193,12 +191,16 @@ fn failed(error: &LaneError) -> Finished {
     }
 }
 
-/// A lane that gave no outcome, as the model sees it.
+/// A lane that gave no outcome, as the model sees it. How the worker of a container was lost is for [`loss`] to say.
 pub(crate) fn failure(error: &LaneError) -> ToolFailure {
     match error {
+        LaneError::Lost(CloseReason::Shutdown) => ToolFailure::new(
+            Reason::Cancelled,
+            "The run ended during the call. The call may have taken effect.",
+        ),
         LaneError::Lost(_) => ToolFailure::new(
             Reason::Cancelled,
-            "the worker of this run was lost during the call and is started again: whether it had an effect is not known; look before you repeat it",
+            "The worker was lost during the call; it is restarting. The call may have taken effect; check before retrying.",
         )
         .with("retryable", "true"),
         LaneError::TimedOut => ToolFailure::new(Reason::TimedOut, "the operation gave no outcome in time"),

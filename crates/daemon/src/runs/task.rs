@@ -16,16 +16,13 @@ use super::record::{Record, State};
 use super::registry::Runs;
 use super::remains::Remains;
 use super::run::Run;
-use crate::executor::Lanes;
+use crate::executor::{Lanes, Loss};
 use crate::rpc::Principal;
 use crate::status::{Refusal, chain};
 use crate::time::Timestamp;
 
 /// Between looks at the clock, for `ttl` and `idle_timeout`.
 const TICK: Duration = Duration::from_millis(500);
-/// Restarts of a lost agent within [`RESTART_WINDOW`] before the run is given up.
-const RESTARTS: usize = 3;
-const RESTART_WINDOW: Duration = Duration::from_secs(60);
 
 /// What a run's task is told.
 pub(super) enum Command {
@@ -113,9 +110,8 @@ impl Shared {
     /// Until something ends the run, which is `age` old.
     async fn live(&mut self, record: &Record, lanes: &Lanes, age: Duration) -> End {
         let began = Instant::now();
-        let mut restarts: Vec<Instant> = Vec::new();
-        // Why the last restart failed.
-        let mut refused: Option<String> = None;
+        // The last restart failed.
+        let mut failed: Option<Loss> = None;
         let mut tick = tokio::time::interval(TICK);
         self.freeze_again(lanes).await;
         loop {
@@ -127,18 +123,15 @@ impl Shared {
                     Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
                     None => return End::Stopped(None),
                 },
-                why = lanes.agent().lost() => {
-                    let why = refused.take().unwrap_or_else(|| why.to_string());
-                    restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
-                    restarts.push(Instant::now());
-                    self.worker_event(record, "coffer-agent", &why).await;
-                    if restarts.len() > RESTARTS {
-                        return End::Failed(format!("its worker was lost {} times within a minute, last because {why}", restarts.len()));
+                loss = lanes.agent().lost() => {
+                    let loss = failed.take().unwrap_or(loss);
+                    self.worker_event(record, "coffer-agent", &loss.why()).await;
+                    if let Some(why) = loss.fatal() {
+                        return End::Failed(why);
                     }
-                    // One that is ended while it comes up counts as lost once more, at once.
-                    if let Err(refusal) = lanes.agent().restart().await {
-                        refused = Some(refusal.message);
-                    }
+                    failed = lanes.agent().restart().await.err();
+                    // What was to stand still in a run that is paused was ended for that, and let go.
+                    self.freeze_again(lanes).await;
                 }
                 // The next call that needs it starts another.
                 why = lanes.hand().lost() => self.worker_event(record, "coffer-hand", &why.to_string()).await,

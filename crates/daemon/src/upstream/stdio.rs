@@ -313,7 +313,7 @@ async fn write(keyboard: Keyboard, mut messages: mpsc::Receiver<String>, shared:
 fn not_started(error: &LaneError) -> Fault {
     Fault::Absent(match error {
         LaneError::Busy => "as many servers run in this run as may".to_owned(),
-        LaneError::Lost(_) => "the run's worker is lost and is started again".to_owned(),
+        LaneError::Lost(_) => "the run's worker is lost".to_owned(),
         _ => "it could not be started".to_owned(),
     })
 }

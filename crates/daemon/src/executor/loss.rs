@@ -1,0 +1,171 @@
+//! How the worker of a container was lost: in words for the model, for the record, and for the state of the run.
+//!
+//! The worker shares its uid with the commands of the run. It ignores every signal that a process can ignore, so that a command
+//! can end it with SIGKILL, or stop it with SIGSTOP, and by using up the run's memory.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use ops::{Reason, ToolFailure};
+use worker::client::CloseReason;
+
+/// Losses within [`WINDOW`] before no other worker is started.
+const MOST: usize = 3;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// When workers of a run were lost, lately.
+#[derive(Debug, Default)]
+pub(super) struct Losses(VecDeque<Instant>);
+
+impl Losses {
+    /// One more, for this cause.
+    pub(super) fn count(&mut self, cause: Cause, now: Instant) -> Loss {
+        self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
+        self.0.push_back(now);
+        Loss { is_last: self.0.len() > MOST || cause == Cause::Container, times: self.0.len(), cause }
+    }
+}
+
+/// One loss.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loss {
+    cause: Cause,
+    times: usize,
+    is_last: bool,
+}
+
+/// What is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A signal ended it; the run was out of memory meanwhile, or was not.
+    Signal { number: i64, out_of_memory: bool },
+    /// It ended by itself.
+    Exited(i64),
+    /// It answers no pings.
+    Silent,
+    /// All of the container is gone.
+    Container,
+    /// No more than how its stream ended.
+    Stream(CloseReason),
+    /// It was ended while it came up, or could not be started.
+    NotStarted(String),
+}
+
+impl Cause {
+    /// From the exit code that the engine tells.
+    pub(super) fn exited(code: i64, out_of_memory: bool) -> Self {
+        match code - 128 {
+            number @ 1..=64 => Self::Signal { number, out_of_memory },
+            _ => Self::Exited(code),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal { number, out_of_memory: false } => {
+                write!(f, "ended by signal {number}, probably by a command of this run")
+            }
+            Self::Signal { number, out_of_memory: true } => write!(
+                f,
+                "ended by signal {number}: the run was out of memory, or a command of this run sent the signal"
+            ),
+            Self::Exited(code) => write!(f, "ended with exit code {code}"),
+            Self::Silent => {
+                f.write_str("ended because it did not answer; a command of this run may have stopped it")
+            }
+            Self::Container => f.write_str(
+                "ended with its container, by something outside of the run or because memory ran out",
+            ),
+            Self::Stream(reason) => write!(f, "lost: {reason}"),
+            Self::NotStarted(why) => write!(f, "not started again: {why}"),
+        }
+    }
+}
+
+impl Loss {
+    /// Why the run ends with it, if it does.
+    pub(crate) fn fatal(&self) -> Option<String> {
+        self.is_last.then(|| match self.times {
+            1 => format!("its worker was {}", self.cause),
+            times => {
+                format!("its worker was lost {times} times within a minute; at last it was {}", self.cause)
+            }
+        })
+    }
+
+    /// In the record.
+    pub(crate) fn why(&self) -> String {
+        self.cause.to_string()
+    }
+
+    /// For a call that was under way.
+    pub(super) fn failure(&self) -> ToolFailure {
+        let cause = &self.cause;
+        if let Some(why) = self.fatal() {
+            return ToolFailure::new(
+                Reason::Cancelled,
+                format!("The run ends: {why}. The call may have taken effect."),
+            );
+        }
+        ToolFailure::new(
+            Reason::Cancelled,
+            format!(
+                "The worker was {cause}; it is restarting. The call may have taken effect; check before retrying."
+            ),
+        )
+        .with("retryable", "true")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_names_the_cause_and_what_is_safe() {
+        let mut losses = Losses::default();
+        let now = Instant::now();
+        let killed = losses.count(Cause::exited(137, false), now).failure();
+        assert_eq!(
+            killed.message,
+            "The worker was ended by signal 9, probably by a command of this run; it is restarting. The call may have taken \
+             effect; check before retrying."
+        );
+        assert_eq!(killed.details["retryable"], "true");
+        assert!(Cause::exited(137, true).to_string().contains("out of memory"));
+        for code in [0, 1, 128, 193, 255] {
+            assert_eq!(Cause::exited(code, false), Cause::Exited(code));
+        }
+    }
+
+    #[test]
+    fn a_worker_that_is_lost_too_often_or_with_its_container_is_the_last() {
+        let mut losses = Losses::default();
+        let start = Instant::now();
+        for second in [0, 1, 2] {
+            let loss = losses.count(Cause::Silent, start + Duration::from_secs(second));
+            assert_eq!(loss.fatal(), None);
+        }
+        let fourth = losses.after(Cause::exited(137, false), start + Duration::from_secs(59));
+        let why = fourth.fatal().unwrap();
+        assert_eq!(
+            why,
+            "its worker was lost 4 times within a minute; at last it was ended by signal 9, probably by a command of this run"
+        );
+        let told = fourth.failure();
+        assert!(told.message.contains(&why) && !told.details.contains_key("retryable"), "{told:?}");
+        let later = losses.after(Cause::Silent, start + Duration::from_secs(61));
+        assert_eq!(later.fatal(), None);
+        let container = Losses::default().count(Cause::Container, start);
+        assert!(container.fatal().unwrap().starts_with("its worker was ended with its container"));
+    }
+
+    impl Losses {
+        fn after(&self, cause: Cause, now: Instant) -> Loss {
+            Self(self.0.clone()).count(cause, now)
+        }
+    }
+}
