@@ -213,7 +213,7 @@ async fn a_runs_token_opens_that_runs_tools_and_nothing_else() {
     assert_eq!(asked.status(), CallStatus::PendingApproval);
     let decide = v1::DecideApprovalRequest {
         approval_id: asked.approval_id.clone(),
-        decision: v1::decide_approval_request::Decision::Approve.into(),
+        decision: Decision::Approve.into(),
         ..Default::default()
     };
     permission_denied(clients.approvals.decide_approval(bearing(&token, decide)).await);

@@ -192,7 +192,8 @@ async fn a_run_has_the_role_of_its_profile_unless_its_request_names_one() {
     };
     for (profile, asks) in [("review", true), ("strict", true), ("build", false), ("open", false)] {
         let mut run = made(profile, "").await;
-        assert_eq!((run.run.role.as_str(), run.show().await.role.as_str()), ("director", "director"));
+        let shown = run.show().await.role;
+        assert_eq!((run.run.role.as_str(), shown.as_str()), ("director", "director"));
         if asks {
             run.asks(calls::write("a.txt", "one\n")).await;
         } else {
