@@ -353,3 +353,58 @@ async fn a_reload_changes_the_rules_and_a_bad_one_does_not() {
         "what came before the rule was on does not count"
     );
 }
+
+/// What a role does not have, what a team denies and what was revoked; and calls that go on over a limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_for_what_is_not_held_and_going_on_over_a_limit_raise_alerts() {
+    let text = "
+profiles:
+  p:
+    workspace: read-write
+    unattended: true
+    operations: { read: allow, list: allow, glob: allow, write: allow, edit: deny, delete: ask }
+    rate_limits:
+      operations:
+        default: { minute: 100, hour: 100, day: 100 }
+        read: { minute: 1, hour: 100, day: 100 }
+roles:
+  director: { allow: [read, list, glob, edit, delete] }
+teams:
+  testers: { agents: [tester], deny: [delete] }
+anomalies:
+  permission_escalation: { threshold: 3 }
+  rate_limit_abuse: { threshold: 3, severity: critical }
+";
+    let policy = vec![("p.yaml", text.to_owned())];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut run = daemon.run("p", &workspace).await;
+    let permission = v1::Permission {
+        subject: Some(v1::permission::Subject::AgentId("tester".to_owned())),
+        operation: "list".to_owned(),
+        reason: "a test".to_owned(),
+        ..Default::default()
+    };
+    let what = Some(v1::revoke_permission_request::What::Permission(permission));
+    let request = v1::RevokePermissionRequest { what, ..Default::default() };
+    run.clients.policy.revoke_permission(request).await.unwrap();
+
+    // What the profile denies to all is no try to have more.
+    let denied = [calls::replace("a.txt", "one", "two"), calls::replace("a.txt", "one", "three")];
+    let beyond = [calls::write("b.txt", "x"), calls::delete("a.txt"), calls::list(".")];
+    for operation in denied.into_iter().chain(beyond) {
+        assert_eq!(reason(&run.call(operation).await.unwrap_err()), "PERMISSION_DENIED");
+    }
+    let raised = alert(&mut run.clients, |alert| alert.rule == "permission_escalation").await;
+    assert_eq!((raised.count, raised.severity()), (3, v1::alert::Severity::High), "{raised:?}");
+    let agent = raised.summary.contains("attempts to have what was not given");
+    assert!(agent, "{}", raised.summary);
+
+    run.ok(calls::read("a.txt")).await;
+    for _ in 0..3 {
+        assert_eq!(reason(&run.call(calls::read("a.txt")).await.unwrap_err()), "RATE_LIMITED");
+    }
+    let raised = alert(&mut run.clients, |alert| alert.rule == "rate_limit_abuse").await;
+    assert_eq!((raised.count, raised.severity()), (3, v1::alert::Severity::Critical), "{raised:?}");
+    assert!(raised.summary.contains("calls over a rate limit"), "{}", raised.summary);
+}

@@ -313,6 +313,17 @@ pub mod calls {
         })
     }
 
+    /// `patch` by an envelope
+    pub fn patch(envelope: &str) -> Operation {
+        let change = v1::patch_request::Change::Envelope(envelope.to_owned());
+        Operation::Patch(v1::PatchRequest { change: Some(change) })
+    }
+
+    /// `delete`
+    pub fn delete(path: &str) -> Operation {
+        Operation::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
+    }
+
     /// `git`
     pub fn git(command: v1::git_request::Command) -> Operation {
         Operation::Git(v1::GitRequest { command: Some(command) })

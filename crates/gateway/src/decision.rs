@@ -94,6 +94,8 @@ pub struct Refusal {
     pub rule: String,
     /// The same call is let through after this time, if no other comes before it: where time alone mends it.
     pub retry_after: Option<Duration>,
+    /// The agent does not hold the operation: its role does not have it, its role or a team denies it, or it was revoked.
+    pub not_held: bool,
     /// Digest of the policy that was in force.
     pub policy_digest: String,
 }

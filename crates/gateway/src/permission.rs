@@ -54,7 +54,8 @@ impl Weighed<'_> {
         };
         let ruling = self.rulings.swap_remove(decisive);
         if ruling.verdict == Verdict::Deny {
-            return Err(refusal(policy, ruling.reason(), ruling.message(), &ruling.rule()));
+            let refused = refusal(policy, ruling.reason(), ruling.message(), &ruling.rule());
+            return Err(Refusal { not_held: ruling.says.is_not_held(), ..refused });
         }
         Ok(Decision {
             verdict: ruling.verdict,
@@ -126,6 +127,7 @@ pub(crate) fn refusal(policy: &Policy, reason: Reason, message: String, rule: &s
         message,
         rule: rule.to_owned(),
         retry_after: None,
+        not_held: false,
         policy_digest: policy.digest().to_owned(),
     }
 }

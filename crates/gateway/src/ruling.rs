@@ -134,6 +134,11 @@ impl Ruling<'_> {
 }
 
 impl Says<'_> {
+    /// The agent does not hold the operation, whatever the profile says to it.
+    pub(crate) fn is_not_held(&self) -> bool {
+        matches!(self, Self::NotHeld(_) | Self::RoleDenies(_) | Self::TeamDenies(_) | Self::Revoked(_))
+    }
+
     fn rule(&self, operation: &str) -> String {
         match self {
             Self::Held(holder, _) => format!("{holder}: {operation}"),

@@ -180,6 +180,7 @@ impl Alert {
             Some(AnomalyRule::DeniedCommands) => "denied commands were tried",
             Some(AnomalyRule::EscapeAttempts) => "attempts to leave what the run may touch",
             Some(AnomalyRule::PermissionEscalation) => "attempts to have what was not given",
+            Some(AnomalyRule::RateLimitAbuse) => "calls over a rate limit",
             Some(AnomalyRule::Loop) => "times the same call",
             None => "events",
         };

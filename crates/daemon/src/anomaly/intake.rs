@@ -34,6 +34,8 @@ struct Asked {
     files: Vec<Mark>,
     secret: bool,
     risk: Risk,
+    /// The agent does not hold the operation.
+    not_held: bool,
 }
 
 /// Of a command: those of little risk only read.
@@ -123,6 +125,7 @@ fn asked(event: &Event) -> Asked {
         files: path.map(file).into_iter().collect(),
         secret: path.is_some_and(|path| SandboxPath::parse(path).is_ok_and(|path| looks_secret(&path))),
         risk,
+        not_held: details.and_then(|details| details.get("not_held")).and_then(Value::as_bool) == Some(true),
     }
 }
 
@@ -149,12 +152,16 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         (Status::Succeeded, _) => Ending::Succeeded,
         (
             _,
-            "RATE_LIMITED" | "OVERLOADED" | "CANCELLED" | "RUN_NOT_READY" | "AUDIT_UNAVAILABLE"
-            | "ENGINE_UNAVAILABLE" | "INTERNAL" | "APPROVAL_EXPIRED",
+            "OVERLOADED" | "CANCELLED" | "RUN_NOT_READY" | "AUDIT_UNAVAILABLE" | "ENGINE_UNAVAILABLE"
+            | "INTERNAL" | "APPROVAL_EXPIRED",
         )
         | (Status::Interrupted | Status::Unknown, _) => Ending::Excused,
+        (_, "RATE_LIMITED") => Ending::OverLimit,
         (_, "SANDBOX_VIOLATION") => Ending::Escape,
         (_, "COMMAND_NOT_ALLOWED") => Ending::Denied(Denial::Command),
+        (_, "PERMISSION_DENIED") if asked.is_some_and(|asked| asked.not_held) => {
+            Ending::Denied(Denial::NotHeld)
+        }
         (_, "PERMISSION_DENIED" | "APPROVAL_DENIED") => Ending::Denied(Denial::Other),
         (Status::Failed | Status::Denied, _) => Ending::Failed,
     };
@@ -254,7 +261,7 @@ mod tests {
             (Status::Denied, "COMMAND_NOT_ALLOWED", Ending::Denied(Denial::Command)),
             (Status::Denied, "APPROVAL_DENIED", Ending::Denied(Denial::Other)),
             (Status::Denied, "APPROVAL_EXPIRED", Ending::Excused),
-            (Status::Denied, "RATE_LIMITED", Ending::Excused),
+            (Status::Denied, "RATE_LIMITED", Ending::OverLimit),
             (Status::Denied, "RUN_NOT_READY", Ending::Excused),
             (Status::Interrupted, "", Ending::Excused),
             (Status::Failed, "NOT_FOUND", Ending::Failed),
@@ -271,6 +278,12 @@ mod tests {
         let ended = |seen: Option<Seen>| matches!(seen.unwrap().what, What::Ended(_));
         assert!(ended(receipt(undecided, denied())), "the attempt has a record of its own");
         assert!(ended(receipt(intent("delete", json!({}), "critical"), denied())), "the policy said no");
+        let mut beyond = intent("write", json!({}), "high");
+        beyond.details = Some(json!({ "not_held": true }));
+        let seen = receipt(beyond.clone(), denied()).unwrap();
+        assert_eq!(seen.ended().unwrap().ending, Ending::Denied(Denial::NotHeld));
+        let later = receipt(beyond, Outcome::new(Status::Denied).reason("RATE_LIMITED")).unwrap();
+        assert_eq!(later.ended().unwrap().ending, Ending::OverLimit);
         let attempt = Event::new(Kept::EscalationAttempt).principal("uid:7");
         let seen = Intake::new().take(1, 0, &attempt, &|_| None).unwrap();
         assert_eq!((seen.what, &*seen.agent.principal), (What::Escalated, "uid:7"));

@@ -112,7 +112,9 @@ pub(super) enum Ending {
     Denied(Denial),
     /// It tried to leave what the run may touch, and did not get there.
     Escape,
-    /// It did not come to anything, and the agent is not to blame: throttled, cancelled, frozen, a fault of ours.
+    /// It came too often: a rate limit or a throttle refused it.
+    OverLimit,
+    /// It did not come to anything, and the agent is not to blame: cancelled, frozen, a fault of ours.
     Excused,
 }
 
@@ -120,7 +122,9 @@ pub(super) enum Ending {
 pub(super) enum Denial {
     /// The command.
     Command,
-    /// What the role does not have, and what a reviewer did not want.
+    /// The operation, which the agent's role does not have, or which was denied to or taken from the agent.
+    NotHeld,
+    /// What the profile denies, and what a reviewer did not want.
     Other,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `testdata/*.jsonl` holds a call a line, generated after what coding agents do: one that reads, searches, edits, tests, fixes
 //! and commits; a slow one; a reviewer in a pipeline; one in a loop of compiling and failing; one that moves files; one that is
-//! fast from the first moment; one that guesses; one that works on a service with secrets beside it.
+//! fast from the first moment; one that guesses; one that works on a service with secrets beside it; one whose role only reads and
+//! that would rather change something; one under tight limits whose client backs off.
 
 use audit::{Decision, Event, Kind, Outcome, Status, Verdict};
 use gateway::Anomalies;
@@ -13,7 +14,7 @@ use super::book::Book;
 use super::detector::Detector;
 use super::intake::Intake;
 
-const TRACES: [(&str, &str); 8] = [
+const TRACES: [(&str, &str); 10] = [
     ("coding", include_str!("testdata/coding.jsonl")),
     ("slow", include_str!("testdata/slow.jsonl")),
     ("reviewer", include_str!("testdata/reviewer.jsonl")),
@@ -22,10 +23,12 @@ const TRACES: [(&str, &str); 8] = [
     ("lively", include_str!("testdata/lively.jsonl")),
     ("newcomer", include_str!("testdata/newcomer.jsonl")),
     ("service", include_str!("testdata/service.jsonl")),
+    ("reader", include_str!("testdata/reader.jsonl")),
+    ("limited", include_str!("testdata/limited.jsonl")),
 ];
 
 /// Rules that the shipped policy names as good candidates for more than an alert.
-const FIT_TO_ENFORCE: [&str; 3] = ["escape_attempts", "permission_escalation", "loop"];
+const FIT_TO_ENFORCE: [&str; 4] = ["escape_attempts", "permission_escalation", "rate_limit_abuse", "loop"];
 
 /// Alerts that a thousand calls without harm may raise.
 const BOUND: f64 = 2.0;
@@ -40,6 +43,9 @@ struct Call {
     reason: Option<String>,
     exit: Option<i32>,
     risk: Option<String>,
+    /// Its role does not have the operation.
+    #[serde(default)]
+    not_held: bool,
     /// Its arguments.
     #[serde(flatten)]
     input: serde_json::Map<String, Value>,
@@ -61,7 +67,7 @@ impl Call {
         let intent = common(Kind::CallIntent)
             .input(Value::Object(self.input.clone()))
             .decision(Decision::new(Verdict::Allow))
-            .details(json!({ "risk": risk }));
+            .details(json!({ "risk": risk, "not_held": self.not_held }));
         let status = match (self.status.as_deref(), self.exit) {
             (Some("denied"), _) => Status::Denied,
             (Some(_), _) | (None, Some(_)) => Status::Failed,
@@ -132,6 +138,10 @@ fn what_means_harm_is_found_in_the_same_traces() {
     let denied = |reason: &'static str| move |at: f64| json!({ "at": at, "op": "exec", "argv": [at], "status": "denied", "reason": reason });
     assert_eq!(with(5, &denied("SANDBOX_VIOLATION")), ["escape_attempts"]);
     assert_eq!(with(10, &denied("COMMAND_NOT_ALLOWED")), ["repeated_failures", "denied_commands"]);
+    let beyond = |at: f64| json!({ "at": at, "op": "write", "path": format!("{at}"), "status": "denied", "reason": "PERMISSION_DENIED", "not_held": true });
+    assert_eq!(with(5, &beyond), ["permission_escalation"]);
+    let hammer = |at: f64| json!({ "at": end + (at - end) / 4.0, "op": "exec", "argv": [at], "status": "denied", "reason": "RATE_LIMITED" });
+    assert_eq!(with(40, &hammer), ["rate_limit_abuse"]);
     assert_eq!(with(20, &|at| json!({ "at": at, "op": "exec", "argv": ["sh", "poll.sh"] })), ["loop"]);
     let spree = |at: f64| json!({ "at": end + (at - end) / 40.0, "op": "read", "path": format!("{at}") });
     assert_eq!(with(300, &spree), ["spike"]);

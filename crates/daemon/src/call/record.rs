@@ -153,6 +153,9 @@ impl Journal {
                 .reason(refusal.reason.as_str())
                 .policy_digest(&refusal.policy_digest),
         );
+        if refusal.not_held {
+            self.details["not_held"] = true.into();
+        }
     }
 
     pub(super) fn asked(&mut self) {

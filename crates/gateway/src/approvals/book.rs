@@ -96,7 +96,14 @@ impl Approvals {
     fn room_for(&self, ticket: &Ticket, bytes: usize) -> Result<(), Refusal> {
         let refuse = |reason, message: String| {
             let policy_digest = ticket.decision.policy_digest.clone();
-            Err(Refusal { reason, message, rule: "approvals".to_owned(), retry_after: None, policy_digest })
+            Err(Refusal {
+                reason,
+                message,
+                rule: "approvals".to_owned(),
+                retry_after: None,
+                not_held: false,
+                policy_digest,
+            })
         };
         if bytes > MAX_REVIEW_BYTES {
             let message =

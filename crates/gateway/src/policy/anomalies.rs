@@ -29,13 +29,15 @@ pub enum AnomalyRule {
     EscapeAttempts,
     /// Rights were tried to be had that were not given (seed 001).
     PermissionEscalation,
+    /// Calls went on over a rate limit (seed 001).
+    RateLimitAbuse,
     /// The same call, over and over.
     Loop,
 }
 
 impl AnomalyRule {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Spike,
         Self::RepeatedFailures,
         Self::ReadWriteDelete,
@@ -46,6 +48,7 @@ impl AnomalyRule {
         Self::DeniedCommands,
         Self::EscapeAttempts,
         Self::PermissionEscalation,
+        Self::RateLimitAbuse,
         Self::Loop,
     ];
 
@@ -62,6 +65,7 @@ impl AnomalyRule {
             Self::DeniedCommands => "denied_commands",
             Self::EscapeAttempts => "escape_attempts",
             Self::PermissionEscalation => "permission_escalation",
+            Self::RateLimitAbuse => "rate_limit_abuse",
             Self::Loop => "loop",
         }
     }
@@ -84,7 +88,8 @@ impl AnomalyRule {
             Self::Denials => (20, 600, Severity::Medium),
             Self::DeniedCommands => (10, 600, Severity::Medium),
             Self::EscapeAttempts => (5, 600, Severity::High),
-            Self::PermissionEscalation => (3, 600, Severity::High),
+            Self::PermissionEscalation => (5, 600, Severity::High),
+            Self::RateLimitAbuse => (40, 120, Severity::Medium),
             Self::Loop => (20, 600, Severity::Medium),
         };
         AnomalySetting {

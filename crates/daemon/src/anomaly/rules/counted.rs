@@ -1,8 +1,9 @@
-//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`: so many of one kind within the window.
+//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`: so many of one kind within the
+//! window.
 
 use gateway::AnomalySetting;
 
-use super::super::seen::{Denial, Ending, Seen};
+use super::super::seen::{Denial, Ending, Seen, What};
 use super::tally::Tally;
 use super::{Evidence, Rule};
 
@@ -26,4 +27,15 @@ pub(super) fn is_denied_command(seen: &Seen) -> bool {
 
 pub(super) fn is_escape(seen: &Seen) -> bool {
     seen.ended().is_some_and(|ended| ended.ending == Ending::Escape)
+}
+
+/// The agent asked for an operation that it does not hold, or for what a token or a method is not for.
+pub(super) fn is_escalation(seen: &Seen) -> bool {
+    seen.what == What::Escalated
+        || seen.ended().is_some_and(|ended| ended.ending == Ending::Denied(Denial::NotHeld))
+}
+
+/// A rate limit refused it.
+pub(super) fn is_over_limit(seen: &Seen) -> bool {
+    seen.ended().is_some_and(|ended| ended.ending == Ending::OverLimit)
 }

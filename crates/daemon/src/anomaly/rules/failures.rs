@@ -11,9 +11,9 @@ use super::{Evidence, MAX_SEQUENCES, Rule, within};
 #[derive(Debug, Default)]
 pub(super) struct Failures(VecDeque<(Moment, u64, bool)>);
 
-/// What is nobody's fault but ours says nothing about the agent.
+/// What is nobody's fault but ours says nothing about the agent, and what came too often says nothing about the call.
 pub(super) fn counts(seen: &Seen) -> bool {
-    seen.ended().is_some_and(|ended| ended.ending != Ending::Excused)
+    seen.ended().is_some_and(|ended| !matches!(ended.ending, Ending::Excused | Ending::OverLimit))
 }
 
 impl Rule for Failures {

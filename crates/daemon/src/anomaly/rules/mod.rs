@@ -54,7 +54,8 @@ pub(super) fn fresh(rule: AnomalyRule) -> Box<dyn Rule> {
         AnomalyRule::Denials
         | AnomalyRule::DeniedCommands
         | AnomalyRule::EscapeAttempts
-        | AnomalyRule::PermissionEscalation => Box::new(counted::Counted::default()),
+        | AnomalyRule::PermissionEscalation
+        | AnomalyRule::RateLimitAbuse => Box::new(counted::Counted::default()),
         AnomalyRule::Loop => Box::new(repeat::Repeat::default()),
     }
 }
@@ -71,7 +72,8 @@ pub(super) fn concerns(rule: AnomalyRule, seen: &Seen) -> bool {
         AnomalyRule::Denials => counted::is_denial(seen),
         AnomalyRule::DeniedCommands => counted::is_denied_command(seen),
         AnomalyRule::EscapeAttempts => counted::is_escape(seen),
-        AnomalyRule::PermissionEscalation => seen.what == What::Escalated,
+        AnomalyRule::PermissionEscalation => counted::is_escalation(seen),
+        AnomalyRule::RateLimitAbuse => counted::is_over_limit(seen),
         AnomalyRule::Loop => repeat::counts(seen),
     }
 }

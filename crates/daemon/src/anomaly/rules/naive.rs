@@ -32,7 +32,8 @@ fn holds(all: &[&Seen], now: &Seen, rule: AnomalyRule, setting: &AnomalySetting)
         AnomalyRule::Denials
         | AnomalyRule::DeniedCommands
         | AnomalyRule::EscapeAttempts
-        | AnomalyRule::PermissionEscalation => enough(all.to_vec()),
+        | AnomalyRule::PermissionEscalation
+        | AnomalyRule::RateLimitAbuse => enough(all.to_vec()),
         AnomalyRule::RepeatedFailures => {
             let of = usize::try_from(setting.of.unwrap()).unwrap();
             let last = &all[all.len().saturating_sub(of)..];

@@ -16,8 +16,10 @@ fn endings() -> impl Strategy<Value = Ending> {
         4 => Just(Ending::Succeeded),
         2 => Just(Ending::Failed),
         1 => Just(Ending::Denied(Denial::Command)),
+        1 => Just(Ending::Denied(Denial::NotHeld)),
         1 => Just(Ending::Denied(Denial::Other)),
         1 => Just(Ending::Escape),
+        1 => Just(Ending::OverLimit),
         1 => Just(Ending::Excused),
     ]
 }

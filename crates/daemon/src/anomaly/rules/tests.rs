@@ -65,7 +65,27 @@ fn escape_attempts() {
 
 #[test]
 fn permission_escalation() {
-    fires_at_its_threshold(AnomalyRule::PermissionEscalation, &What::Escalated);
+    let rule = AnomalyRule::PermissionEscalation;
+    fires_at_its_threshold(rule, &What::Escalated);
+    // What a role does not have, a team denies, or was revoked; not what the profile or a reviewer says no to.
+    let denied = |denial| What::Ended(ended(Kind::Change, Ending::Denied(denial)));
+    fires_at_its_threshold(rule, &denied(Denial::NotHeld));
+    let mut others = Tape::default();
+    others.times(99, |tape| {
+        tape.add("alice", denied(Denial::Other)).add("alice", denied(Denial::Command));
+    });
+    assert_eq!(others.fires(rule, &shipped(rule)), [0; 0]);
+}
+
+#[test]
+fn rate_limit_abuse() {
+    let rule = AnomalyRule::RateLimitAbuse;
+    fires_at_its_threshold(rule, &What::Ended(ended(Kind::Command, Ending::OverLimit)));
+    let mut excused = Tape::default();
+    excused.times(99, |tape| {
+        tape.ended("alice", ended(Kind::Command, Ending::Excused));
+    });
+    assert_eq!(excused.fires(rule, &shipped(rule)), [0; 0], "a full daemon is nobody's abuse");
 }
 
 #[test]
@@ -117,6 +137,7 @@ fn repeated_failures() {
                 'f' => Ending::Failed,
                 'd' => Ending::Denied(Denial::Other),
                 'x' => Ending::Excused,
+                'l' => Ending::OverLimit,
                 _ => Ending::Succeeded,
             };
             tape.wait(SECOND).ended("alice", ended(Kind::Command, ending));
@@ -129,6 +150,7 @@ fn repeated_failures() {
     assert_eq!(fires(".ff.ff..fff"), [0; 0], "seven of the last ten");
     assert_eq!(fires("ffffffxxxxxxxxxxf"), [0; 0], "what nobody is to blame for counts neither way");
     assert_eq!(fires("ffffffxxxxff"), [12]);
+    assert_eq!(fires("fffffffllllllllll"), [0; 0], "what came too often is another rule's");
     assert_eq!(fires("ffffffff."), [8], "a success fires nothing");
 
     let mut slow = Tape::default();
