@@ -1,5 +1,6 @@
 //! The audit log as its readers have it: found by what it says, exported, followed by many.
 
+use harness::v1::call_response::Result as Answer;
 use harness::v1::query_events_request::Order;
 use harness::v1::{AuditEvent, EventFilter, QueryEventsRequest, RebuildIndexRequest};
 use harness::{Clients, Daemon, calls, reason, requests};
@@ -164,11 +165,95 @@ async fn a_run_reads_its_own_calls_and_cannot_write_them() {
         (&3.into(), true)
     );
 
-    let script = "echo x >> /state/logs/execution.jsonl; true > /state/logs/execution.jsonl; \
-                  mv /state/logs/execution.jsonl /state/moved; echo x > /state/logs/y; \
-                  ln -sf /etc/passwd /state/logs/z; cat /state/logs/execution.jsonl | head -n 1; ls /state/logs";
-    let out = run.exec(&["sh", "-c", script]).await.stdout;
-    assert!(out.starts_with("{\"") && out.ends_with("}\nexecution.jsonl\n"), "{out}");
-    let failure = run.fails(calls::write("@state/logs/execution.jsonl", "x")).await;
-    assert!(!failure.reason.is_empty());
+    run.stop().await;
+    run.delete().await;
+    let left: Vec<_> = std::fs::read_dir(daemon.state_dir().join("logs")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// By no tool and by no command, whoever owns the workspace: with an owner that the container's user stands for on disk, and with
+/// root.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_in_a_run_can_write_its_log_whoever_owns_the_workspace() {
+    const LOG: &str = "/state/logs/execution.jsonl";
+    let daemon = Daemon::start().await;
+    for uid in [0, 4321] {
+        let workspace = daemon.workspace(&format!("of-{uid}"), &[("a.txt", "one\n")]);
+        harness::own(&workspace, uid);
+        let mut run = daemon.run("open", &workspace).await;
+        let script = format!(
+            "ln -s logs /state/l; ln -s logs/execution.jsonl /state/f; \
+             for at in {LOG} /state/l/execution.jsonl /state/f /proc/self/cwd/../state/logs/execution.jsonl; do \
+               echo x >> $at; true > $at; truncate -s 0 $at; chmod 666 $at; cp /etc/passwd $at; mv $at /state/moved; \
+               unlink $at; ln -f $at /state/hard; touch $at; done; \
+             mv /state/logs /state/aside; rmdir /state/logs; chmod 777 /state/logs; echo x > /state/logs/y; \
+             mkdir /state/logs/z; ln -s /etc/passwd /state/logs/s; mv /state /gone; umount /state/logs; \
+             ls /state/logs"
+        );
+        // As a file, since some of the programs are on the deny list.
+        run.ok(calls::write("try.sh", &script)).await;
+        let out = run.exec(&["sh", "try.sh"]).await;
+        assert_eq!(out.stdout, "execution.jsonl\n", "{uid}: {}", out.stderr);
+        for path in [
+            "@state/logs/execution.jsonl",
+            LOG,
+            "/state/logs//./execution.jsonl",
+            "@state/Logs/execution.jsonl",
+            "@state/logs/other",
+            "@state/logs",
+        ] {
+            let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n");
+            for operation in [
+                calls::write(path, "x"),
+                calls::create(path, "x"),
+                calls::replace(path, "kind", "x"),
+                calls::patch(&patch),
+            ] {
+                let answer = run.call(operation).await;
+                let refused = match answer {
+                    Err(status) => reason(&status),
+                    Ok(response) => response.error.map(|error| error.reason).unwrap_or_default(),
+                };
+                assert_eq!(refused, "SANDBOX_VIOLATION", "{uid}: {path}");
+            }
+            let removed = match run.call(calls::delete(path)).await {
+                Ok(asked) if !asked.approval_id.is_empty() => {
+                    run.clients.approve(&asked.approval_id).await.unwrap();
+                    run.outcome(&asked.call_id).await.error
+                }
+                Ok(response) => response.error,
+                Err(_) => continue,
+            };
+            assert!(removed.is_some(), "{uid}: {path} was deleted");
+        }
+        let failure = run.fails(calls::write("@state/l/execution.jsonl", "x")).await;
+        assert!(!failure.reason.is_empty(), "{uid}: by a link");
+        // All calls are there, and the tools that read show them.
+        run.ok(calls::read("a.txt")).await;
+        let id = run.id().to_owned();
+        let receipts = run.clients.events(&id, "call_receipt").await.len();
+        let lines = async {
+            loop {
+                let Answer::Read(read) = run.ok(calls::read("@state/logs/execution.jsonl")).await else {
+                    panic!("not a read")
+                };
+                let log = std::fs::read_to_string(
+                    daemon.state_dir().join("logs").join(&id).join("execution.jsonl"),
+                )
+                .unwrap();
+                assert!(log.starts_with(&read.content) || read.truncated, "{}", read.content);
+                if log.lines().count() >= receipts {
+                    return log;
+                }
+            }
+        };
+        let log = tokio::time::timeout(std::time::Duration::from_secs(30), lines).await.unwrap();
+        assert!(log.lines().all(|line| line.contains("\"kind\":\"tool.exec\"")), "{log}");
+        let Answer::Grep(found) = run.ok(calls::grep("@state", "tool.exec")).await else {
+            panic!("not a grep")
+        };
+        assert!(!found.matches.is_empty(), "grep does not look into the log");
+        let Answer::List(list) = run.ok(calls::list("@state/logs")).await else { panic!("not a list") };
+        assert_eq!(list.entries.len(), 1, "{list:?}");
+    }
 }

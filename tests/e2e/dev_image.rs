@@ -24,7 +24,21 @@ async fn it_has_the_tools_that_work_needs() {
         (&["/workspace/hello"], ""),
         (&["make", "--version"], "GNU Make"),
         (&["rg", "--version"], "ripgrep "),
-        (&["id", "-un"], "coder\n"),
+        (&["id", "-un"], "agent\n"),
+        (
+            &[
+                "python3",
+                "-c",
+                "import getpass, os, pwd; print(getpass.getuser(), pwd.getpwuid(os.getuid()).pw_dir)",
+            ],
+            "agent /tmp",
+        ),
+        (&["git", "init", "-q", "repo"], ""),
+        (&["git", "-C", "repo", "commit", "-q", "--allow-empty", "-m", "x"], ""),
+        (
+            &["git", "-C", "repo", "log", "--format=%an <%ae>, %cn <%ce>"],
+            "Cofferdam agent <agent@cofferdam.invalid>, Cofferdam agent <agent@cofferdam.invalid>\n",
+        ),
     ] {
         let result = run.exec(argv).await;
         assert_eq!(result.exit_code, Some(0), "{argv:?}: {}", result.stderr);

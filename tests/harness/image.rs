@@ -18,6 +18,18 @@ impl Image {
         Self::import(name, root.path(), changes)
     }
 
+    /// Imports an image that holds these links, by place and target, and one file.
+    pub fn of_links(name: &str, links: &[(&str, &str)]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        place(root.path(), "motd", b"links", 0o644);
+        for (path, target) in links {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(target, path).unwrap();
+        }
+        Self::import(name, root.path(), &[])
+    }
+
     /// Imports an image with a program of this host in `/bin`, the libraries that it needs, and these text files.
     pub fn of_program(name: &str, program: &Path, files: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().unwrap();

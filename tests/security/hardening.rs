@@ -130,7 +130,17 @@ async fn c2_the_engine_confirms_it() {
         .map(|mount| (mount["Destination"].as_str().unwrap(), mount["RW"].as_bool().unwrap()))
         .collect();
     targets.sort_unstable();
-    assert_eq!(targets, [("/.cofferdam/agent", false), ("/state", true), ("/workspace", true)]);
+    assert_eq!(
+        targets,
+        [
+            ("/.cofferdam/agent", false),
+            ("/etc/group", false),
+            ("/etc/passwd", false),
+            ("/state", true),
+            ("/state/logs", false),
+            ("/workspace", true),
+        ]
+    );
     let networks = found["NetworkSettings"]["Networks"].as_object().unwrap();
     assert!(networks.keys().all(|name| name == "none"), "{networks:?}");
 }

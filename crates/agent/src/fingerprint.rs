@@ -6,14 +6,14 @@
 //! that two equal fingerprints mean that nobody wrote between them, as far as that clock ticks; therefore what has just changed is
 //! looked at again after the next tick, and what never rests is nothing that anybody could consent to.
 //!
-//! The image is not part of it, which cannot be written to, nor the daemon's own copy of the execution log.
+//! The image is not part of it, which cannot be written to, nor the run's log, which the daemon alone writes.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jail::{Mount, excerpt};
+use jail::{Mount, RUN_LOG, excerpt};
 use ops::{
     Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
 };
@@ -36,8 +36,6 @@ const LOOKS: u32 = 5;
 const NAMED: usize = 10;
 /// Where a run can write beside its mounts.
 const TMP: &str = "/tmp";
-/// What the daemon appends to, whatever the run does.
-const EXECUTION_LOG: &[u8] = b"logs/execution.jsonl";
 
 /// What a command would use, for who is asked for consent. What it would do nobody can tell.
 pub(crate) async fn preview(
@@ -227,7 +225,7 @@ impl Walk<'_> {
 
     fn one(&mut self, dir: &OwnedFd, name: &CString, depth: usize) -> Result<(), ToolFailure> {
         let log = self.path.strip_prefix(Mount::State.alias().as_bytes());
-        if log.and_then(|path| path.strip_prefix(b"/")) == Some(EXECUTION_LOG) {
+        if log.and_then(|path| path.strip_prefix(b"/")) == Some(RUN_LOG.as_bytes()) {
             return Ok(());
         }
         // Gone since its name was read: its directory tells.
@@ -373,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_s_own_copy_of_the_log_is_no_change() {
+    fn the_run_s_log_is_no_change() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("logs")).unwrap();
         let log = place.path().join("logs/execution.jsonl");
@@ -382,7 +380,9 @@ mod tests {
         let before = look();
         fs::write(&log, "{}{}").unwrap();
         assert_eq!(look(), before);
-        fs::write(place.path().join("logs/other"), "").unwrap();
+        fs::rename(&log, place.path().join("logs/execution.1.jsonl")).unwrap();
+        assert_eq!(look(), before);
+        fs::write(place.path().join("other"), "").unwrap();
         assert_ne!(look(), before);
     }
 

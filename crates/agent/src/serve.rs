@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jail::{GitReads, Jail, Mount, Protection, Root};
+use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
 use ops::{Bounds, KillEvidence, Operation, Reason, ToolFailure};
 use rustix::process::{Pid, set_child_subreaper};
 use thiserror::Error;
@@ -70,7 +70,10 @@ impl Lane {
     /// agent has started. A mount whose directory does not exist is not part of the run.
     pub(crate) fn jail<'m>(mounts: impl Iterator<Item = (Mount, &'m PathBuf)>, bounds: &Bounds) -> Jail {
         let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
-        let roots = mounts.filter_map(|(mount, at)| Root::open(mount, at).ok());
+        let roots = mounts.filter_map(|(mount, at)| {
+            let root = Root::open(mount, at).ok()?;
+            Some(if mount == Mount::State { root.with_inner(at, RUN_LOG) } else { root })
+        });
         Jail::new(roots, Protection { git_reads })
     }
 }

@@ -9,6 +9,7 @@ mod paths;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::accounts::Accounts;
 use crate::engine::UsableImage;
 use crate::ids::RunUser;
 use crate::seccomp::{SeccompError, seccomp_profile};
@@ -22,6 +23,10 @@ pub const LABEL_RUN: &str = "io.cofferdam.run";
 pub const LABEL_SPEC: &str = "io.cofferdam.spec";
 /// Where the agent is mounted in every container.
 pub const AGENT_PATH: &str = "/.cofferdam/agent";
+/// Where programs look for the names of users.
+pub const PASSWD_PATH: &str = "/etc/passwd";
+/// And of groups.
+pub const GROUP_PATH: &str = "/etc/group";
 
 /// What an operator can choose. What is not here cannot be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,10 +77,12 @@ pub struct RunFacts {
     pub image: UsableImage,
     /// The user inside the container.
     pub user: RunUser,
-    /// The run's mounts. The agent is added by itself.
+    /// The run's mounts. The agent and the accounts are added by themselves.
     pub mounts: Vec<MountSpec>,
     /// The agent's binary on the host: root's, mode 0711.
     pub agent: PathBuf,
+    /// The users and groups that the container knows, for the same user.
+    pub accounts: Accounts,
     /// Further labels; they cannot replace our own.
     pub labels: BTreeMap<String, String>,
 }
@@ -83,9 +90,15 @@ pub struct RunFacts {
 /// Why no container can be described.
 #[derive(Debug, thiserror::Error)]
 pub enum HardeningError {
-    /// The agent's path does not fit into a request.
-    #[error("the agent's binary cannot be mounted")]
-    Agent(#[source] MountSpecError),
+    /// The path of a file of the daemon's own does not fit into a request.
+    #[error("the daemon's file for {target} cannot be mounted")]
+    Own {
+        /// Where it belongs in the container.
+        target: &'static str,
+        /// Why not.
+        #[source]
+        source: MountSpecError,
+    },
     /// A broken build.
     #[error(transparent)]
     Seccomp(#[from] SeccompError),
@@ -94,7 +107,13 @@ pub enum HardeningError {
 /// The container for a run.
 pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<ContainerSpec, HardeningError> {
     let mut mounts = facts.mounts.clone();
-    mounts.push(MountSpec::agent(&facts.agent, AGENT_PATH).map_err(HardeningError::Agent)?);
+    for (source, target) in [
+        (&facts.agent, AGENT_PATH),
+        (&facts.accounts.passwd, PASSWD_PATH),
+        (&facts.accounts.group, GROUP_PATH),
+    ] {
+        mounts.push(MountSpec::own(source, target).map_err(|source| HardeningError::Own { target, source })?);
+    }
     mounts.sort_by(|a, b| a.target.cmp(&b.target));
 
     let mut spec = ContainerSpec {
@@ -192,6 +211,7 @@ pub(crate) mod tests {
                 MountSpec::new(Path::new("/srv/p"), "/pkg", true, Propagation::Slave).unwrap(),
             ],
             agent: "/usr/lib/cofferdam/coffer-agent".into(),
+            accounts: Accounts { passwd: "/var/lib/passwd".into(), group: "/var/lib/group".into() },
             labels: strings([("team", "red"), (LABEL_RUN, "forged")]),
         }
     }

@@ -10,16 +10,14 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
+use crate::accounts;
 use crate::busybox::Busybox;
 use crate::engine::{Engine, EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
-use crate::ids::ImageReference;
+use crate::ids::{ImageReference, RunUser};
 
 /// Mount points and places that programs expect. All root's.
 const DIRECTORIES: [&str; 11] =
     [".cofferdam", "bin", "dev", "etc", "pkg", "proc", "state", "sys", "tmp", "usr", "workspace"];
-
-const PASSWD: &str = "root:x:0:0:root:/:/bin/false\nagent:x:1001:1001:agent:/tmp:/bin/sh\n";
-const GROUP: &str = "root:x:0:\nagent:x:1001:\n";
 
 const LABEL_IMAGE: &str = "io.cofferdam.image";
 /// Digest of the program alone.
@@ -71,8 +69,10 @@ fn default_image_tar(busybox: &Busybox) -> io::Result<Vec<u8>> {
     for applet in busybox.applets().iter().filter(|name| *name != "busybox") {
         link(&mut tar, &format!("bin/{applet}"), "busybox")?;
     }
-    entry(&mut tar, "etc/group", EntryType::Regular, 0o644, GROUP.as_bytes())?;
-    entry(&mut tar, "etc/passwd", EntryType::Regular, 0o644, PASSWD.as_bytes())?;
+    // For who starts it without a daemon, which mounts the same.
+    let (group, passwd) = (accounts::group(RunUser::DEFAULT), accounts::passwd(RunUser::DEFAULT));
+    entry(&mut tar, "etc/group", EntryType::Regular, 0o644, group.as_bytes())?;
+    entry(&mut tar, "etc/passwd", EntryType::Regular, 0o644, passwd.as_bytes())?;
     link(&mut tar, "usr/bin", "../bin")?;
     tar.into_inner()
 }

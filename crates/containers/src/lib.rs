@@ -11,6 +11,7 @@
 //! - [`ensure_default`]: the default image, made here of the host's [`Busybox`], without any registry.
 //! - [`advisories`]: known escapes in the versions that an engine reports.
 
+pub mod accounts;
 mod advisories;
 mod busybox;
 mod cgroups;
@@ -39,8 +40,8 @@ pub use engine::{
 };
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
-    AGENT_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, RunFacts, container_spec,
-    cpu_limit,
+    AGENT_PATH, GROUP_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, PASSWD_PATH,
+    RunFacts, container_spec, cpu_limit,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, ensure_default};

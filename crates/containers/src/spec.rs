@@ -61,8 +61,8 @@ impl MountSpec {
         Ok(Self { source: utf8_absolute(source)?, target: target.to_owned(), read_only, propagation })
     }
 
-    /// The agent's binary on its fixed place, read-only.
-    pub(crate) fn agent(source: &Path, target: &str) -> Result<Self, MountSpecError> {
+    /// A file of the daemon's own on its fixed place, read-only.
+    pub(crate) fn own(source: &Path, target: &str) -> Result<Self, MountSpecError> {
         let source = utf8_absolute(source)?;
         Ok(Self { source, target: target.to_owned(), read_only: true, propagation: Propagation::Private })
     }

@@ -193,11 +193,13 @@ mod tests {
 
     #[test]
     fn every_part_of_a_mount_is_compared() {
+        let mounts = spec().mounts;
+        let pkg = mounts.iter().position(|mount| mount.target == "/pkg").unwrap();
         for part in ["source", "target", "read_only", "propagation"] {
             let mut changed = fields(&spec());
-            changed["mounts"][1][part] = match part {
+            changed["mounts"][pkg][part] = match part {
                 "propagation" => "private".into(),
-                _ => flipped(&changed["mounts"][1][part]),
+                _ => flipped(&changed["mounts"][pkg][part]),
             };
             let in_force = serde_json::from_value(Value::Object(changed)).unwrap();
             assert_eq!(verify(&spec(), &inspected(in_force)).len(), 1, "{part}");

@@ -85,10 +85,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     startup::kernel(&config).await?;
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let (engine, host) = startup::engine(&config).await?;
-    let agent =
-        embedded::place_agent(&config.state_dir.join("bin")).context("cannot place the agent's binary")?;
-    let (default_image, image) = startup::default_image(&engine, &config).await;
     let directories = Directories { state: config.state_dir.clone() };
+    let agent = embedded::place_agent(&directories.bin()).context("cannot place the agent's binary")?;
+    let (default_image, image) = startup::default_image(&engine, &config).await;
 
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;

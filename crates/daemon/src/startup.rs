@@ -64,6 +64,7 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("bin", 0o711),
         ("workspaces", 0o711),
         ("runs", 0o711),
+        ("logs", 0o700),
         ("mounts", 0o700),
         ("overlays", 0o700),
         ("sessions", 0o700),

@@ -86,6 +86,7 @@ fn place(refusal: &PathRefusal) -> (Option<Mount>, Option<&str>) {
         PathRefusal::GitInternals { path }
         | PathRefusal::GitGuarded { path }
         | PathRefusal::PackageBinaries { path, .. }
+        | PathRefusal::RunLog { path }
         | PathRefusal::ReservedName { path } => (None, Some(path)),
     }
 }

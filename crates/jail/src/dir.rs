@@ -11,6 +11,7 @@ use crate::excerpt::excerpt;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
 use crate::resolve;
+use crate::root::Inner;
 
 /// An open directory beneath a mount.
 #[derive(Debug)]
@@ -18,11 +19,17 @@ pub struct Dir {
     fd: OwnedFd,
     /// For messages only.
     path: String,
+    /// Of a mount's topmost directory.
+    inner: Option<Inner>,
 }
 
 impl Dir {
     pub(crate) const fn new(fd: OwnedFd, path: String) -> Self {
-        Self { fd, path }
+        Self { fd, path, inner: None }
+    }
+
+    pub(crate) fn with_inner(self, inner: Option<Inner>) -> Self {
+        Self { inner, ..self }
     }
 
     /// The entries in the file system's order, without `.` and `..`. A directory may be endless: callers bound it. One
@@ -42,9 +49,14 @@ impl Dir {
 
     /// Opens the directory `name`; a link there is refused.
     pub fn open_dir(&self, name: &EntryName) -> Result<Self, OpenError> {
-        let fd =
-            resolve::open_directory(&self.fd, name.as_bytes()).map_err(|errno| self.fault(name, errno))?;
-        Ok(Self { fd, path: self.child(name) })
+        let opened = match &self.inner {
+            Some(inner) if inner.name.as_bytes() == name.as_bytes() => {
+                resolve::open_directory(&inner.fd, b".")
+            }
+            _ => resolve::open_directory(&self.fd, name.as_bytes()),
+        };
+        let fd = opened.map_err(|errno| self.fault(name, errno))?;
+        Ok(Self::new(fd, self.child(name)))
     }
 
     /// Opens the regular file `name` for reading; a link there is refused.

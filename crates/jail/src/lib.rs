@@ -50,7 +50,7 @@ pub use mount::Mount;
 pub use name::EntryName;
 pub use path::SandboxPath;
 pub use private::{Keeps, Private, Whose};
-pub use protect::{Access, GitReads, Protection};
+pub use protect::{Access, GitReads, Protection, RUN_LOG};
 pub use refusal::PathRefusal;
 pub use rel::{MAX_COMPONENT_BYTES, MAX_PATH_BYTES, RelPath};
 pub use remove::{Removable, Removal};

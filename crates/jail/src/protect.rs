@@ -7,10 +7,14 @@
 use std::fmt;
 
 use crate::lookalike::{is_dot_git, is_name};
+use crate::mount::Mount;
 use crate::path::SandboxPath;
 use crate::refusal::PathRefusal;
 use crate::rel::RelPath;
 use crate::temporary::TEMPORARY_PREFIX;
+
+/// The directory in @state with the run's own log. The daemon's directory is mounted there, read-only, for all but the host lane.
+pub const RUN_LOG: &str = "logs";
 
 /// What a caller wants to do at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,6 +71,9 @@ impl Protection {
             Access::Write if rel.components().any(|component| component.starts_with(TEMPORARY_PREFIX)) => {
                 Err(PathRefusal::ReservedName { path: path.excerpt() })
             }
+            Access::Write if path.mount() == Mount::State && in_run_log(rel) => {
+                Err(PathRefusal::RunLog { path: path.excerpt() })
+            }
             Access::Read | Access::Execute if self.git_reads == GitReads::Guarded && in_git_secrets(rel) => {
                 Err(PathRefusal::GitGuarded { path: path.excerpt() })
             }
@@ -81,6 +88,11 @@ fn in_git_secrets(rel: &RelPath) -> bool {
     rel.components()
         .skip_while(|component| !is_dot_git(component))
         .any(|component| SECRETS.iter().any(|secret| is_name(component, secret)))
+}
+
+/// Where the daemon writes, and nobody else.
+fn in_run_log(rel: &RelPath) -> bool {
+    rel.components().next().is_some_and(|first| is_name(first, RUN_LOG))
 }
 
 fn in_package_binaries(rel: &RelPath) -> bool {
@@ -127,6 +139,11 @@ mod tests {
             ("@pkg/a", Write, Open, "read_only_mount"),
             ("@pkg/a", Read, Open, "permitted"),
             ("@state/a", Write, Open, "permitted"),
+            ("@state/logs", Write, Open, "run_log"),
+            ("/state/./Logs//execution.jsonl", Write, Open, "run_log"),
+            ("@state/logs/execution.jsonl", Read, Guarded, "permitted"),
+            ("@state/a/logs", Write, Open, "permitted"),
+            ("logs/a", Write, Open, "permitted"),
             ("a/.cofferdam-tmp-0", Write, Open, "reserved_name"),
         ] {
             assert_eq!(reason(path, access, git_reads), expected, "{path} {access} {git_reads:?}");

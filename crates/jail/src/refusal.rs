@@ -92,6 +92,12 @@ pub enum PathRefusal {
         /// What was asked for.
         access: Access,
     },
+    /// Writing the run's own log, or beside it.
+    #[error("{path}: the daemon alone writes in @state/logs; name another place")]
+    RunLog {
+        /// The normalised path.
+        path: String,
+    },
     /// A name that the writer itself uses while it replaces a file.
     #[error("{path}: names that begin with `.cofferdam-tmp-` are reserved")]
     ReservedName {
@@ -117,6 +123,7 @@ impl PathRefusal {
             Self::GitInternals { .. } => "git_internals",
             Self::GitGuarded { .. } => "git_guarded",
             Self::PackageBinaries { .. } => "package_binaries",
+            Self::RunLog { .. } => "run_log",
             Self::ReservedName { .. } => "reserved_name",
         }
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open};
 
@@ -21,13 +22,30 @@ use crate::resolve;
 pub struct Root {
     mount: Mount,
     fd: OwnedFd,
+    inner: Option<Inner>,
+}
+
+/// What is mounted on a directory of the topmost one, and belongs to the mount for its readers.
+#[derive(Debug, Clone)]
+pub(crate) struct Inner {
+    pub(crate) name: &'static str,
+    pub(crate) fd: Arc<OwnedFd>,
 }
 
 impl Root {
     /// Opens the directory at `at`, which is trusted: it comes from the process's own set-up, not from an agent.
     pub fn open(mount: Mount, at: &Path) -> io::Result<Self> {
         let fd = open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { mount, fd })
+        Ok(Self { mount, fd, inner: None })
+    }
+
+    /// With what is mounted on the directory `name` in `at`, which is trusted, too, and which no walk would enter otherwise:
+    /// for those who only read. A link there is nothing.
+    #[must_use]
+    pub fn with_inner(self, at: &Path, name: &'static str) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let inner = open(at.join(name), flags, Mode::empty()).ok();
+        Self { inner: inner.map(|fd| Inner { name, fd: Arc::new(fd) }), ..self }
     }
 
     /// Which mount this is.
@@ -42,21 +60,38 @@ impl Root {
     }
 
     pub(crate) fn file(&self, rel: &RelPath) -> Result<RegularFile, OpenErrorKind> {
-        resolve::open_regular(&self.fd, bytes(rel))
+        let (at, path) = self.start(rel);
+        resolve::open_regular(at, path)
     }
 
     pub(crate) fn known_file(&self, rel: &RelPath) -> Option<RegularFile> {
-        resolve::open_known(&self.fd, bytes(rel))
+        let (at, path) = self.start(rel);
+        resolve::open_known(at, path)
     }
 
     pub(crate) fn dir(&self, rel: &RelPath) -> Result<Dir, OpenErrorKind> {
-        let fd = resolve::open_directory(&self.fd, bytes(rel))?;
-        Ok(Dir::new(fd, self.describe(rel)))
+        let (at, path) = self.start(rel);
+        let fd = resolve::open_directory(at, path)?;
+        let inner = self.inner.clone().filter(|_| rel.is_root());
+        Ok(Dir::new(fd, self.describe(rel)).with_inner(inner))
     }
 
     /// The metadata of `rel` itself, links included, and a handle to look at it further.
     pub(crate) fn look(&self, rel: &RelPath) -> Result<(OwnedFd, Metadata), OpenErrorKind> {
-        Ok(resolve::look(&self.fd, bytes(rel))?)
+        let (at, path) = self.start(rel);
+        Ok(resolve::look(at, path)?)
+    }
+
+    /// The handle that a walk to `rel` starts from, and what remains of the way.
+    fn start<'r>(&'r self, rel: &'r RelPath) -> (BorrowedFd<'r>, &'r [u8]) {
+        let path = bytes(rel);
+        let beneath =
+            self.inner.as_ref().and_then(|inner| match path.strip_prefix(inner.name.as_bytes())? {
+                [] => Some((inner.fd.as_fd(), &b"."[..])),
+                [b'/', rest @ ..] => Some((inner.fd.as_fd(), rest)),
+                _ => None,
+            });
+        beneath.unwrap_or((self.fd.as_fd(), path))
     }
 
     /// The place as agents know it.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
+use cofferdam_containers::accounts::{self, Accounts};
 use cofferdam_containers::{
     AGENT_PATH, Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine,
     ExecStream, Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, cpu_limit,
@@ -55,6 +56,14 @@ fn agent(dir: &Path) -> PathBuf {
     std::fs::copy(probe(), &agent).unwrap();
     std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o711)).unwrap();
     agent
+}
+
+/// The names of users, as the daemon places them.
+fn accounts(dir: &Path) -> Accounts {
+    let of = Accounts { passwd: dir.join("passwd"), group: dir.join("group") };
+    std::fs::write(&of.passwd, accounts::passwd(RunUser::DEFAULT)).unwrap();
+    std::fs::write(&of.group, accounts::group(RunUser::DEFAULT)).unwrap();
+    of
 }
 
 /// The host's busybox with a few bytes more, other ones each time.
@@ -138,6 +147,7 @@ impl TestContainer {
             user: RunUser::DEFAULT,
             mounts: mounts(dir.path()),
             agent: agent(dir.path()),
+            accounts: accounts(dir.path()),
             labels: BTreeMap::new(),
         };
         let hardening = Hardening::default();

@@ -44,6 +44,23 @@ impl Lines {
     }
 }
 
+/// Says that lines before this one are missing: of so many calls, or of nobody knows how many.
+pub(super) fn gap(time: &str, missing: Option<u64>) -> String {
+    let message = match missing {
+        Some(_) => "these calls could not be written here; the audit log has them",
+        None => {
+            "this file was changed or removed by somebody else: lines before this one are missing; the audit log has them"
+        }
+    };
+    format!("{}\n", json!({ "ts": time, "kind": "log.gap", "missing": missing, "message": message }))
+}
+
+/// Says where the lines before this one are.
+pub(super) fn turned(time: &str) -> String {
+    let message = "older lines are in execution.1.jsonl; those before them are in the audit log alone";
+    format!("{}\n", json!({ "ts": time, "kind": "log.turned", "message": message }))
+}
+
 fn line(record: &Record, call: &str, input: &Value) -> Value {
     let event = &record.event;
     // `DIALECT:TOOL`, or a canonical operation.

@@ -1,88 +1,130 @@
-//! The file itself, in a directory that hostile processes write to: trust boundary.
+//! The file itself. It lies in a directory of the daemon's own, outside of the run's state directory, and that directory is mounted
+//! read-only at `/state/logs`: the kernel lets nobody in the container write, rename or remove it, whoever owns the workspace.
+//! The host lane does not have that mount, and is refused what is beneath it by name (`jail/src/protect.rs`).
 //!
-//! The run's state directory is mounted into its container, whose processes may put anything there. So the directory
-//! `logs` and the file are made before there is a container, belong to the daemon's own user and may be written by
-//! nobody else; with an idmapped mount the kernel lets the container neither rename nor remove them. The file is opened
-//! again beneath the state directory's handle only: through no link and into no other mount (`openat2`), without
-//! waiting (a FIFO), and written only when it is a regular file of the daemon's user with one name. Where a run's
-//! processes have moved the directory aside, its copy ends; nothing else can be reached by that.
+//! What is there all the same is looked at before each line: it is written only while it is the regular file that this wrote
+//! last, as long as it was. Anything else was done by somebody on the host, and the file is made anew.
 
-use std::fs::File;
+#![expect(clippy::disallowed_methods, reason = "a directory that the daemon made")]
+
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, chmodat, fstat, ftruncate, mkdirat, openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
 
+/// Where the directory appears in the run's state directory.
 const DIRECTORY: &str = "logs";
 const FILE: &str = "execution.jsonl";
-/// Largest file, bytes: it counts for the run's own disk space.
-const LARGEST: u64 = 64 * 1024 * 1024;
+/// What was the file before it was full.
+const OLDER: &str = "execution.1.jsonl";
+/// Largest file, bytes. There are two.
+const LARGEST: u64 = 32 * 1024 * 1024;
+/// Readable for all.
+const MODE: Mode = Mode::from_raw_mode(0o644);
 
-/// Makes directory and file in a state directory that nobody else has seen yet.
-pub(crate) fn prepare(state: BorrowedFd<'_>) -> io::Result<()> {
-    let readable = Mode::from_raw_mode(0o755);
-    rustix::fs::mkdirat(state, DIRECTORY, readable)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let logs = rustix::fs::openat(state, DIRECTORY, flags, Mode::empty())?;
+/// Makes a run's log directory with an empty file in it, and the directory in its state directory that it is mounted on, which
+/// nobody else has seen yet.
+pub(crate) fn prepare(log: &Path, state: BorrowedFd<'_>) -> io::Result<()> {
+    std::fs::create_dir_all(log.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+    std::fs::create_dir(log)?;
     // Whatever the umask: the run reads it, and nobody else writes.
-    rustix::fs::fchmod(&logs, readable)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o644);
-    let file = rustix::fs::openat(&logs, FILE, flags, mode)?;
-    rustix::fs::fchmod(&file, mode)?;
+    std::fs::set_permissions(log, Permissions::from_mode(0o755))?;
+    create(open(log)?.as_fd())?;
+    let readable = Mode::from_raw_mode(0o755);
+    mkdirat(state, DIRECTORY, readable)?;
+    chmodat(state, DIRECTORY, readable, AtFlags::empty())?;
     Ok(())
+}
+
+fn open(log: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(log, flags, Mode::empty())?)
+}
+
+fn create(log: BorrowedFd<'_>) -> io::Result<File> {
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(log, FILE, flags, MODE)?;
+    rustix::fs::fchmod(&file, MODE)?;
+    Ok(file.into())
 }
 
 /// A run's file, open for appending.
 #[derive(Debug)]
 pub(super) struct Place {
+    log: OwnedFd,
     file: File,
     length: u64,
 }
 
 impl Place {
-    /// Opens the file beneath a run's state directory. `None`: there is none, or none of ours.
-    pub(super) fn open(state: &Path) -> io::Result<Option<Self>> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::open(state, flags, Mode::empty()) {
-            Ok(state) => Self::beneath(state.as_fd()),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn beneath(state: BorrowedFd<'_>) -> io::Result<Option<Self>> {
+    /// Opens the file in a run's log directory. `None`: what is there is no file of the daemon's.
+    pub(super) fn open(log: &Path) -> io::Result<Option<Self>> {
+        let log = open(log)?;
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH
-            | ResolveFlags::NO_SYMLINKS
-            | ResolveFlags::NO_MAGICLINKS
-            | ResolveFlags::NO_XDEV;
-        let opened = rustix::fs::openat2(state, format!("{DIRECTORY}/{FILE}"), flags, Mode::empty(), resolve);
-        let file: OwnedFd = match opened {
+        let file = match openat(&log, FILE, flags, Mode::empty()) {
             Ok(file) => file,
-            // Moved away, replaced by something that is none, or a FIFO that nobody reads.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::ISDIR) => {
-                return Ok(None);
-            }
+            // Nothing, a link, a FIFO that nobody reads, a directory.
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let stat = rustix::fs::fstat(&file)?;
+        let stat = fstat(&file)?;
         let ours = FileType::from_raw_mode(stat.st_mode).is_file()
             && stat.st_uid == rustix::process::geteuid().as_raw()
             && stat.st_nlink == 1;
         let length = u64::try_from(stat.st_size).unwrap_or(LARGEST);
-        Ok(ours.then(|| Self { file: file.into(), length }))
+        Ok(ours.then(|| Self { log, file: file.into(), length }))
     }
 
-    /// Appends a line.
-    pub(super) fn append(&mut self, line: &str) -> io::Result<()> {
-        if self.length + line.len() as u64 > LARGEST {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is as large as it may be"));
+    /// Takes away what is there and makes the file.
+    pub(super) fn anew(log: &Path) -> io::Result<Self> {
+        let log = open(log)?;
+        let removed = unlinkat(&log, FILE, AtFlags::empty()).or_else(|error| match error {
+            Errno::ISDIR => unlinkat(&log, FILE, AtFlags::REMOVEDIR),
+            error => Err(error),
+        });
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
         }
-        self.file.write_all(line.as_bytes())?;
-        self.length += line.len() as u64;
+        let file = create(log.as_fd())?;
+        Ok(Self { log, file, length: 0 })
+    }
+
+    /// Whether it is still the file that was written last, and nobody has written since.
+    pub(super) fn is_intact(&self) -> bool {
+        let named = rustix::fs::statat(&self.log, FILE, AtFlags::SYMLINK_NOFOLLOW);
+        let (Ok(named), Ok(stat)) = (named, fstat(&self.file)) else { return false };
+        (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino)
+            && u64::try_from(stat.st_size) == Ok(self.length)
+    }
+
+    /// Whether there is room for so many bytes.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.length + bytes as u64 <= LARGEST
+    }
+
+    /// Keeps what was written as the older file, and begins another.
+    pub(super) fn turn(self) -> io::Result<Self> {
+        renameat(&self.log, FILE, &self.log, OLDER)?;
+        let file = create(self.log.as_fd())?;
+        Ok(Self { file, length: 0, log: self.log })
+    }
+
+    /// Appends whole lines, or nothing.
+    pub(super) fn append(&mut self, lines: &str) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(lines.as_bytes()) {
+            // Half a line; where it cannot be cut off, the file is not intact.
+            let _ = ftruncate(&self.file, self.length);
+            return Err(error);
+        }
+        self.length += lines.len() as u64;
         Ok(())
     }
 }
@@ -94,86 +136,97 @@ mod tests {
 
     use super::*;
 
-    struct State(tempfile::TempDir);
+    struct Run(tempfile::TempDir);
 
-    impl State {
+    impl Run {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
-            prepare(File::open(directory.path()).unwrap().as_fd()).unwrap();
+            std::fs::create_dir(directory.path().join("state")).unwrap();
+            let state = File::open(directory.path().join("state")).unwrap();
+            prepare(&directory.path().join("log"), state.as_fd()).unwrap();
             Self(directory)
         }
 
-        fn path(&self, name: &str) -> PathBuf {
-            self.0.path().join(name)
+        fn log(&self) -> PathBuf {
+            self.0.path().join("log")
         }
 
-        fn place(&self) -> Option<Place> {
-            Place::open(self.0.path()).unwrap()
+        fn file(&self) -> PathBuf {
+            self.log().join(FILE)
         }
     }
 
     #[test]
     fn lines_are_appended_to_the_file_that_was_made() {
-        let state = State::new();
+        let run = Run::new();
         for line in ["one\n", "two\n"] {
-            state.place().unwrap().append(line).unwrap();
+            let mut place = Place::open(&run.log()).unwrap().unwrap();
+            place.append(line).unwrap();
+            assert!(place.is_intact());
         }
-        let path = state.path("logs/execution.jsonl");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
-        let modes =
-            [path.as_path(), &state.path("logs")].map(|path| path.metadata().unwrap().mode() & 0o7777);
+        assert_eq!(std::fs::read_to_string(run.file()).unwrap(), "one\ntwo\n");
+        let modes = [run.file(), run.log()].map(|path| path.metadata().unwrap().mode() & 0o7777);
         assert_eq!(modes, [0o644, 0o755]);
-        let mut full = state.place().unwrap();
-        full.length = LARGEST - 2;
-        assert!(full.append("one\n").is_err());
+        assert!(run.0.path().join("state/logs").is_dir(), "what it is mounted on");
     }
 
-    /// Each thing that a run could put in its place; what lies outside of the state directory stays as it is.
     #[test]
-    fn nothing_else_is_ever_written() {
-        type Harm = fn(&State, &Path);
+    fn a_full_file_becomes_the_older_one() {
+        let run = Run::new();
+        let mut place = Place::open(&run.log()).unwrap().unwrap();
+        place.append("one\n").unwrap();
+        place.length = LARGEST - 2;
+        assert!(place.has_room(2) && !place.has_room(3));
+        let mut place = place.turn().unwrap();
+        place.append("two\n").unwrap();
+        assert_eq!(std::fs::read_to_string(run.file()).unwrap(), "two\n");
+        assert_eq!(std::fs::read_to_string(run.log().join(OLDER)).unwrap(), "one\n");
+    }
+
+    /// Each thing that could be in its place. What lies elsewhere stays as it is.
+    #[test]
+    fn what_is_not_the_file_is_made_anew_and_nothing_else_is_ever_written() {
+        type Harm = fn(&Run, &Path);
         let outside = tempfile::tempdir().unwrap();
-        let victim = outside.path().join("execution.jsonl");
-        std::fs::write(&victim, "victim\n").unwrap();
-        let harms: [(&str, Harm); 8] = [
-            ("a link to a file", |state, victim| {
-                let file = state.path("logs/execution.jsonl");
-                std::fs::remove_file(&file).unwrap();
-                symlink(victim, file).unwrap();
+        let victim = outside.path().join("victim");
+        let harms: [(&str, Harm); 7] = [
+            ("a link", |run, victim| {
+                std::fs::remove_file(run.file()).unwrap();
+                symlink(victim, run.file()).unwrap();
             }),
-            ("a second name of a file", |state, victim| {
-                let file = state.path("logs/execution.jsonl");
-                std::fs::remove_file(&file).unwrap();
-                std::fs::hard_link(victim, file).unwrap();
+            ("a second name of a file", |run, victim| {
+                std::fs::remove_file(run.file()).unwrap();
+                std::fs::hard_link(victim, run.file()).unwrap();
             }),
-            ("a link to a directory", |state, victim| {
-                std::fs::rename(state.path("logs"), state.path("aside")).unwrap();
-                symlink(victim.parent().unwrap(), state.path("logs")).unwrap();
+            ("a FIFO", |run, _| {
+                std::fs::remove_file(run.file()).unwrap();
+                rustix::fs::mknodat(rustix::fs::CWD, run.file(), FileType::Fifo, Mode::RWXU, 0).unwrap();
             }),
-            ("a way up", |state, victim| {
-                std::fs::rename(state.path("logs"), state.path("aside")).unwrap();
-                let up = format!("../{}", victim.parent().unwrap().file_name().unwrap().to_str().unwrap());
-                symlink(up, state.path("logs")).unwrap();
+            ("a directory", |run, _| {
+                std::fs::remove_file(run.file()).unwrap();
+                std::fs::create_dir(run.file()).unwrap();
             }),
-            ("a FIFO", |state, _| {
-                let file = state.path("logs/execution.jsonl");
-                std::fs::remove_file(&file).unwrap();
-                rustix::fs::mknodat(rustix::fs::CWD, file, FileType::Fifo, Mode::RWXU, 0).unwrap();
+            ("another file", |run, _| {
+                std::fs::remove_file(run.file()).unwrap();
+                std::fs::write(run.file(), "before\n").unwrap();
+                std::os::unix::fs::chown(run.file(), Some(4321), None).unwrap();
             }),
-            ("a directory", |state, _| {
-                let file = state.path("logs/execution.jsonl");
-                std::fs::remove_file(&file).unwrap();
-                std::fs::create_dir(file).unwrap();
-            }),
-            ("somebody else's file", |state, _| {
-                std::os::unix::fs::chown(state.path("logs/execution.jsonl"), Some(4321), None).unwrap();
-            }),
-            ("nothing", |state, _| std::fs::remove_dir_all(state.path("logs")).unwrap()),
+            ("nothing", |run, _| std::fs::remove_file(run.file()).unwrap()),
+            ("a file of another length", |run, _| std::fs::write(run.file(), "").unwrap()),
         ];
         for (what, harm) in harms {
-            let state = State::new();
-            harm(&state, &victim);
-            assert!(state.place().is_none(), "{what}");
+            std::fs::write(&victim, "victim\n").unwrap();
+            let run = Run::new();
+            let mut open = Place::open(&run.log()).unwrap().unwrap();
+            open.append("before\n").unwrap();
+            harm(&run, &victim);
+            assert!(!open.is_intact(), "{what}");
+            // One that was emptied is a file like another to who has not written it.
+            let unknown = Place::open(&run.log()).unwrap();
+            assert_eq!(unknown.is_some(), what == "a file of another length", "{what}");
+            let mut place = Place::anew(&run.log()).unwrap();
+            place.append("after\n").unwrap();
+            assert_eq!(std::fs::read_to_string(run.file()).unwrap(), "after\n", "{what}");
             assert_eq!(std::fs::read_to_string(&victim).unwrap(), "victim\n", "{what}");
         }
     }

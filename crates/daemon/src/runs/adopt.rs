@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use containers::{
     Access, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
-    Inspection, MountSlot, MountSpec, Propagation, RunUser, UsableImage,
+    Inspection, MountSlot, RunUser, UsableImage,
 };
 use gateway::{Policy, Profile};
 use jail::Mount;
@@ -25,7 +25,7 @@ use tokio::task::block_in_place;
 
 use super::launch::{Launcher, Wanted, differs};
 use super::marks::{Marks, Place};
-use super::mounting::arrived;
+use super::mounting::{Shown, arrived, bind};
 use super::record::{Ownership, Record, Spec, Started};
 use super::registry::wanted;
 use super::remains::Remains;
@@ -90,6 +90,7 @@ struct Found {
     workspace: Directory,
     state: Directory,
     private: Directory,
+    log: Directory,
     pkg: Option<Directory>,
 }
 
@@ -120,7 +121,7 @@ impl Launcher {
         })?;
         let first = alive(&inspection, marks)?;
         let user = user(started, marks)?;
-        let mounts = mounts(&remains.slots, &directories)?;
+        let mounts = bind(&remains.slots, &directories).map_err(|refusal| refusal.message)?;
         let image = self.image_again(started).await?;
         let spec = self
             .describe(record, wanted, image, user, mounts, marks.agent.clone())
@@ -134,11 +135,12 @@ impl Launcher {
 
         let pid = inspection.host_pid.unwrap_or_default();
         block_in_place(|| has_no_network(pid))?;
-        block_in_place(|| arrived(pid, &directories)).map_err(|refusal| refusal.message)?;
+        let accounts = block_in_place(|| self.accounts(user)).map_err(|refusal| refusal.message)?;
+        block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
         let agent = AgentLane::connect(self.engine.clone(), container, user);
         let agent = agent.await.map_err(|refusal| refusal.message)?;
         if let Some(pid) = agent.host_pid() {
-            block_in_place(|| arrived(pid, &directories)).map_err(|refusal| refusal.message)?;
+            block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
         }
         let hand = HandLane::new(&found.workspace, &found.state, found.pkg.as_ref(), &found.private)
             .map_err(|error| chain(&error))?;
@@ -164,6 +166,9 @@ impl Launcher {
         let workspace = self.workspace_again(record, started, marks)?;
         let state = own(&self.directories.run_state(&run), marks.state, "state directory")?;
         let private = own(&self.directories.private(&run), marks.private, "private directory")?;
+        let was = marks.log.ok_or("it was launched by a release that kept its log in another place")?;
+        let log = own(&self.directories.run_log(&run), was, "log directory")?;
+        let log = Directory { is_mapped: true, ..log };
         let pkg = match (&record.spec.pkg_path, marks.pkg) {
             (Some(path), Some(was)) => {
                 let handle = self.roots.reopen(path).ok_or("the directory at /pkg is not there any more")?;
@@ -173,7 +178,7 @@ impl Launcher {
             }
             _ => None,
         };
-        Ok(Found { workspace, state, private, pkg })
+        Ok(Found { workspace, state, private, log, pkg })
     }
 
     fn workspace_again(
@@ -207,40 +212,31 @@ impl Launcher {
     }
 }
 
-/// The mounts as the engine has to name them.
-fn mounts(
-    slots: &[MountSlot],
-    directories: &[(Mount, &Directory, Access)],
-) -> Result<Vec<MountSpec>, Misfit> {
-    let mounts = slots.iter().zip(directories).map(|(slot, (mount, _, access))| {
-        let read_only = *access == Access::ReadOnly;
-        MountSpec::new(slot.path(), mount.container_path(), read_only, Propagation::Private)
-    });
-    mounts.collect::<Result<_, _>>().map_err(|error| chain(&error))
-}
-
 /// Mount points, and what belongs there.
-fn mounted(found: &Found, access: Access) -> Vec<(Mount, &Directory, Access)> {
-    let mut directories =
-        vec![(Mount::Project, &found.workspace, access), (Mount::State, &found.state, Access::ReadWrite)];
+fn mounted(found: &Found, access: Access) -> Vec<Shown<'_>> {
+    let mut directories = vec![
+        Shown::new(Mount::Project, &found.workspace, access),
+        Shown::new(Mount::State, &found.state, Access::ReadWrite),
+        Shown::log(&found.log),
+    ];
     if let Some(pkg) = &found.pkg {
-        directories.push((Mount::Pkg, pkg, Access::ReadOnly));
+        directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
     }
     directories
 }
 
 /// The slots that the former daemon has made, each with the directory on it that belongs there.
-fn slots(parent: &Path, directories: &[(Mount, &Directory, Access)]) -> Result<Vec<MountSlot>, Misfit> {
+fn slots(parent: &Path, directories: &[Shown<'_>]) -> Result<Vec<MountSlot>, Misfit> {
     directories
         .iter()
-        .map(|(mount, directory, _)| {
-            let alias = mount.alias();
-            let slot = MountSlot::former(&parent.join(&mount.container_path()[1..]));
+        .map(|shown| {
+            let alias = shown.name;
+            let slot = MountSlot::former(&shown.slot(parent));
             let slot = slot.map_err(|error| chain(&error))?;
             let slot = slot.ok_or_else(|| format!("what was mounted for {alias} is not mounted any more"))?;
             let there = workspace::open_own(slot.path()).map_err(|error| error.to_string())?;
             let place = |handle: &std::os::fd::OwnedFd| Place::of(handle).map_err(|error| chain(&error));
-            if !place(&there.handle)?.is(place(&directory.handle)?) {
+            if !place(&there.handle)?.is(place(&shown.directory.handle)?) {
                 return Err(format!("something else is mounted for {alias}"));
             }
             Ok(slot)

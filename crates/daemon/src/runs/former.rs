@@ -243,6 +243,7 @@ impl Runs {
             tracing::warn!(run = %record.id, "a run that the former daemon had not finished making is removed");
             let run = record.id.to_string();
             remove_tree(self.launcher.directories.run_state(&run)).await;
+            remove_tree(self.launcher.directories.run_log(&run)).await;
             remove_tree(self.launcher.directories.private(&run)).await;
             self.store.with(move |store| store.delete_run(kept.id)).await
         } else {

@@ -8,6 +8,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use containers::accounts::Accounts;
 use containers::{
     Access, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference, Inspection,
     MountSpec, RunFacts, RunUser, UsableImage,
@@ -18,17 +19,17 @@ use tokio::task::block_in_place;
 
 use super::default_image::DefaultImageSource;
 use super::marks::{Marks, Place};
-use super::mounting::{arrived, mount};
+use super::mounting::{Shown, arrived, mount};
 use super::record::{Record, Started};
 use super::remains::Remains;
 use super::remove::remove_tree;
 use super::source::Source;
 use super::workspace::{self, Directory, Purpose, Roots};
-use crate::execution_log;
 use crate::executor::{AgentLane, HandLane, Lanes};
 use crate::ids::RunId;
 use crate::rpc::Principal;
 use crate::status::{Refusal, engine_refusal};
+use crate::{embedded, execution_log};
 
 /// Where the daemon keeps what it makes.
 #[derive(Debug, Clone)]
@@ -61,6 +62,16 @@ impl Directories {
     /// `/state` of a run.
     pub(crate) fn run_state(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
+    }
+
+    /// `/state/logs` of a run.
+    pub(crate) fn run_log(&self, run: &str) -> PathBuf {
+        self.state.join("logs").join(run)
+    }
+
+    /// The agent's program, and files of the daemon's own that containers have.
+    pub(crate) fn bin(&self) -> PathBuf {
+        self.state.join("bin")
     }
 
     /// Recordings of operators' sessions in a run.
@@ -154,19 +165,27 @@ impl Launcher {
         let state = block_in_place(|| workspace::make(&state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
         remains.made.push(state_path);
-        block_in_place(|| execution_log::prepare(state.handle.as_fd()))
-            .map_err(|error| Refusal::internal("making the run's execution log", &error))?;
+        let log_path = self.directories.run_log(&run);
+        remains.made.push(log_path.clone());
+        let log = block_in_place(|| {
+            execution_log::prepare(&log_path, state.handle.as_fd())?;
+            workspace::open_own(&log_path)
+        });
+        let log = log.map_err(|error| Refusal::internal("making the run's execution log", &error))?;
+        // It stays the daemon's own through its mount.
+        let log = Directory { is_mapped: true, ..log };
         let private_path = self.directories.private(&run);
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
         remains.made.push(private_path);
 
         let mut directories = vec![
-            (Mount::Project, &workspace, wanted.workspace_access),
-            (Mount::State, &state, Access::ReadWrite),
+            Shown::new(Mount::Project, &workspace, wanted.workspace_access),
+            Shown::new(Mount::State, &state, Access::ReadWrite),
+            Shown::log(&log),
         ];
         if let Some(pkg) = &pkg {
-            directories.push((Mount::Pkg, pkg, Access::ReadOnly));
+            directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
         }
         let (mounts, user, ownership) =
             block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, remains))?;
@@ -191,7 +210,7 @@ impl Launcher {
 
         let agent = AgentLane::connect(self.engine.clone(), container.clone(), user).await?;
         if let Some(pid) = agent.host_pid() {
-            block_in_place(|| arrived(pid, &directories))?;
+            block_in_place(|| arrived(pid, &directories, &self.accounts(user)?))?;
         }
         let place = |directory: &Directory| {
             Place::of(&directory.handle)
@@ -206,6 +225,7 @@ impl Launcher {
             state: place(&state)?,
             private: place(&private)?,
             pkg: pkg.as_ref().map(place).transpose()?,
+            log: Some(place(&log)?),
         };
         let hand = HandLane::new(&workspace, &state, pkg.as_ref(), &private)
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
@@ -243,10 +263,17 @@ impl Launcher {
             user,
             mounts,
             agent,
+            accounts: block_in_place(|| self.accounts(user))?,
             labels: std::collections::BTreeMap::new(),
         };
         containers::container_spec(&wanted.hardening, &facts)
             .map_err(|error| Refusal::internal("describing the container", &error))
+    }
+
+    /// The names of users and groups of a container that runs as `user`.
+    pub(super) fn accounts(&self, user: RunUser) -> Result<Accounts, Refusal> {
+        embedded::place_accounts(&self.directories.bin(), user)
+            .map_err(|error| Refusal::internal("writing the container's users and groups", &error))
     }
 
     /// The image, and of the default image what it is made of.

@@ -26,6 +26,9 @@ pub(crate) struct Marks {
     pub(crate) state: Place,
     pub(crate) private: Place,
     pub(crate) pkg: Option<Place>,
+    /// Not there: the run was launched by a release that kept its log in `/state`.
+    #[serde(default)]
+    pub(crate) log: Option<Place>,
 }
 
 /// A directory, for as long as it is there.

@@ -366,6 +366,7 @@ impl Runs {
         let run = id.to_string();
         let directories = &self.launcher.directories;
         remove_tree(directories.run_state(&run)).await;
+        remove_tree(directories.run_log(&run)).await;
         remove_tree(directories.recordings(&run)).await;
         remove_tree(directories.private(&run)).await;
         self.spool.remove_run(id).await;

@@ -142,6 +142,31 @@ fn mount_points_and_magic_links_are_not_entered() {
     assert!(jail.readable(&path("self/status")).unwrap().open_file().is_ok());
 }
 
+/// A mount within a mount that the set-up names is entered, with the name alone and by walkers; no other one is.
+#[test]
+fn the_inner_mount_is_entered_and_no_other() {
+    let root = Root::open(Mount::State, Path::new("/")).unwrap().with_inner(Path::new("/"), "proc");
+    let top = root.top().unwrap();
+    let inner = top.open_dir(&EntryName::new(b"proc").unwrap()).unwrap();
+    assert!(inner.open_file(&EntryName::new(b"version").unwrap()).is_ok());
+    let jail = Jail::new([root], Protection::default());
+    let open =
+        |text: &str| jail.readable(&path(text)).unwrap().open_file().map(drop).map_err(|e| e.to_string());
+    assert_eq!(open("@state/proc/version"), Ok(()));
+    assert_eq!(open("@state/proc"), Err("@state/proc: is a directory".to_owned()));
+    assert!(jail.readable(&path("@state/proc")).unwrap().open_dir().is_ok());
+    assert_eq!(open("@state/process"), Err("@state/process: no such file or directory".to_owned()));
+    let beyond = "@state/sys/kernel: another mount point, which no path may cross";
+    assert_eq!(open("@state/sys/kernel"), Err(beyond.to_owned()));
+    assert!(open("@state/proc/self/root/etc/passwd").is_err(), "a magic link");
+    // Where there is none, or a link, there is nothing to enter.
+    let scene = Scene::new();
+    symlink("/proc", scene.inside.join("proc")).unwrap();
+    let root = Root::open(Mount::State, &scene.inside).unwrap().with_inner(&scene.inside, "proc");
+    let jail = Jail::new([root], Protection::default());
+    assert!(jail.readable(&path("@state/proc/version")).unwrap().open_file().is_err());
+}
+
 #[test]
 fn absent_mounts_are_refused() {
     let scene = Scene::new();
