@@ -155,7 +155,11 @@ async fn an_orderly_end_with_open_streams_is_no_attempt_by_anybody() {
     let mut head = [0; 512];
     let count = stream.read(&mut head).await.unwrap();
     assert!(String::from_utf8_lossy(&head[..count]).starts_with("HTTP/1.1 200"), "the stream is not open");
+    // Its owner cleans up at once.
     run.stop().await;
+    run.delete().await;
+    let late = post(port, &[("Authorization", &good), ("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(late.status, 401, "{}", late.body);
     // The stream ends when the endpoint has seen that the run did; nothing on record calls that an attempt.
     let end = async { while stream.read(&mut head).await.is_ok_and(|count| count > 0) {} };
     tokio::time::timeout(std::time::Duration::from_secs(60), end).await.expect("the stream outlives its run");
@@ -211,6 +215,71 @@ async fn hosts_and_origins_that_are_not_its_own_are_refused() {
     }
 }
 
+/// What is asked first: a page that a name was rebound for learns neither what there is nor whether a token is good.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_is_checked_before_anything_else() {
+    let (daemon, port) = daemon("").await;
+    let workspace = daemon.workspace("w", &[]);
+    let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
+    let (good, evil) = (bearer(&token), ("Host", "evil.example.org"));
+    for headers in [
+        vec![evil],
+        vec![evil, ("Authorization", "Bearer cft_x_y")],
+        vec![evil, ("Authorization", &good), ("Mcp-Session-Id", "none")],
+    ] {
+        assert_eq!(post(port, &headers, INITIALIZE).await.status, 403, "{headers:?}");
+    }
+    for (request, status) in [
+        ("GET /metrics HTTP/1.1\r\nHost: evil.example.org\r\n\r\n", 403),
+        ("POST /mcp HTTP/1.1\r\nHost: evil.example.org\r\nContent-Length: 9999999\r\n\r\n", 403),
+        ("GET http://evil.example.org/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 403),
+        ("GET /mcp HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+        ("GET /mcp HTTP/1.1\r\n\r\n", 400),
+    ] {
+        assert_eq!(send(port, request.as_bytes()).await.status, status, "{request}");
+    }
+    let attempts = run.clients.events("", "escalation_attempt").await;
+    assert!(attempts.is_empty(), "the token was looked at: {attempts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_leave_without_a_word_lock_nobody_out() {
+    let (daemon, port) = daemon(", sessions_per_run: 2").await;
+    let workspace = daemon.workspace("w", &[]);
+    let (_run, token) = run_with_token(&daemon, "open", &workspace).await;
+    let good = bearer(&token);
+    let begins = async || post(port, &[("Authorization", &good)], INITIALIZE).await;
+    let lists = async |session: &str| {
+        post(port, &[("Authorization", &good), ("Mcp-Session-Id", session)], LIST).await.status
+    };
+    let listens = async |session: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let get = format!(
+            "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: {good}\r\nMcp-Session-Id: {session}\r\n\
+             Accept: text/event-stream\r\n\r\n"
+        );
+        stream.write_all(get.as_bytes()).await.unwrap();
+        let mut head = [0; 512];
+        let count = stream.read(&mut head).await.unwrap();
+        assert!(String::from_utf8_lossy(&head[..count]).starts_with("HTTP/1.1 200"));
+        stream
+    };
+    // The oldest has a stream under way, and is not idle.
+    let oldest = session_of(&begins().await);
+    let stream = listens(&oldest).await;
+    let mut last = String::new();
+    for _ in 0..9 {
+        let left = std::mem::replace(&mut last, session_of(&begins().await));
+        if !left.is_empty() {
+            assert_eq!(lists(&left).await, 404, "it was idle longest");
+        }
+    }
+    assert_eq!((lists(&oldest).await, lists(&last).await), (200, 200));
+    let other = listens(&last).await;
+    assert_eq!(begins().await.status, 503, "none of them is idle");
+    drop((stream, other));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_messages_cost_their_sender_an_error_and_others_nothing() {
     let (daemon, port) = daemon(", sessions_per_run: 2").await;
@@ -256,9 +325,14 @@ async fn hostile_messages_cost_their_sender_an_error_and_others_nothing() {
     let first = session_of(&say(INITIALIZE).await);
     let second = session_of(&say(INITIALIZE).await);
     assert!(first != second && first.len() >= 32, "{first} {second}");
-    assert_eq!(say(INITIALIZE).await.status, 503, "a third one is one too many");
+    // A third one is one too many, and the one that was idle longest makes room.
+    let third = session_of(&say(INITIALIZE).await);
+    let with = async |session: &str| {
+        post(port, &[("Authorization", &token), ("Mcp-Session-Id", session)], LIST).await.status
+    };
+    assert_eq!((with(&first).await, with(&second).await, with(&third).await), (404, 200, 200));
     let end = format!(
-        "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\nMcp-Session-Id: {first}\r\n\r\n"
+        "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\nMcp-Session-Id: {second}\r\n\r\n"
     );
     assert!(send(port, end.as_bytes()).await.status < 300);
     assert_eq!(say(INITIALIZE).await.status, 200);

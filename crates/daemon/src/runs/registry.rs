@@ -18,7 +18,7 @@ use super::record::{Record, Spec, State, Workspace};
 use super::remove::remove_tree;
 use super::run::{Run, takes_no_calls};
 use super::task::{self, Command, Shared};
-use super::token;
+use super::token::{self, DeletedTokens};
 use crate::audit::AuditLog;
 use crate::ids::RunId;
 use crate::rpc::Principal;
@@ -64,6 +64,7 @@ pub(crate) struct Runs {
     settling: Mutex<BTreeSet<RunId>>,
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
+    deleted_tokens: DeletedTokens,
     changes: broadcast::Sender<Record>,
     limit: usize,
 }
@@ -121,6 +122,7 @@ impl Runs {
             spool,
             living: Mutex::default(),
             ended: Mutex::new(ended),
+            deleted_tokens: DeletedTokens::default(),
             changes: broadcast::Sender::new(CHANGES),
             limit,
         };
@@ -296,13 +298,13 @@ impl Runs {
         is_its.then(|| (id, spec.principal.clone()))
     }
 
-    /// Whether this was the token of a run that has ended. Showing it opens nothing, and is no attempt at anything either: MCP
-    /// clients do so, and the daemon's own endpoint for them.
+    /// Whether this was the token of a run that has ended, or was deleted lately. Showing it opens nothing, and is no attempt at
+    /// anything either: MCP clients do so, and the daemon's own endpoint for them.
     pub(crate) fn is_former_token(&self, token: &str) -> bool {
         let hash = token::run_of(token)
             .and_then(|id| self.ended().get(&id).map(|record| record.spec.token.clone()))
             .flatten();
-        hash.is_some_and(|hash| hash.is_of(token))
+        hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
     }
 
     /// A run that `principal` may look at. To others it does not exist.
@@ -372,6 +374,8 @@ impl Runs {
         self.spool.remove_run(id).await;
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
+        // In this order, so that it is never in neither.
+        self.deleted_tokens.keep(record.spec.token.take());
         self.ended().remove(&id);
         Ok(())
     }

@@ -4,6 +4,9 @@
 //! ends in 256 random bits. Kept is its SHA-256 alone, in the run's record; comparing takes the same time wherever two hashes
 //! differ.
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -14,6 +17,8 @@ use crate::ids::RunId;
 const PREFIX: &str = "cft_";
 /// No token is longer, bytes.
 const MAX_BYTES: usize = 128;
+/// Tokens of deleted runs that are known again.
+const LATELY: usize = 256;
 
 /// The hash of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +50,32 @@ impl TokenHash {
     }
 }
 
+/// Those of runs that were deleted lately: their clients and their endpoint may not have seen it yet.
+#[derive(Default)]
+pub(super) struct DeletedTokens(Mutex<VecDeque<TokenHash>>);
+
+impl DeletedTokens {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<TokenHash>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn keep(&self, hash: Option<TokenHash>) {
+        let mut kept = self.lock();
+        kept.extend(hash);
+        while kept.len() > LATELY {
+            kept.pop_front();
+        }
+    }
+
+    pub(super) fn has(&self, token: &str) -> bool {
+        let shown = TokenHash::of(token);
+        self.lock().iter().any(|hash| hash.0.as_bytes().ct_eq(shown.0.as_bytes()).into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{issue, run_of};
+    use super::{DeletedTokens, LATELY, issue, run_of};
     use crate::ids::RunId;
 
     #[test]
@@ -66,5 +94,18 @@ mod tests {
         }
         let secret = token.rsplit('_').next().unwrap();
         assert!(secret.len() >= 43, "256 bits: {secret}");
+    }
+
+    #[test]
+    fn tokens_of_deleted_runs_are_known_for_a_while() {
+        let deleted = DeletedTokens::default();
+        let (first, hash) = issue(RunId::new());
+        deleted.keep(None);
+        deleted.keep(Some(hash));
+        assert!(deleted.has(&first) && !deleted.has(&issue(RunId::new()).0));
+        for _ in 0..LATELY {
+            deleted.keep(Some(issue(RunId::new()).1));
+        }
+        assert!(!deleted.has(&first));
     }
 }

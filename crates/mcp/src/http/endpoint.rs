@@ -6,24 +6,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use tokio::sync::{Mutex, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::request::Parts;
-use tonic::codegen::http::{Method, Request, Response, StatusCode};
+use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::door::plain;
 use super::held::{Held, ResponseBody};
 use super::serve::{LARGEST_BODY, Settings};
+use super::sessions::{Busy, Sessions};
 use crate::api::{Api, RunClient};
 use crate::bridge::Bridge;
 use crate::token::RunToken;
 
 /// Requests of one run that are answered at the same time; a stream of events is one. One run cannot take the others' connections.
 const REQUESTS: usize = 32;
+/// Until the connection of a client that has just left is seen to be closed.
+const LEAVING: Duration = Duration::from_millis(500);
 /// What HTTP's answer to a session id is called.
 const SESSION: &str = "mcp-session-id";
 
@@ -33,6 +37,7 @@ pub(super) struct Endpoint {
     service: StreamableHttpService<Bridge, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     most_sessions: usize,
+    uses: Sessions,
     places: Arc<Semaphore>,
     /// Held while a session may be made, so that there is never one too many.
     making: Mutex<()>,
@@ -61,6 +66,7 @@ impl Endpoint {
             service,
             sessions,
             most_sessions: settings.sessions_per_run,
+            uses: Sessions::default(),
             places: Arc::new(Semaphore::new(REQUESTS)),
             making: Mutex::default(),
             used: std::sync::Mutex::new(Instant::now()),
@@ -79,23 +85,50 @@ impl Endpoint {
             return plain(StatusCode::TOO_MANY_REQUESTS, message).map(|body| Held::new(body, None));
         };
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        let response = self.answer_in_place(head, body).await;
-        response.map(|body| Held::new(body, Some(place)))
+        let (response, busy) = self.answer_in_place(head, body).await;
+        response.map(|body| Held::new(body, Some((place, busy))))
     }
 
-    async fn answer_in_place(&self, head: Parts, body: Bytes) -> Response<ResponseBody> {
-        let begins =
-            head.method == Method::POST && !head.headers.contains_key(SESSION) && says_initialize(&body);
+    /// The answer, and what keeps its session from being taken for an idle one until it has been sent.
+    async fn answer_in_place(&self, head: Parts, body: Bytes) -> (Response<ResponseBody>, Option<Busy>) {
+        let session = id(&head.headers).map(|id| self.uses.enter(id));
+        let begins = head.method == Method::POST && session.is_none() && says_initialize(&body);
         let request = Request::from_parts(head, Full::new(body));
         if !begins {
-            return self.service.handle(request).await;
+            return (self.service.handle(request).await, session.flatten());
         }
         let _making = self.making.lock().await;
-        if self.sessions.sessions.read().await.len() >= self.most_sessions {
-            let message = "this run has as many MCP sessions as it may have: end one with DELETE, or wait until one has been idle";
-            return plain(StatusCode::SERVICE_UNAVAILABLE, message);
+        if !self.makes_room().await {
+            let message = "this run has as many MCP sessions as it may have, and all of them are in use: end one with DELETE";
+            return (plain(StatusCode::SERVICE_UNAVAILABLE, message), None);
         }
-        self.service.handle(request).await
+        let response = self.service.handle(request).await;
+        let busy = id(response.headers()).map(|id| self.uses.begin(id));
+        (response, busy)
+    }
+
+    /// Whether there is room for another session, perhaps since the one that was idle longest has ended: clients leave without
+    /// a word. One that comes back is told that its session is gone, and makes another.
+    async fn makes_room(&self) -> bool {
+        let give_up = Instant::now() + LEAVING;
+        loop {
+            let end = self.uses.next_end();
+            let living: Vec<_> = self.sessions.sessions.read().await.keys().cloned().collect();
+            if living.len() < self.most_sessions {
+                return true;
+            }
+            let Some(idle) = self.uses.evict(&living) else {
+                if timeout_at(give_up, end).await.is_err() {
+                    return false;
+                }
+                continue;
+            };
+            if let Some(id) = living.iter().find(|id| ***id == *idle)
+                && let Err(error) = self.sessions.close_session(id).await
+            {
+                tracing::debug!(%error, "an MCP session did not end as it should");
+            }
+        }
     }
 
     /// Ends its sessions and streams, and the calls in them.
@@ -116,6 +149,11 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// The session that a message belongs to.
+fn id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION).map(|id| id.to_str().unwrap_or_default())
 }
 
 /// Whether a message asks for a session: only this makes one.

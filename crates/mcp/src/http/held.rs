@@ -1,4 +1,4 @@
-//! A response that keeps its place until it has been sent.
+//! A response that keeps its place, and its session from being idle, until it has been sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,18 +9,23 @@ use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::sessions::Busy;
+
 /// What is sent.
 pub(super) type ResponseBody = BoxBody<Bytes, Infallible>;
 
-/// A body with one of its run's places.
+/// One of a run's places, and the use of a session.
+type Kept = (OwnedSemaphorePermit, Option<Busy>);
+
+/// A body with what it keeps.
 pub(super) struct Held {
     body: ResponseBody,
-    _place: Option<OwnedSemaphorePermit>,
+    _kept: Option<Kept>,
 }
 
 impl Held {
-    pub(super) fn new(body: ResponseBody, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self { body, _place: place }
+    pub(super) fn new(body: ResponseBody, kept: Option<Kept>) -> Self {
+        Self { body, _kept: kept }
     }
 }
 

@@ -1,12 +1,13 @@
 //! MCP over streamable HTTP.
 //!
 //! ```text
-//!  connection (bounded) ─► head (timed) ─► token ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
+//!  connection (bounded) ─► head (timed) ─► Host ─► token ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
 //! ```
 //!
 //! A run's token decides which run it is, for each request anew; without one there is nothing here, not even sessions. Each run has an
 //! endpoint of its own, with its own sessions, made when its token is first shown and gone when it opens nothing any more: so
-//! a session id of one run means nothing with the token of another. `Host` and `Origin` are held to a list (DNS
+//! a session id of one run means nothing with the token of another. Where a run has as many sessions as it may have, the one that was idle
+//! longest makes room. `Host`, before anything else, and `Origin` are held to a list (DNS
 //! rebinding, CVE-2025-66414 and its like), although no page has a token.
 //!
 //! This speaks plain HTTP/1.1: for this host, or behind a proxy that does TLS.
@@ -14,8 +15,10 @@
 mod door;
 mod endpoint;
 mod held;
+mod host;
 mod runs;
 mod serve;
+mod sessions;
 
 pub use door::Door;
 pub use serve::{Settings, serve};

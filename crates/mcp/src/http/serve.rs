@@ -19,6 +19,7 @@ use tonic::codegen::http::{Request, Response, StatusCode};
 
 use super::door::{Door, admit, plain};
 use super::held::{Held, ResponseBody};
+use super::host::Hosts;
 use super::runs::Runs;
 
 /// Where it is.
@@ -46,7 +47,7 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// Connections at the same time.
     pub connections: usize,
-    /// Sessions of one run at the same time.
+    /// Sessions of one run at the same time; beyond, the one that was idle longest ends.
     pub sessions_per_run: usize,
     /// A session without a message for so long is over.
     pub session_idle_timeout: Duration,
@@ -62,6 +63,7 @@ pub async fn serve<D: Door>(
     stop: CancellationToken,
 ) {
     let connections = Arc::new(Semaphore::new(settings.connections));
+    let hosts = Arc::new(Hosts::new(&settings.hosts));
     let runs = Arc::new(Runs::new(door.clone(), settings, stop.clone()));
     let tasks = TaskTracker::new();
     let sweeper = runs.clone();
@@ -73,10 +75,11 @@ pub async fn serve<D: Door>(
             accepted = accept(&listener, &connections) => accepted,
         };
         let Some((stream, place)) = accepted else { continue };
-        let (door, runs, stop) = (door.clone(), runs.clone(), stop.clone());
+        let (front, stop) =
+            (Front { hosts: hosts.clone(), door: door.clone(), runs: runs.clone() }, stop.clone());
         tasks.spawn(async move {
             let _place = place;
-            converse(stream, door, runs, stop).await;
+            converse(stream, &front, stop).await;
         });
     }
     tasks.close();
@@ -101,12 +104,9 @@ async fn accept(
 }
 
 /// One connection, until it ends or everything does.
-async fn converse<D: Door>(stream: TcpStream, door: Arc<D>, runs: Arc<Runs<D>>, stop: CancellationToken) {
+async fn converse<D: Door>(stream: TcpStream, front: &Front<D>, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| {
-        let (door, runs) = (door.clone(), runs.clone());
-        async move { Ok::<_, Infallible>(respond(&*door, &runs, request).await) }
-    });
+    let service = service_fn(|request| async move { Ok::<_, Infallible>(front.respond(request).await) });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -120,24 +120,36 @@ async fn converse<D: Door>(stream: TcpStream, door: Arc<D>, runs: Arc<Runs<D>>, 
     }
 }
 
-async fn respond<D: Door>(door: &D, runs: &Runs<D>, request: Request<Incoming>) -> Response<Held> {
-    let free = |response: Response<ResponseBody>| response.map(|body| Held::new(body, None));
-    if request.uri().path() != PATH {
-        return free(plain(StatusCode::NOT_FOUND, "MCP is at /mcp"));
-    }
-    let token = match admit(door, request.headers()) {
-        Ok(token) => token,
-        Err(refused) => return free(refused.into()),
-    };
-    let (mut head, body) = request.into_parts();
-    // Nobody behind this needs it.
-    head.headers.remove(AUTHORIZATION);
-    match timeout(BODY, Limited::new(body, LARGEST_BODY).collect()).await {
-        Ok(Ok(body)) => runs.of(token).answer(head, body.to_bytes()).await,
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            free(plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is larger than 4 MiB"))
+/// What requests are answered with.
+struct Front<D> {
+    hosts: Arc<Hosts>,
+    door: Arc<D>,
+    runs: Arc<Runs<D>>,
+}
+
+impl<D: Door> Front<D> {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Held> {
+        let free = |response: Response<ResponseBody>| response.map(|body| Held::new(body, None));
+        if let Err((status, message)) = self.hosts.check(request.uri(), request.headers()) {
+            return free(plain(status, message));
         }
-        Ok(Err(_)) => free(plain(StatusCode::BAD_REQUEST, "the message did not come whole")),
-        Err(_) => free(plain(StatusCode::REQUEST_TIMEOUT, "the message took longer than 30 s to come")),
+        if request.uri().path() != PATH {
+            return free(plain(StatusCode::NOT_FOUND, "MCP is at /mcp"));
+        }
+        let token = match admit(&*self.door, request.headers()) {
+            Ok(token) => token,
+            Err(refused) => return free(refused.into()),
+        };
+        let (mut head, body) = request.into_parts();
+        // Nobody behind this needs it.
+        head.headers.remove(AUTHORIZATION);
+        match timeout(BODY, Limited::new(body, LARGEST_BODY).collect()).await {
+            Ok(Ok(body)) => self.runs.of(token).answer(head, body.to_bytes()).await,
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                free(plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is larger than 4 MiB"))
+            }
+            Ok(Err(_)) => free(plain(StatusCode::BAD_REQUEST, "the message did not come whole")),
+            Err(_) => free(plain(StatusCode::REQUEST_TIMEOUT, "the message took longer than 30 s to come")),
+        }
     }
 }

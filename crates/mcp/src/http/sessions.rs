@@ -1,0 +1,121 @@
+//! Which sessions of a run are in use, and which one has been idle longest.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+/// The sessions that have been seen.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sessions(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    by_id: Mutex<HashMap<String, Use>>,
+    /// A request ended.
+    ended: Notify,
+}
+
+#[derive(Debug)]
+struct Use {
+    /// Requests under way, streams included.
+    busy: usize,
+    /// When the last one ended.
+    idle_since: Instant,
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Use>> {
+        self.0.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session that was just made, and is busy until the answer has been sent.
+    pub(super) fn begin(&self, id: &str) -> Busy {
+        self.lock().insert(id.to_owned(), Use { busy: 1, idle_since: Instant::now() });
+        Busy { sessions: self.clone(), id: id.to_owned() }
+    }
+
+    /// A request of a session. `None`: there is no such session.
+    pub(super) fn enter(&self, id: &str) -> Option<Busy> {
+        self.lock().get_mut(id)?.busy += 1;
+        Some(Busy { sessions: self.clone(), id: id.to_owned() })
+    }
+
+    /// Becomes ready when a request ends, of whichever session, from this call on.
+    pub(super) fn next_end(&self) -> Notified<'_> {
+        self.0.ended.notified()
+    }
+
+    /// Takes the one of `living` out of use that has been idle longest; `None` when each has a request or a stream under way.
+    /// Those that do not live are forgotten.
+    pub(super) fn evict<'l>(&self, living: &'l [Arc<str>]) -> Option<&'l str> {
+        let mut uses = self.lock();
+        uses.retain(|id, _| living.iter().any(|living| **living == **id));
+        let idle = |id: &&str| uses.get(*id).map(|used| (used.busy == 0).then_some(used.idle_since));
+        // One that nobody has seen a request of is as idle as can be.
+        let longest = living
+            .iter()
+            .map(|id| &**id)
+            .filter(|id| idle(id) != Some(None))
+            .min_by_key(|id| idle(id).flatten())?;
+        uses.remove(longest);
+        Some(longest)
+    }
+}
+
+/// A session has a request under way for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Busy {
+    sessions: Sessions,
+    id: String,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(used) = self.sessions.lock().get_mut(&self.id) {
+            used.busy = used.busy.saturating_sub(1);
+            used.idle_since = Instant::now();
+        }
+        self.sessions.0.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_session_that_was_idle_longest_goes_and_no_busy_one() {
+        let sessions = Sessions::default();
+        let living: Vec<Arc<str>> = ["a", "b", "c"].map(Arc::from).into();
+        let tick = || tokio::time::advance(Duration::from_secs(1));
+        for id in &living {
+            drop(sessions.begin(id));
+            tick().await;
+        }
+        // The first one is used again, and goes on.
+        let stream = sessions.enter("a").unwrap();
+        let request = sessions.enter("a").unwrap();
+        drop(request);
+        tick().await;
+        assert!(sessions.enter("d").is_none());
+        assert_eq!(sessions.evict(&living), Some("b"));
+        assert!(sessions.enter("b").is_none(), "it is gone at once");
+        let living = [living[0].clone(), living[2].clone()];
+        let other = sessions.enter("c").unwrap();
+        assert_eq!(sessions.evict(&living), None, "each is busy");
+        drop(stream);
+        tick().await;
+        drop(other);
+        assert_eq!(sessions.evict(&living), Some("a"));
+        // One whose making nobody has seen to its end.
+        let unseen: [Arc<str>; 2] = ["c".into(), "x".into()];
+        assert_eq!(sessions.evict(&unseen), Some("x"));
+        assert_eq!(sessions.evict(&unseen[..1]), Some("c"));
+        assert_eq!(sessions.evict(&[]), None);
+    }
+}
