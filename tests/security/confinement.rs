@@ -186,5 +186,17 @@ async fn c5_the_environment_is_the_run_s_own() {
     let mut inside = Inside::enter(&daemon, "w").await;
     let environment = inside.probe(&["environment"]).await;
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    assert_eq!(environment, ["HOME=/tmp", "LANG=C.UTF-8", path, "TERM=dumb"]);
+    assert_eq!(
+        environment,
+        [
+            "GIT_AUTHOR_EMAIL=agent@cofferdam.invalid",
+            "GIT_AUTHOR_NAME=Cofferdam agent",
+            "GIT_COMMITTER_EMAIL=agent@cofferdam.invalid",
+            "GIT_COMMITTER_NAME=Cofferdam agent",
+            "HOME=/tmp",
+            "LANG=C.UTF-8",
+            path,
+            "TERM=dumb"
+        ]
+    );
 }

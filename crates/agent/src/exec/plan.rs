@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
 use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
-use ops::{Cancel, Exec, Reason, ToolFailure};
+use ops::{Bounds, Cancel, Exec, Reason, ToolFailure};
 
 use crate::call::Call;
 use crate::exec::program;
@@ -16,7 +16,7 @@ use crate::sys::Plan;
 
 /// Where commands may leave things of their own.
 pub(super) const HOME: &str = "/tmp";
-/// What every command has, unless the call says otherwise. Nothing of the agent's own environment.
+/// What every command has beside git's identity, unless the call says otherwise. Nothing of the agent's own environment.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PATH", program::PATH), ("HOME", HOME), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
 
@@ -33,7 +33,7 @@ pub(super) async fn make(
         .threads
         .run(move || {
             let jail = Lane::jail(mounts.iter(), &bounds);
-            let plan = plan(&jail, exec, &bounds.denied_programs, wait)?;
+            let plan = plan(&jail, exec, &bounds, wait)?;
             for path in &bounds.reads {
                 read_only(&jail, path)?;
             }
@@ -47,16 +47,27 @@ pub(super) async fn make(
     Ok(Plan { terminal, ..plan })
 }
 
-fn plan(jail: &Jail, exec: Exec, denied: &[String], wait: bool) -> Result<Plan, ToolFailure> {
+fn plan(jail: &Jail, exec: Exec, bounds: &Bounds, wait: bool) -> Result<Plan, ToolFailure> {
     let cwd = enter(jail, &exec.cwd)?;
-    let program = program::find(&exec.command, &exec.args, denied, jail)?;
-    let mut env: BTreeMap<String, String> =
-        ENVIRONMENT.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    env.extend(exec.env);
+    let program = program::find(&exec.command, &exec.args, &bounds.denied_programs, jail)?;
+    let env = environment(bounds, exec.env);
     let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
     let env =
         env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
     Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait, terminal: None })
+}
+
+/// What the command finds in its environment: git commits in the name of the profile's author, as `git.commit` does.
+fn environment(bounds: &Bounds, call: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let (name, email) = (bounds.author_name.as_str(), bounds.author_email.as_str());
+    let identity = [
+        ("GIT_AUTHOR_NAME", name),
+        ("GIT_AUTHOR_EMAIL", email),
+        ("GIT_COMMITTER_NAME", name),
+        ("GIT_COMMITTER_EMAIL", email),
+    ];
+    let own = ENVIRONMENT.into_iter().chain(identity);
+    own.map(|(name, value)| (name.to_owned(), value.to_owned())).chain(call).collect()
 }
 
 /// Refuses a path that `read` and `list` would refuse, or that a command could wait at for ever. What is not there is for the
@@ -79,4 +90,25 @@ fn enter(jail: &Jail, path: &SandboxPath) -> Result<OwnedFd, ToolFailure> {
 
 fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, ToolFailure> {
     CString::new(text).map_err(|_| ToolFailure::new(Reason::InvalidArgument, "a NUL byte in the command"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ops::Bounds;
+
+    use super::environment;
+
+    #[test]
+    fn git_has_the_profiles_identity_unless_the_call_says_otherwise() {
+        let bounds =
+            Bounds { author_name: "Bob".into(), author_email: "bob@example.org".into(), ..Bounds::default() };
+        let call = BTreeMap::from([("GIT_AUTHOR_NAME".to_owned(), "Ann".to_owned())]);
+        let found = environment(&bounds, call);
+        let of = |name: &str| found[name].as_str();
+        assert_eq!((of("GIT_AUTHOR_NAME"), of("GIT_AUTHOR_EMAIL")), ("Ann", "bob@example.org"));
+        assert_eq!((of("GIT_COMMITTER_NAME"), of("GIT_COMMITTER_EMAIL")), ("Bob", "bob@example.org"));
+        assert_eq!((of("HOME"), of("TERM")), ("/tmp", "dumb"));
+    }
 }

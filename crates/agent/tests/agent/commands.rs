@@ -41,7 +41,14 @@ async fn the_environment_is_exactly_this() {
     let mut lines: Vec<_> = agent.ran(exec).await.stdout.lines().map(str::to_owned).collect();
     lines.sort();
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    assert_eq!(lines, ["EXTRA=a=b c", "HOME=/tmp", "LANG=de", path, "TERM=dumb"]);
+    let identity = [
+        "GIT_AUTHOR_EMAIL=agent@cofferdam.invalid",
+        "GIT_AUTHOR_NAME=Cofferdam agent",
+        "GIT_COMMITTER_EMAIL=agent@cofferdam.invalid",
+        "GIT_COMMITTER_NAME=Cofferdam agent",
+    ];
+    let rest = ["HOME=/tmp", "LANG=de", path, "TERM=dumb"];
+    assert_eq!(lines, [&["EXTRA=a=b c"][..], &identity, &rest].concat());
 }
 
 #[tokio::test]

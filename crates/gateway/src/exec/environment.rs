@@ -2,10 +2,47 @@
 
 use std::collections::BTreeMap;
 
-/// The first variable that the profile does not let a call set.
-pub(super) fn not_allowed<'e>(env: &'e BTreeMap<String, String>, allowed: &[String]) -> Option<&'e str> {
-    let any = allowed.iter().any(|name| name == "*");
-    env.keys().map(String::as_str).find(|name| !any && !allowed.iter().any(|allowed| allowed == name))
+use jail::{Mount, SandboxPath};
+
+use crate::policy::ExecPolicy;
+use crate::shown::shown;
+
+/// Says which variable the profile does not let a call set, and why.
+pub(super) fn not_allowed(
+    policy: &ExecPolicy,
+    cwd: &SandboxPath,
+    env: &BTreeMap<String, String>,
+) -> Option<String> {
+    let any = policy.env.iter().any(|name| name == "*");
+    let set = |(name, value): &(&String, &String)| {
+        any || policy.env.contains(name) || is_path_within(policy, cwd, name, value)
+    };
+    let (name, _) = env.iter().find(|variable| !set(variable))?;
+    let how = if policy.env_paths.contains(name) {
+        "only be set to paths within the workspace, such as /workspace/src, under this profile"
+    } else {
+        "not be set under this profile"
+    };
+    Some(format!("the environment variable `{}` may {how}", shown(name)))
+}
+
+/// Whether the environment makes a command into another one than an `allow` rule was written for.
+pub(super) fn redirected(policy: &ExecPolicy, cwd: &SandboxPath, env: &BTreeMap<String, String>) -> bool {
+    env.iter().any(|(name, value)| redirects(name) && !is_path_within(policy, cwd, name, value))
+}
+
+/// Whether it is a variable for paths, and each of them is in the workspace by its name: what is loaded from there is what a
+/// command in the workspace would load as well. An empty one is the working directory.
+fn is_path_within(policy: &ExecPolicy, cwd: &SandboxPath, name: &str, value: &str) -> bool {
+    let within = |path: &str| {
+        let place = if path.starts_with('/') {
+            SandboxPath::parse(path)
+        } else {
+            SandboxPath::parse(&format!("{}/{path}", cwd.container_path()))
+        };
+        place.is_ok_and(|place| place.mount() == Mount::Project)
+    };
+    policy.env_paths.iter().any(|of_paths| of_paths == name) && value.split(':').all(within)
 }
 
 /// Whether a variable can make a program into another one, by what is found, loaded or run first. A command that sets

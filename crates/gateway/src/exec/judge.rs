@@ -7,7 +7,7 @@ use ops::deny::is_denied_with;
 use ops::{Exec, Reason, Shell};
 
 use super::effects::{Effect, effect};
-use super::environment::{not_allowed, redirects};
+use super::environment::{not_allowed, redirected};
 use super::read_only::{self, DoesMore};
 use super::see_through::Seen;
 use crate::decision::Verdict;
@@ -74,7 +74,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         }
         Err(_) => None,
     };
-    let redirected = exec.env.keys().any(|name| redirects(name));
+    let redirected = redirected(policy, &exec.cwd, &exec.env);
     let read_only = (policy.read_only_commands && reads.is_some()).then(|| {
         let why = "it only reads, inside the mounts".to_owned();
         Applied { verdict: Verdict::Allow, rule: "exec.read_only_commands".to_owned(), justification: why }
@@ -180,8 +180,7 @@ fn forbidden(
             return Some(ExecRuling::deny(Reason::SandboxViolation, "protected paths", refusal));
         }
     }
-    let name = not_allowed(env, &profile.exec.env)?;
-    let message = format!("the environment variable `{}` may not be set under this profile", shown(name));
+    let message = not_allowed(&profile.exec, cwd, env)?;
     Some(ExecRuling::deny(Reason::PermissionDenied, "exec.env", message))
 }
 

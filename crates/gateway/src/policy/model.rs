@@ -100,6 +100,9 @@ pub struct ExecPolicy {
     pub default: Verdict,
     /// Names of the environment variables that a call may set; `*` is any.
     pub env: Vec<String>,
+    /// Names of variables that a call may set to a list of paths, each of them within the workspace. A command that sets one so
+    /// is still the command that an `allow` rule was written for.
+    pub env_paths: Vec<String>,
     /// When a command is ended whose call does not say, seconds.
     pub default_timeout_s: u64,
     /// Most that a call may ask for, seconds; never more than 120.

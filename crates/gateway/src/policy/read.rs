@@ -82,8 +82,16 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
 const LONGEST_S: u64 = 120;
 
 const LIMITS: [&str; 6] = ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib"];
-const EXEC: [&str; 7] =
-    ["deny", "read_only_commands", "rules", "default", "env", "default_timeout_s", "max_timeout_s"];
+const EXEC: [&str; 8] = [
+    "deny",
+    "read_only_commands",
+    "rules",
+    "default",
+    "env",
+    "env_paths",
+    "default_timeout_s",
+    "max_timeout_s",
+];
 const BOUNDS: [&str; 5] =
     ["max_read_bytes", "max_write_bytes", "max_output_bytes", "max_spool_bytes", "hide_git_config"];
 
@@ -160,17 +168,19 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
             name.to_owned()
         })
         .collect();
-    let env = section
-        .texts("env")
-        .into_iter()
-        .map(|(item, name)| {
+    let variables = |key: &str, any: bool, expected: &str| -> Vec<String> {
+        let check = |(item, name): (&At<'_>, &str)| {
             let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            if name != "*" && (!name.chars().all(word) || name.starts_with(|c: char| c.is_ascii_digit())) {
-                item.problem("must be the name of an environment variable, or \"*\" for any");
+            let is_name = name.chars().all(word) && !name.starts_with(|c: char| c.is_ascii_digit());
+            if !is_name && !(any && name == "*") {
+                item.problem(expected);
             }
             name.to_owned()
-        })
-        .collect();
+        };
+        section.texts(key).iter().map(|(item, name)| check((item, name))).collect()
+    };
+    let env = variables("env", true, "must be the name of an environment variable, or \"*\" for any");
+    let env_paths = variables("env_paths", false, "must be the name of an environment variable");
     let max_timeout_s = section.number_or("max_timeout_s", 1..=LONGEST_S, LONGEST_S);
     let default_timeout_s = section.number_or("default_timeout_s", 1..=LONGEST_S, 30.min(max_timeout_s));
     if let Some(at) = at.filter(|_| default_timeout_s > max_timeout_s) {
@@ -184,6 +194,7 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
         read_only_commands: section.get("read_only_commands").and_then(At::flag).unwrap_or(false),
         default: section.get("default").and_then(|at| at.one_of(&VERDICTS)).unwrap_or(Verdict::Deny),
         env,
+        env_paths,
         default_timeout_s,
         max_timeout_s,
     }
@@ -205,8 +216,8 @@ fn author(section: &Section<'_>) -> Author {
         let Some(at) = section.get(key) else { return default.to_owned() };
         let text = at.text().unwrap_or(default);
         // Git separates the fields of a signature with these.
-        if text.contains(['<', '>', '\n']) || text.len() > 256 {
-            at.problem("must be at most 256 bytes, without `<`, `>` and line breaks");
+        if text.trim().is_empty() || text.contains(['<', '>', '\n', '\0']) || text.len() > 256 {
+            at.problem("must be 1 to 256 bytes, without `<`, `>` and line breaks");
         }
         text.to_owned()
     };

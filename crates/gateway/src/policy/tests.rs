@@ -31,8 +31,11 @@ fn the_built_in_policy_is_sound() {
     );
     let review = policy.profile("review").unwrap();
     assert!(review.limits.memory_mib >= 2048 && review.limits.pids >= 512);
-    assert!(review.permits_image(None) && !review.permits_image(Some("evil")));
-    assert!(policy.profile("build").unwrap().permits_image(Some("rust:1")));
+    assert!(review.permits_image(None));
+    // An image cannot weaken the container.
+    for name in ["review", "build", "open", "strict"] {
+        assert!(policy.profile(name).unwrap().permits_image(Some("rust:1")), "{name}");
+    }
 }
 
 #[test]
@@ -76,7 +79,9 @@ fn what_is_missing_is_strict() {
     assert!(profile.operations.is_empty() && !profile.unattended && profile.bounds.hide_git_config);
     assert_eq!((profile.workspace, profile.exec.default), (WorkspaceMode::ReadOnly, Verdict::Deny));
     assert!(
-        !profile.exec.read_only_commands && profile.exec.env.is_empty() && profile.allowed_images.is_empty()
+        !profile.exec.read_only_commands
+            && profile.exec.env.is_empty()
+            && !profile.permits_image(Some("rust:1"))
     );
     assert_eq!(profile.call_bounds(), ops::Bounds::default());
 }

@@ -82,7 +82,7 @@ fn a_variable_that_redirects_is_like_a_wrapper() {
 #[test]
 fn variables_need_leave() {
     for name in DANGEROUS {
-        let env: BTreeMap<_, _> = [(name.to_owned(), "/workspace/x".to_owned())].into();
+        let env: BTreeMap<_, _> = [(name.to_owned(), "/opt/x".to_owned())].into();
         for profile in ["review", "build", "strict"] {
             let ruling =
                 judge(builtin().profile(profile).unwrap(), &Exec { env: env.clone(), ..exec(&["make"]) });
@@ -100,6 +100,37 @@ fn variables_need_leave() {
     let cased = [("ci".to_owned(), "1".to_owned())].into();
     let ruling = judge(builtin().profile("build").unwrap(), &Exec { env: cased, ..exec(&["make"]) });
     assert_eq!(ruling.verdict, Deny, "names count exactly");
+}
+
+/// Each path of the list counts, and a command that finds its modules in the workspace is the one that the rule is for.
+#[test]
+fn paths_for_modules_stay_within_the_workspace() {
+    let verdict = |name: &str, value: &str| {
+        let env = [(name.to_owned(), value.to_owned())].into();
+        let cwd = path("app");
+        judge(builtin().profile("build").unwrap(), &Exec { env, cwd, ..exec(&["pytest"]) })
+    };
+    for name in ["PYTHONPATH", "NODE_PATH", "VIRTUAL_ENV"] {
+        for within in ["src", "/workspace", "/workspace/a:lib", ":src:", "", "@project/x", "a/./b"] {
+            assert_eq!(verdict(name, within).verdict, Allow, "{name}={within}");
+        }
+        for outside in [
+            "/opt/x",
+            "/workspace/a:/usr/lib",
+            "/workspace/../usr",
+            "../x",
+            "src:..",
+            "/state/x",
+            "/pkg",
+            "/workspacex",
+            "/",
+        ] {
+            let ruling = verdict(name, outside);
+            assert_eq!((ruling.verdict, ruling.reason), (Deny, Reason::PermissionDenied), "{name}={outside}");
+            assert!(ruling.message.contains("within the workspace"), "{}", ruling.message);
+        }
+    }
+    assert_eq!(verdict("LD_LIBRARY_PATH", "/workspace/x").verdict, Deny);
 }
 
 #[test]
