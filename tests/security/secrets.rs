@@ -22,6 +22,38 @@ fn secrets() -> Vec<String> {
 
 const PASSWORD: &str = "correct-horse-7-battery";
 
+/// A secret, and it as base64, with each of the three ways that it can be aligned, as hexadecimal digits of either case, and
+/// percent-encoded, all of it or what has to be.
+fn spellings(secret: &str) -> Vec<Vec<u8>> {
+    use base64::Engine as _;
+    let percent = |byte: u8| format!("%{byte:02X}");
+    let needed = |byte: u8| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            char::from(byte).to_string()
+        } else {
+            percent(byte)
+        }
+    };
+    let mut spelt = vec![
+        secret.to_owned(),
+        hex::encode(secret),
+        hex::encode_upper(secret),
+        secret.bytes().map(percent).collect(),
+        secret.bytes().map(needed).collect(),
+    ];
+    for engine in [base64::prelude::BASE64_STANDARD_NO_PAD, base64::prelude::BASE64_URL_SAFE_NO_PAD] {
+        for before in 0..3 {
+            // Digits that hold bits of what is beside it can be any.
+            let aligned = engine.encode([&[0; 3][..before], secret.as_bytes()].concat());
+            let whole = (before + secret.len()) / 3 * 4;
+            spelt.push(aligned[[0, 2, 3][before]..whole].to_owned());
+        }
+    }
+    spelt.sort();
+    spelt.dedup();
+    spelt.into_iter().map(String::into_bytes).collect()
+}
+
 /// Places in which the secrets are found.
 fn leaks(directory: &Path, texts: &[(&str, String)], secrets: &[String]) -> Vec<String> {
     let files = contents(directory).into_iter().map(|(path, content)| (path.display().to_string(), content));
@@ -29,7 +61,7 @@ fn leaks(directory: &Path, texts: &[(&str, String)], secrets: &[String]) -> Vec<
     let mut found = Vec::new();
     for (place, content) in files.chain(texts) {
         for secret in secrets {
-            if content.windows(secret.len()).any(|part| part == secret.as_bytes()) {
+            if spellings(secret).iter().any(|spelt| contains(&content, spelt)) {
                 let text = String::from_utf8_lossy(&content);
                 let line = text.lines().find(|line| line.contains(secret.as_str())).unwrap_or_default();
                 found.push(format!("{secret} in {place}: {}", line.chars().take(1_000).collect::<String>()));
@@ -37,6 +69,35 @@ fn leaks(directory: &Path, texts: &[(&str, String)], secrets: &[String]) -> Vec<
         }
     }
     found
+}
+
+fn contains(content: &[u8], wanted: &[u8]) -> bool {
+    memchr::memmem::find(content, wanted).is_some()
+}
+
+/// The search finds what it is for: it would pass as well if it found nothing.
+#[test]
+fn a_secret_is_found_in_every_spelling() {
+    use base64::Engine as _;
+    let directory = tempfile::tempdir().unwrap();
+    let secret = format!("{PASSWORD}/+?");
+    let encoded = |text: &str| base64::prelude::BASE64_STANDARD.encode(text);
+    for text in [
+        secret.clone(),
+        hex::encode(&secret),
+        hex::encode_upper(&secret),
+        encoded(&secret),
+        encoded(&format!("x{secret}yz")),
+        encoded(&format!("xy{secret}")),
+        base64::prelude::BASE64_URL_SAFE.encode(format!("xyz{secret}??")),
+        format!("https://u:{PASSWORD}%2F%2B%3F@example.org"),
+        secret.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+    ] {
+        std::fs::write(directory.path().join("file"), format!("before {text} after")).unwrap();
+        assert_eq!(leaks(directory.path(), &[], std::slice::from_ref(&secret)).len(), 1, "{text}");
+    }
+    std::fs::write(directory.path().join("file"), encoded("nothing")).unwrap();
+    assert!(leaks(directory.path(), &[], &[secret]).is_empty());
 }
 
 /// A daemon that says as much as it ever does.
@@ -236,8 +297,56 @@ async fn a5_a_request_for_a_run_leaves_no_secret() {
         };
         let what = Some(v1::grant_permission_request::What::Permission(permission));
         let request = v1::GrantPermissionRequest { what, ..Default::default() };
-        clients.policy.grant_permission(request).await.unwrap();
-        secrets.push(hex::encode(&secret));
+        let given = clients.policy.grant_permission(request).await.unwrap().into_inner().permission.unwrap();
+        let end = v1::RevokePermissionRequest {
+            what: Some(v1::revoke_permission_request::What::PermissionId(given.permission_id)),
+            reason: format!("password={secret}"),
+        };
+        clients.policy.revoke_permission(end).await.unwrap();
+        for (words, path) in [
+            (vec!["curl".to_owned(), url.clone()], ""),
+            (vec!["login".to_owned(), "--password".to_owned(), secret.clone()], ""),
+            (Vec::new(), format!("a?password={secret}").as_str()),
+        ] {
+            let permission = v1::Permission {
+                subject: Some(v1::permission::Subject::AgentId("tester".to_owned())),
+                operation: if words.is_empty() { "read" } else { "exec" }.to_owned(),
+                command_prefix: words,
+                path_pattern: path.to_owned(),
+                reason: "a test".to_owned(),
+                ..Default::default()
+            };
+            let what = Some(v1::grant_permission_request::What::Permission(permission.clone()));
+            let request = v1::GrantPermissionRequest { what, ..Default::default() };
+            let refused = clients.policy.grant_permission(request).await.unwrap_err();
+            assert_eq!(harness::reason(&refused), "INVALID_ARGUMENT", "{}", refused.message());
+            let what = Some(v1::revoke_permission_request::What::Permission(permission));
+            let request = v1::RevokePermissionRequest { what, ..Default::default() };
+            let refused = clients.policy.revoke_permission(request).await.unwrap_err();
+            assert_eq!(harness::reason(&refused), "INVALID_ARGUMENT", "{}", refused.message());
+        }
+        // Words of people, wherever a request has some; and what goes wrong with them.
+        let throttle = v1::ThrottleAgentRequest {
+            agent_id: "tester".to_owned(),
+            per_minute: 100,
+            reason: format!("token={secret}"),
+            principal: "uid:0".to_owned(),
+            duration: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
+        };
+        clients.policy.throttle_agent(throttle).await.unwrap();
+        let mut asking = daemon.run("review", &workspace).await;
+        let asked = asking.asks(calls::write("settings", &format!("token = \"{secret}\"\n"))).await;
+        let decision = v1::DecideApprovalRequest {
+            approval_id: asked.approval_id,
+            decision: v1::decide_approval_request::Decision::Deny.into(),
+            comment: format!("no: password={secret}"),
+            ..Default::default()
+        };
+        clients.approvals.decide_approval(decision).await.unwrap();
+        let unknown = v1::CreateRunRequest { profile: format!("password={secret}"), ..bound() };
+        clients.runs.create_run(unknown).await.unwrap_err();
+        let named = v1::CreateRunRequest { agent_id: format!("password={secret}"), ..bound() };
+        clients.runs.create_run(named).await.unwrap_err();
     }
     let found = leaks(&daemon.state_dir(), &[("the log", daemon.log())], &secrets);
     assert!(found.is_empty(), "{found:#?}");

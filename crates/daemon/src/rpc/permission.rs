@@ -23,6 +23,7 @@ pub(super) async fn grant(
     use grant_permission_request::What;
     let change = match request.what.ok_or_else(|| missing("permission or lift_permission_id"))? {
         What::Permission(permission) => {
+            has_no_secret(app, &permission)?;
             Change::Add(Box::new(from_wire(permission, Effect::Grant, principal)?))
         }
         What::LiftPermissionId(id) => Change::End(id, Effect::Revocation, request.reason),
@@ -39,6 +40,7 @@ pub(super) async fn revoke(
     use revoke_permission_request::What;
     let change = match request.what.ok_or_else(|| missing("permission or permission_id"))? {
         What::Permission(permission) => {
+            has_no_secret(app, &permission)?;
             Change::Add(Box::new(from_wire(permission, Effect::Revocation, principal)?))
         }
         What::PermissionId(id) => Change::End(id, Effect::Grant, request.reason),
@@ -83,6 +85,22 @@ pub(super) async fn list(
     let next_page_token = permissions.last().filter(|_| more).map(|last| last.id.clone()).unwrap_or_default();
     let permissions = permissions.into_iter().map(to_wire).collect();
     Ok(v1::ListPermissionsResponse { permissions, next_page_token })
+}
+
+/// What a permission is for is kept, listed and audited as it is, and with a part hidden it would be for something else.
+fn has_no_secret(app: &App, permission: &v1::Permission) -> Result<(), Refusal> {
+    let redactor = app.audit.redactor();
+    let words = |words: &[String]| redactor.value(&mut serde_json::json!([words, words.join(" ")]));
+    for (field, secrets) in [
+        ("command_prefix", words(&permission.command_prefix)),
+        ("path_pattern", words(std::slice::from_ref(&permission.path_pattern))),
+    ] {
+        if secrets > 0 {
+            let message = "has what looks like a password or a token in it, and would be kept and shown with it: leave that out";
+            return Err(Refusal::invalid(field, message));
+        }
+    }
+    Ok(())
 }
 
 fn missing(what: &str) -> Refusal {
