@@ -307,3 +307,19 @@ async fn a_request_id_stands_for_one_call() {
         (first.code(), first.message(), reason(&first))
     );
 }
+
+/// Of a run that has ended it is known whose it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_in_a_run_that_has_ended_is_on_record_with_its_agent() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
+    run.stop().await;
+    assert_eq!(reason(&run.call(calls::read("a.txt")).await.unwrap_err()), "RUN_NOT_READY");
+    let id = run.id().to_owned();
+    for kind in ["call_intent", "call_receipt"] {
+        let events = run.clients.events(&id, kind).await;
+        let [event] = &events[..] else { panic!("{events:?}") };
+        let event = record(event);
+        assert_eq!((&event["agent_id"], &event["operation"]), (&json!("tester"), &json!("read")), "{event}");
+    }
+}

@@ -44,8 +44,9 @@ use worker::client::Finished;
 use crate::app::App;
 use crate::calls::{Answer, Call, Keep};
 use crate::escalation::Attempt;
+use crate::ids::RunId;
 use crate::rpc::Principal;
-use crate::runs::{OnStop, Run};
+use crate::runs::{OnStop, Run, Spec};
 use crate::status::Refusal;
 use crate::time::micros;
 
@@ -95,6 +96,16 @@ pub(crate) fn operation(
     policy: &Policy,
 ) -> Result<Operation, Refusal> {
     decode::decode(request, limits, policy).operation
+}
+
+/// Who calls in a run.
+fn caller(principal: &Principal, run: RunId, spec: &Spec) -> Caller {
+    Caller {
+        principal: principal.name.clone(),
+        agent_id: spec.agent_id.clone(),
+        role: spec.role.clone(),
+        run_id: run.to_string(),
+    }
 }
 
 struct Story {
@@ -229,17 +240,18 @@ impl Story {
     ) -> Result<Admitted, Refusal> {
         let run = match self.app.runs.living_run(self.call.run) {
             Ok(run) => run,
-            // A call that is wrong in itself is told that first.
-            Err(gone) => return Err(decoded.operation.err().unwrap_or(gone)),
+            Err(gone) => {
+                // Whose it was is known of one that has ended, too.
+                if let Ok(ended) = self.app.runs.get(self.call.run) {
+                    journal.caller(&self.caller(&ended.spec));
+                }
+                // A call that is wrong in itself is told that first.
+                return Err(decoded.operation.err().unwrap_or(gone));
+            }
         };
         let _busy = run.busy();
         let spec = run.spec();
-        let caller = Caller {
-            principal: self.principal.name.clone(),
-            agent_id: spec.agent_id.clone(),
-            role: spec.role.clone(),
-            run_id: self.call.run.to_string(),
-        };
+        let caller = self.caller(&spec);
         let is_for_another = !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id;
         if !is_for_another {
             journal.caller(&caller);
@@ -307,6 +319,10 @@ impl Story {
             return None;
         };
         Some(ToolFailure::new(Reason::Cancelled, message))
+    }
+
+    fn caller(&self, spec: &Spec) -> Caller {
+        caller(&self.principal, self.call.run, spec)
     }
 
     /// A call that may be executed without asking anybody.

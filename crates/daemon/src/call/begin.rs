@@ -118,13 +118,21 @@ async fn turned_away(
     refusal: Refusal,
     taken: Instant,
 ) -> Refusal {
-    let named: String = request.run_id.chars().take(64).collect();
+    let run_id = request.run_id.clone();
+    let named: String = run_id.chars().take(64).collect();
     let mut journal = Journal::new(
         named,
         CallId::new(),
         &principal,
         &decode::decode(request, &Limits::default(), &app.gateway.policy()),
     );
+    // Whose run it is, where they may use it: one call too many is that agent's.
+    if let Ok(run) = RunId::parse(&run_id)
+        && app.runs.check_use(run, &principal).is_ok()
+        && let Ok(record) = app.runs.get(run)
+    {
+        journal.caller(&super::caller(&principal, run, &record.spec));
+    }
     let close = Close::Refused(refusal.clone());
     match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
         Ok(()) => refusal,
