@@ -7,6 +7,7 @@
 //!   the engine says is in force.
 //! - [`MountSlot`]: idmapped bind mounts that show a workspace's files as owned by the run's user.
 //! - [`mount_overlay`]: copy-on-write over a directory.
+//! - [`ProjectQuotas`] and [`measure`]: how much a run has on the disk, and a bound that the kernel holds.
 //! - [`ContainerCgroup`]: a cgroup for each exec, so that its whole process tree can be ended.
 //! - [`ensure_default`]: the default image, made here of the host's [`Busybox`], without any registry.
 //! - [`advisories`]: known escapes in the versions that an engine reports.
@@ -22,6 +23,7 @@ mod hardening;
 mod ids;
 mod image;
 mod mounts;
+mod quota;
 mod seccomp;
 mod spec;
 mod sys;
@@ -47,6 +49,7 @@ pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, Im
 pub use image::{DefaultImage, DefaultImageError, ensure_default};
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
+pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, measure, unnamed};
 pub use seccomp::{SeccompError, seccomp_profile};
 pub use spec::{ContainerSpec, MountSpec, MountSpecError, Propagation};
 pub use verify::{HardeningLine, HardeningReport, Mismatch, report, verify};

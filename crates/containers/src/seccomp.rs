@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn calls_that_depend_on_their_arguments_are_never_allowed_without_a_condition() {
         const CONDITIONAL: &str = "socket socketpair clone personality prlimit64 chmod fchmod fchmodat creat mkdir \
-            mkdirat open openat mknod mknodat renameat2 clone3 fchmodat2";
+            mkdirat open openat mknod mknodat renameat2 clone3 fchmodat2 ioctl";
         let free = unconditional(&profile());
         let wrong: Vec<&str> = CONDITIONAL.split_whitespace().filter(|name| free.contains(*name)).collect();
         assert_eq!(wrong, Vec::<&str>::new());
@@ -127,6 +127,38 @@ mod tests {
             | libc::CLONE_NEWNET;
         assert_eq!(conditions("clone"), [masked(0, u64::from(namespaces.cast_unsigned()), 0)]);
         assert_eq!(conditions("renameat2"), [masked(4, u64::from(libc::RENAME_WHITEOUT), 0)]);
+    }
+
+    #[test]
+    fn no_request_that_would_take_a_file_out_of_its_project_is_allowed() {
+        const SETS_FLAGS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+        /// Asking for the flags, a window's size, data that waits; unlocking a pseudo-terminal; a reflink.
+        const USUAL: [u64; 7] = [0x8008_6601, 0x5413, 0x541b, 0x5401, 0x8004_5430, 0x4004_5431, 0x4004_9409];
+        let profile = profile();
+        let rules: Vec<(u64, u64)> = profile["syscalls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|rule| rule["names"][0] == "ioctl")
+            .map(|rule| {
+                let condition = &rule["args"][0];
+                assert_eq!(
+                    (&condition["index"], &condition["op"]),
+                    (&1.into(), &"SCMP_CMP_MASKED_EQ".into())
+                );
+                (condition["value"].as_u64().unwrap(), condition["valueTwo"].as_u64().unwrap())
+            })
+            .collect();
+        // The kernel looks at the lower half of the number, whatever is in the upper.
+        let allowed = |request: u64| {
+            [0, 1 << 32].map(|upper| rules.iter().any(|(mask, equals)| (request | upper) & mask == *equals))
+        };
+        for request in SETS_FLAGS {
+            assert_eq!(allowed(request), [false; 2], "{request:x}");
+        }
+        for request in USUAL {
+            assert_eq!(allowed(request), [true; 2], "{request:x}");
+        }
     }
 
     #[test]

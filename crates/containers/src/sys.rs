@@ -1,7 +1,8 @@
-//! The system calls that no library wraps: `mount_setattr(2)`, and a process in a user namespace of its own.
+//! The system calls that no library wraps: `mount_setattr(2)`, a process in a user namespace of its own, and project quotas.
 //!
-//! Only this file holds `unsafe` code. Both calls are needed for idmapped mounts: rustix 1.1 has no `mount_setattr`,
-//! and the kernel takes the map only as a user namespace, which only a process that lives in it can bring about.
+//! Only this file holds `unsafe` code. The first two are needed for idmapped mounts: rustix 1.1 has no `mount_setattr`,
+//! and the kernel takes the map only as a user namespace, which only a process that lives in it can bring about. Project
+//! quotas are set by `quotactl_fd(2)` and two requests of `ioctl(2)`, of which rustix has none.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long, c_uint};
@@ -97,4 +98,139 @@ fn wait_for_end(waits_on: BorrowedFd<'_>, lifeline: BorrowedFd<'_>) -> ! {
             libc::syscall(libc::SYS_exit_group, 0 as c_int);
         }
     }
+}
+
+/// `struct fsxattr` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FsXattr {
+    pub(crate) flags: u32,
+    extent_size: u32,
+    extents: u32,
+    pub(crate) project: u32,
+    copy_extent_size: u32,
+    padding: [u8; 8],
+}
+
+/// What is made in the directory belongs to the same project.
+pub(crate) const FS_XFLAG_PROJINHERIT: u32 = 0x200;
+/// `_IOR('X', 31, struct fsxattr)`
+const FS_IOC_FSGETXATTR: u64 = 0x801c_581f;
+/// `_IOW('X', 32, struct fsxattr)`
+const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
+
+/// The attributes of an open file or directory.
+pub(crate) fn get_fsxattr(file: BorrowedFd<'_>) -> io::Result<FsXattr> {
+    let mut attributes = FsXattr::default();
+    // SAFETY: the request writes one `struct fsxattr`, whose size is part of its number, into a live one; the descriptor is
+    // borrowed for the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_ioctl,
+            file.as_raw_fd(),
+            FS_IOC_FSGETXATTR,
+            std::ptr::from_mut(&mut attributes),
+        )
+    };
+    if result == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Changes the attributes of an open file or directory.
+pub(crate) fn set_fsxattr(file: BorrowedFd<'_>, attributes: &FsXattr) -> io::Result<()> {
+    // SAFETY: the request reads one `struct fsxattr`, whose size is part of its number, from a live one; the descriptor is
+    // borrowed for the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_ioctl, file.as_raw_fd(), FS_IOC_FSSETXATTR, std::ptr::from_ref(attributes))
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the kernel has of a project: bytes and inodes, and their limits in blocks of 1 KiB and inodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ProjectQuota {
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) most_blocks: u64,
+    pub(crate) most_files: u64,
+}
+
+/// `struct if_dqblk` of `linux/quota.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Dqblk {
+    most_blocks: u64,
+    soft_blocks: u64,
+    bytes: u64,
+    most_files: u64,
+    soft_files: u64,
+    files: u64,
+    block_time: u64,
+    file_time: u64,
+    valid: u32,
+}
+
+/// `struct fs_quota_statv` of `linux/dqblk_xfs.h`, as far as anybody looks at it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct QuotaState {
+    version: u8,
+    padding: u8,
+    flags: u16,
+    rest: [u64; 24],
+}
+
+const PROJECT_QUOTA: c_int = 2;
+const Q_GETQUOTA: c_int = 0x80_0007;
+const Q_SETQUOTA: c_int = 0x80_0008;
+const Q_XGETQSTATV: c_int = 0x5808;
+/// Limits of blocks and of inodes are given.
+const QIF_LIMITS: u32 = 1 | 4;
+const QUOTA_STATE_VERSION: u8 = 1;
+const PROJECTS_ARE_HELD: u16 = 1 << 5;
+
+/// Whether the file system of an open directory holds projects to their limits.
+pub(crate) fn project_quota_enforced(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut state = QuotaState { version: QUOTA_STATE_VERSION, ..QuotaState::default() };
+    // SAFETY: a `QuotaState` is at least as large as the 168 bytes of `struct fs_quota_statv` in its first version.
+    unsafe { quotactl(directory, Q_XGETQSTATV, 0, std::ptr::from_mut(&mut state).cast()) }?;
+    Ok(state.flags & PROJECTS_ARE_HELD != 0)
+}
+
+/// What the kernel has of a project.
+pub(crate) fn get_project_quota(directory: BorrowedFd<'_>, project: u32) -> io::Result<ProjectQuota> {
+    let mut block = Dqblk::default();
+    // SAFETY: the command writes one `struct if_dqblk`, which `Dqblk` is.
+    unsafe { quotactl(directory, Q_GETQUOTA, project, std::ptr::from_mut(&mut block).cast()) }?;
+    let Dqblk { bytes, files, most_blocks, most_files, .. } = block;
+    Ok(ProjectQuota { bytes, files, most_blocks, most_files })
+}
+
+/// Limits a project: blocks of 1 KiB, and inodes. 0 is no limit.
+pub(crate) fn set_project_limits(
+    directory: BorrowedFd<'_>,
+    project: u32,
+    most_blocks: u64,
+    most_files: u64,
+) -> io::Result<()> {
+    let mut block = Dqblk { most_blocks, most_files, valid: QIF_LIMITS, ..Dqblk::default() };
+    // SAFETY: the command reads one `struct if_dqblk`, which `Dqblk` is.
+    unsafe { quotactl(directory, Q_SETQUOTA, project, std::ptr::from_mut(&mut block).cast()) }
+}
+
+/// `quotactl_fd(2)` for project quotas.
+///
+/// # Safety
+/// `data` points to what `command` reads or writes.
+unsafe fn quotactl(
+    directory: BorrowedFd<'_>,
+    command: c_int,
+    project: u32,
+    data: *mut libc::c_void,
+) -> io::Result<()> {
+    let command = (command << 8) | PROJECT_QUOTA;
+    // SAFETY: the caller answers for `data`; the descriptor is borrowed for the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_quotactl_fd, directory.as_raw_fd(), command as c_uint, project, data)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

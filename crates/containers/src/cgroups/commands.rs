@@ -58,6 +58,15 @@ impl Commands {
         ending.evidence()
     }
 
+    /// Their processes, by the host's numbers.
+    pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
+        let mut pids = Vec::new();
+        if self.dir.exists() {
+            collect(&self.dir, 1, &mut pids)?;
+        }
+        Ok(pids.into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect())
+    }
+
     /// Whether all of them stand still.
     pub fn is_frozen(&self) -> Result<bool, CgroupError> {
         self.hierarchy.is_frozen(&self.dir)

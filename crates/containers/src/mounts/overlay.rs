@@ -27,6 +27,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
     fsmount, fsopen,
 };
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::{Access, IdMap, MountError, MountSlot, Others, failed};
 
@@ -105,7 +106,22 @@ pub fn mount_overlay(
     mounted
 }
 
+/// Mounts it by a thread that lacks `CAP_SYS_RESOURCE`: the kernel writes the layers with the privileges of whoever mounted the
+/// overlay, and with that one no quota would hold it.
 fn mount(beneath: BorrowedFd<'_>, layers: BorrowedFd<'_>) -> Result<OwnedFd, OverlayError> {
+    let mounted = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| -> Result<OwnedFd, OverlayError> {
+            let mut sets = capabilities(None).map_err(failed("see the privileges of a thread"))?;
+            sets.effective.remove(CapabilitySet::SYS_RESOURCE);
+            set_capabilities(None, sets).map_err(failed("give up a privilege"))?;
+            make(beneath, layers)
+        });
+        thread.join()
+    });
+    mounted.unwrap_or_else(|_| Err(OverlayError::Kernel("the thread that mounts it broke".to_owned())))
+}
+
+fn make(beneath: BorrowedFd<'_>, layers: BorrowedFd<'_>) -> Result<OwnedFd, OverlayError> {
     // By handle: a path could hold what the kernel takes for the end of an option.
     let at = |handle: BorrowedFd<'_>, name: &str| format!("/proc/self/fd/{}{name}", handle.as_raw_fd());
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {

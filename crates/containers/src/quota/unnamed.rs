@@ -1,0 +1,85 @@
+//! Files that have no name any more, and live as long as a process has them open or mapped.
+//!
+//! No walk finds them. What is looked at is what the kernel says of a process in `/proc`: the files behind its descriptors and its
+//! mappings are asked for their size, and none is opened.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, readlinkat, statat};
+
+use super::Amount;
+
+/// Files that are looked at.
+const MOST: usize = 100_000;
+/// What the kernel says after the name of such a file.
+const DELETED: &[u8] = b" (deleted)";
+const BLOCK: u64 = 512;
+
+/// What these processes of the host have of such files beneath `places`, which are directories as the processes see them. One
+/// that ends meanwhile has none. Blocks on `/proc`.
+pub fn unnamed(pids: &[u32], places: &[&str]) -> Amount {
+    let mut seen = BTreeSet::new();
+    let mut amount = Amount::default();
+    let mut left = MOST;
+    for pid in pids {
+        for kind in ["fd", "map_files"] {
+            let Some(directory) = open(&format!("/proc/{pid}/{kind}")) else { continue };
+            let Ok(names) = Dir::read_from(&directory) else { continue };
+            for name in names {
+                let Ok(name) = name else { break };
+                let name = name.file_name();
+                let Ok(target) = readlinkat(&directory, name, Vec::new()) else { continue };
+                let target = target.to_bytes();
+                let within = places.iter().any(|place| target.starts_with(place.as_bytes()));
+                if !within || !target.ends_with(DELETED) {
+                    continue;
+                }
+                if left == 0 {
+                    return amount;
+                }
+                left -= 1;
+                // Follows the kernel's own link to the file, whatever is at that name by now.
+                let Ok(stat) = statat(&directory, name, AtFlags::empty()) else { continue };
+                let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+                if is_file && stat.st_nlink == 0 && seen.insert((stat.st_dev, stat.st_ino)) {
+                    amount.add(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK), 1);
+                }
+            }
+        }
+    }
+    amount
+}
+
+fn open(path: &str) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    #[test]
+    fn counts_what_only_a_process_still_has_and_once() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let own = [std::process::id()];
+        let beneath = format!("{}/", place.path().display());
+        let found = || unnamed(&own, &[&beneath]);
+        fs::write(path("kept (deleted)"), vec![1; 1 << 20]).unwrap();
+        let _kept = File::open(path("kept (deleted)")).unwrap();
+        assert_eq!(found(), Amount::default());
+
+        fs::write(path("gone"), vec![1; 1 << 20]).unwrap();
+        let open = File::open(path("gone")).unwrap();
+        let _twice = open.try_clone().unwrap();
+        fs::remove_file(path("gone")).unwrap();
+        assert_eq!(found(), Amount { bytes: 1 << 20, files: 1 });
+        assert_eq!(unnamed(&own, &["/nowhere/"]), Amount::default());
+        // There is no such process.
+        assert_eq!(unnamed(&[u32::MAX], &[&beneath]), Amount::default());
+    }
+}
