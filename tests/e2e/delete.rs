@@ -73,6 +73,30 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
     assert_eq!(daemon.leftovers(), Vec::<String>::new());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_trash_cannot_take_goes_for_good_with_a_consent_that_says_so() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("huge", "")]);
+    fs::File::options()
+        .write(true)
+        .open(workspace.join("huge"))
+        .and_then(|file| file.set_len(300 << 20))
+        .unwrap();
+    let mut run = daemon.run("open", &workspace).await;
+    let (approval, response) = run.consented(delete("huge")).await;
+    assert_eq!(
+        approval.preview,
+        "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD: the file @project/huge, \
+         314572800 bytes, which are too many to be read\n"
+    );
+    let Some(Answer::Delete(deleted)) = response.result else { panic!("not deleted: {:?}", response.error) };
+    assert!(deleted.gone_for_good && deleted.trash_entry.is_empty(), "{deleted:?}");
+    assert!(!workspace.join("huge").exists());
+    assert_eq!(names(&trash(&daemon, &run)), Vec::<String>::new());
+    let events = run.clients.of_call(&response.call_id).await;
+    assert_eq!(record(events.last().unwrap())["outcome"]["facts"]["gone_for_good"], true);
+}
+
 async fn shows_its_trash_to_whoever_may_use_it(daemon: &Daemon, run: &mut RunHandle, entry: &str) {
     let mut client = TrashServiceClient::new(run.clients.channel.clone());
     let run_id = run.id().to_owned();

@@ -179,10 +179,10 @@ struct QuotaState {
     rest: [u64; 24],
 }
 
-const PROJECT_QUOTA: c_int = 2;
-const Q_GETQUOTA: c_int = 0x80_0007;
-const Q_SETQUOTA: c_int = 0x80_0008;
-const Q_XGETQSTATV: c_int = 0x5808;
+const PROJECT_QUOTA: c_uint = 2;
+const Q_GETQUOTA: c_uint = 0x80_0007;
+const Q_SETQUOTA: c_uint = 0x80_0008;
+const Q_XGETQSTATV: c_uint = 0x5808;
 /// Limits of blocks and of inodes are given.
 const QIF_LIMITS: u32 = 1 | 4;
 const QUOTA_STATE_VERSION: u8 = 1;
@@ -223,14 +223,13 @@ pub(crate) fn set_project_limits(
 /// `data` points to what `command` reads or writes.
 unsafe fn quotactl(
     directory: BorrowedFd<'_>,
-    command: c_int,
+    command: c_uint,
     project: u32,
     data: *mut libc::c_void,
 ) -> io::Result<()> {
     let command = (command << 8) | PROJECT_QUOTA;
     // SAFETY: the caller answers for `data`; the descriptor is borrowed for the call.
-    let result = unsafe {
-        libc::syscall(libc::SYS_quotactl_fd, directory.as_raw_fd(), command as c_uint, project, data)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_quotactl_fd, directory.as_raw_fd(), command, project, data) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

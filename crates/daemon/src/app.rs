@@ -33,7 +33,7 @@ use crate::status::chain;
 use crate::store::{Store, StoreError};
 use crate::terminal::{self, Sessions};
 use crate::upstream::Upstreams;
-use crate::{call, embedded, execution_log, mcp, policy, recovery, startup};
+use crate::{call, embedded, execution_log, mcp, policy, quota, recovery, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -60,6 +60,8 @@ pub(crate) struct App {
     pub(crate) runs: Arc<Runs>,
     pub(crate) calls: Calls,
     pub(crate) spool: Arc<Spool>,
+    /// The disk that has all of that.
+    pub(crate) quotas: quota::Quotas,
     /// What outlives the daemon.
     pub(crate) store: Store,
     /// Operators at terminals.
@@ -109,6 +111,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         default_image,
         directories: directories.clone(),
         roots,
+        projects: quota::Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
     };
     let bundles = Bundles::open(&config.state_dir, config.spool_min_free)?;
     let spool = startup::spool(&store, &config).await?;
@@ -147,6 +150,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         grants,
         calls: Calls::new(store.clone(), spool.clone()),
         spool,
+        quotas: quota::Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?,
         store,
         sessions: Sessions::new(config.sessions),
         tasks: TaskTracker::new(),
@@ -225,14 +229,15 @@ async fn record_start(
     Ok(())
 }
 
-/// The state disk's and the spool's watch, the bounds of what is kept of calls, the approvals' clock, the end of what is remembered for runs that end, the copies of the rate limits' counters, and what is
+/// The state disk's, the runs' quotas' and the spool's watch, the bounds of what is kept of calls, the approvals' clock, the end of what is remembered for runs that end, the copies of the rate limits' counters, and what is
 /// owed to the store. Until the daemon stops.
-fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 7] {
+fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
     let (clock, ends, counters, owed) = (app.clone(), app.clone(), app.clone(), app.clone());
     [
         tokio::spawn(disk.watch(app.stop.clone())),
         tokio::spawn(app.spool.clone().watch(app.audit.clone(), app.stop.clone())),
         tokio::spawn(app.store.clone().keep_bounds(app.stop.clone())),
+        tokio::spawn(quota::watch(app.clone())),
         tokio::spawn(async move { owed.grants.keep_owed(owed.stop.clone()).await }),
         tokio::spawn(async move { clock.desk.keep_time(clock.stop.clone()).await }),
         tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),

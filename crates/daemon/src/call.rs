@@ -36,7 +36,8 @@ use futures_util::FutureExt as _;
 use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
 use jail::Mount;
-use ops::{Lane, OpResult, Operation, Reason, ToolFailure};
+use ops::{EndedBy, Lane, Limit, OpResult, Operation, Reason, ToolFailure};
+use rustix::process::Signal;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker::client::Finished;
@@ -280,12 +281,14 @@ impl Story {
             }
             Admission::Permit(permit) => {
                 run.lanes_for(permit.operation())?;
+                self.app.quotas.check(&run, permit.operation())?;
                 journal.decided(permit.decision());
                 journal.open(&self.app.audit, times).await?;
                 let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
                 Ok(self.admitted(run, permit, room))
             }
             Admission::Ask(ticket) => {
+                self.app.quotas.check(&run, ticket.operation())?;
                 if let Some(admitted) = self.recalled(&run, &ticket, times).await? {
                     journal.decided(admitted.permit.decision());
                     journal.open(&self.app.audit, times).await?;
@@ -341,6 +344,7 @@ impl Story {
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
         let limit = journal.limit();
+        let began = Instant::now();
         let mut finished = match permit.operation().lane() {
             Lane::Upstream => self.app.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
             Lane::Container | Lane::Host => {
@@ -350,6 +354,17 @@ impl Story {
         drop(room);
         times.executed();
         still.end().await;
+        if run.disk.is_over() {
+            self.app.quotas.look_again();
+        }
+        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
+            && result.signal == Some(Signal::KILL.as_raw())
+            && run.disk.ended_since(began)
+        {
+            result.ended_by = Some(EndedBy::DiskQuota);
+            result.limits_hit.push(Limit::DiskQuota);
+            result.explain();
+        }
         if let Err(failure) = &mut finished.outcome
             && let Some(truth) = self.cut_off(&run, failure)
         {

@@ -83,6 +83,12 @@ pub(crate) fn check_client_name(field: &'static str, name: &str) -> Result<(), R
 }
 
 impl RunId {
+    /// Its random end.
+    pub(crate) fn low_bits(self) -> u32 {
+        let bytes = self.0.as_bytes();
+        u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])
+    }
+
     /// An id that a client chose: a version 7 UUID.
     pub(crate) fn chosen(text: &str) -> Result<Self, Refusal> {
         match Self::parse(text) {

@@ -26,6 +26,7 @@ mod ids;
 mod limits;
 mod mcp;
 mod policy;
+mod quota;
 mod recovery;
 mod replace;
 mod replay;

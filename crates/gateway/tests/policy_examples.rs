@@ -200,6 +200,7 @@ fn the_shipped_profiles_are_what_their_comments_say() {
     for name in ["review", "build", "open", "strict"] {
         assert!(profile(name).exec.max_timeout_s <= 120, "{name}");
         assert!(profile(name).limits.tmp_mib * 2 <= profile(name).limits.memory_mib, "{name}");
+        assert!(profile(name).limits.file_size_mib <= profile(name).limits.disk_mib, "{name}");
         assert!(profile(name).operations.contains_key("delete"), "{name}");
     }
     let loaders = ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GIT_EXEC_PATH", "*"];

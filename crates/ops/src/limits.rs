@@ -18,6 +18,8 @@ pub enum EndedBy {
     MemoryLimit,
     /// The kernel ended it, for it wrote a larger file than it may.
     FileSizeLimit,
+    /// Its run had used up its quota of the disk.
+    DiskQuota,
 }
 
 /// A limit of a run.
@@ -37,6 +39,8 @@ pub enum Limit {
     ProjectSpace,
     /// The file system of `@state` is full.
     StateSpace,
+    /// What the run may have on the daemon's disk.
+    DiskQuota,
 }
 
 impl EndedBy {
@@ -48,12 +52,13 @@ impl EndedBy {
             Self::OutputLimit => "output-limit",
             Self::MemoryLimit => "memory-limit",
             Self::FileSizeLimit => "file-size-limit",
+            Self::DiskQuota => "disk-quota",
         }
     }
 }
 
 impl Limit {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Memory,
         Self::Processes,
         Self::Output,
@@ -61,6 +66,7 @@ impl Limit {
         Self::TmpSpace,
         Self::ProjectSpace,
         Self::StateSpace,
+        Self::DiskQuota,
     ];
 
     /// In the API, the record, and renderings.
@@ -73,6 +79,7 @@ impl Limit {
             Self::TmpSpace => "tmp-space",
             Self::ProjectSpace => "project-space",
             Self::StateSpace => "state-space",
+            Self::DiskQuota => "disk-quota",
         }
     }
 
@@ -104,6 +111,9 @@ impl Limit {
             Self::TmpSpace => "/tmp is full: delete what is not needed there, or use @project or @state",
             Self::ProjectSpace => "the disk of @project is full: delete what is not needed",
             Self::StateSpace => "the disk of @state is full: delete what is not needed",
+            Self::DiskQuota => {
+                "the run has used up what it may have on the disk, in @state and in a workspace of its own: delete what is not needed there"
+            }
         }
     }
 }

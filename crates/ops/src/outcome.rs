@@ -378,10 +378,12 @@ pub struct DeleteResult {
     pub entry_type: EntryType,
     /// Size of the file, bytes; 0 for a directory.
     pub size_bytes: u64,
-    /// SHA-256 of the file's content; empty for a directory.
+    /// SHA-256 of the file's content; empty for a directory, and for a file that is larger than anything that the trash takes.
     pub sha256: String,
     /// Its entry in the run's trash, kept until the run is deleted; empty in a preview.
     pub trash_entry: String,
+    /// The trash had no room for it, so that it is nowhere.
+    pub gone_for_good: bool,
 }
 
 /// What git said.

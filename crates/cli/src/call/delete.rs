@@ -40,7 +40,11 @@ pub(super) fn render(result: &DeleteResult, data: &mut Page) {
     } else {
         data.own(": ").word(&bytes(result.size_bytes)).own(", sha256 ").word(&result.sha256);
     }
-    data.own("\nin the run's trash as ").word(&result.trash_entry).own("\n");
+    if result.gone_for_good {
+        data.own("\ngone for good: the run's trash had no room for it\n");
+    } else {
+        data.own("\nin the run's trash as ").word(&result.trash_entry).own("\n");
+    }
 }
 
 #[cfg(test)]
@@ -61,9 +65,14 @@ mod tests {
             size_bytes: 3,
             sha256: "b".into(),
             trash_entry: "e".into(),
+            gone_for_good: false,
         };
         assert_eq!(text(&result), "deleted @project/a␛: 3 B, sha256 b\nin the run's trash as e\n");
         result.set_type(entry::Type::Directory);
         assert_eq!(text(&result), "deleted @project/a␛: a directory\nin the run's trash as e\n");
+        result.gone_for_good = true;
+        assert!(
+            text(&result).ends_with(": a directory\ngone for good: the run's trash had no room for it\n")
+        );
     }
 }

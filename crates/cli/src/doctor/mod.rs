@@ -5,6 +5,7 @@
 //! [`Verdict::Missing`] keep a daemon from running.
 
 mod alerts;
+mod disk;
 mod image;
 mod spool;
 
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use clap::Args;
 use doctor::{Finding, Verdict};
 use wire::v1::host_finding::Verdict as WireVerdict;
-use wire::v1::{ExamineHostRequest, HostFinding, ListRunsRequest};
+use wire::v1::{ExamineHostRequest, HostFinding, ListRunsRequest, ListRunsResponse};
 
 use crate::client::{Client, Context, quick};
 use crate::exit::Exit;
@@ -21,6 +22,8 @@ use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::quantity::count;
 
+/// Runs that are looked at.
+const NEWEST: u32 = 1_000;
 /// Which host the findings are about.
 const HOST: &str = "host";
 
@@ -52,10 +55,11 @@ impl Doctor {
 
     async fn examine(self, context: &Context) -> Vec<Finding> {
         match daemon(context).await {
-            Ok(client) => {
+            Ok((client, listed)) => {
                 let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
                 findings.extend(image::examine(&client).await);
                 findings.extend(spool::examine(&client).await);
+                findings.extend(disk::examine(&listed));
                 findings.extend(alerts::examine(&client).await);
                 findings.extend(told(&client).await);
                 findings
@@ -74,12 +78,12 @@ impl Doctor {
     }
 }
 
-/// A daemon that answers.
-async fn daemon(context: &Context) -> Result<Client, Failure> {
-    let request = ListRunsRequest { page_size: 1, ..Default::default() };
+/// A daemon that answers, and its runs.
+async fn daemon(context: &Context) -> Result<(Client, ListRunsResponse), Failure> {
+    let request = ListRunsRequest { page_size: NEWEST, ..Default::default() };
     let client = Client::new(context.endpoint.connect().await?);
-    client.runs().list_runs(quick(request)).await?;
-    Ok(client)
+    let listed = client.runs().list_runs(quick(request)).await?.into_inner();
+    Ok((client, listed))
 }
 
 /// What the daemon finds on its host.

@@ -3,7 +3,7 @@
 use clap::Args;
 use wire::v1::run::Changes;
 use wire::v1::workspace::Source;
-use wire::v1::{GetRunRequest, Limits, Run};
+use wire::v1::{DiskUse, GetRunRequest, Limits, Run, disk_use};
 
 use super::RunRef;
 use crate::client::{Context, quick};
@@ -63,6 +63,7 @@ fn render(run: &Run, page: &mut Page) {
         ("image id", run.image_id.clone()),
         ("container", run.container_id.clone()),
         ("limits", run.limits.as_ref().map(limits).unwrap_or_default()),
+        ("on disk", run.disk.as_ref().map(disk).unwrap_or_default()),
         ("created", optional(run.created_at.as_ref())),
         ("ready", optional(run.ready_at.as_ref())),
         ("adopted", adopted(run)),
@@ -129,7 +130,22 @@ fn limits(limits: &Limits) -> String {
     if limits.open_files > 0 {
         parts.push(format!("open files {}", limits.open_files));
     }
+    if limits.disk_bytes > 0 {
+        parts.push(format!("disk {} in {} files", quantity::bytes(limits.disk_bytes), limits.disk_files));
+    }
     parts.join(", ")
+}
+
+fn disk(disk: &DiskUse) -> String {
+    let least = if disk.at_least { "more than " } else { "" };
+    let used = format!("{least}{} in {} files", quantity::bytes(disk.used_bytes), disk.used_files);
+    match disk.state() {
+        disk_use::State::Over => format!("{used}: the quota is used up, nothing more is written"),
+        disk_use::State::Locked => {
+            format!("{used}: the quota is used up, neither writes nor commands are taken")
+        }
+        _ => used,
+    }
 }
 
 #[cfg(test)]

@@ -124,8 +124,10 @@ impl RunService for Canned {
     /// One run a page.
     async fn list_runs(&self, request: Request<ListRunsRequest>) -> Answer<ListRunsResponse> {
         Ok(Response::new(match request.into_inner().page_token.as_str() {
-            "" => ListRunsResponse { runs: vec![run(RUN_A)], next_page_token: "2".into() },
-            _ => ListRunsResponse { runs: vec![run(RUN_B)], next_page_token: String::new() },
+            "" => {
+                ListRunsResponse { runs: vec![run(RUN_A)], next_page_token: "2".into(), ..Default::default() }
+            }
+            _ => ListRunsResponse { runs: vec![run(RUN_B)], ..Default::default() },
         }))
     }
 

@@ -9,7 +9,7 @@ use super::ending::{Ending, KillEvidence, freeze};
 use super::hierarchy::Hierarchy;
 use super::leaf::Leaf;
 use super::meter::Meters;
-use super::{CgroupError, Group, LEAF, failed};
+use super::{CgroupError, Group, LEAF, collect, failed};
 
 /// The cgroup above the leaves of a container: it has no processes of its own.
 ///

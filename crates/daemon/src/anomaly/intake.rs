@@ -88,6 +88,7 @@ impl Intake {
                 return Some(Seen { sequence, at, agent, run, what });
             }
             Kept::EscalationAttempt => What::Escalated,
+            Kept::DiskSpace => disk_space(event)?,
             _ => return None,
         };
         let agent = named(event)
@@ -178,6 +179,15 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         secret: asked.is_some_and(|asked| asked.secret)
             || (kind == Kind::Read && event.operation.as_deref() == Some("exec") && risk == Risk::Medium),
     })
+}
+
+/// A disk that has room again concerns no rule.
+fn disk_space(event: &Event) -> Option<What> {
+    match event.details.as_ref()?.get("state")?.as_str()? {
+        "over" | "locked" => Some(What::DiskQuota),
+        "low" | "full" => Some(What::DiskLow),
+        _ => None,
+    }
 }
 
 /// Whom a permission was granted to.

@@ -72,6 +72,10 @@ pub(super) enum What {
     GivenTo(Holder),
     /// It tried to have what it was not given.
     Escalated,
+    /// Its run has used up its quota of the disk.
+    DiskQuota,
+    /// The disk has little room left, whoever took it.
+    DiskLow,
     /// An operator has seen the alert of this rule: what came before it counts no more.
     Acknowledged(AnomalyRule, Subject),
 }

@@ -322,6 +322,7 @@ fn facts(result: &OpResult) -> Value {
         OpResult::Delete(delete) => json!({
             "path": delete.path, "type": delete.entry_type, "size_bytes": delete.size_bytes,
             "sha256_before": delete.sha256, "trash_entry": delete.trash_entry,
+            "gone_for_good": delete.gone_for_good,
         }),
         OpResult::Git(git) => json!({ "output_bytes": git.output.len(), "commit": git.commit }),
         OpResult::Mcp(mcp) => json!({

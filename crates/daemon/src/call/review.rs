@@ -169,12 +169,18 @@ fn patch_preview(patch: &PatchResult) -> String {
 
 fn delete_preview(delete: &DeleteResult) -> String {
     let path = shown(&delete.path);
+    let whereto = if delete.gone_for_good {
+        "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD"
+    } else {
+        "to the run's trash"
+    };
+    let bytes = delete.size_bytes;
     match delete.entry_type {
-        EntryType::Directory => format!("to the run's trash: the empty directory {path}\n"),
-        _ => format!(
-            "to the run's trash: the file {path}, {} bytes, sha256 {}\n",
-            delete.size_bytes, delete.sha256
-        ),
+        EntryType::Directory => format!("{whereto}: the empty directory {path}\n"),
+        _ if delete.sha256.is_empty() => {
+            format!("{whereto}: the file {path}, {bytes} bytes, which are too many to be read\n")
+        }
+        _ => format!("{whereto}: the file {path}, {bytes} bytes, sha256 {}\n", delete.sha256),
     }
 }
 

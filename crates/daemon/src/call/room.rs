@@ -49,6 +49,7 @@ impl Story {
                     run.lanes_for_review()?;
                     continue;
                 }
+                self.app.quotas.check(run, operation)?;
                 return Ok(Room {
                     lanes: run.lanes_for(operation)?,
                     _place: place,
@@ -80,6 +81,7 @@ impl Story {
                 let writing = writing(run, operation).await;
                 let lanes = run.lanes_for_review()?;
                 if !run.is_held_totally() {
+                    self.app.quotas.check(run, operation)?;
                     return Ok(Some(Room { lanes, _place: place, _writing: writing, _alone: Some(alone) }));
                 }
             }

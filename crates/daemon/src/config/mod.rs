@@ -21,6 +21,7 @@ use hand::WeakerForm;
 use serde_json::json;
 
 use crate::audit::Settings;
+use crate::quota::Thresholds;
 use crate::rpc::Roles;
 use crate::runs::OnStop;
 use crate::store::OutcomeBounds;
@@ -74,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) spool_min_free: u64,
     /// How much is kept of calls that are over.
     pub(crate) outcomes: OutcomeBounds,
+    /// How much of its disk the daemon wants free.
+    pub(crate) disk: Thresholds,
     /// What an operator's session at a terminal may have.
     pub(crate) sessions: Limits,
     /// The MCP endpoint over HTTP; `None`: there is none.
@@ -133,6 +136,10 @@ impl fmt::Display for Config {
                 "max_total": values::show_size(self.outcomes.max_total),
                 "max_age": seconds(self.outcomes.max_age),
                 "request_ids": seconds(self.outcomes.request_ids),
+            },
+            "disk": {
+                "warn_free": values::show_size(self.disk.warn_free),
+                "min_free": values::show_size(self.disk.min_free),
             },
             "sessions": {
                 "max_length": seconds(self.sessions.max_length),

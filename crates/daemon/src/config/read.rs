@@ -16,6 +16,7 @@ use hand::WeakerForm;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
 use super::{Config, alerts, audit, mcp};
+use crate::quota::Thresholds;
 use crate::rpc::{Role, Roles};
 use crate::runs::OnStop;
 use crate::store::OutcomeBounds;
@@ -27,7 +28,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -43,6 +44,7 @@ const KEYS: [&str; 19] = [
     "runs",
     "spool",
     "outcomes",
+    "disk",
     "sessions",
     "mcp",
     "audit",
@@ -84,6 +86,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
         spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
         outcomes: outcomes(&top),
+        disk: disk(&top),
         sessions: sessions(&top),
         mcp: mcp::read(&top),
         audit: audit::read(&top),
@@ -202,6 +205,20 @@ fn outcomes(top: &Fields<'_>) -> OutcomeBounds {
     bounds
 }
 
+fn disk(top: &Fields<'_>) -> Thresholds {
+    let fields = top.section("disk", &["warn_free", "min_free"]);
+    let disk = Thresholds {
+        warn_free: size_or(&fields, "warn_free", 0, 1 << 30),
+        min_free: size_or(&fields, "min_free", 0, 128 << 20),
+    };
+    if disk.warn_free < disk.min_free {
+        fields
+            .at("warn_free")
+            .problem("must be at least disk.min_free: a warning comes before the disk is full");
+    }
+    disk
+}
+
 fn sessions(top: &Fields<'_>) -> Limits {
     let keys = ["max_length", "idle_timeout", "max_recording", "per_run"];
     let fields = top.section("sessions", &keys);
@@ -249,6 +266,7 @@ mod tests {
         let (hour, days) = (Duration::from_secs(3_600), Duration::from_secs(30 * 86_400));
         let outcomes = OutcomeBounds { max_total: 512 << 20, max_age: days, request_ids: hour };
         assert_eq!(config.outcomes, outcomes);
+        assert_eq!((config.disk.warn_free, config.disk.min_free), (1 << 30, 128 << 20));
     }
 
     #[test]
@@ -267,6 +285,7 @@ limits: { runs: 0, calls: 0, calls_waiting: 65537 }
 runs: { on_stop: pause }
 spool: { max_total: 4, min_free: 1XB }
 outcomes: { max_total: 1, max_age: 1s, request_ids: 99d }
+disk: { warn_free: 1MiB, min_free: 2MiB }
 sessions: { max_length: 2d, idle_timeout: 0s, max_recording: 1KiB, per_run: 9 }
 log: { format: xml }
 ";
@@ -294,6 +313,7 @@ log: { format: xml }
                 "outcomes.max_total",
                 "outcomes.max_age",
                 "outcomes.request_ids",
+                "disk.warn_free",
                 "sessions.max_length",
                 "sessions.idle_timeout",
                 "sessions.max_recording",
@@ -342,7 +362,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, docker, default_image, host_lane, pool, approvals, alerts, access, limits, runs, spool, outcomes, sessions, mcp, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, docker, default_image, host_lane, pool, approvals, alerts, access, limits, runs, spool, outcomes, disk, sessions, mcp, audit, log)"
         );
     }
 
@@ -355,13 +375,14 @@ on_stop: leave
 
     #[test]
     fn what_is_printed_is_the_same_configuration() {
-        let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, sessions: {max_length: 2h}, runs: {on_stop: leave}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, disk: {warn_free: 2GiB}, sessions: {max_length: 2h}, runs: {on_stop: leave}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("timeout: 90s"), "{printed}");
         assert!(printed.contains("busybox: /opt/busybox"), "{printed}");
         assert!(printed.contains("accept: landlock-only"), "{printed}");
         assert!(printed.contains("max_length: 7200s"), "{printed}");
+        assert!(printed.contains("warn_free: 2GiB"), "{printed}");
         assert!(printed.contains("on_stop: leave"), "{printed}");
     }
 }

@@ -64,7 +64,7 @@ impl Roles {
         self.0 == 0
     }
 
-    fn has_any(self, roles: &[Role]) -> bool {
+    pub(crate) fn has_any(self, roles: &[Role]) -> bool {
         roles.iter().any(|role| self.has(*role))
     }
 }

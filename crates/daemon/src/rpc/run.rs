@@ -77,6 +77,14 @@ impl Service {
         self.0.runs.of(RunId::parse(run_id)?, &*principal(request)?).map(|record| record.id)
     }
 
+    /// A run with what it has on the disk.
+    fn shown(&self, record: &Record) -> v1::Run {
+        let living = self.0.runs.living_run(record.id);
+        let left = || self.0.runs.launcher.projects.left_of(record.id);
+        let disk = living.map_or_else(|_| left(), |run| run.disk.to_wire());
+        v1::Run { disk, ..record.to_wire() }
+    }
+
     /// The run that the same request made before.
     async fn made_before(&self, request_id: &str, digest: &[u8]) -> Result<Option<Record>, Refusal> {
         if request_id.is_empty() {
@@ -149,7 +157,7 @@ impl RunService for Service {
         request: Request<v1::GetRunRequest>,
     ) -> Result<Response<v1::GetRunResponse>, Status> {
         let record = self.seen(&request, &request.get_ref().run_id)?;
-        Ok(Response::new(v1::GetRunResponse { run: Some(record.to_wire()) }))
+        Ok(Response::new(v1::GetRunResponse { run: Some(self.shown(&record)) }))
     }
 
     async fn list_runs(
@@ -169,8 +177,11 @@ impl RunService for Service {
         records.truncate(size);
         let next_page_token =
             records.last().filter(|_| more).map(|record| record.id.to_string()).unwrap_or_default();
-        let runs = records.iter().map(Record::to_wire).collect();
-        Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
+        let runs = records.iter().map(|record| self.shown(record)).collect();
+        let may_know = principal.roles.has_any(&[Role::Operator, Role::Auditor]);
+        let held = self.0.runs.launcher.projects.are_held();
+        let state_disk = may_know.then(|| self.0.quotas.to_wire(held)).flatten();
+        Ok(Response::new(v1::ListRunsResponse { runs, next_page_token, state_disk }))
     }
 
     async fn stop_run(

@@ -80,6 +80,8 @@ fn above(profile: &Profile, spec: &Spec) -> Option<&'static str> {
         ("limit of processes", u64::from(has.pids) > most.pids),
         ("limit of file sizes", has.file_size_bytes > most.file_size_mib << 20),
         ("limit of open files", u64::from(has.open_files) > most.open_files),
+        ("quota of bytes on the disk", has.disk_bytes > most.disk_mib << 20),
+        ("quota of files on the disk", has.disk_files > most.disk_files),
     ]
     .into_iter()
     .find_map(|(name, is_above)| is_above.then_some(name))

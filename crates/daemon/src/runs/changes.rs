@@ -81,6 +81,7 @@ impl Runs {
         });
         self.tell(id, principal, details).await?;
         remove_tree(self.launcher.directories.layer(&id.to_string())).await;
+        self.launcher.projects.settle(id);
         done.run = Some(record.to_wire());
         Ok(done)
     }
@@ -106,6 +107,7 @@ impl Runs {
         layer.changes = Changes::Discarded;
         self.set_layer(record, layer).await?;
         remove_tree(self.launcher.directories.layer(&record.id.to_string())).await;
+        self.launcher.projects.settle(record.id);
         self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
     }
 

@@ -265,6 +265,7 @@ impl Runs {
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, idle));
+        self.launcher.projects.limit_again(record.id, run.disk.most());
         *run.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
         self.living().insert(record.id, run.clone());
         let shared = Shared {

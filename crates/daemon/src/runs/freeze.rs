@@ -255,6 +255,15 @@ impl Shared {
         }
     }
 
+    /// Ends all commands, also those that stand still. What holds the run holds what begins after that.
+    pub(super) async fn end_commands(&self, lanes: &Lanes) {
+        end_frozen(lanes).await;
+        self.run.disk.commands_are_gone();
+        if let Err(refusal) = self.apply(lanes).await {
+            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");
+        }
+    }
+
     /// Nothing holds the run any more, because it ends: whether something did.
     pub(super) fn let_go(&self) -> bool {
         let held = !self.record.borrow().holds.is_empty();

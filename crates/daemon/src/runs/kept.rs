@@ -102,6 +102,7 @@ impl Runs {
         }
         self.tell_of_removal(id, principal, json!({ "action": "delete", "phase": "begun" })).await?;
         remove_tree(self.launcher.directories.workspace(&id.to_string())).await;
+        self.launcher.projects.settle(id);
         self.forget_workspace(id).await?;
         self.tell_of_removal(id, principal, json!({ "action": "delete", "phase": "done" })).await
     }

@@ -4,8 +4,9 @@
 //!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► agent ─► hello ─► READY
 //! ```
 
+use std::io;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use containers::accounts::Accounts;
@@ -20,13 +21,14 @@ use tokio::task::block_in_place;
 use super::default_image::DefaultImageSource;
 use super::marks::{Marks, Place};
 use super::mounting::{Shown, arrived, mount};
-use super::record::{Record, Started};
+use super::record::{Record, Started, Workspace};
 use super::remains::Remains;
 use super::remove::remove_tree;
 use super::source::Source;
-use super::workspace::{self, Directory, Purpose, Roots};
+use super::workspace::{self, Directory, Owner, Purpose, Roots};
 use crate::executor::{AgentLane, HandLane, Lanes};
 use crate::ids::RunId;
+use crate::quota::Projects;
 use crate::rpc::Principal;
 use crate::status::{Refusal, engine_refusal};
 use crate::{embedded, execution_log};
@@ -94,6 +96,24 @@ impl Directories {
         self.mounts().join(run)
     }
 
+    /// Where what counts against runs' quotas lies: in each the directories of runs, by their ids.
+    pub(crate) fn counted(&self) -> [PathBuf; 3] {
+        [self.state.join("runs"), self.workspaces(), self.state.join("overlays")]
+    }
+
+    /// What counts against the quota of a run that lives.
+    pub(crate) fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
+        let run = record.id.to_string();
+        let mut counted = vec![self.run_state(&run)];
+        match &record.spec.workspace {
+            Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
+            Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),
+            Workspace::Overlay { .. } => counted.push(self.layer(&run)),
+            Workspace::Bind { .. } => {}
+        }
+        counted
+    }
+
     /// All mount points.
     pub(crate) fn mounts(&self) -> PathBuf {
         self.state.join("mounts")
@@ -118,6 +138,7 @@ pub(crate) struct Launcher {
     pub(crate) default_image: DefaultImageSource,
     pub(crate) directories: Directories,
     pub(crate) roots: Roots,
+    pub(crate) projects: Projects,
 }
 
 /// A run that takes calls.
@@ -140,6 +161,7 @@ impl Launcher {
             Ok((started, lanes)) => Ok(Launched { started, lanes, remains }),
             Err(refusal) => {
                 remains.made_too(self.engine.as_ref()).await;
+                self.projects.settle(record.id);
                 Err(refusal)
             }
         }
@@ -160,9 +182,10 @@ impl Launcher {
             }
             None => None,
         };
+        block_in_place(|| self.projects.allot(record, record.spec.limits.disk()));
         let Source { directory: workspace, layer } = self.workspace(record, principal, remains).await?;
         let state_path = self.directories.run_state(&run);
-        let state = block_in_place(|| workspace::make(&state_path, workspace.owner))
+        let state = block_in_place(|| self.make(record, &state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
         remains.made.push(state_path);
         let log_path = self.directories.run_log(&run);
@@ -244,6 +267,13 @@ impl Launcher {
             marks: Some(marks),
         };
         Ok((started, Arc::new(Lanes::new(agent, hand))))
+    }
+
+    /// Makes a directory of the daemon's own that counts against the run's quota.
+    pub(super) fn make(&self, record: &Record, path: &Path, owner: Owner) -> io::Result<Directory> {
+        let made = workspace::make(path, owner)?;
+        self.projects.assign(record.id, made.handle.as_fd());
+        Ok(made)
     }
 
     /// The run's container: a function of profile and facts, at its launch and whenever it is looked at again.

@@ -27,17 +27,17 @@ pub(crate) use former::TakenOver;
 pub(crate) use freeze::Hold;
 pub(crate) use kept::Kept;
 pub(crate) use launch::{Directories, Launcher};
-pub(crate) use record::{Record, Spec, State};
+pub(crate) use record::{Record, Spec, State, Workspace};
 pub(crate) use registry::{OnStop, Runs};
 pub(crate) use remove::remove_tree;
 pub(crate) use request::{hide_secrets, parse as parse_request};
 pub(crate) use run::Run;
 pub(crate) use token::issue as issue_token;
 pub(crate) use trash::{Deleted, Trash};
-pub(crate) use workspace::{Directory, Roots};
+pub(crate) use workspace::{Directory, Roots, open_own};
 
 #[cfg(test)]
 pub(crate) use workspace::Owner;
 
 #[cfg(test)]
-pub(crate) use record::{Limits, Workspace};
+pub(crate) use record::Limits;

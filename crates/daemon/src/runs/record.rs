@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use audit::{Event, Kind};
+use containers::Amount;
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
@@ -138,6 +139,22 @@ pub(crate) struct Limits {
     pub(crate) pids: u32,
     pub(crate) file_size_bytes: u64,
     pub(crate) open_files: u32,
+    /// Of what the daemon keeps for the run on its disk. 0 in records of daemons that had no such limits.
+    #[serde(default)]
+    pub(crate) disk_bytes: u64,
+    #[serde(default)]
+    pub(crate) disk_files: u64,
+}
+
+impl Limits {
+    /// What the daemon may keep for the run on its disk.
+    pub(crate) fn disk(&self) -> Amount {
+        match (self.disk_bytes, self.disk_files) {
+            // Made before there were such limits: the strict ones.
+            (0, _) | (_, 0) => Amount { bytes: 1 << 30, files: 50_000 },
+            (bytes, files) => Amount { bytes, files },
+        }
+    }
 }
 
 /// What was asked for when the run was made, within what the host can give. Never changed afterwards.
@@ -306,6 +323,8 @@ impl Record {
                 .map_or(v1::run::Changes::Unspecified, |layer| layer.changes.to_wire())
                 .into(),
             holds: self.holds.iter().map(Held::to_wire).collect(),
+            // Known to whoever counts it.
+            disk: None,
         }
     }
 }
@@ -338,5 +357,7 @@ fn limits_to_wire(limits: &Limits) -> v1::Limits {
         pids: limits.pids,
         file_size_bytes: limits.file_size_bytes,
         open_files: limits.open_files,
+        disk_bytes: limits.disk_bytes,
+        disk_files: limits.disk_files,
     }
 }

@@ -234,6 +234,17 @@ impl Runs {
         Ok(())
     }
 
+    /// All that live.
+    pub(crate) fn all_living(&self) -> Vec<(RunId, Arc<Run>)> {
+        self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
+    }
+
+    /// Some that have ended, and are not among `known`.
+    pub(crate) fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
+        let ended = self.ended();
+        ended.values().filter(|record| !known.contains(&record.id)).take(most).cloned().collect()
+    }
+
     /// A run that lives.
     pub(crate) fn living_run(&self, id: RunId) -> Result<Arc<Run>, Refusal> {
         if let Some(run) = self.living().get(&id) {
@@ -377,6 +388,7 @@ impl Runs {
         // In this order, so that it is never in neither.
         self.deleted_tokens.keep(record.spec.token.take());
         self.ended().remove(&id);
+        self.launcher.projects.settle(id);
         Ok(())
     }
 

@@ -186,6 +186,7 @@ fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
 /// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
 fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
     let most = &profile.limits;
+    let disk_bytes = lowered("limits.disk_bytes", asked.disk_bytes, 1 << 20, most.disk_mib << 20)?;
     Ok(Limits {
         memory_bytes: lowered("limits.memory_bytes", asked.memory_bytes, 16 << 20, most.memory_mib << 20)?,
         cpu_millis: small(lowered("limits.cpu_millis", asked.cpu_millis.into(), 50, most.cpu_millis)?),
@@ -195,8 +196,12 @@ fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
             asked.file_size_bytes,
             1,
             most.file_size_mib << 20,
-        )?,
+        )?
+        // No single file is more than all of them.
+        .min(disk_bytes),
         open_files: small(lowered("limits.open_files", asked.open_files.into(), 32, most.open_files)?),
+        disk_bytes,
+        disk_files: lowered("limits.disk_files", asked.disk_files, 100, most.disk_files)?,
     })
 }
 

@@ -8,9 +8,10 @@ use ops::{Operation, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::record::{Record, Spec, State};
+use super::record::{Record, Spec, State, Workspace};
 use super::task::Command;
 use crate::executor::Lanes;
+use crate::quota::Account;
 use crate::status::Refusal;
 
 /// A run, as everybody but its task sees it.
@@ -24,6 +25,8 @@ pub(crate) struct Run {
     pub(crate) writing: Arc<tokio::sync::RwLock<()>>,
     /// Held by the call that was approved and is executed while the run stands still.
     pub(crate) alone: Arc<tokio::sync::Mutex<()>>,
+    /// What it has on the state disk.
+    pub(crate) disk: Account,
     /// Cancelled when the run no longer takes calls.
     pub(crate) ended: CancellationToken,
 }
@@ -57,6 +60,8 @@ impl Run {
         idle: Duration,
     ) -> Self {
         let spec = Arc::new(record.borrow().spec.clone());
+        let has_workspace = !matches!(spec.workspace, Workspace::Bind { .. });
+        let disk = Account::new(spec.limits.disk(), has_workspace);
         Self {
             record,
             spec,
@@ -65,6 +70,7 @@ impl Run {
             activity: Mutex::new(Activity { under_way: 0, last: Instant::now(), before: idle }),
             writing: Arc::default(),
             alone: Arc::default(),
+            disk,
             ended: CancellationToken::new(),
         }
     }
@@ -152,6 +158,18 @@ impl Run {
     pub(super) fn idle(&self) -> Duration {
         let activity = self.activity();
         if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
+    }
+
+    /// Whether anything was done in it since.
+    pub(crate) fn was_used_since(&self, at: Instant) -> bool {
+        let activity = self.activity();
+        activity.under_way > 0 || activity.last >= at
+    }
+
+    /// Ends all commands of the run. Whoever asks does not wait.
+    pub(crate) fn end_commands(&self) {
+        // With so much to do already it ends, or will be asked again.
+        let _ = self.commands.try_send(Command::EndCommands);
     }
 
     /// It was used just now.

@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use containers::{IdMap, MountError, OverlayError, RunUser};
+use containers::{Amount, IdMap, MountError, OverlayError, RunUser};
 use ops::Reason;
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use tokio::task::block_in_place;
@@ -43,7 +43,8 @@ impl Launcher {
                 block_in_place(|| self.roots.open(field, path, Purpose::Own, principal)).map(Source::from)
             }
             Workspace::Managed => {
-                let made = workspace::make(&path, workspace::owner_for(principal))
+                let made = self
+                    .make(record, &path, workspace::owner_for(principal))
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 remains.made.push(path);
                 Ok(made.into())
@@ -57,31 +58,40 @@ impl Launcher {
             Workspace::Clone { repository, revision } => {
                 let source =
                     self.roots.open("workspace.clone.repository", repository, Purpose::Own, principal)?;
-                let made = workspace::make(&path, source.owner)
+                let made = self
+                    .make(record, &path, source.owner)
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 remains.made.push(path);
                 crate::executor::clone_repository(&source, &made, revision.as_deref()).await?;
+                block_in_place(|| within(&made, record.spec.limits.disk()))?;
                 Ok(made.into())
             }
             Workspace::Overlay { path } => {
                 let field = "workspace.overlay.path";
                 block_in_place(|| {
                     let beneath = self.roots.open(field, path, Purpose::Own, principal)?;
-                    self.overlay(&record.id.to_string(), &beneath, remains)
+                    self.overlay(record, &beneath, remains)
                 })
             }
         }
     }
 
     /// An overlay on `beneath` with a new layer.
-    fn overlay(&self, run: &str, beneath: &Directory, remains: &mut Remains) -> Result<Source, Refusal> {
+    fn overlay(
+        &self,
+        record: &Record,
+        beneath: &Directory,
+        remains: &mut Remains,
+    ) -> Result<Source, Refusal> {
+        let run = &record.id.to_string();
         let failed = |what| move |error: rustix::io::Errno| Refusal::internal(what, &error);
         let daemon = Owner { uid: 0, gid: 0 };
         if !rustix::process::geteuid().is_root() {
             return Err(refused("an overlay needs a daemon that runs as root"));
         }
         let path = self.directories.layer(run);
-        let layers = workspace::make(&path, daemon)
+        let layers = self
+            .make(record, &path, daemon)
             .map_err(|error| Refusal::internal("making the layer of an overlay", &error))?;
         remains.made.push(path);
         containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;
@@ -115,6 +125,25 @@ impl Launcher {
         let directory = mounted(beneath, &layers, &slots)?;
         Ok(Source { directory, layer: Some(layer) })
     }
+}
+
+/// Refuses a clone that has used up its run's quota before the run has begun.
+fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
+    let found = containers::measure(as_fd(made), most)
+        .map_err(|error| Refusal::internal("measuring the clone", &error))?;
+    if !found.is_more {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Reason::WriteLimit,
+        format!(
+            "workspace.clone.repository: the clone takes more than the {} MiB in {} files that a run of this profile may have \
+             on the daemon's disk (limits.disk_mib, limits.disk_files)",
+            most.bytes >> 20,
+            most.files
+        ),
+    )
+    .with("limit", "disk-quota"))
 }
 
 /// The overlay of a run that lived under a former daemon, mounted nowhere but in the handle.

@@ -32,6 +32,8 @@ pub(super) enum Command {
     Fail(String),
     /// Make the commands stand still, or let them go.
     Freeze(Freeze),
+    /// End all commands: they have used up the disk.
+    EndCommands,
     /// Give the run up without ending it, for the next daemon; answered when nobody works in it any more.
     Leave(oneshot::Sender<()>),
 }
@@ -121,6 +123,7 @@ impl Shared {
                     Some(Command::Fail(why)) => return End::Failed(why),
                     Some(Command::Leave(done)) => return End::Left(done),
                     Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
+                    Some(Command::EndCommands) => self.end_commands(lanes).await,
                     None => return End::Stopped(None),
                 },
                 loss = lanes.agent().lost() => {
@@ -172,7 +175,7 @@ impl Shared {
             std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
                 Command::Stop(done) | Command::Leave(done) => Some(done),
                 // Dropped, it tells that the run is over.
-                Command::Fail(_) | Command::Freeze(_) => None,
+                Command::Fail(_) | Command::Freeze(_) | Command::EndCommands => None,
             });
         for done in waiting.into_iter().chain(others) {
             let _ = done.send(());

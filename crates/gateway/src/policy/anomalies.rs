@@ -33,11 +33,15 @@ pub enum AnomalyRule {
     RateLimitAbuse,
     /// The same call, over and over.
     Loop,
+    /// A run has used up its quota of the daemon's disk.
+    DiskQuota,
+    /// The daemon's disk has little room left.
+    DiskLow,
 }
 
 impl AnomalyRule {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Spike,
         Self::RepeatedFailures,
         Self::ReadWriteDelete,
@@ -50,6 +54,8 @@ impl AnomalyRule {
         Self::PermissionEscalation,
         Self::RateLimitAbuse,
         Self::Loop,
+        Self::DiskQuota,
+        Self::DiskLow,
     ];
 
     /// Its id: in policy, record and API.
@@ -67,6 +73,8 @@ impl AnomalyRule {
             Self::PermissionEscalation => "permission_escalation",
             Self::RateLimitAbuse => "rate_limit_abuse",
             Self::Loop => "loop",
+            Self::DiskQuota => "disk_quota",
+            Self::DiskLow => "disk_low",
         }
     }
 
@@ -91,6 +99,8 @@ impl AnomalyRule {
             Self::PermissionEscalation => (5, 600, Severity::High),
             Self::RateLimitAbuse => (40, 120, Severity::Medium),
             Self::Loop => (20, 600, Severity::Medium),
+            Self::DiskQuota => (1, 600, Severity::Medium),
+            Self::DiskLow => (1, 600, Severity::High),
         };
         AnomalySetting {
             threshold,

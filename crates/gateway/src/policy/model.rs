@@ -70,7 +70,7 @@ pub enum WorkspaceMode {
     ReadWrite,
 }
 
-/// Limits of a container. Swap is always off.
+/// Limits of a container, and of what is kept for it. Swap is always off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContainerLimits {
     /// Memory, MiB.
@@ -85,6 +85,10 @@ pub struct ContainerLimits {
     pub open_files: u64,
     /// Size of `/tmp`, MiB. It counts as memory.
     pub tmp_mib: u64,
+    /// What the daemon keeps for a run on its disk, MiB: `/state`, a managed or cloned workspace, the layer of an overlay.
+    pub disk_mib: u64,
+    /// The same, files.
+    pub disk_files: u64,
 }
 
 /// Which commands may run: the strictest of all that apply, `default` where nothing does.

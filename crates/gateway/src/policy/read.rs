@@ -81,7 +81,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
 /// No command runs longer, whatever a profile says; seconds.
 const LONGEST_S: u64 = 120;
 
-const LIMITS: [&str; 6] = ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib"];
+const LIMITS: [&str; 8] =
+    ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib", "disk_mib", "disk_files"];
 const EXEC: [&str; 8] = [
     "deny",
     "read_only_commands",
@@ -125,6 +126,8 @@ fn limits(section: &Section<'_>) -> ContainerLimits {
         file_size_mib: section.number_or("file_size_mib", 1..=1_048_576, 256),
         open_files: section.number_or("open_files", 64..=1_048_576, 1_024),
         tmp_mib: section.number_or("tmp_mib", 1..=65_536, 64),
+        disk_mib: section.number_or("disk_mib", 1..=16_777_216, 1_024),
+        disk_files: section.number_or("disk_files", 100..=100_000_000, 50_000),
     }
 }
 

@@ -7,49 +7,104 @@
 //! At every moment the content has its name or its entry in the trash. What fails on the way leaves the file, and no
 //! entry; only a process that is killed between the copy and the end leaves both, or a copy that is no entry yet, which
 //! goes with the next recovery.
+//!
+//! A trash without room keeps nothing, and a run that cannot delete cannot make room either. Then a file goes for good, if a
+//! reviewer was shown that it would and said yes: the consent is bound to it.
 
-use jail::{Change, Jail, Parents, Removable, RemoveError, SandboxPath, Then, Writable};
+use jail::{Change, Jail, Metadata, Parents, Removable, Removal, RemoveError, SandboxPath, Then, Writable};
 
 use super::place::{bind_lineage, bind_owner, is_still};
-use super::trash::{self, Kept};
+use super::trash::{self, Kept, NotKept};
 use crate::{
     Binder, Bound, Bounds, Delete, DeleteResult, EntryType, FileState, Held, OpResult, Outcome, Preview,
     Reason, ToolFailure, before_effect,
 };
+
+/// What is about to go, after the look at it.
+struct Going {
+    size_bytes: u64,
+    sha256: String,
+    /// Its copy; `None`: the trash has no room for one.
+    kept: Option<Kept>,
+}
 
 /// Removes it.
 pub fn delete(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Outcome {
     let held_to = bounds.held_to.as_ref();
     let look = || Ok(jail.writable(&delete.path)?).and_then(|writable| Ok((writable, writable.removal()?)));
     let (writable, removal) = look().map_err(|failure| before_effect(held_to, failure))?;
-    let kept = match removal.what() {
-        Removable::File(file) => trash::keep(jail, &delete.path, file),
-        Removable::Directory(meta) => trash::keep_directory(jail, &delete.path, meta),
-    };
-    let kept = kept.map_err(|failure| before_effect(held_to, failure))?;
-    match held(delete, &writable, removal.what(), &kept, held_to) {
+    let entry_type = entry_type(removal.what());
+    let going = prepare(jail, &delete.path, removal.what(), held_to.is_some())
+        .map_err(|failure| before_effect(held_to, failure))?;
+    let gone = held(delete, &writable, removal.what(), &going, held_to)
+        .and_then(|change| remove(jail, removal, change, going.kept.is_none()));
+    let trash_entry = going.kept.as_ref().map(Kept::entry).unwrap_or_default();
+    match gone {
+        Ok(None) => {
+            let Going { size_bytes, sha256, .. } = going;
+            let (path, gone_for_good) = (delete.path.to_string(), trash_entry.is_empty());
+            let result = DeleteResult { path, entry_type, size_bytes, sha256, trash_entry, gone_for_good };
+            Ok(OpResult::Delete(result))
+        }
+        // It is gone all the same.
+        Ok(Some(not_durable)) => Err(not_durable.with("trash_entry", trash_entry)),
         Err(failure) => {
-            kept.forget();
+            if let Some(kept) = going.kept {
+                kept.forget();
+            }
             Err(failure)
         }
-        Ok(Some(change)) => match jail.commit(vec![change]) {
-            Ok(()) => Ok(OpResult::Delete(result(&kept))),
-            Err(error) => {
-                kept.forget();
-                Err(error.into())
-            }
-        },
-        Ok(None) => match removal.remove() {
-            Ok(()) => Ok(OpResult::Delete(result(&kept))),
-            // It is gone all the same.
-            Err(error @ RemoveError::NotDurable { .. }) => {
-                Err(ToolFailure::from(error).with("trash_entry", kept.entry()))
-            }
-            Err(error) => {
-                kept.forget();
-                Err(error.into())
-            }
-        },
+    }
+}
+
+/// Takes its name away. What then still fails is only that a loss of power may bring it back.
+fn remove(
+    jail: &Jail,
+    removal: Removal,
+    change: Option<Change<'_>>,
+    for_good: bool,
+) -> Result<Option<ToolFailure>, ToolFailure> {
+    if let Some(change) = change {
+        match jail.commit(vec![change]).map_err(ToolFailure::from) {
+            Ok(()) => return Ok(None),
+            // The disk has no room for the change's notes either, and nothing was begun: what makes room must not need any.
+            Err(failure) if for_good && failure.reason == Reason::WriteLimit => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    match removal.remove() {
+        Ok(()) => Ok(None),
+        Err(error @ RemoveError::NotDurable { .. }) => Ok(Some(error.into())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Puts it into the trash. Where that has no room it may go without, if somebody has `consented` to something: to what, is
+/// looked at afterwards.
+fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -> Result<Going, ToolFailure> {
+    let kept = match what {
+        Removable::File(file) => trash::keep(jail, path, file),
+        Removable::Directory(meta) => trash::keep_directory(jail, path, meta),
+    };
+    match kept {
+        Ok(kept) => {
+            let record = kept.record();
+            let (size_bytes, sha256) = (record.size_bytes, record.sha256.clone());
+            Ok(Going { size_bytes, sha256, kept: Some(kept) })
+        }
+        Err(NotKept::NoRoom(_)) if consented => {
+            let (size_bytes, sha256) = without_trash(path, what)?;
+            Ok(Going { size_bytes, sha256, kept: None })
+        }
+        Err(not_kept) => Err(not_kept.into()),
+    }
+}
+
+/// Size and hash of what the trash cannot take.
+fn without_trash(path: &SandboxPath, what: &Removable) -> Result<(u64, String), ToolFailure> {
+    match what {
+        Removable::File(file) => trash::look(path, file),
+        Removable::Directory(_) => Ok((0, String::new())),
     }
 }
 
@@ -59,49 +114,80 @@ fn held<'j>(
     delete: &Delete,
     writable: &Writable<'j>,
     what: &Removable,
-    kept: &Kept,
+    going: &Going,
     held_to: Option<&Held>,
 ) -> Result<Option<Change<'j>>, ToolFailure> {
-    let sha256 = &kept.record().sha256;
-    demand(delete, sha256).map_err(|failure| before_effect(held_to, failure))?;
+    let sha256 = &going.sha256;
+    demand(delete, what, sha256).map_err(|failure| before_effect(held_to, failure))?;
     if held_to.is_none() {
         return Ok(None);
     }
-    bound(&delete.path, writable, what, sha256)?.demand(held_to)?;
-    let Removable::File(file) = what else { return Ok(None) };
-    let target = writable.target(Parents::MustExist)?;
-    let change = Change::new(*writable, Some(target), Then::Gone);
-    Ok(Some(change.held(is_still(sha256.clone(), file.meta))))
+    let is_kept = going.kept.is_some();
+    let as_seen = bound(&delete.path, writable, what, sha256, !is_kept)?.demand(held_to);
+    as_seen.or_else(|changed| {
+        // The trash has room by now: more is kept than the reviewer asked for.
+        if !is_kept {
+            return Err(changed);
+        }
+        bound(&delete.path, writable, what, sha256, true)?.demand(held_to)
+    })?;
+    match what {
+        // Bound to what cannot be set, and compared with it once more where it loses its name.
+        Removable::File(_) if sha256.is_empty() => Ok(None),
+        Removable::File(file) => {
+            let target = writable.target(Parents::MustExist)?;
+            let change = Change::new(*writable, Some(target), Then::Gone);
+            Ok(Some(change.held(is_still(sha256.clone(), file.meta))))
+        }
+        Removable::Directory(_) => Ok(None),
+    }
 }
 
-/// What [`delete()`] would do. Fails as [`delete()`] would, and changes nothing.
+/// What [`delete()`] would do, with a consent to just that. Fails as [`delete()`] would, and changes nothing.
 pub fn preview_delete(jail: &Jail, delete: &Delete, _bounds: &Bounds) -> Result<Preview, ToolFailure> {
     let path = &delete.path;
     let writable = jail.writable(path)?;
     let removal = writable.removal()?;
-    let (entry_type, (size_bytes, sha256)) = match removal.what() {
-        Removable::File(file) => (EntryType::File, trash::foresee(jail, path, file)?),
-        Removable::Directory(_) => {
-            trash::foresee_directory(jail, path)?;
-            (EntryType::Directory, (0, String::new()))
-        }
+    let foreseen = match removal.what() {
+        Removable::File(file) => trash::foresee(jail, path, file),
+        Removable::Directory(_) => trash::foresee_directory(jail, path).map(|()| (0, String::new())),
     };
-    demand(delete, &sha256)?;
-    let bound = bound(path, &writable, removal.what(), &sha256)?;
-    let trash_entry = String::new();
-    let result = DeleteResult { path: path.to_string(), entry_type, size_bytes, sha256, trash_entry };
+    let ((size_bytes, sha256), gone_for_good) = match foreseen {
+        Ok(foreseen) => (foreseen, false),
+        Err(NotKept::NoRoom(_)) => (without_trash(path, removal.what())?, true),
+        Err(not_kept) => return Err(not_kept.into()),
+    };
+    demand(delete, removal.what(), &sha256)?;
+    let bound = bound(path, &writable, removal.what(), &sha256, gone_for_good)?;
+    let (entry_type, trash_entry) = (entry_type(removal.what()), String::new());
+    let path = path.to_string();
+    let result = DeleteResult { path, entry_type, size_bytes, sha256, trash_entry, gone_for_good };
     Ok(Preview { result: OpResult::Delete(result), bound })
 }
 
-/// A file by its content, a directory by its identity, both by owner, permissions and the directories that lead there.
+fn entry_type(what: &Removable) -> EntryType {
+    match what {
+        Removable::File(_) => EntryType::File,
+        Removable::Directory(_) => EntryType::Directory,
+    }
+}
+
+/// A file by its content, a directory and a file that is not read by their identity, all by owner, permissions and the
+/// directories that lead there; and that it goes for good, if it does.
 fn bound(
     path: &SandboxPath,
     writable: &Writable<'_>,
     what: &Removable,
     sha256: &str,
+    gone_for_good: bool,
 ) -> Result<Bound, ToolFailure> {
-    let mut binder = Binder::new("delete");
+    let mut binder = Binder::new(if gone_for_good { "delete for good" } else { "delete" });
     let (meta, target) = match what {
+        Removable::File(file) if sha256.is_empty() => {
+            binder.bytes(path.to_string().as_bytes());
+            identify(&file.meta, &mut binder);
+            (&file.meta, Some(writable.target(Parents::MustExist)?))
+        }
         Removable::File(file) => {
             binder.file(path, FileState::Sha256(sha256.to_owned()));
             (&file.meta, Some(writable.target(Parents::MustExist)?))
@@ -117,35 +203,34 @@ fn bound(
     Ok(binder.finish())
 }
 
-fn result(kept: &Kept) -> DeleteResult {
-    let record = kept.record().clone();
-    DeleteResult {
-        path: record.path,
-        entry_type: record.entry_type,
-        size_bytes: record.size_bytes,
-        sha256: record.sha256,
-        trash_entry: kept.entry(),
+/// What no program can set to what it was.
+fn identify(meta: &Metadata, binder: &mut Binder) {
+    let (seconds, nanoseconds) = meta.changed;
+    for number in
+        [meta.identity.0, meta.identity.1, meta.size, seconds.cast_unsigned(), u64::from(nanoseconds)]
+    {
+        binder.number(number);
     }
 }
 
 /// Demands that the content has the hash that was asked for; a directory has none.
-fn demand(delete: &Delete, sha256: &str) -> Result<(), ToolFailure> {
+fn demand(delete: &Delete, what: &Removable, sha256: &str) -> Result<(), ToolFailure> {
     let Some(expected) = &delete.if_match_sha256 else { return Ok(()) };
     if sha256 == expected {
         return Ok(());
     }
-    Err(differs(&delete.path, expected, sha256))
-}
-
-fn differs(path: &SandboxPath, expected: &str, sha256: &str) -> ToolFailure {
-    let path = path.excerpt();
-    let message = if sha256.is_empty() {
-        format!(
+    let path = delete.path.excerpt();
+    let message = match what {
+        Removable::Directory(_) => format!(
             "{path} is a directory, but if_match_sha256 demands a content; leave it out to delete a directory"
-        )
-    } else {
-        format!("{path} is not what if_match_sha256 demands; read it again, its SHA-256 is now {sha256}")
+        ),
+        Removable::File(_) if sha256.is_empty() => {
+            format!("{path} is too large to be read for if_match_sha256; leave it out to delete it")
+        }
+        Removable::File(_) => {
+            format!("{path} is not what if_match_sha256 demands; read it again, its SHA-256 is now {sha256}")
+        }
     };
     let failure = ToolFailure::new(Reason::PreconditionFailed, message).with("expected_sha256", expected);
-    if sha256.is_empty() { failure } else { failure.with("sha256", sha256) }
+    Err(if sha256.is_empty() { failure } else { failure.with("sha256", sha256) })
 }

@@ -3947,12 +3947,13 @@ pub struct ExecResult {
     /// What was done to end it and what it had started.
     #[prost(message, optional, tag = "13")]
     pub kill: ::core::option::Option<KillEvidence>,
-    /// What ended it before its time: `timeout`, `cancelled`, `output-limit`, `memory-limit` or `file-size-limit`. Empty
-    /// when it ended by itself, or when nobody knows. After the first three the call has failed, whatever the exit code is.
+    /// What ended it before its time: `timeout`, `cancelled`, `output-limit`, `memory-limit`, `file-size-limit` or
+    /// `disk-quota`. Empty when it ended by itself, or when nobody knows. After the first three the call has failed, whatever
+    /// the exit code is.
     #[prost(string, tag = "14")]
     pub ended_by: ::prost::alloc::string::String,
     /// Limits of the run that were reached while it ran, whether they ended it or not: `memory`, `processes`, `output`,
-    /// `file-size`, `tmp-space`, `project-space`, `state-space`. The run has them for all its commands: one that ran at the
+    /// `file-size`, `tmp-space`, `project-space`, `state-space`, `disk-quota`. The run has them for all its commands: one that ran at the
     /// same time may have been what reached them.
     #[prost(string, repeated, tag = "15")]
     pub limits_hit: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
@@ -4408,12 +4409,15 @@ pub struct DeleteResult {
     /// Size of the file, bytes; 0 for a directory.
     #[prost(uint64, tag = "3")]
     pub size_bytes: u64,
-    /// SHA-256 of the file's content; empty for a directory.
+    /// SHA-256 of the file's content; empty for a directory, and for a file that is too large for the trash.
     #[prost(string, tag = "4")]
     pub sha256: ::prost::alloc::string::String,
-    /// Name of its entry in the run's trash.
+    /// Name of its entry in the run's trash; empty when it is gone for good.
     #[prost(string, tag = "5")]
     pub trash_entry: ::prost::alloc::string::String,
+    /// The trash had no room for it, and the consent to the call said that it would be gone. Default: it is in the trash.
+    #[prost(bool, tag = "6")]
+    pub gone_for_good: bool,
 }
 impl ::prost::Name for DeleteResult {
     const NAME: &'static str = "DeleteResult";
@@ -8716,6 +8720,9 @@ pub struct Run {
     /// Output only. Why it is PAUSED, oldest first.
     #[prost(message, repeated, tag = "27")]
     pub holds: ::prost::alloc::vec::Vec<RunHold>,
+    /// What it has on the daemon's disk; absent when that is not known so far.
+    #[prost(message, optional, tag = "28")]
+    pub disk: ::core::option::Option<DiskUse>,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -9082,6 +9089,12 @@ pub struct Limits {
     /// Open files of a process.
     #[prost(uint32, tag = "5")]
     pub open_files: u32,
+    /// What the daemon keeps for the run on its disk (see DiskUse), bytes.
+    #[prost(uint64, tag = "6")]
+    pub disk_bytes: u64,
+    /// The same, files.
+    #[prost(uint64, tag = "7")]
+    pub disk_files: u64,
 }
 impl ::prost::Name for Limits {
     const NAME: &'static str = "Limits";
@@ -9091,6 +9104,165 @@ impl ::prost::Name for Limits {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.Limits".into()
+    }
+}
+/// What the daemon keeps for a run on its disk: `/state`, a managed or cloned workspace, the layer of an overlay. All of it counts
+/// against `Limits.disk_bytes` and `disk_files`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiskUse {
+    /// Bytes of disk, holes not counted.
+    #[prost(uint64, tag = "1")]
+    pub used_bytes: u64,
+    /// Files, directories, links and all others.
+    #[prost(uint64, tag = "2")]
+    pub used_files: u64,
+    /// There is more than that: it was not counted to the end.
+    #[prost(bool, tag = "3")]
+    pub at_least: bool,
+    /// What follows. Set by the daemon while the run lives.
+    #[prost(enumeration = "disk_use::State", tag = "4")]
+    pub state: i32,
+    /// The file system's project quotas hold the run to its quota. Default: the daemon measures, and acts.
+    #[prost(bool, tag = "5")]
+    pub kernel: bool,
+}
+/// Nested message and enum types in `DiskUse`.
+pub mod disk_use {
+    /// What the quota says to the run.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Not known so far.
+        Unspecified = 0,
+        /// There is less than the quota.
+        Within = 1,
+        /// The quota is used up: nothing more is written. Commands run, so that they can delete.
+        Over = 2,
+        /// A command took more although the quota was used up: commands are refused as well, until there is less.
+        Locked = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Within => "WITHIN",
+                Self::Over => "OVER",
+                Self::Locked => "LOCKED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "WITHIN" => Some(Self::Within),
+                "OVER" => Some(Self::Over),
+                "LOCKED" => Some(Self::Locked),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for DiskUse {
+    const NAME: &'static str = "DiskUse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DiskUse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DiskUse".into()
+    }
+}
+/// The file system that has the daemon's state directory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StateDisk {
+    /// Bytes that are free.
+    #[prost(uint64, tag = "1")]
+    pub free_bytes: u64,
+    /// Bytes in all.
+    #[prost(uint64, tag = "2")]
+    pub total_bytes: u64,
+    /// Inodes that are free; absent where the file system has no number of them.
+    #[prost(uint64, optional, tag = "3")]
+    pub free_files: ::core::option::Option<u64>,
+    /// What follows.
+    #[prost(enumeration = "state_disk::State", tag = "4")]
+    pub state: i32,
+    /// Runs are held to their quotas by the file system's project quotas. Default: the daemon measures, and acts.
+    #[prost(bool, tag = "5")]
+    pub kernel: bool,
+}
+/// Nested message and enum types in `StateDisk`.
+pub mod state_disk {
+    /// How much room there is.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// More than `disk.warn_free` of the daemon's configuration.
+        Enough = 1,
+        /// Less than that.
+        Low = 2,
+        /// Less than `disk.min_free`: no run writes anything.
+        Full = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Enough => "ENOUGH",
+                Self::Low => "LOW",
+                Self::Full => "FULL",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "ENOUGH" => Some(Self::Enough),
+                "LOW" => Some(Self::Low),
+                "FULL" => Some(Self::Full),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for StateDisk {
+    const NAME: &'static str = "StateDisk";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.StateDisk".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.StateDisk".into()
     }
 }
 /// One property of the container, as the engine reports it.
@@ -9258,6 +9430,9 @@ pub struct ListRunsResponse {
     /// Empty on the last page.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
+    /// For operators and auditors.
+    #[prost(message, optional, tag = "3")]
+    pub state_disk: ::core::option::Option<StateDisk>,
 }
 impl ::prost::Name for ListRunsResponse {
     const NAME: &'static str = "ListRunsResponse";

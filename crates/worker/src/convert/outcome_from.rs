@@ -183,6 +183,7 @@ fn delete(result: v1::DeleteResult) -> Result<DeleteResult, Malformed> {
         size_bytes: result.size_bytes,
         sha256: result.sha256,
         trash_entry: result.trash_entry,
+        gone_for_good: result.gone_for_good,
     })
 }
 

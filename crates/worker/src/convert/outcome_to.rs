@@ -179,6 +179,7 @@ fn delete(result: DeleteResult) -> v1::DeleteResult {
         size_bytes: result.size_bytes,
         sha256: result.sha256,
         trash_entry: result.trash_entry,
+        gone_for_good: result.gone_for_good,
     }
 }
 

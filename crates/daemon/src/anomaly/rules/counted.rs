@@ -1,5 +1,5 @@
-//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`: so many of one kind within the
-//! window.
+//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`, `disk_quota`, `disk_low`: so many
+//! of one kind within the window.
 
 use gateway::AnomalySetting;
 

@@ -55,7 +55,9 @@ pub(super) fn fresh(rule: AnomalyRule) -> Box<dyn Rule> {
         | AnomalyRule::DeniedCommands
         | AnomalyRule::EscapeAttempts
         | AnomalyRule::PermissionEscalation
-        | AnomalyRule::RateLimitAbuse => Box::new(counted::Counted::default()),
+        | AnomalyRule::RateLimitAbuse
+        | AnomalyRule::DiskQuota
+        | AnomalyRule::DiskLow => Box::new(counted::Counted::default()),
         AnomalyRule::Loop => Box::new(repeat::Repeat::default()),
     }
 }
@@ -75,6 +77,8 @@ pub(super) fn concerns(rule: AnomalyRule, seen: &Seen) -> bool {
         AnomalyRule::PermissionEscalation => counted::is_escalation(seen),
         AnomalyRule::RateLimitAbuse => counted::is_over_limit(seen),
         AnomalyRule::Loop => repeat::counts(seen),
+        AnomalyRule::DiskQuota => seen.what == What::DiskQuota,
+        AnomalyRule::DiskLow => seen.what == What::DiskLow,
     }
 }
 
@@ -84,7 +88,8 @@ pub(super) fn subject(rule: AnomalyRule, seen: &Seen) -> Subject {
         AnomalyRule::ReadWriteDelete
         | AnomalyRule::ReadWriteDeleteBurst
         | AnomalyRule::SecretThenExec
-        | AnomalyRule::Loop => Subject::Run(seen.run.clone()),
+        | AnomalyRule::Loop
+        | AnomalyRule::DiskQuota => Subject::Run(seen.run.clone()),
         // A grant names an agent and no principal.
         AnomalyRule::GrantThenExec => {
             Subject::Agent(Agent { principal: "".into(), id: seen.agent.id.clone() })

@@ -33,7 +33,9 @@ fn holds(all: &[&Seen], now: &Seen, rule: AnomalyRule, setting: &AnomalySetting)
         | AnomalyRule::DeniedCommands
         | AnomalyRule::EscapeAttempts
         | AnomalyRule::PermissionEscalation
-        | AnomalyRule::RateLimitAbuse => enough(all.to_vec()),
+        | AnomalyRule::RateLimitAbuse
+        | AnomalyRule::DiskQuota
+        | AnomalyRule::DiskLow => enough(all.to_vec()),
         AnomalyRule::RepeatedFailures => {
             let of = usize::try_from(setting.of.unwrap()).unwrap();
             let last = &all[all.len().saturating_sub(of)..];

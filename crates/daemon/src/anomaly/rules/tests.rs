@@ -89,6 +89,14 @@ fn rate_limit_abuse() {
 }
 
 #[test]
+fn a_run_over_its_quota_and_a_disk_with_little_room_fire_at_once() {
+    let mut tape = Tape::default();
+    tape.add("alice", What::DiskQuota).wait(SECOND).add("alice", What::DiskLow);
+    assert_eq!(tape.fires(AnomalyRule::DiskQuota, &shipped(AnomalyRule::DiskQuota)), [1]);
+    assert_eq!(tape.fires(AnomalyRule::DiskLow, &shipped(AnomalyRule::DiskLow)), [2]);
+}
+
+#[test]
 fn loops() {
     fires_at_its_threshold(AnomalyRule::Loop, &What::Ended(with_input(Kind::Read, "a.rs")));
     let setting = AnomalySetting { threshold: 4, ..shipped(AnomalyRule::Loop) };

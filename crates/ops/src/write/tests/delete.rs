@@ -9,9 +9,12 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::{Scene, path};
 use crate::{
-    Bounds, Delete, DeleteResult, EntryType, OpResult, Outcome, Reason, ToolFailure, TrashEntry, TrashRecord,
-    delete, preview_delete, recover,
+    Bounds, Delete, DeleteResult, EntryType, Held, OpResult, Outcome, Reason, ToolFailure, TrashEntry,
+    TrashRecord, delete, preview_delete, recover,
 };
+
+/// Bytes of a file that the trash does not take.
+const HUGE: u64 = 256 * 1024 * 1024 + 1;
 
 /// A scene with a trash.
 struct Bin {
@@ -51,6 +54,34 @@ impl Bin {
             (Ok(result), Err(foretold)) => panic!("{result:?}, but foretold {foretold:?}"),
         }
         done
+    }
+
+    /// What a reviewer would see, and what the consent would be bound to.
+    fn foretell(&self, at: &str) -> (DeleteResult, Held) {
+        let request = Delete { path: path(at), if_match_sha256: None };
+        let preview = preview_delete(&self.scene.jail, &request, &Bounds::default()).unwrap();
+        let held = preview.bound.held().unwrap();
+        (of(Ok(preview.result)).unwrap(), held)
+    }
+
+    fn delete_held(&self, at: &str, held_to: Option<Held>) -> Outcome {
+        let request = Delete { path: path(at), if_match_sha256: None };
+        delete(&self.scene.jail, &request, &Bounds { held_to, ..Bounds::default() })
+    }
+
+    /// A file that is larger than anything that the trash takes.
+    fn huge(&self) {
+        let file = fs::File::create(self.scene.inside.join("huge")).unwrap();
+        file.set_len(HUGE).unwrap();
+    }
+
+    /// As much as the trash may hold.
+    fn fill(&self) {
+        fs::create_dir_all(self.private.join("trash")).unwrap();
+        for entry in 0..4 {
+            let file = fs::File::create(self.private.join("trash").join(format!("1-1-{entry}"))).unwrap();
+            file.set_len(256 * 1024 * 1024).unwrap();
+        }
     }
 
     fn names(&self) -> Vec<String> {
@@ -220,22 +251,67 @@ fn p3_other_names_of_a_hard_link_stay() {
 #[test]
 fn c4_a_file_that_the_trash_does_not_take_stays() {
     let bin = Bin::new();
-    let file = fs::File::create(bin.scene.inside.join("huge")).unwrap();
-    file.set_len(256 * 1024 * 1024 + 1).unwrap();
-    let failure = bin.delete("huge").unwrap_err();
-    assert_eq!(failure.reason, Reason::WriteLimit);
+    bin.huge();
+    let unasked = |at: &str| of(bin.delete_held(at, None)).unwrap_err();
+    assert_eq!(unasked("huge").reason, Reason::WriteLimit);
     assert!(bin.scene.inside.join("huge").exists());
 
     // The sum counts, too.
-    fs::create_dir_all(bin.private.join("trash")).unwrap();
-    for entry in 0..4 {
-        let file = fs::File::create(bin.private.join("trash").join(format!("1-1-{entry}"))).unwrap();
-        file.set_len(256 * 1024 * 1024).unwrap();
-    }
+    bin.fill();
     bin.scene.put("a", "x");
-    let failure = bin.delete("a").unwrap_err();
+    let failure = unasked("a");
     assert_eq!((failure.reason, bin.scene.get("a")), (Reason::WriteLimit, b"x".to_vec()));
     assert!(failure.message.contains("trash is full"), "{}", failure.message);
+    assert!(failure.message.contains("gone for good") || failure.message.contains("go for good"));
+}
+
+#[test]
+fn c4_what_the_trash_does_not_take_goes_for_good_when_the_consent_says_so() {
+    let bin = Bin::new();
+    bin.huge();
+    bin.fill();
+    bin.scene.put("a", "x");
+    fs::create_dir(bin.scene.inside.join("d")).unwrap();
+    let before = bin.names();
+    for (at, hashed) in [("huge", false), ("a", true), ("d", false)] {
+        let (foretold, held) = bin.foretell(at);
+        assert!(foretold.gone_for_good && foretold.sha256.is_empty() != hashed, "{foretold:?}");
+        assert_eq!(of(bin.delete_held(at, Some(held))), Ok(foretold), "{at}");
+        assert!(!bin.scene.inside.join(at).exists(), "{at}");
+    }
+    assert_eq!(bin.names(), before);
+}
+
+#[test]
+fn c4_no_consent_to_one_fate_is_one_to_the_other() {
+    let bin = Bin::new();
+    bin.scene.put("a", "x");
+    let (kept, to_the_trash) = bin.foretell("a");
+    bin.fill();
+    let (gone, for_good) = bin.foretell("a");
+    assert_eq!((kept.gone_for_good, gone.gone_for_good), (false, true));
+    assert_ne!(to_the_trash, for_good);
+    // The trash filled up while the reviewer looked: what was promised to be kept is.
+    let failure = of(bin.delete_held("a", Some(to_the_trash))).unwrap_err();
+    assert_eq!((failure.reason, bin.scene.get("a")), (Reason::PreconditionFailed, b"x".to_vec()));
+    // It has room again: nothing has to go.
+    fs::remove_dir_all(bin.private.join("trash")).unwrap();
+    let result = of(bin.delete_held("a", Some(for_good))).unwrap();
+    assert!(!result.gone_for_good);
+    assert_eq!(bin.content(&result.trash_entry), b"x");
+
+    // A large file is bound to what no program can set.
+    bin.huge();
+    let (_, held) = bin.foretell("huge");
+    fs::write(bin.scene.inside.join("huge"), "other").unwrap();
+    fs::File::options()
+        .write(true)
+        .open(bin.scene.inside.join("huge"))
+        .and_then(|file| file.set_len(HUGE))
+        .unwrap();
+    let failure = of(bin.delete_held("huge", Some(held))).unwrap_err();
+    assert_eq!(failure.reason, Reason::PreconditionFailed);
+    assert!(bin.scene.inside.join("huge").exists());
 }
 
 #[test]

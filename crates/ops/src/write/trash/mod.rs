@@ -5,7 +5,8 @@
 //! copied, and on disk, before its name goes.
 //!
 //! Called by `delete`, and by `patch` for the files that it deletes. Either may find afterwards that nothing has to go:
-//! then the copy is forgotten.
+//! then the copy is forgotten. A trash that has no room refuses; only `delete` goes on then, and only with a consent that
+//! says so.
 
 mod room;
 mod store;
@@ -28,6 +29,8 @@ pub(super) use sweep::sweep;
 /// Largest file that the trash takes: as large as any file that the host lane can make.
 const MAX_FILE: u64 = 256 * 1024 * 1024;
 const BLOCK: usize = 128 * 1024;
+/// What is left to do where the trash has no room.
+const FOR_GOOD: &str = "`delete` can let it go for good, with a consent that says so";
 
 /// Something that is in the trash, on disk.
 #[derive(Debug)]
@@ -54,8 +57,25 @@ impl Kept {
     }
 }
 
+/// Why something is not in the trash.
+#[derive(Debug)]
+pub(super) enum NotKept {
+    /// The trash has no room for it.
+    NoRoom(ToolFailure),
+    /// Something else failed.
+    Failed(ToolFailure),
+}
+
+impl From<NotKept> for ToolFailure {
+    fn from(not_kept: NotKept) -> Self {
+        match not_kept {
+            NotKept::NoRoom(failure) | NotKept::Failed(failure) => failure,
+        }
+    }
+}
+
 /// Copies a file, from its first byte to its present size, whatever its position is.
-pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<Kept, ToolFailure> {
+pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<Kept, NotKept> {
     let size = file.meta.size;
     within_reach(path, size)?;
     let (trash, entry) = begin(jail, path, size)?;
@@ -69,7 +89,7 @@ pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Resul
 }
 
 /// Notes an empty directory.
-pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -> Result<Kept, ToolFailure> {
+pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -> Result<Kept, NotKept> {
     let (trash, entry) = begin(jail, path, 0)?;
     let record = record(path, EntryType::Directory, meta);
     let kept = store::describe(&trash, entry, &record).map(|()| record);
@@ -77,51 +97,56 @@ pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -
 }
 
 /// Refuses what is larger than anything that the trash takes.
-fn within_reach(path: &SandboxPath, size: u64) -> Result<(), ToolFailure> {
+fn within_reach(path: &SandboxPath, size: u64) -> Result<(), NotKept> {
     if size <= MAX_FILE {
         return Ok(());
     }
-    Err(ToolFailure::new(
+    let failure = ToolFailure::new(
         Reason::WriteLimit,
         format!(
             "{} has {size} bytes, more than the {MAX_FILE} that the run's trash takes of one file, so it is not \
-             deleted; ask the operator to remove it",
+             deleted: {FOR_GOOD}",
             path.excerpt()
         ),
-    )
-    .with("size_bytes", size.to_string())
-    .with("max_bytes", MAX_FILE.to_string()))
+    );
+    Err(NotKept::NoRoom(failure.with("size_bytes", size.to_string()).with("max_bytes", MAX_FILE.to_string())))
 }
 
 /// Size and hash of a file, as [`keep`] would find them, and whether it would fit.
-pub(super) fn foresee(
-    jail: &Jail,
-    path: &SandboxPath,
-    file: &RegularFile,
-) -> Result<(u64, String), ToolFailure> {
+pub(super) fn foresee(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<(u64, String), NotKept> {
     within_reach(path, file.meta.size)?;
     open(jail, path, file.meta.size)?;
     blocks(file, |_| Ok(())).map_err(|error| failure(path, &error))
 }
 
+/// Size and hash of a file that the trash cannot take. One that is larger than anything that it takes is not read, and has
+/// no hash.
+pub(super) fn look(path: &SandboxPath, file: &RegularFile) -> Result<(u64, String), ToolFailure> {
+    if file.meta.size > MAX_FILE {
+        return Ok((file.meta.size, String::new()));
+    }
+    Ok(blocks(file, |_| Ok(())).map_err(|error| failure(path, &error))?)
+}
+
 /// Whether an empty directory would fit.
-pub(super) fn foresee_directory(jail: &Jail, path: &SandboxPath) -> Result<(), ToolFailure> {
+pub(super) fn foresee_directory(jail: &Jail, path: &SandboxPath) -> Result<(), NotKept> {
     open(jail, path, 0).map(drop)
 }
 
-fn begin(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, TrashEntry), ToolFailure> {
+fn begin(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, TrashEntry), NotKept> {
     let (trash, job) = open(jail, path, size)?;
     let entry = store::claim(&trash, job).map_err(|error| failure(path, &error))?;
     Ok((trash, entry))
 }
 
 /// The trash, when it has room, and the number of the operation that uses it.
-fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), ToolFailure> {
+fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), NotKept> {
     let private = jail.private().ok_or_else(|| {
-        ToolFailure::new(Reason::Internal, "this run has no trash, so that nothing can be deleted in it")
+        let why = "this run has no trash, so that nothing can be deleted in it";
+        NotKept::Failed(ToolFailure::new(Reason::Internal, why))
     })?;
     let trash = private.directory(Keeps::Trash).map_err(|error| failure(path, &error))?;
-    Room::of(&trash).map_err(|error| failure(path, &error))?.take(size)?;
+    Room::of(&trash).map_err(|error| failure(path, &error))?.take(size).map_err(NotKept::NoRoom)?;
     Ok((trash, private.job()))
 }
 
@@ -130,7 +155,7 @@ fn finish(
     trash: OwnedFd,
     entry: TrashEntry,
     kept: io::Result<TrashRecord>,
-) -> Result<Kept, ToolFailure> {
+) -> Result<Kept, NotKept> {
     match kept.and_then(|record| rustix::fs::fsync(&trash).map(|()| record).map_err(Into::into)) {
         Ok(record) => Ok(Kept { trash, entry, record }),
         Err(error) => {
@@ -175,18 +200,18 @@ fn blocks(file: &RegularFile, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> 
     Ok((at, digest.hex()))
 }
 
-fn failure(path: &SandboxPath, error: &io::Error) -> ToolFailure {
+fn failure(path: &SandboxPath, error: &io::Error) -> NotKept {
     let path = path.excerpt();
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => ToolFailure::new(
-            Reason::WriteLimit,
-            format!(
-                "{path}: the disk of the run's trash is full, so it is not deleted; ask the operator for room"
-            ),
-        ),
-        _ => ToolFailure::new(
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            NotKept::NoRoom(ToolFailure::new(
+                Reason::WriteLimit,
+                format!("{path}: the disk of the run's trash is full, so it is not deleted: {FOR_GOOD}"),
+            ))
+        }
+        _ => NotKept::Failed(ToolFailure::new(
             Reason::Internal,
             format!("{path}: cannot be put into the run's trash, so it is not deleted: {error}"),
-        ),
+        )),
     }
 }

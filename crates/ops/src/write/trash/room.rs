@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, fstatvfs, statat};
 use rustix::io::Errno;
 
+use super::FOR_GOOD;
 use crate::{Reason, ToolFailure};
 
 /// Most files in a run's trash; an entry has two.
@@ -64,8 +65,8 @@ impl Room {
             return Err(ToolFailure::new(
                 Reason::WriteLimit,
                 format!(
-                    "the run's trash is full ({} bytes in {} files, of at most {MAX_BYTES} in {MAX_FILES}), so nothing \
-                     more can be deleted in this run; it is emptied when the operator deletes the run",
+                    "the run's trash is full ({} bytes in {} files, of at most {MAX_BYTES} in {MAX_FILES}) until the \
+                     operator deletes the run, so nothing more is kept in it: {FOR_GOOD}",
                     self.bytes, self.files
                 ),
             )
@@ -77,7 +78,9 @@ impl Room {
         if scarce {
             return Err(ToolFailure::new(
                 Reason::WriteLimit,
-                "the disk of the run's trash has too little room, so nothing is deleted; ask the operator for room",
+                format!(
+                    "the disk of the run's trash has too little room, so nothing is kept in it: {FOR_GOOD}"
+                ),
             ));
         }
         Ok(())

@@ -1,0 +1,90 @@
+//! The disk of the daemon's state directory, as the daemon sees it: how much room it has, and which runs hold it.
+
+use doctor::Finding;
+use wire::v1::state_disk::State;
+use wire::v1::{ListRunsResponse, Run, StateDisk};
+
+use crate::ids;
+use crate::quantity::bytes;
+
+/// Runs that are named.
+const NAMED: usize = 3;
+
+/// From a list of all runs. Whoever may not see the disk has no finding.
+pub(super) fn examine(listed: &ListRunsResponse) -> Option<Finding> {
+    listed.state_disk.as_ref().map(|disk| finding(disk, &listed.runs))
+}
+
+fn finding(disk: &StateDisk, runs: &[Run]) -> Finding {
+    const TOPIC: &str = "state disk";
+    let files = disk.free_files.map(|files| format!(", {files} more files")).unwrap_or_default();
+    let how = if disk.kernel { "project quotas hold the runs" } else { "the daemon measures what runs have" };
+    let found = format!("{} of {} free{files}; {how}", bytes(disk.free_bytes), bytes(disk.total_bytes));
+    let follows = match disk.state() {
+        State::Low => "soon no run can write",
+        State::Full => "no run can write, and no command is run",
+        State::Unspecified | State::Enough => return Finding::good(TOPIC, found),
+    };
+    Finding::limited(TOPIC, found, format!("{follows}: {}", holders(runs)))
+}
+
+/// Which runs hold most of it, and what to do.
+fn holders(runs: &[Run]) -> String {
+    let mut held: Vec<(u64, &Run)> =
+        runs.iter().filter_map(|run| Some((run.disk.as_ref()?.used_bytes, run))).collect();
+    held.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+    let named: Vec<String> = held
+        .iter()
+        .take(NAMED)
+        .filter(|(used, _)| *used > 0)
+        .map(|(used, run)| format!("{} has {}", ids::short(&run.run_id), bytes(*used)))
+        .collect();
+    if named.is_empty() {
+        return "no run holds it; look at the rest of the file system".to_owned();
+    }
+    format!(
+        "run {}; `coffer run delete` gives back what a run that has ended has in /state, `coffer workspace list` shows \
+         workspaces that are kept",
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::DiskUse;
+
+    use super::*;
+
+    fn run(id: &str, used_bytes: u64) -> Run {
+        let disk = Some(DiskUse { used_bytes, ..Default::default() });
+        Run { run_id: id.to_owned(), disk, ..Default::default() }
+    }
+
+    #[test]
+    fn says_who_holds_a_disk_that_has_little_room() {
+        let disk = |state: State| StateDisk {
+            free_bytes: 300 << 20,
+            total_bytes: 4 << 30,
+            free_files: Some(7),
+            state: state.into(),
+            kernel: true,
+        };
+        let runs = [run("a", 5), run("b", 3 << 30), run("c", 0), run("d", 1 << 20), run("e", 6)];
+        let good = finding(&disk(State::Enough), &runs);
+        assert_eq!(
+            good,
+            Finding::good(
+                "state disk",
+                "300.0 MiB of 4.0 GiB free, 7 more files; project quotas hold the runs"
+            )
+        );
+        let low = finding(&disk(State::Low), &runs).follows.unwrap();
+        assert!(
+            low.starts_with("soon no run can write: run b has 3.0 GiB, d has 1.0 MiB, e has 6 B; "),
+            "{low}"
+        );
+        let full = finding(&disk(State::Full), &[]).follows.unwrap();
+        assert!(full.contains("no command is run: no run holds it"), "{full}");
+        assert_eq!(examine(&ListRunsResponse::default()), None);
+    }
+}
