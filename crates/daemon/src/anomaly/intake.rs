@@ -185,7 +185,7 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
 fn disk_space(event: &Event) -> Option<What> {
     match event.details.as_ref()?.get("state")?.as_str()? {
         "over" | "locked" => Some(What::DiskQuota),
-        "low" | "full" => Some(What::DiskLow),
+        "low" | "full" | "spool_off" => Some(What::DiskLow),
         _ => None,
     }
 }
@@ -246,6 +246,23 @@ mod tests {
     fn intent(operation: &str, input: Value, risk: &str) -> Event {
         let intent = Event::new(Kept::CallIntent).operation(operation).input(input);
         intent.decision(Decision::new(Verdict::Allow)).details(json!({ "risk": risk }))
+    }
+
+    #[test]
+    fn a_disk_without_room_is_seen_and_one_that_has_room_again_is_not() {
+        let seen = |state: &str| {
+            let event = Event::new(Kept::DiskSpace).details(json!({ "state": state }));
+            Intake::new().take(1, 0, &event, &|_| None).map(|seen| seen.what)
+        };
+        for state in ["low", "full", "spool_off"] {
+            assert_eq!(seen(state), Some(What::DiskLow), "{state}");
+        }
+        for state in ["over", "locked"] {
+            assert_eq!(seen(state), Some(What::DiskQuota), "{state}");
+        }
+        for state in ["enough", "spool_on", "anything"] {
+            assert_eq!(seen(state), None, "{state}");
+        }
     }
 
     #[test]
