@@ -47,8 +47,10 @@ impl Offered {
         let denied = role.denies(operation, false)
             || self.policy.teams_of(&self.agent).any(|(_, team)| team.denies(operation, false))
             || self.has(Effect::Revocation, operation);
-        let held = role.grant(operation, true).is_some()
-            || teams.any(|(_, team)| team.grant(operation, true).is_some())
+        // The commands that only read are a part of `exec`, and of nothing else.
+        let read_only = operation == "exec";
+        let held = role.grant(operation, read_only).is_some()
+            || teams.any(|(_, team)| team.grant(operation, read_only).is_some())
             || self.has(Effect::Grant, operation);
         verdict.is_some_and(|verdict| verdict != Verdict::Deny) && !denied && held
     }
