@@ -74,6 +74,41 @@ async fn an_agent_reads_changes_and_commits_within_its_limits() {
     assert!(run.clients.verify().await.intact);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_is_shown_and_on_record() {
+    let daemon = Daemon::start().await;
+    let source = daemon.repository("source", &[("README.md", "# A pump\n")]);
+    for role in ["worker", "manager", "director"] {
+        let mut create = requests::clone("review", &source);
+        create.role = role.to_owned();
+        let mut run = daemon.run_on(create).await;
+        let Answer::Git(log) = run.ok(calls::git_log("HEAD")).await else { panic!("not git") };
+        assert!(log.output.contains("\n    first\n"), "{}", log.output);
+        let Answer::Git(show) = run.ok(calls::git_show("HEAD:README.md")).await else { panic!("not git") };
+        assert_eq!(show.output, "# A pump\n");
+        let native = v1::DialectCall {
+            dialect: "native".to_owned(),
+            name: "git_operation".to_owned(),
+            arguments_json: r#"{"operation": "log", "args": ["-1", "--oneline", "--name-only"]}"#.to_owned(),
+        };
+        let said = run.call(v1::call_request::Operation::Dialect(native)).await.unwrap().rendered;
+        assert!(said.trim_end().ends_with(" first\nREADME.md"), "{said}");
+        let failure = run.call(calls::git_show("nothing")).await.unwrap();
+        assert_eq!(failure.error.unwrap().reason, "NOT_FOUND");
+        is_on_record(
+            &mut run,
+            &[
+                ("git.log", "allow", "succeeded"),
+                ("git.show", "allow", "succeeded"),
+                ("git.log", "allow", "succeeded"),
+                ("git.show", "allow", "failed"),
+            ],
+        )
+        .await;
+        run.stop().await;
+    }
+}
+
 async fn looks_around(run: &mut harness::RunHandle) {
     let Answer::List(list) = run.ok(calls::list(".")).await else { panic!("not a list") };
     let names: Vec<_> = list.entries.iter().map(|entry| (entry.path.as_str(), entry.r#type())).collect();

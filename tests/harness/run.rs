@@ -335,6 +335,18 @@ pub mod calls {
         git(v1::git_request::Command::Diff(v1::GitDiff { flags, paths: Vec::new() }))
     }
 
+    /// `git log`
+    pub fn git_log(revision: &str) -> Operation {
+        let log = v1::GitLog { revision: revision.to_owned(), ..Default::default() };
+        git(v1::git_request::Command::Log(log))
+    }
+
+    /// `git show`
+    pub fn git_show(revision: &str) -> Operation {
+        let show = v1::GitShow { revision: revision.to_owned(), ..Default::default() };
+        git(v1::git_request::Command::Show(show))
+    }
+
     /// `git add`
     pub fn git_add(paths: &[&str]) -> Operation {
         let paths = paths.iter().map(ToString::to_string).collect();

@@ -2,7 +2,7 @@
 //!
 //! | attribute | from |
 //! |---|---|
-//! | `activity_id` | 1 Create: `run_created`; 2 Read: `read` `list` `glob` `grep` `git.status` `git.diff` `git.log`; 3 Update: `write` `edit` `patch`; 4 Delete: `delete`; 99 Other: everything else, with `activity_name` |
+//! | `activity_id` | 1 Create: `run_created`; 2 Read: `read` `list` `glob` `grep` `git.status` `git.diff` `git.log` `git.show`; 3 Update: `write` `edit` `patch`; 4 Delete: `delete`; 99 Other: everything else, with `activity_name` |
 //! | `time`, `duration` | the record's time; a receipt's duration; milliseconds |
 //! | `metadata.uid`, `.sequence`, `.original_time` | `LOG/SEQUENCE`, the sequence number, the time with nanoseconds |
 //! | `metadata.event_code`, `.correlation_uid` | the kind; the run |
@@ -93,7 +93,9 @@ fn milliseconds(record: &Record) -> i64 {
 fn activity(event: &Event) -> (u64, &'static str) {
     match (event.kind, event.operation.as_deref()) {
         (Kind::RunCreated, _) => (1, "Create"),
-        (_, Some("read" | "list" | "glob" | "grep" | "git.status" | "git.diff" | "git.log")) => (2, "Read"),
+        (_, Some("read" | "list" | "glob" | "grep" | "git.status" | "git.diff" | "git.log" | "git.show")) => {
+            (2, "Read")
+        }
         (_, Some("write" | "edit" | "patch")) => (3, "Update"),
         (_, Some("delete")) => (4, "Delete"),
         _ => (99, "Other"),

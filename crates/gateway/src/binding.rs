@@ -336,6 +336,24 @@ impl Encoder {
                 }
                 self.paths(paths);
             }
+            Git::Log { flags, max_count, revisions, paths } => {
+                self.length(flags.len());
+                for flag in flags {
+                    self.text(flag.as_str());
+                }
+                self.number((*max_count).into());
+                self.text(&revisions.to_string());
+                self.paths(paths);
+            }
+            Git::Show { flags, revision, file, paths } => {
+                self.length(flags.len());
+                for flag in flags {
+                    self.text(flag.as_str());
+                }
+                self.text(revision.as_str());
+                self.paths(file.as_slice());
+                self.paths(paths);
+            }
             Git::Add { paths } => self.paths(paths),
             Git::Commit { message } => self.text(message),
         }
@@ -344,8 +362,19 @@ impl Encoder {
 
 #[cfg(test)]
 mod tests {
+    use ops::{GitRevision, GitRevisions};
+
     use super::*;
     use crate::testing::{caller, delete, exec, front_matter, run, shell, write};
+
+    fn log(max_count: u32, without: Option<GitRevision>) -> Operation {
+        let revisions = GitRevisions { of: GitRevision::default(), without };
+        Operation::Git(Git::Log { flags: vec![], max_count, revisions, paths: vec![] })
+    }
+
+    fn show(file: Option<SandboxPath>, paths: Vec<SandboxPath>) -> Operation {
+        Operation::Git(Git::Show { flags: vec![], revision: GitRevision::default(), file, paths })
+    }
 
     fn of(operation: &Operation, bound: &Bound) -> String {
         let (caller, run) = (caller("worker"), run("review"));
@@ -377,6 +406,12 @@ mod tests {
             Operation::Write(Write { create_only: true, ..write("a") }),
             Operation::Git(Git::Status),
             Operation::Git(Git::Diff { flags: vec![], paths: vec![] }),
+            log(100, None),
+            log(99, None),
+            log(100, Some(GitRevision::default())),
+            show(None, vec![]),
+            show(Some(SandboxPath::parse("a").unwrap()), vec![]),
+            show(None, vec![SandboxPath::parse("a").unwrap()]),
             Operation::Delete(delete("a")),
             Operation::Delete(Delete { if_match_sha256: Some("a".into()), ..delete("a") }),
             front_matter(|_| ()),

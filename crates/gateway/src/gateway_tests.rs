@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use ops::{
-    Edit, EditChange, Encoding, Exec, Git, Glob, Grep, List, Operation, Read, ReadPart, Reason, Shell,
+    Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Read,
+    ReadPart, Reason, Shell,
 };
 
 use super::Gateway;
@@ -66,6 +67,18 @@ fn named(name: &str) -> Operation {
         "delete" => Operation::Delete(delete("a.txt")),
         "git.status" => Operation::Git(Git::Status),
         "git.diff" => Operation::Git(Git::Diff { flags: vec![], paths: vec![] }),
+        "git.log" => Operation::Git(Git::Log {
+            flags: vec![],
+            max_count: 100,
+            revisions: GitRevisions::default(),
+            paths: vec![],
+        }),
+        "git.show" => Operation::Git(Git::Show {
+            flags: vec![],
+            revision: GitRevision::default(),
+            file: None,
+            paths: vec![],
+        }),
         "git.add" => Operation::Git(Git::Add { paths: vec![path("a")] }),
         "git.commit" => Operation::Git(Git::Commit { message: "say hi".into() }),
         line => command(line),
@@ -90,8 +103,18 @@ fn admitted(gateway: &Gateway, profile: &str, role: &str, operation: Operation) 
 #[test]
 fn what_the_shipped_profiles_do() {
     use Verdict::{Allow, Ask, Deny};
-    const LOOKING: &[&str] =
-        &["read", "list", "glob", "grep", "git.status", "git.diff", "cat README.md", "find . -name a"];
+    const LOOKING: &[&str] = &[
+        "read",
+        "list",
+        "glob",
+        "grep",
+        "git.status",
+        "git.diff",
+        "git.log",
+        "git.show",
+        "cat README.md",
+        "find . -name a",
+    ];
     const CHANGING: &[&str] = &["write", "edit", "patch", "git.add", "git.commit"];
     // The one critical operation asks everywhere, whoever wants it.
     const DELETING: &[&str] = &["delete", "find . -delete", "env find . -delete", "xargs find . -delete"];
@@ -336,6 +359,8 @@ fn decisions_name_rule_risk_and_policy() {
         (command("cat deploy/id_rsa"), Risk::Medium),
         (command("find . -delete"), Risk::High),
         (named("git.diff"), Risk::Low),
+        (named("git.log"), Risk::Low),
+        (named("git.show"), Risk::Low),
         (named("git.commit"), Risk::High),
         (named("patch"), Risk::High),
         (named("delete"), Risk::Critical),

@@ -28,7 +28,8 @@ pub(crate) fn risk_of(profile: &Profile, operation: &Operation, reads: Option<&[
 /// The risk of an operation, or of `exec.read_only`, where the profile says nothing. What is unknown is critical.
 pub(crate) fn default_risk(operation: &str) -> Risk {
     match operation {
-        "read" | "list" | "glob" | "grep" | "git.status" | "git.diff" | EXEC_READ_ONLY => Risk::Low,
+        "read" | "list" | "glob" | "grep" | "git.status" | "git.diff" | "git.log" | "git.show"
+        | EXEC_READ_ONLY => Risk::Low,
         "exec" | "shell" | "write" | "edit" | "patch" | "git.add" | "git.commit" => Risk::High,
         // What a server says of its tools is no reason to think less of them.
         tool if tool.starts_with("mcp.") => Risk::High,

@@ -25,6 +25,8 @@ const MAX_PATTERN_BYTES: usize = 4_096;
 const MAX_GLOB_BYTES: usize = 1_024;
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 const MAX_PATHS: usize = 10_000;
+/// Commits that a log shows, at most.
+const MAX_COMMITS: u32 = 10_000;
 /// Files of one patch: as many as a consent can be bound to.
 const MAX_PATCHED: usize = 256;
 
@@ -215,7 +217,12 @@ fn delete(profile: &Profile, delete: &Delete) -> Checked {
 fn git(git: &Git) -> Checked {
     match git {
         Git::Status => Ok(()),
-        Git::Diff { flags: _, paths } => {
+        Git::Log { max_count, paths, .. } => {
+            argument(paths.len() <= MAX_PATHS && (1..=MAX_COMMITS).contains(max_count), || {
+                format!("give at most {MAX_PATHS} paths, and ask for 1 to {MAX_COMMITS} commits")
+            })
+        }
+        Git::Diff { paths, .. } | Git::Show { paths, .. } => {
             argument(paths.len() <= MAX_PATHS, || format!("more than {MAX_PATHS} paths"))
         }
         Git::Add { paths } => {

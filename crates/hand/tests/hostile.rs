@@ -25,11 +25,13 @@ fn repository() -> Scratch {
     scratch
 }
 
-fn all_operations() -> [Operation; 5] {
+fn all_operations() -> [Operation; 7] {
     [
         Operation::Git(Git::Status),
         Operation::Git(Git::Diff { flags: Vec::new(), paths: Vec::new() }),
         Operation::Git(Git::Diff { flags: vec![ops::GitDiffFlag::Cached], paths: Vec::new() }),
+        Operation::Git(support::log(&["--stat"], "HEAD", &["a"])),
+        Operation::Git(support::show(&[], "HEAD", &[])),
         Operation::Git(Git::Add { paths: paths(&["@project"]) }),
         Operation::Git(Git::Commit { message: "hostile".to_owned() }),
     ]

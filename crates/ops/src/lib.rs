@@ -14,6 +14,7 @@ mod cancel;
 pub mod deny;
 mod digest;
 mod failure;
+mod git;
 mod limits;
 mod mcp;
 mod operation;
@@ -32,11 +33,12 @@ pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effe
 pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
+pub use git::{Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
 pub use limits::{EndedBy, Limit};
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
-    Delete, Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, Glob, Grep, Lane, List, Mcp, Operation, Read,
-    ReadPart, Shell, Write,
+    Delete, Edit, EditChange, Encoding, Exec, Glob, Grep, Lane, List, Mcp, Operation, Read, ReadPart, Shell,
+    Write,
 };
 pub use outcome::{
     DeleteResult, EditResult, Entry, EntryType, ExecResult, FileChange, GitResult, GlobResult, GrepMatch,

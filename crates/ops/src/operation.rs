@@ -6,7 +6,7 @@ use std::time::Duration;
 use jail::SandboxPath;
 use serde_json::{Map, Value};
 
-use crate::{McpTool, Patch};
+use crate::{Git, McpTool, Patch};
 
 /// One canonical operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Lane {
 impl Operation {
     /// The names that policy and record use: `read`, `git.commit`, … Tools of upstream servers have names beside these,
     /// [`McpTool::canonical`].
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 16] = [
         "read",
         "list",
         "glob",
@@ -64,6 +64,8 @@ impl Operation {
         "delete",
         "git.status",
         "git.diff",
+        "git.log",
+        "git.show",
         "git.add",
         "git.commit",
     ];
@@ -99,6 +101,8 @@ impl Operation {
             Self::Delete(_) => "delete",
             Self::Git(Git::Status) => "git.status",
             Self::Git(Git::Diff { .. }) => "git.diff",
+            Self::Git(Git::Log { .. }) => "git.log",
+            Self::Git(Git::Show { .. }) => "git.show",
             Self::Git(Git::Add { .. }) => "git.add",
             Self::Git(Git::Commit { .. }) => "git.commit",
             Self::Mcp(_) => "mcp",
@@ -132,7 +136,10 @@ impl Operation {
             | Self::Edit(Edit { path, .. })
             | Self::Delete(Delete { path, .. }) => vec![path],
             Self::Patch(patch) => patch.paths().iter().collect(),
-            Self::Git(Git::Diff { paths, .. } | Git::Add { paths }) => paths.iter().collect(),
+            Self::Git(Git::Diff { paths, .. } | Git::Log { paths, .. } | Git::Add { paths }) => {
+                paths.iter().collect()
+            }
+            Self::Git(Git::Show { file, paths, .. }) => file.iter().chain(paths).collect(),
             Self::Git(Git::Status | Git::Commit { .. }) | Self::Mcp(_) => Vec::new(),
         }
     }
@@ -349,30 +356,6 @@ pub struct Delete {
     pub if_match_sha256: Option<String>,
 }
 
-/// Git in the workspace's own repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Git {
-    /// `git status --porcelain=v1 --branch`.
-    Status,
-    /// `git diff`.
-    Diff {
-        /// Flags of the allow list.
-        flags: Vec<GitDiffFlag>,
-        /// Only these paths.
-        paths: Vec<SandboxPath>,
-    },
-    /// `git add`.
-    Add {
-        /// At least one path.
-        paths: Vec<SandboxPath>,
-    },
-    /// `git commit`.
-    Commit {
-        /// Not blank, at most 64 KiB.
-        message: String,
-    },
-}
-
 /// Call a tool of an upstream MCP server. What it does is for the server to know: it counts as a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mcp {
@@ -386,53 +369,5 @@ impl Mcp {
     /// The arguments as JSON.
     pub fn arguments_json(&self) -> String {
         Value::Object(self.arguments.clone()).to_string()
-    }
-}
-
-/// The flags of `git diff` that are allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum GitDiffFlag {
-    /// `--cached`, `--staged`
-    Cached,
-    /// `--stat`
-    Stat,
-    /// `--name-only`
-    NameOnly,
-    /// `--name-status`
-    NameStatus,
-    /// `--shortstat`
-    ShortStat,
-    /// `--numstat`
-    NumStat,
-    /// `--no-color`
-    NoColor,
-}
-
-impl GitDiffFlag {
-    /// The flag as it is typed. `--staged` is the same as `--cached`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cached => "--cached",
-            Self::Stat => "--stat",
-            Self::NameOnly => "--name-only",
-            Self::NameStatus => "--name-status",
-            Self::ShortStat => "--shortstat",
-            Self::NumStat => "--numstat",
-            Self::NoColor => "--no-color",
-        }
-    }
-
-    /// The flag that is typed like this.
-    pub fn parse(flag: &str) -> Option<Self> {
-        Some(match flag {
-            "--cached" | "--staged" => Self::Cached,
-            "--stat" => Self::Stat,
-            "--name-only" => Self::NameOnly,
-            "--name-status" => Self::NameStatus,
-            "--shortstat" => Self::ShortStat,
-            "--numstat" => Self::NumStat,
-            "--no-color" => Self::NoColor,
-            _ => return None,
-        })
     }
 }

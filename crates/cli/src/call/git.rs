@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use wire::v1::call_request::Operation;
 use wire::v1::git_request::Command as Wanted;
-use wire::v1::{GitAdd, GitCommit, GitDiff, GitRequest, GitResult, GitStatus};
+use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
 use super::{Manner, Target, make, outcome};
 use crate::client::Context;
@@ -32,11 +32,20 @@ enum Command {
     /// The changes themselves.
     #[command(before_help = "Example: coffer call git 3f2a9c01 diff --cached -- src")]
     Diff(Diff),
-    /// Put files into the index.
+    /// The commits that there are, the newest first.
+    #[command(before_help = "Example: coffer call git 3f2a9c01 log -n 5 --oneline main..HEAD -- src")]
+    Log(Log),
+    /// A commit with its changes, or a file or directory as it was.
+    #[command(before_help = "Example: coffer call git 3f2a9c01 show HEAD~1:README.md")]
+    Show(Show),
+    /// Put files into the index: new ones, changed ones and the removal of those that are gone.
     #[command(before_help = "Example: coffer call git 3f2a9c01 add README.md")]
     Add {
+        /// Everything in the workspace, unless paths say less.
+        #[arg(short = 'A', long)]
+        all: bool,
         /// Files or directories.
-        #[arg(value_name = "PATH", required = true)]
+        #[arg(value_name = "PATH", required_unless_present = "all")]
         paths: Vec<String>,
     },
     /// Make a commit from the index.
@@ -49,7 +58,6 @@ enum Command {
 }
 
 #[derive(Args, Debug)]
-#[allow(clippy::struct_excessive_bools)] // each is one flag of git's own
 struct Diff {
     /// The index against the last commit.
     #[arg(long)]
@@ -57,6 +65,53 @@ struct Diff {
     /// The same as --cached.
     #[arg(long)]
     staged: bool,
+    #[command(flatten)]
+    formats: Formats,
+    /// Only these paths.
+    #[arg(last = true, value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Log {
+    /// At most so many commits [default: 100].
+    #[arg(short = 'n', long, value_name = "N")]
+    max_count: Option<u32>,
+    #[command(flatten)]
+    style: Style,
+    /// Where to begin, or `A..B` for what B has and A has not [default: HEAD].
+    revision: Option<String>,
+    /// Only commits that change these paths.
+    #[arg(last = true, value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Show {
+    #[command(flatten)]
+    style: Style,
+    /// A commit or tag, or `REVISION:PATH` for a file or directory of it [default: HEAD].
+    revision: Option<String>,
+    /// Of the changes only those of these paths.
+    #[arg(last = true, value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Style {
+    /// An id and the first line of the message.
+    #[arg(long)]
+    oneline: bool,
+    /// No changes.
+    #[arg(short = 's', long)]
+    no_patch: bool,
+    #[command(flatten)]
+    formats: Formats,
+}
+
+#[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is one flag of git's own
+struct Formats {
     /// How much has changed in which files.
     #[arg(long)]
     stat: bool,
@@ -75,9 +130,6 @@ struct Diff {
     /// No colour; nor is there otherwise.
     #[arg(long)]
     no_color: bool,
-    /// Only these paths.
-    #[arg(last = true, value_name = "PATH")]
-    paths: Vec<String>,
 }
 
 impl Git {
@@ -92,7 +144,19 @@ impl Command {
         match self {
             Self::Status => Wanted::Status(GitStatus {}),
             Self::Diff(diff) => Wanted::Diff(diff.wanted()),
-            Self::Add { paths } => Wanted::Add(GitAdd { paths }),
+            Self::Log(log) => Wanted::Log(GitLog {
+                flags: log.style.flags(),
+                max_count: log.max_count,
+                revision: log.revision.unwrap_or_default(),
+                paths: log.paths,
+            }),
+            Self::Show(show) => Wanted::Show(GitShow {
+                flags: show.style.flags(),
+                revision: show.revision.unwrap_or_default(),
+                paths: show.paths,
+            }),
+            Self::Add { paths, .. } if paths.is_empty() => Wanted::Add(GitAdd { paths: vec![".".into()] }),
+            Self::Add { paths, .. } => Wanted::Add(GitAdd { paths }),
             Self::Commit { message } => Wanted::Commit(GitCommit { message }),
         }
     }
@@ -100,19 +164,35 @@ impl Command {
 
 impl Diff {
     fn wanted(self) -> GitDiff {
-        let flags = [
-            (self.cached, "--cached"),
-            (self.staged, "--staged"),
+        let mut flags = given(&[(self.cached, "--cached"), (self.staged, "--staged")]);
+        flags.extend(self.formats.flags());
+        GitDiff { flags, paths: self.paths }
+    }
+}
+
+impl Style {
+    fn flags(&self) -> Vec<String> {
+        let mut flags = given(&[(self.oneline, "--oneline"), (self.no_patch, "--no-patch")]);
+        flags.extend(self.formats.flags());
+        flags
+    }
+}
+
+impl Formats {
+    fn flags(&self) -> Vec<String> {
+        given(&[
             (self.stat, "--stat"),
             (self.shortstat, "--shortstat"),
             (self.numstat, "--numstat"),
             (self.name_only, "--name-only"),
             (self.name_status, "--name-status"),
             (self.no_color, "--no-color"),
-        ];
-        let flags = flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag.into()).collect();
-        GitDiff { flags, paths: self.paths }
+        ])
     }
+}
+
+fn given(flags: &[(bool, &str)]) -> Vec<String> {
+    flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()).collect()
 }
 
 /// The output; a diff is coloured on a terminal.
@@ -164,6 +244,28 @@ mod tests {
         let commit = Wanted::Commit(GitCommit { message: "hi".into() });
         assert_eq!(wanted("git r commit -m hi --wait"), Some((true, commit.clone())));
         assert_eq!(wanted("git r --wait commit -m hi"), Some((true, commit)));
+        let all = Wanted::Add(GitAdd { paths: vec![".".into()] });
+        assert_eq!(wanted("git r add -A"), Some((false, all.clone())));
+        assert_eq!(wanted("git r add --all"), Some((false, all)));
+        assert_eq!(wanted("git r add -A a"), Some((false, Wanted::Add(GitAdd { paths: vec!["a".into()] }))));
+        assert_eq!(
+            wanted("git r log -n 5 --oneline --stat main..HEAD -- a"),
+            Some((
+                false,
+                Wanted::Log(GitLog {
+                    flags: vec!["--oneline".into(), "--stat".into()],
+                    max_count: Some(5),
+                    revision: "main..HEAD".into(),
+                    paths: vec!["a".into()],
+                })
+            ))
+        );
+        assert_eq!(wanted("git r log"), Some((false, Wanted::Log(GitLog::default()))));
+        let show = GitShow { flags: vec!["--no-patch".into()], revision: "HEAD:a".into(), paths: Vec::new() };
+        assert_eq!(wanted("git r show -s HEAD:a"), Some((false, Wanted::Show(show))));
+        assert_eq!(wanted("git r log a b"), None);
+        assert_eq!(wanted("git r log --all"), None);
+        assert_eq!(wanted("git r show --ext-diff"), None);
         assert_eq!(wanted("git r add"), None);
         assert_eq!(wanted("git r commit"), None);
         assert_eq!(wanted("git r push"), None);

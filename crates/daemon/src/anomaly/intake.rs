@@ -142,7 +142,7 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         // The read-only commands.
         "exec" if risk != Risk::More => Kind::Read,
         "exec" | "shell" => Kind::Command,
-        "list" | "glob" | "git.status" | "git.diff" => Kind::Look,
+        "list" | "glob" | "git.status" | "git.diff" | "git.log" | "git.show" => Kind::Look,
         "write" | "edit" | "patch" | "git.add" | "git.commit" => Kind::Change,
         "delete" => Kind::Delete,
         _ => Kind::Other,

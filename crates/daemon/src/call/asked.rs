@@ -71,6 +71,12 @@ impl Asked {
                     Some(git_request::Command::Diff(diff)) => {
                         ("git.diff", vec![("paths", paths(&diff.paths))])
                     }
+                    Some(git_request::Command::Log(log)) => {
+                        ("git.log", vec![("revision", text(&log.revision)), ("paths", paths(&log.paths))])
+                    }
+                    Some(git_request::Command::Show(show)) => {
+                        ("git.show", vec![("revision", text(&show.revision)), ("paths", paths(&show.paths))])
+                    }
                     Some(git_request::Command::Add(add)) => ("git.add", vec![("paths", paths(&add.paths))]),
                     Some(git_request::Command::Commit(_)) => ("git.commit", Vec::new()),
                     None => ("", Vec::new()),

@@ -13,6 +13,8 @@ pub(super) fn operation(arguments: &mut Arguments) -> Result<Operation, ParseFai
     let args = arguments.list("args");
     let request = match arguments.text("operation").as_str() {
         "diff" => diff(args),
+        "log" => log(args)?,
+        "show" => show(args)?,
         "add" => add(args)?,
         "commit" => commit(args)?,
         _ => status(&args)?,
@@ -34,13 +36,74 @@ fn diff(args: Vec<String>) -> raw::Git {
     raw::Git::Diff { flags: options, paths }
 }
 
-fn add(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
-    let (options, paths) = split(args);
-    if options.is_empty() {
-        Ok(raw::Git::Add { paths })
-    } else {
-        Err(ParseFailure::argument("args", "add takes paths and no flags; `.` stands for everything"))
+/// Paths come after `--`, where nobody can take one for a revision.
+fn log(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
+    let (mut flags, mut max_count, mut revision, mut paths) = (Vec::new(), None, None, Vec::new());
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let number = match arg.as_str() {
+            "--" => {
+                paths = args.collect();
+                break;
+            }
+            "-n" | "--max-count" => args.next(),
+            _ => count(&arg).map(str::to_owned),
+        };
+        if let Some(number) = number {
+            let wrong =
+                || ParseFailure::argument("args", "-n needs a number of commits, as in [\"-n\", \"5\"]");
+            max_count = Some(number.parse().map_err(|_| wrong())?);
+        } else if arg.starts_with('-') {
+            flags.push(arg);
+        } else {
+            once(&mut revision, arg)?;
+        }
     }
+    Ok(raw::Git::Log { flags, max_count, revision: revision.unwrap_or_default(), paths })
+}
+
+/// `-5`, `-n5` and `--max-count=5`
+fn count(arg: &str) -> Option<&str> {
+    let plain = || arg.strip_prefix('-').filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
+    arg.strip_prefix("--max-count=")
+        .or_else(|| arg.strip_prefix("-n").filter(|n| !n.is_empty()))
+        .or_else(plain)
+}
+
+fn show(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
+    let mut revision = None;
+    let mut args = args.into_iter();
+    let mut flags = Vec::new();
+    for arg in args.by_ref().take_while(|arg| arg != "--") {
+        if arg.starts_with('-') {
+            flags.push(arg);
+        } else {
+            once(&mut revision, arg)?;
+        }
+    }
+    Ok(raw::Git::Show { flags, revision: revision.unwrap_or_default(), paths: args.collect() })
+}
+
+fn once(revision: &mut Option<String>, arg: String) -> Result<(), ParseFailure> {
+    match revision.replace(arg) {
+        None => Ok(()),
+        Some(_) => {
+            Err(ParseFailure::argument("args", "there is one revision at most; paths come after \"--\""))
+        }
+    }
+}
+
+/// `-A` is everything, or, with paths, what they are without it.
+fn add(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
+    let (options, mut paths) = split(args);
+    if options.iter().any(|option| option != "-A" && option != "--all") {
+        let message = "add takes paths and no flags but -A; `.` stands for everything as well";
+        return Err(ParseFailure::argument("args", message));
+    }
+    if !options.is_empty() && paths.is_empty() {
+        paths.push(".".to_owned());
+    }
+    Ok(raw::Git::Add { paths })
 }
 
 /// As git does: several messages are paragraphs.

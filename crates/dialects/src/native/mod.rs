@@ -95,20 +95,22 @@ static TOOLS: [Tool; 6] = [
     },
     Tool {
         name: "git_operation",
-        description: "Git in the workspace: status, diff, add, commit. diff takes paths and the flags --cached \
-                      --staged --stat --name-only --name-status --shortstat --numstat --no-color. add takes paths, or \
-                      \".\" for everything. commit takes -m and a message. No hooks run; there is no push. \
+        description: "Git in the workspace: status, diff, log, show, add, commit. diff takes paths and the flags \
+                      --cached --staged --stat --name-only --name-status --shortstat --numstat --no-color. log takes \
+                      -n and a number (default 100), --oneline, --no-patch, the forms of diff, a revision or A..B, and \
+                      paths after \"--\". show takes a revision or REVISION:PATH, with the flags of log. add takes \
+                      paths, or -A for everything. commit takes -m and a message. No hooks run; there is no push. \
                       Example: {\"operation\": \"commit\", \"args\": [\"-m\", \"Fix the parser\"]}",
         parameters: &[
             Parameter::required(
                 "operation",
-                Kind::Choice(&["status", "diff", "add", "commit"]),
+                Kind::Choice(&["status", "diff", "log", "show", "add", "commit"]),
                 "The git command.",
             ),
             Parameter::optional("args", Kind::TextList, "Its arguments, one string each. Default: none."),
         ],
         others: Others::Refused,
-        operations: &["git.status", "git.diff", "git.add", "git.commit"],
+        operations: &["git.status", "git.diff", "git.log", "git.show", "git.add", "git.commit"],
         effect: Effect::Adds,
         repeatable: false,
         operation: git::operation,

@@ -1,6 +1,8 @@
+use jail::SandboxPath;
 use ops::{
-    EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitResult, GrepMatch, GrepResult,
-    ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
+    EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitFormat, GitResult, GrepMatch,
+    GrepResult, ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult, Reason, ToolFailure,
+    WriteResult,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -132,14 +134,16 @@ fn git_command_lines_are_understood() {
     let Ok(Git::Diff { flags, paths }) = git("diff", &["--staged", "a", "--stat", "--", "-b"]) else {
         panic!("not a diff")
     };
-    assert_eq!(flags, [GitDiffFlag::Cached, GitDiffFlag::Stat]);
+    assert_eq!(flags, [GitDiffFlag::Cached, GitDiffFlag::Format(GitFormat::Stat)]);
     assert_eq!(paths.iter().map(ToString::to_string).collect::<Vec<_>>(), ["@project/a", "@project/-b"]);
     for bad in ["--ext-diff", "--output=x", "-O/etc/passwd", "--no-index"] {
         assert!(git("diff", &[bad]).unwrap_err().contains("may only be"), "{bad}");
     }
     let Ok(Git::Add { paths }) = git("add", &["."]) else { panic!("not an add") };
     assert_eq!(paths[0].to_string(), "@project");
-    for bad in [&["-A"][..], &["-f", "a"], &[], &["@pkg/a"], &["../a"]] {
+    assert_eq!(git("add", &["-A"]), git("add", &["."]));
+    assert_eq!(git("add", &["--all", "a"]), git("add", &["a"]));
+    for bad in [&["-f", "a"][..], &[], &["@pkg/a"], &["../a"]] {
         assert!(git("add", bad).is_err(), "{bad:?}");
     }
     let commit = |args: &[&str]| match git("commit", args) {
@@ -153,6 +157,63 @@ fn git_command_lines_are_understood() {
     for bad in [&[][..], &["-m"], &["a"], &["--amend", "-m", "a"], &["--no-verify", "-m", "a"], &["-m", " "]]
     {
         assert!(git("commit", bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn the_history_is_asked_for_as_git_is() {
+    let log = |args: &[&str]| match git("log", args) {
+        Ok(Git::Log { flags, max_count, revisions, paths }) => {
+            let flags: Vec<_> = flags.iter().map(|flag| flag.as_str()).collect();
+            let paths: Vec<_> = paths.iter().map(ToString::to_string).collect();
+            format!("{} {max_count} {revisions} {}", flags.join(","), paths.join(","))
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(log(&[]), " 100 HEAD ");
+    for five in [&["-n", "5"][..], &["-n5"], &["-5"], &["--max-count=5"], &["--max-count", "5"]] {
+        assert_eq!(log(five), " 5 HEAD ", "{five:?}");
+    }
+    let many = ["--oneline", "--stat", "-s", "main..HEAD~2", "--", "src", "--stat"];
+    assert_eq!(log(&many), "--oneline,--stat,--no-patch 100 main..HEAD~2 @project/src,@project/--stat");
+    for bad in [
+        &["-n"][..],
+        &["-n", "many"],
+        &["-n0"],
+        &["-10001"],
+        &["a", "b"],
+        &["--all"],
+        &["-p"],
+        &["--output=x"],
+        &["--exec=x"],
+        &["HEAD@{1}"],
+        &[":/fix"],
+        &["a...b"],
+        &["--", "../a"],
+    ] {
+        assert!(git("log", bad).is_err(), "{bad:?}");
+    }
+    let show = |args: &[&str]| match git("show", args) {
+        Ok(Git::Show { flags, revision, file, paths }) => {
+            (flags.len(), revision.to_string(), file, paths.len())
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(show(&[]), (0, "HEAD".to_owned(), None, 0));
+    assert_eq!(show(&["v1", "--stat", "--", "a", "b"]), (1, "v1".to_owned(), None, 2));
+    let file = SandboxPath::parse("@project/src/a").unwrap();
+    assert_eq!(show(&["HEAD:src/a"]), (0, "HEAD".to_owned(), Some(file), 0));
+    let root = SandboxPath::parse("@project").unwrap();
+    assert_eq!(show(&["HEAD:"]), (0, "HEAD".to_owned(), Some(root), 0));
+    for bad in [
+        &[":a"][..],
+        &["HEAD:../a"],
+        &["HEAD:a", "--", "b"],
+        &["HEAD", "a"],
+        &["--textconv"],
+        &["--ext-diff"],
+    ] {
+        assert!(git("show", bad).is_err(), "{bad:?}");
     }
 }
 

@@ -263,9 +263,11 @@ fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
             named_files(operation).iter().any(|path| pattern.matches(path))
         }
         Operation::Grep(grep) => pattern.matches(&grep.path) || pattern.may_be_beneath(&grep.path),
-        Operation::Git(Git::Diff { paths, .. } | Git::Add { paths }) => {
+        Operation::Git(Git::Diff { .. } | Git::Log { .. } | Git::Show { .. } | Git::Add { .. }) => {
+            let paths = operation.paths();
+            // Without paths it is about all of them.
             let whole = if paths.is_empty() { root() } else { None };
-            paths.iter().chain(&whole).any(|path| pattern.matches(path) || pattern.may_be_beneath(path))
+            paths.into_iter().chain(&whole).any(|path| pattern.matches(path) || pattern.may_be_beneath(path))
         }
         Operation::Git(Git::Status | Git::Commit { .. }) => false,
         other => other.paths().into_iter().any(|path| pattern.matches(path)),

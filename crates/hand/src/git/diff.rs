@@ -7,6 +7,7 @@ use jail::{Jail, Mount, SandboxPath};
 use ops::GitDiffFlag;
 
 use super::error::GitError;
+use super::formats::Formats;
 use super::index::{self, Marked};
 use super::output::Output;
 use super::{formats, gitlink, paths};
@@ -24,46 +25,21 @@ pub(super) fn write(
     limit_to: &[SandboxPath],
     output: &mut Output,
 ) -> Result<(), GitError> {
-    let has = |flag| flags.contains(&flag);
-    if has(GitDiffFlag::NameOnly) && has(GitDiffFlag::NameStatus) {
-        return Err(GitError::Flags("--name-only", "--name-status"));
-    }
-    let is_patch = !flags.iter().any(|flag| is_format(*flag));
-    let is_names = has(GitDiffFlag::NameOnly) || has(GitDiffFlag::NameStatus);
-    let mut options = if is_names { changes() } else { contents() };
+    let chosen = flags.iter().filter_map(|flag| match flag {
+        GitDiffFlag::Format(format) => Some(*format),
+        GitDiffFlag::Cached | GitDiffFlag::NoColor => None,
+    });
+    let formats = Formats::of(chosen)?;
+    let mut options = formats.options();
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
     limit(&mut options, &limit_to);
-    let diffs = if has(GitDiffFlag::Cached) {
+    let diffs = if flags.contains(&GitDiffFlag::Cached) {
         vec![staged(repository, options)?]
     } else {
         vec![work_tree(repository, None, options)?, submodules(repository, jail, &limit_to)?]
     };
     let index = repository.index()?;
-    let shown = is_wanted(&index);
-    if is_patch {
-        return formats::patches(&diffs, shown, output);
-    }
-    if is_names {
-        // As with the git command, these silence all others.
-        formats::names(&diffs, shown, has(GitDiffFlag::NameStatus), output);
-        return Ok(());
-    }
-    let rows = formats::rows(&diffs, shown)?;
-    if has(GitDiffFlag::NumStat) {
-        formats::numbers(&rows, output);
-    }
-    if has(GitDiffFlag::Stat) {
-        formats::graph(&rows, output);
-    }
-    if has(GitDiffFlag::Stat) || has(GitDiffFlag::ShortStat) {
-        formats::summary(&rows, output);
-    }
-    Ok(())
-}
-
-/// Whether the flag asks for another format than patches.
-fn is_format(flag: GitDiffFlag) -> bool {
-    !matches!(flag, GitDiffFlag::Cached | GitDiffFlag::NoColor)
+    formats.write(&diffs, is_wanted(&index), output)
 }
 
 /// For what is said of each path: one change a path, also where a file became a link.

@@ -31,6 +31,16 @@ pub(super) enum GitError {
     TooLarge { path: String, bytes: u64, most: u64 },
     #[error("options '{0}' and '{1}' cannot be used together")]
     Flags(&'static str, &'static str),
+    #[error("unknown revision '{0}': it must be a commit or tag of this repository; paths come after `--`")]
+    NoRevision(String),
+    #[error("'{0}' begins the ids of several objects; give more digits")]
+    Ambiguous(String),
+    #[error("there is no commit yet on this branch")]
+    NoCommits,
+    #[error("'{path}' does not exist in '{revision}'")]
+    NotInRevision { path: String, revision: String },
+    #[error("'{path}' has {bytes} bytes; at most {most} are shown")]
+    TooLargeToShow { path: String, bytes: u64, most: u64 },
     #[error("nothing to commit: nothing is staged; add files with git add first")]
     NothingStaged,
     #[error("cannot commit while a {0} is in progress; it has to be concluded by a person")]
@@ -67,11 +77,15 @@ impl GitError {
     fn reason(&self) -> Reason {
         match self {
             Self::Redirected { .. } | Self::Forbidden(_) | Self::BeyondLink(_) => Reason::SandboxViolation,
-            Self::NoMatch(_) => Reason::NotFound,
-            Self::Flags(..) | Self::EmptyMessage | Self::NestedRepository(_) => Reason::InvalidArgument,
+            Self::NoMatch(_) | Self::NoRevision(_) | Self::NotInRevision { .. } => Reason::NotFound,
+            Self::Flags(..) | Self::EmptyMessage | Self::NestedRepository(_) | Self::Ambiguous(_) => {
+                Reason::InvalidArgument
+            }
+            Self::TooLargeToShow { .. } => Reason::ReadLimit,
             Self::TooLarge { .. } => Reason::WriteLimit,
             Self::NoRepository
             | Self::NotOwned
+            | Self::NoCommits
             | Self::Ignored(_)
             | Self::NothingStaged
             | Self::InProgress(_)

@@ -2,14 +2,75 @@
 
 use std::collections::HashSet;
 
-use git2::{Delta, Diff, DiffDelta, Patch};
+use git2::{Delta, Diff, DiffDelta, DiffOptions, Patch};
+use ops::GitFormat;
 
+use super::diff;
 use super::error::GitError;
 use super::output::Output;
 use super::quote::quoted;
 
 /// Signs in a line of `--stat`, at most.
 const SIGNS: usize = 40;
+
+/// What is written of the changes.
+pub(super) struct Formats(Vec<GitFormat>);
+
+impl Formats {
+    /// Those that flags ask for; without any, patches.
+    pub(super) fn of(chosen: impl Iterator<Item = GitFormat>) -> Result<Self, GitError> {
+        let formats = Self(chosen.collect());
+        if formats.has(GitFormat::NameOnly) && formats.has(GitFormat::NameStatus) {
+            return Err(GitError::Flags("--name-only", "--name-status"));
+        }
+        Ok(formats)
+    }
+
+    fn has(&self, format: GitFormat) -> bool {
+        self.0.contains(&format)
+    }
+
+    fn are_names(&self) -> bool {
+        self.has(GitFormat::NameOnly) || self.has(GitFormat::NameStatus)
+    }
+
+    pub(super) fn are_patches(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How to compare for them.
+    pub(super) fn options(&self) -> DiffOptions {
+        if self.are_names() { diff::changes() } else { diff::contents() }
+    }
+
+    /// Writes the changes that `shown` chooses.
+    pub(super) fn write(
+        &self,
+        diffs: &[Diff<'_>],
+        shown: impl Fn(&DiffDelta<'_>) -> bool,
+        output: &mut Output,
+    ) -> Result<(), GitError> {
+        if self.are_patches() {
+            return patches(diffs, shown, output);
+        }
+        if self.are_names() {
+            // As with the git command, these silence all others.
+            names(diffs, shown, self.has(GitFormat::NameStatus), output);
+            return Ok(());
+        }
+        let rows = rows(diffs, shown)?;
+        if self.has(GitFormat::NumStat) {
+            numbers(&rows, output);
+        }
+        if self.has(GitFormat::Stat) {
+            graph(&rows, output);
+        }
+        if self.has(GitFormat::Stat) || self.has(GitFormat::ShortStat) {
+            summary(&rows, output);
+        }
+        Ok(())
+    }
+}
 
 /// The changes that `shown` chooses, as unified diffs.
 pub(super) fn patches(
@@ -56,12 +117,7 @@ fn leaves(status: Delta) -> bool {
 }
 
 /// `--name-only`, and `--name-status` with a letter in front.
-pub(super) fn names(
-    diffs: &[Diff<'_>],
-    shown: impl Fn(&DiffDelta<'_>) -> bool,
-    with_status: bool,
-    output: &mut Output,
-) {
+fn names(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool, with_status: bool, output: &mut Output) {
     for delta in diffs.iter().flat_map(Diff::deltas).filter(shown) {
         if with_status {
             output.push_str(&format!("{}\t", letter(delta.status())));
@@ -121,7 +177,7 @@ fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Amoun
 }
 
 /// `--numstat`
-pub(super) fn numbers(rows: &[Row], output: &mut Output) {
+fn numbers(rows: &[Row], output: &mut Output) {
     for Row { name, amount } in rows {
         output.push_str(&match amount {
             Amount::Lines { added, deleted } => format!("{added}\t{deleted}\t{name}\n"),
@@ -132,7 +188,7 @@ pub(super) fn numbers(rows: &[Row], output: &mut Output) {
 }
 
 /// The lines of `--stat`.
-pub(super) fn graph(rows: &[Row], output: &mut Output) {
+fn graph(rows: &[Row], output: &mut Output) {
     let lines = |row: &Row| match row.amount {
         Amount::Lines { added, deleted } => added + deleted,
         _ => 0,

@@ -19,11 +19,14 @@ mod diff;
 mod error;
 mod formats;
 mod gitlink;
+mod history;
 mod index;
+mod log;
 mod output;
 mod paths;
 mod quote;
 mod repository;
+mod show;
 mod status;
 
 use jail::Jail;
@@ -57,6 +60,12 @@ fn execute(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<GitResult, Git
         Git::Diff { flags, paths } => {
             diff::write(&repository, jail, flags, paths, &mut output).map(|()| None)
         }
+        Git::Log { flags, max_count, revisions, paths } => {
+            log::write(&repository, flags, *max_count, revisions, paths, &mut output).map(|()| None)
+        }
+        Git::Show { flags, revision, file, paths } => {
+            show::write(&repository, flags, revision, file.as_ref(), paths, &mut output).map(|()| None)
+        }
         Git::Add { paths } => add::add(&repository, jail, paths, bounds, &mut output).map(|()| None),
         Git::Commit { message } => commit::commit(&repository, message, bounds, &mut output).map(Some),
     }?;
@@ -70,7 +79,7 @@ fn foresee(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, GitEr
     repository.odb()?.add_new_mempack_backend(FIRST)?;
     let mut output = Output::new(bounds.max_output_bytes);
     let bound = match command {
-        Git::Status | Git::Diff { .. } => {
+        Git::Status | Git::Diff { .. } | Git::Log { .. } | Git::Show { .. } => {
             return Ok(Preview {
                 result: OpResult::Git(execute(jail, command, bounds)?),
                 bound: Bound::default(),

@@ -28,6 +28,11 @@ impl Output {
         self.omitted += (text.len() - kept) as u64;
     }
 
+    /// Whether something is left out already.
+    pub(super) fn is_cut(&self) -> bool {
+        self.omitted > 0
+    }
+
     pub(super) fn into_result(self, commit: String) -> GitResult {
         GitResult { output: self.text, truncated: self.omitted > 0, omitted_bytes: self.omitted, commit }
     }

@@ -309,6 +309,16 @@ impl Hand {
         self.git(Git::Diff { flags, paths: self::paths(paths) }).unwrap().output
     }
 
+    /// What `git log` says.
+    pub fn log(&mut self, flags: &[&str], revision: &str, paths: &[&str]) -> String {
+        self.git(log(flags, revision, paths)).unwrap().output
+    }
+
+    /// What `git show` says.
+    pub fn show(&mut self, flags: &[&str], revision: &str, paths: &[&str]) -> String {
+        self.git(show(flags, revision, paths)).unwrap().output
+    }
+
     pub fn add(&mut self, paths: &[&str]) -> Result<GitResult, ToolFailure> {
         self.git(Git::Add { paths: self::paths(paths) })
     }
@@ -339,6 +349,29 @@ pub fn write(path: &str, content: impl AsRef<[u8]>) -> Operation {
         if_match_sha256: None,
         create_only: false,
     })
+}
+
+/// As a request has it, validated.
+pub fn log(flags: &[&str], revision: &str, paths: &[&str]) -> Git {
+    let (flags, paths) = (strings(flags), strings(paths));
+    valid(ops::raw::Git::Log { flags, max_count: None, revision: revision.to_owned(), paths })
+}
+
+/// As a request has it, validated.
+pub fn show(flags: &[&str], revision: &str, paths: &[&str]) -> Git {
+    let (flags, paths) = (strings(flags), strings(paths));
+    valid(ops::raw::Git::Show { flags, revision: revision.to_owned(), paths })
+}
+
+fn valid(request: ops::raw::Git) -> Git {
+    match request.into_operation().unwrap() {
+        Operation::Git(git) => git,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
 }
 
 pub fn paths(paths: &[&str]) -> Vec<jail::SandboxPath> {

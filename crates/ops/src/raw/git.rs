@@ -3,11 +3,16 @@
 use jail::{Mount, SandboxPath};
 
 use super::Malformed;
-use super::check::{required_path, text};
-use crate::{GitDiffFlag, Operation};
+use super::check::{required_path, text, within};
+use crate::{GitDiffFlag, GitLogFlag, GitRevision, GitRevisions, Operation};
 
 const MAX_PATHS: usize = 1_024;
 const MAX_FLAGS: usize = 64;
+const MAX_COMMITS: u32 = 10_000;
+const DIFF_FLAGS: &str =
+    "--cached --staged --stat --name-only --name-status --shortstat --numstat --no-color";
+const LOG_FLAGS: &str =
+    "--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color";
 const MAX_MESSAGE: usize = 64 * 1024;
 
 /// Becomes [`crate::Git`].
@@ -20,6 +25,26 @@ pub enum Git {
         /// As typed, such as `--stat`.
         flags: Vec<String>,
         /// Only these.
+        paths: Vec<String>,
+    },
+    /// `git log`
+    Log {
+        /// As typed, such as `--oneline`.
+        flags: Vec<String>,
+        /// From 1 to 10,000; 100 by default.
+        max_count: Option<u32>,
+        /// Where it begins, or `A..B`. Empty is HEAD.
+        revision: String,
+        /// Only commits that touch these.
+        paths: Vec<String>,
+    },
+    /// `git show`
+    Show {
+        /// As typed, such as `--stat`.
+        flags: Vec<String>,
+        /// What to show, or `REVISION:PATH`. Empty is HEAD.
+        revision: String,
+        /// Of a commit's changes only these.
         paths: Vec<String>,
     },
     /// `git add`
@@ -40,8 +65,16 @@ impl Git {
         Ok(Operation::Git(match self {
             Self::Status => crate::Git::Status,
             Self::Diff { flags, paths } => {
-                crate::Git::Diff { flags: diff_flags(&flags)?, paths: in_project("git.diff.paths", &paths)? }
+                let flags = parsed("git.diff.flags", &flags, GitDiffFlag::parse, DIFF_FLAGS)?;
+                crate::Git::Diff { flags, paths: in_project("git.diff.paths", &paths)? }
             }
+            Self::Log { flags, max_count, revision, paths } => crate::Git::Log {
+                flags: parsed("git.log.flags", &flags, GitLogFlag::parse, LOG_FLAGS)?,
+                max_count: within("git.log.max_count", max_count, 100, 1, MAX_COMMITS)?,
+                revisions: revisions("git.log.revision", &revision)?,
+                paths: in_project("git.log.paths", &paths)?,
+            },
+            Self::Show { flags, revision, paths } => show(&flags, &revision, &paths)?,
             Self::Add { paths } => {
                 if paths.is_empty() {
                     return Err(Malformed::new(
@@ -62,19 +95,64 @@ impl Git {
     }
 }
 
-fn diff_flags(flags: &[String]) -> Result<Vec<GitDiffFlag>, Malformed> {
-    let known = |flag: &String| {
-        GitDiffFlag::parse(flag).ok_or_else(|| {
-            Malformed::new(
-                "git.diff.flags",
-                "may only be --cached --staged --stat --name-only --name-status --shortstat --numstat --no-color",
-            )
-        })
+fn show(flags: &[String], revision: &str, paths: &[String]) -> Result<crate::Git, Malformed> {
+    const FIELD: &str = "git.show.revision";
+    let (name, file) = match revision.split_once(':') {
+        None => (revision, None),
+        // Before the colon there is no default: `:PATH` is what the index has.
+        Some(("", _)) => {
+            return Err(Malformed::new(FIELD, "needs a commit before the colon, as in HEAD:README.md"));
+        }
+        Some((name, "")) => (name, Some("@project".to_owned())),
+        Some((name, path)) => (name, Some(path.to_owned())),
     };
-    if flags.len() > MAX_FLAGS {
-        return Err(Malformed::new("git.diff.flags", format!("are more than {MAX_FLAGS}")));
+    let file = in_project(FIELD, file.as_slice())?.pop();
+    if file.is_some() && !paths.is_empty() {
+        return Err(Malformed::new(
+            "git.show.paths",
+            "do not go with REVISION:PATH, which is one file or directory",
+        ));
     }
-    flags.iter().map(known).collect()
+    Ok(crate::Git::Show {
+        flags: parsed("git.show.flags", flags, GitLogFlag::parse, LOG_FLAGS)?,
+        revision: self::revision(FIELD, name)?,
+        file,
+        paths: in_project("git.show.paths", paths)?,
+    })
+}
+
+fn revisions(field: &str, typed: &str) -> Result<GitRevisions, Malformed> {
+    let Some((without, of)) = typed.split_once("..") else {
+        return Ok(GitRevisions { of: revision(field, typed)?, without: None });
+    };
+    Ok(GitRevisions { of: revision(field, of)?, without: Some(revision(field, without)?) })
+}
+
+fn revision(field: &str, typed: &str) -> Result<GitRevision, Malformed> {
+    if typed.is_empty() {
+        return Ok(GitRevision::default());
+    }
+    GitRevision::parse(typed).ok_or_else(|| {
+        Malformed::new(
+            field,
+            "must name a commit or tag, such as HEAD, main~2, v1.0^{commit} or 1a2b3c4; paths come after `--`",
+        )
+    })
+}
+
+/// What each flag means.
+fn parsed<F>(
+    field: &str,
+    flags: &[String],
+    parse: fn(&str) -> Option<F>,
+    known: &str,
+) -> Result<Vec<F>, Malformed> {
+    if flags.len() > MAX_FLAGS {
+        return Err(Malformed::new(field, format!("are more than {MAX_FLAGS}")));
+    }
+    let flag =
+        |flag: &String| parse(flag).ok_or_else(|| Malformed::new(field, format!("may only be {known}")));
+    flags.iter().map(flag).collect()
 }
 
 fn in_project(field: &str, paths: &[String]) -> Result<Vec<SandboxPath>, Malformed> {

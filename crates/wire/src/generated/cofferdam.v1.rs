@@ -4433,7 +4433,7 @@ impl ::prost::Name for DeleteResult {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GitRequest {
     /// Which operation.
-    #[prost(oneof = "git_request::Command", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "git_request::Command", tags = "1, 2, 3, 4, 5, 6")]
     pub command: ::core::option::Option<git_request::Command>,
 }
 /// Nested message and enum types in `GitRequest`.
@@ -4453,6 +4453,12 @@ pub mod git_request {
         /// Make a commit from the index.
         #[prost(message, tag = "4")]
         Commit(super::GitCommit),
+        /// The commits that there are.
+        #[prost(message, tag = "5")]
+        Log(super::GitLog),
+        /// A commit with its changes, or a file as a commit has it.
+        #[prost(message, tag = "6")]
+        Show(super::GitShow),
     }
 }
 impl ::prost::Name for GitRequest {
@@ -4498,6 +4504,57 @@ impl ::prost::Name for GitDiff {
         "/cofferdam.v1.GitDiff".into()
     }
 }
+/// `git log`: commits from a revision back, the newest first.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitLog {
+    /// Of: `--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color`.
+    #[prost(string, repeated, tag = "1")]
+    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// At most so many commits, 1 to 10,000. Default 100.
+    #[prost(uint32, optional, tag = "2")]
+    pub max_count: ::core::option::Option<u32>,
+    /// Where to begin, or `A..B` for what B has and A has not. A revision is an id, a branch, a tag or HEAD, with steps such
+    /// as `~2`, `^` and `^{commit}`; nothing that searches messages or reflogs. Default HEAD.
+    #[prost(string, tag = "3")]
+    pub revision: ::prost::alloc::string::String,
+    /// Only commits that change these paths.
+    #[prost(string, repeated, tag = "4")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GitLog {
+    const NAME: &'static str = "GitLog";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitLog".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitLog".into()
+    }
+}
+/// `git show`: a commit, a tag, or a file or directory as it was. Of a merge: what it changed in its first parent.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GitShow {
+    /// Of: `--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color`. Without a form of
+    /// changes among them a patch.
+    #[prost(string, repeated, tag = "1")]
+    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What to show, as in GitLog, or `REVISION:PATH` for the file or directory that it has there. Default HEAD.
+    #[prost(string, tag = "2")]
+    pub revision: ::prost::alloc::string::String,
+    /// Of a commit's changes only those of these paths. Not with `REVISION:PATH`.
+    #[prost(string, repeated, tag = "3")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for GitShow {
+    const NAME: &'static str = "GitShow";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GitShow".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GitShow".into()
+    }
+}
 /// `git add`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GitAdd {
@@ -4541,7 +4598,7 @@ pub struct GitResult {
     /// `output` was cut; `omitted_bytes` says by how much.
     #[prost(bool, tag = "2")]
     pub truncated: bool,
-    /// Bytes left out of `output`.
+    /// Bytes left out of `output`. Of `log` at least so many: commits after the cut are not looked for.
     #[prost(uint64, tag = "3")]
     pub omitted_bytes: u64,
     /// The commit that `commit` made, 40 hex digits.

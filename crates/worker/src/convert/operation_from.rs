@@ -135,11 +135,16 @@ fn delete(request: v1::DeleteRequest) -> raw::Delete {
 
 fn git(request: v1::GitRequest) -> Result<raw::Git, Malformed> {
     use v1::git_request::Command;
-    let command =
-        request.command.ok_or_else(|| Malformed::new("git", "needs one of status, diff, add, commit"))?;
+    let command = request
+        .command
+        .ok_or_else(|| Malformed::new("git", "needs one of status, diff, log, show, add, commit"))?;
     Ok(match command {
         Command::Status(v1::GitStatus {}) => raw::Git::Status,
         Command::Diff(v1::GitDiff { flags, paths }) => raw::Git::Diff { flags, paths },
+        Command::Log(v1::GitLog { flags, max_count, revision, paths }) => {
+            raw::Git::Log { flags, max_count, revision, paths }
+        }
+        Command::Show(v1::GitShow { flags, revision, paths }) => raw::Git::Show { flags, revision, paths },
         Command::Add(v1::GitAdd { paths }) => raw::Git::Add { paths },
         Command::Commit(v1::GitCommit { message }) => raw::Git::Commit { message },
     })

@@ -179,6 +179,20 @@ fn git_to(git: &Git) -> v1::GitRequest {
             flags: flags.iter().map(|flag| flag.as_str().to_owned()).collect(),
             paths: strings(paths),
         }),
+        Git::Log { flags, max_count, revisions, paths } => Command::Log(v1::GitLog {
+            flags: flags.iter().map(|flag| flag.as_str().to_owned()).collect(),
+            max_count: Some(*max_count),
+            revision: revisions.to_string(),
+            paths: strings(paths),
+        }),
+        Git::Show { flags, revision, file, paths } => Command::Show(v1::GitShow {
+            flags: flags.iter().map(|flag| flag.as_str().to_owned()).collect(),
+            revision: match file {
+                Some(file) => format!("{revision}:{file}"),
+                None => revision.to_string(),
+            },
+            paths: strings(paths),
+        }),
         Git::Add { paths } => Command::Add(v1::GitAdd { paths: strings(paths) }),
         Git::Commit { message } => Command::Commit(v1::GitCommit { message: message.clone() }),
     };

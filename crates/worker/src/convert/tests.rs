@@ -2,7 +2,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Encoding, Exec, Git, GitDiffFlag, Grep, Operation, Read, ReadPart, Reason, Write};
+use ops::{
+    Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions, Grep, Operation,
+    Read, ReadPart, Reason, Write,
+};
 use wire::v1::{self, operation::Kind};
 use wire::worker::v1 as worker;
 
@@ -53,8 +56,29 @@ fn operations_survive_the_wire() {
             create_only: true,
         }),
         Operation::Git(Git::Diff {
-            flags: vec![GitDiffFlag::Cached, GitDiffFlag::Stat],
+            flags: vec![GitDiffFlag::Cached, GitDiffFlag::Format(GitFormat::Stat)],
             paths: vec![path("c")],
+        }),
+        Operation::Git(Git::Log {
+            flags: vec![GitLogFlag::OneLine, GitLogFlag::Format(GitFormat::NameStatus)],
+            max_count: 7,
+            revisions: GitRevisions {
+                of: GitRevision::parse("HEAD~2").unwrap(),
+                without: GitRevision::parse("v1.0^{commit}"),
+            },
+            paths: vec![path("c")],
+        }),
+        Operation::Git(Git::Show {
+            flags: vec![GitLogFlag::NoPatch],
+            revision: GitRevision::default(),
+            file: Some(path("@project/@odd/a b")),
+            paths: vec![],
+        }),
+        Operation::Git(Git::Show {
+            flags: vec![],
+            revision: GitRevision::default(),
+            file: None,
+            paths: vec![path("d")],
         }),
         Operation::Git(Git::Commit { message: "say hi".into() }),
     ];
