@@ -215,6 +215,123 @@ async fn the_same_task_ends_in_the_same_state_in_every_dialect() {
     assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
 }
 
+/// Names of arguments that nobody uses in a sentence.
+const ARGUMENTS: [&str; 24] = [
+    "replace_all",
+    "replaceAll",
+    "old_str",
+    "oldString",
+    "new_str",
+    "newString",
+    "start_line",
+    "end_line",
+    "startLine",
+    "endLine",
+    "view_range",
+    "offset",
+    "if_match_sha256",
+    "ifMatchSha256",
+    "create_only",
+    "max_matches",
+    "maxMatches",
+    "max_results",
+    "maxResults",
+    "max_entries",
+    "maxEntries",
+    "context_lines",
+    "encoding",
+    "insert_text",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_is_told_names_no_argument_that_its_tool_has_not() {
+    let daemon = Daemon::start().await;
+    let long = "line of text\n".repeat(9_000);
+    let files = [("a.txt", "x\nx\n"), ("long.txt", long.as_str()), ("d/b.txt", "b\n")];
+    let workspace = daemon.workspace("w", &files);
+    std::fs::write(workspace.join("binary"), b"\0\x01\xff").unwrap();
+    for number in 0..250 {
+        std::fs::write(workspace.join(format!("d/{number}")), "x\n").unwrap();
+    }
+    let mut run = daemon.run("open", &workspace).await;
+    let wrong = "0f".repeat(32);
+    for (dialect, tool, arguments, told) in [
+        ("forge", "edit", json!({"path": "a.txt", "oldString": "x", "newString": "y"}), "set replaceAll to"),
+        (
+            "native",
+            "edit_file",
+            json!({"command": "str_replace", "path": "a.txt", "old_str": "x", "new_str": "y"}),
+            "2 times",
+        ),
+        ("editor", "str_replace", json!({"path": "a.txt", "old_str": "x", "new_str": "y"}), "2 times"),
+        (
+            "native",
+            "edit_file",
+            json!({"command": "str_replace", "path": "a.txt", "old_str": "z", "new_str": "y"}),
+            "not found",
+        ),
+        (
+            "native",
+            "edit_file",
+            json!({"command": "create", "path": "a.txt", "content": ""}),
+            "already exists",
+        ),
+        ("editor", "create", json!({"path": "a.txt", "file_text": ""}), "already exists"),
+        ("fs", "fs.write", json!({"path": "a.txt", "content": "", "ifMatchSha256": wrong}), "SHA-256"),
+        ("fs", "fs.write", json!({"path": "new", "content": "", "ifMatchSha256": wrong}), "does not exist"),
+        ("fs", "fs.read", json!({"path": "d"}), "list it with fs.list"),
+        ("native", "read_file", json!({"path": "d"}), "list it with list_files"),
+        ("gateway", "read_file", json!({"path": "d"}), "list it with list_directory"),
+        ("editor", "view", json!({"path": "d"}), "put a slash at the end of its path"),
+        ("forge", "read", json!({"path": "d"}), "is a directory"),
+        ("fs", "fs.list", json!({"path": "a.txt"}), "read it with fs.read"),
+        ("native", "list_files", json!({"path": "a.txt"}), "read it with read_file"),
+        ("gateway", "list_directory", json!({"path": "a.txt"}), "read it with read_file"),
+        ("gateway", "read_file", json!({"path": "long.txt"}), "go on with line"),
+        ("gateway", "read_file", json!({"path": "binary"}), "not UTF-8 text"),
+        ("gateway", "list_directory", json!({"path": "d"}), "251 entries"),
+        ("gateway", "search_code", json!({"pattern": "line"}), "stopped after"),
+        ("native", "read_file", json!({"path": "long.txt"}), "go on with"),
+        ("fs", "fs.read", json!({"path": "long.txt"}), "read on with"),
+        ("forge", "read", json!({"path": "long.txt", "limit": 2_000}), "left_out"),
+        ("editor", "view", json!({"path": "long.txt"}), "go on with view_range"),
+        ("fs", "fs.search", json!({"path": "@project", "pattern": "line"}), "more matches"),
+        ("native", "grep", json!({"pattern": "line"}), "stopped after"),
+    ] {
+        let call = v1::DialectCall {
+            dialect: dialect.to_owned(),
+            name: tool.to_owned(),
+            arguments_json: arguments.to_string(),
+        };
+        let said = run.call(v1::call_request::Operation::Dialect(call)).await.unwrap().rendered;
+        assert!(said.contains(told), "{dialect} {tool}: {said}");
+        // What it says beside the file's content.
+        let words: Vec<&str> = said.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let own = arguments_of(dialect, tool);
+        for name in ARGUMENTS.iter().filter(|name| !own.contains(name)) {
+            // The names of a result's own facts are no arguments.
+            let fact = said.contains(&format!("\"{name}\":")) || said.contains(&format!("{name}: "));
+            assert!(fact || !words.contains(name), "{dialect} {tool} has no {name}: {said}");
+        }
+    }
+}
+
+/// Those that a tool has.
+fn arguments_of(dialect: &str, tool: &str) -> &'static [&'static str] {
+    match (dialect, tool) {
+        ("forge", "edit") => &["oldString", "newString", "replaceAll"],
+        ("forge", "read") => &["offset"],
+        ("native", "edit_file") | ("editor", "str_replace") => &["old_str", "new_str"],
+        ("native" | "gateway", "read_file") => &["start_line", "end_line"],
+        ("editor", "view") => &["view_range"],
+        ("fs", "fs.write") => &["ifMatchSha256"],
+        ("fs", "fs.read") => &["startLine", "endLine"],
+        ("fs", "fs.search") => &["maxMatches"],
+        ("gateway", "search_code") => &["context_lines"],
+        _ => &[],
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
     let daemon = Daemon::start().await;

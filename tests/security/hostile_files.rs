@@ -71,7 +71,7 @@ async fn p2_a_file_over_the_read_limit_is_a_preview_of_a_whole_that_is_measured(
     let preview = read(run, ask::read("large")).await;
     assert_eq!((preview.size_bytes, preview.total_lines, preview.truncated), (size, lines, true));
     assert_eq!((preview.sha256, preview.content.len()), (sha256(&file), 50_000));
-    assert!(preview.hint.contains("go on with startLine="), "{}", preview.hint);
+    assert!(preview.hint.contains("go on with line "), "{}", preview.hint);
     let last = read(run, v1::ReadRequest { start_line: Some(lines), ..ask::read("large") }).await;
     assert_eq!((last.content.as_str(), last.truncated), (line, false));
 
@@ -98,12 +98,12 @@ async fn p2_a_line_without_an_end_is_cut_and_the_search_goes_on_elsewhere() {
     let whole = read(run, ask::read("endless")).await;
     assert_eq!((whole.size_bytes, whole.total_lines, whole.truncated), (size, 2, true));
     assert_eq!(whole.content.len(), 50_000);
-    assert!(whole.hint.contains("go on with startLine=2"), "{}", whole.hint);
+    assert!(whole.hint.contains("go on with line 2,"), "{}", whole.hint);
     let part = v1::ReadRequest { offset: Some(size - 10), limit: Some(10), ..ask::read("endless") };
     assert_eq!(read(run, part).await.content, "xxxxxxxxxx");
     let line = read(run, v1::ReadRequest { start_line: Some(2), ..ask::read("endless") }).await;
     assert!(line.truncated && line.content.starts_with("needlex"));
-    assert!(line.hint.contains("go on with offset=50006"), "{}", line.hint);
+    assert!(line.hint.contains("go on at byte 50006"), "{}", line.hint);
 
     for (pattern, regex) in [("needle", false), ("ne+dle", true), ("x{50}$", true)] {
         let request = v1::GrepRequest { regex, ..ask::grep("@project", pattern) };
@@ -136,7 +136,7 @@ async fn p2_what_is_no_text_is_said_so_and_given_as_bytes() {
     for (name, content) in cases {
         let text = read(run, ask::read(name)).await;
         assert_eq!((text.binary, text.content.as_str(), text.size_bytes), (true, "", content.len() as u64));
-        assert!(text.hint.contains("encoding=base64"), "{name}: {}", text.hint);
+        assert!(text.hint.contains("not UTF-8 text"), "{name}: {}", text.hint);
         let encoding = ContentEncoding::Base64.into();
         let bytes = read(run, v1::ReadRequest { encoding, ..ask::read(name) }).await;
         assert!(!bytes.binary && !bytes.content.is_empty(), "{name}: {bytes:?}");

@@ -373,7 +373,7 @@ impl Story {
         if let Err(failure) = &finished.outcome
             && ops::is_void(failure)
         {
-            return Close::Refused(worker::convert::failure_to_wire(failure.clone()).into());
+            return Close::Refused(failure.clone().into());
         }
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use containers::EngineError;
-use ops::{Reason, ToolFailure};
+use ops::{Hint, Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use wire::v1;
@@ -30,11 +30,13 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
     /// Facts to act on; they become `ErrorInfo.metadata`.
     pub(crate) metadata: Vec<(Cow<'static, str>, String)>,
+    /// What to try that every caller has another name for.
+    pub(crate) hints: Vec<Hint>,
 }
 
 impl Refusal {
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), metadata: Vec::new() }
+        Self { reason, message: message.into(), metadata: Vec::new(), hints: Vec::new() }
     }
 
     /// A request that is malformed in `field`.
@@ -90,12 +92,21 @@ impl From<gateway::Refusal> for Refusal {
 impl From<Refusal> for ToolFailure {
     fn from(refusal: Refusal) -> Self {
         let details = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
-        Self { reason: refusal.reason, message: refusal.message, details }
+        Self { reason: refusal.reason, message: refusal.message, details, hints: refusal.hints }
+    }
+}
+
+impl From<ToolFailure> for Refusal {
+    fn from(failure: ToolFailure) -> Self {
+        let refusal = Self { hints: failure.hints, ..Self::new(failure.reason, failure.message) };
+        failure.details.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(name, value))
     }
 }
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
+        let failure = ToolFailure::from(refusal).told(|hint| Some(hint.canonical()));
+        let refusal = Refusal::from(failure);
         let metadata: HashMap<String, String> =
             refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
         let retry =

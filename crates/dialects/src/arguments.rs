@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::shown::shown;
-use crate::tool::{Others, Tool};
+use crate::tool::Tool;
 
 /// Bytes of JSON that are looked at.
 const MAX_JSON: usize = 4 * 1024 * 1024;
@@ -50,13 +50,8 @@ impl Arguments {
         limits: &Limits,
     ) -> Result<Self, ParseFailure> {
         let is_known = |key: &str| tool.parameters.iter().any(|known| known.name == key);
-        match tool.others {
-            Others::Ignored => values.retain(|key, _| is_known(key)),
-            Others::Refused => {
-                if let Some(unknown) = values.keys().find(|key| !is_known(key)) {
-                    return Err(unknown_argument(tool, unknown));
-                }
-            }
+        if let Some(unknown) = values.keys().find(|key| !is_known(key)) {
+            return Err(unknown_argument(tool, unknown));
         }
         for parameter in tool.parameters {
             match values.get(parameter.name) {

@@ -36,12 +36,12 @@ pub fn render_canonical(outcome: &Outcome) -> String {
             None => to_json(&Success { ok: true, result }),
             Some(failure) => failed(&failure, Some(result)),
         },
-        Err(failure) => failed(failure, None),
+        Err(failure) => failed(&failure.clone().told(|hint| Some(hint.canonical())), None),
     }
 }
 
 fn failed(failure: &ToolFailure, result: Option<&OpResult>) -> String {
-    let ToolFailure { reason, message, details } = failure;
+    let ToolFailure { reason, message, details, .. } = failure;
     let details = details.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     to_json(&Failure { ok: false, error: Error { code: reason.as_str(), message, details }, result })
 }

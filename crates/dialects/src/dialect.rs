@@ -1,6 +1,6 @@
 //! What a dialect is.
 
-use ops::{Operation, Outcome, Reason};
+use ops::{Hint, Named, Operation, Outcome, Reason};
 use serde_json::Value;
 
 use crate::arguments::Arguments;
@@ -20,7 +20,32 @@ pub trait Dialect: Sync {
 
     /// What the model sees of an outcome. A call that did not parse has an outcome, too: see [`ParseFailure`]. Whatever
     /// the outcome holds, the text is well-formed in the dialect's own frame.
-    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String;
+    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+        match outcome {
+            Err(failure) if !failure.hints.is_empty() => {
+                let told = failure.clone().told(|hint| self.hint(made.tool, hint));
+                self.framed(made, &Err(told))
+            }
+            _ => self.framed(made, outcome),
+        }
+    }
+
+    /// An outcome, whose hints have been told, in the dialect's own frame.
+    fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String;
+
+    /// A hint in the names that a caller of `tool` knows. `None` where there is no name for what the hint names: the tool
+    /// has no such argument, or there is no other tool that does it.
+    fn hint(&self, tool: &str, hint: Hint) -> Option<String> {
+        let tool = self.tool(tool).ok()?;
+        let name = match hint.named() {
+            Named::Argument(name) => tool.argument(name)?,
+            Named::Operation(name) => {
+                let other = self.tools().iter().find(|other| other.operations.contains(&name))?;
+                Some(other.name).filter(|name| *name != tool.name)?
+            }
+        };
+        Some(hint.say(name))
+    }
 
     /// What the model sees of a call that waits for a person.
     fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String;
@@ -37,6 +62,11 @@ pub trait Dialect: Sync {
         None
     }
 
+    /// The name of a tool without what its models may put before it.
+    fn plain_name<'n>(&self, name: &'n str) -> &'n str {
+        name
+    }
+
     /// The operation that a model means by this tool and these arguments, one JSON object. A command that is given no time
     /// has what `limits` say.
     fn parse(
@@ -51,6 +81,7 @@ pub trait Dialect: Sync {
 
     /// The tool with this name, or with the form of it that has no dots.
     fn tool(&self, name: &str) -> Result<&'static Tool, ParseFailure> {
+        let name = self.plain_name(name);
         self.tools().iter().find(|tool| tool.name == name || tool.undotted_name() == name).ok_or_else(|| {
             let known: Vec<&str> = self.tools().iter().map(|tool| tool.name).collect();
             let message = format!("no tool is called `{}`; the tools are {}", shown(name), known.join(", "));

@@ -65,6 +65,7 @@ impl From<ParseFailure> for ToolFailure {
             reason: failure.reason,
             message: failure.message,
             details: details.map(|(name, value)| (name.to_owned(), value)).collect(),
+            hints: Vec::new(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub use failure::ParseFailure;
 pub use limits::Limits;
 pub use list::{Format, Offer};
 pub use made::{Facts, Made};
-pub use tool::{Effect, Kind, Others, Parameter, Tool};
+pub use tool::{Effect, Kind, Parameter, Tool};
 pub use upstream::{UpstreamTool, parse_upstream};
 
 /// Every dialect.
@@ -49,6 +49,8 @@ pub fn names() -> Vec<&'static str> {
     DIALECTS.into_iter().map(Dialect::name).collect()
 }
 
+#[cfg(test)]
+mod hints;
 #[cfg(test)]
 mod property;
 #[cfg(test)]

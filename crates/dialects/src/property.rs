@@ -37,7 +37,7 @@ fn value(kind: Kind) -> BoxedStrategy<Value> {
         Kind::TextList => prop::collection::vec(text(), 0..5).prop_map(Value::from).boxed(),
         Kind::ObjectList => prop::collection::vec(any_object(), 0..5).prop_map(Value::from).boxed(),
         Kind::AnyObject => any_object().boxed(),
-        Kind::Object { members, .. } => object(members).boxed(),
+        Kind::Object(members) => object(members).boxed(),
     };
     let wrong = prop_oneof![
         Just(Value::Null),

@@ -17,10 +17,8 @@ pub struct Tool {
     /// For the model: what it does, its limits, an example of its arguments. Limits that a profile sets stand as their
     /// names in braces: see [`Tool::described`].
     pub description: &'static str,
-    /// Its arguments.
+    /// Its arguments. A call with any other is refused, with that one's name: nothing that a model asks for is passed over.
     pub parameters: &'static [Parameter],
-    /// What becomes of arguments that are not among them.
-    pub others: Others,
     /// The canonical operations that it can lead to; it is of use where any of them is permitted. `exec.read_only` is
     /// the part of `exec` that a policy's read-only rule lets through.
     pub operations: &'static [&'static str],
@@ -41,15 +39,6 @@ pub enum Effect {
     Adds,
     /// It may overwrite or remove.
     Changes,
-}
-
-/// Arguments that a tool does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
-    /// The call is refused, with the argument's name: `additionalProperties: false`.
-    Refused,
-    /// They mean nothing.
-    Ignored,
 }
 
 /// An argument of a tool, or a member of one.
@@ -99,30 +88,26 @@ pub enum Kind {
     ObjectList,
     /// An object, whatever is in it.
     AnyObject,
-    /// An object with these members.
-    Object {
-        /// The members that mean something.
-        members: &'static [Parameter],
-        /// Others may be there, and mean nothing.
-        open: bool,
-    },
+    /// An object with these members and no others.
+    Object(&'static [Parameter]),
 }
 
 impl Tool {
     /// The JSON Schema of the arguments.
     pub fn schema(&self, limits: &Limits) -> Value {
-        let mut schema = object_schema(self.parameters, false, limits);
-        if self.others == Others::Ignored
-            && let Some(keywords) = schema.as_object_mut()
-        {
-            keywords.remove("additionalProperties");
-        }
-        schema
+        object_schema(self.parameters, limits)
     }
 
     /// Whether the schema is of the form that vendors hold a model to by grammar: nothing optional, nothing open.
     pub fn is_strict(&self) -> bool {
-        self.others == Others::Refused && self.parameters.iter().all(Parameter::is_strict)
+        self.parameters.iter().all(Parameter::is_strict)
+    }
+
+    /// The argument that the API calls `canonical`, as this tool spells it: `replaceAll` is `replace_all`.
+    pub(crate) fn argument(&self, canonical: &str) -> Option<&'static str> {
+        let plain = |name: &str| name.replace('_', "").to_ascii_lowercase();
+        let names = self.parameters.iter().map(|parameter| parameter.name);
+        names.into_iter().find(|name| plain(name) == plain(canonical))
     }
 
     /// The description with a run's limits in it.
@@ -136,7 +121,7 @@ impl Tool {
     }
 }
 
-fn object_schema(members: &[Parameter], open: bool, limits: &Limits) -> Value {
+fn object_schema(members: &[Parameter], limits: &Limits) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|member| (member.name.to_owned(), member.schema(limits))).collect();
     let required: Vec<&str> =
@@ -145,7 +130,7 @@ fn object_schema(members: &[Parameter], open: bool, limits: &Limits) -> Value {
         "type": "object",
         "properties": properties,
         "required": required,
-        "additionalProperties": open,
+        "additionalProperties": false,
     })
 }
 
@@ -154,7 +139,7 @@ impl Parameter {
         self.required
             && match self.kind {
                 Kind::ObjectList | Kind::AnyObject => false,
-                Kind::Object { members, open } => !open && members.iter().all(Self::is_strict),
+                Kind::Object(members) => members.iter().all(Self::is_strict),
                 _ => true,
             }
     }
@@ -171,7 +156,7 @@ impl Parameter {
             Kind::TextList => json!({"type": "array", "items": {"type": "string"}}),
             Kind::ObjectList => json!({"type": "array", "items": {"type": "object"}}),
             Kind::AnyObject => json!({"type": "object"}),
-            Kind::Object { members, open } => object_schema(members, open, limits),
+            Kind::Object(members) => object_schema(members, limits),
         };
         schema["description"] = limits.fill(self.description).into();
         schema
@@ -194,7 +179,7 @@ impl Kind {
             Self::TextList => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
             Self::ObjectList => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
             Self::AnyObject => value.is_object(),
-            Self::Object { members, open } => misfit(members, open, value).is_none(),
+            Self::Object(members) => misfit(members, value).is_none(),
         }
     }
 
@@ -212,8 +197,8 @@ impl Kind {
             (Self::TextList, _) => "must be an array of strings".to_owned(),
             (Self::ObjectList, _) => "must be an array of objects".to_owned(),
             (Self::AnyObject, _) => "must be an object".to_owned(),
-            (Self::Object { members, open }, value) => {
-                let misfit = misfit(members, open, value).unwrap_or_default();
+            (Self::Object(members), value) => {
+                let misfit = misfit(members, value).unwrap_or_default();
                 format!("must be an object of its schema: {misfit}")
             }
         };
@@ -222,9 +207,9 @@ impl Kind {
 }
 
 /// What is wrong with an object, at the first member that is wrong.
-fn misfit(members: &[Parameter], open: bool, value: &Value) -> Option<String> {
+fn misfit(members: &[Parameter], value: &Value) -> Option<String> {
     let Some(object) = value.as_object() else { return Some("it is no object".to_owned()) };
-    let unknown = object.keys().find(|key| !open && members.iter().all(|member| member.name != **key));
+    let unknown = object.keys().find(|key| members.iter().all(|member| member.name != **key));
     if let Some(unknown) = unknown {
         let known: Vec<&str> = members.iter().map(|member| member.name).collect();
         return Some(format!("{} is none of its members, which are {}", shown(unknown), known.join(", ")));

@@ -154,7 +154,7 @@ fn surroundings(
     })?;
     let most = profile.exec.max_timeout();
     argument(!timeout.is_zero() && timeout <= most, || {
-        format!("`timeout` must be more than 0 and at most {} s", most.as_secs())
+        format!("a command must be given more than 0 and at most {} s", most.as_secs())
     })?;
     permitted(profile, cwd, Access::Execute)
 }

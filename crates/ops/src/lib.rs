@@ -15,6 +15,7 @@ pub mod deny;
 mod digest;
 mod failure;
 mod git;
+mod hint;
 mod limits;
 mod mcp;
 mod operation;
@@ -34,6 +35,7 @@ pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
 pub use git::{Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
+pub use hint::{Hint, Named};
 pub use limits::{EndedBy, Limit};
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{

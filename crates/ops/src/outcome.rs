@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Encoding, EndedBy, Limit, Reason};
+use crate::{Encoding, EndedBy, Hint, Limit, Reason};
 
 /// How a call ended in its lane: a tool that failed is an ordinary outcome, for the model to see.
 pub type Outcome = Result<OpResult, ToolFailure>;
@@ -15,16 +15,36 @@ pub type Outcome = Result<OpResult, ToolFailure>;
 pub struct ToolFailure {
     /// Stable reason.
     pub reason: Reason,
-    /// What was attempted, what was wrong, what to try. Never a host path, never a secret.
+    /// What was attempted, what was wrong, what to try. Never a host path, never a secret, and no name of an argument or a
+    /// tool: callers have names of their own.
     pub message: String,
     /// Facts to act on.
     pub details: BTreeMap<String, String>,
+    /// What to try that has a name.
+    pub hints: Vec<Hint>,
 }
 
 impl ToolFailure {
     /// A failure without details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), details: BTreeMap::new() }
+        Self { reason, message: message.into(), details: BTreeMap::new(), hints: Vec::new() }
+    }
+
+    /// The same with one more thing to try.
+    #[must_use]
+    pub fn hint(mut self, hint: Hint) -> Self {
+        self.hints.push(hint);
+        self
+    }
+
+    /// The same with its hints in the message, as far as the caller has a name for them.
+    #[must_use]
+    pub fn told(mut self, say: impl FnMut(Hint) -> Option<String>) -> Self {
+        let said: Vec<String> = std::mem::take(&mut self.hints).into_iter().filter_map(say).collect();
+        if !said.is_empty() {
+            self.message = format!("{}; {}", self.message, said.join(", or "));
+        }
+        self
     }
 
     /// The same with one more fact.

@@ -64,19 +64,12 @@ pub(super) async fn bound(lanes: &Lanes, ticket: &Ticket) -> Result<Bound, Refus
 async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>), Refusal> {
     let most = ticket.bounds().max_output_bytes.clamp(SHOWN, MOST_SHOWN);
     let bounds = Bounds { max_output_bytes: most, ..ticket.bounds().clone() };
-    let Some(Preview { result, mut bound }) =
-        lanes.preview(ticket.operation(), &bounds).await.map_err(refused)?
-    else {
+    let Some(Preview { result, mut bound }) = lanes.preview(ticket.operation(), &bounds).await? else {
         return Ok((Bound::default(), None));
     };
     // All files are bound already. These are hashed after that, so that they are what will be there, or the call is refused.
     bound.files.extend(files(lanes, ticket.operation()).await?);
     Ok((bound, Some(result)))
-}
-
-fn refused(failure: ToolFailure) -> Refusal {
-    let refusal = Refusal::new(failure.reason, failure.message);
-    failure.details.into_iter().fold(refusal, |refusal, (name, value)| refusal.with(name, value))
 }
 
 /// The files that a command names, as they are now.

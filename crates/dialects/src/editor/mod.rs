@@ -5,7 +5,7 @@
 
 mod render;
 
-use ops::{Malformed, Operation, Outcome, Reason, raw};
+use ops::{Hint, Malformed, Operation, Outcome, Reason, raw};
 use serde_json::Value;
 
 use crate::arguments::Arguments;
@@ -13,7 +13,7 @@ use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Others, Parameter, Tool};
+use crate::tool::{Effect, Kind, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Editor;
@@ -30,8 +30,14 @@ impl Dialect for Editor {
         &TOOLS
     }
 
-    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+    fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made.operation, outcome)
+    }
+
+    /// What lists is `view` itself.
+    fn hint(&self, _tool: &str, hint: Hint) -> Option<String> {
+        let slash = "to list a directory put a slash at the end of its path";
+        (hint == Hint::List).then(|| slash.to_owned())
     }
 
     fn render_pending(&self, _made: &Made<'_>, approval_id: &str) -> String {
@@ -78,7 +84,6 @@ static TOOLS: [Tool; 4] = [
                 "First and last line, counted from 1; -1 as last is the end. Files only. Default: all.",
             ),
         ],
-        others: Others::Refused,
         operations: &["read", "list"],
         effect: Effect::Reads,
         repeatable: true,
@@ -92,7 +97,6 @@ static TOOLS: [Tool; 4] = [
             Parameter::required("path", Kind::Text, "File, such as src/new.rs."),
             Parameter::required("file_text", Kind::Text, "The whole content of the file."),
         ],
-        others: Others::Refused,
         operations: &["edit"],
         effect: Effect::Adds,
         repeatable: false,
@@ -109,7 +113,6 @@ static TOOLS: [Tool; 4] = [
             Parameter::required("old_str", Kind::Text, "The text to replace, exactly as in the file."),
             Parameter::optional("new_str", Kind::Text, "The new text. Default: none, old_str is removed."),
         ],
-        others: Others::Refused,
         operations: &["edit"],
         effect: Effect::Changes,
         repeatable: false,
@@ -129,7 +132,6 @@ static TOOLS: [Tool; 4] = [
             Parameter::optional("insert_text", Kind::Text, "The text. Give this one or new_str."),
             Parameter::optional("new_str", Kind::Text, "The text, by its older name."),
         ],
-        others: Others::Refused,
         operations: &["edit"],
         effect: Effect::Changes,
         repeatable: false,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult, Reason};
+use ops::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult};
 
 use crate::canonical::{PENDING, render_canonical};
 use crate::reading::Rest;
@@ -15,15 +15,7 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::List(result)) => list(result),
         Ok(OpResult::Edit(result)) => edit(operation, result),
         Ok(_) => render_canonical(outcome),
-        Err(failure) => {
-            // A path does not say what it leads to, and a call is one operation.
-            let is_directory = matches!(operation, Some(Operation::Read(_)))
-                && failure.reason == Reason::InvalidArgument
-                && failure.message.contains("directory");
-            let hint =
-                if is_directory { "; to list a directory put a slash at the end of its path" } else { "" };
-            format!("Error: {}{hint}", failure.message)
-        }
+        Err(failure) => format!("Error: {}", failure.message),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Others, Parameter, Tool};
+use crate::tool::{Effect, Kind, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Exec;
@@ -23,7 +23,7 @@ impl Dialect for Exec {
         &TOOLS
     }
 
-    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+    fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made.operation, outcome)
     }
 
@@ -74,7 +74,6 @@ static TOOLS: [Tool; 1] = [Tool {
             "Optional working directory path, relative to the workspace. Default: the workspace.",
         ),
     ],
-    others: Others::Ignored,
     operations: &["exec", "exec.read_only"],
     effect: Effect::Changes,
     repeatable: false,

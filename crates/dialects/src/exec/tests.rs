@@ -32,7 +32,7 @@ fn the_tool_is_called_exec_and_its_schema_is_the_seed_s() {
     assert_eq!(schema["properties"]["command"]["type"], "string");
     assert_eq!(schema["properties"]["args"]["items"], json!({"type": "string"}));
     assert_eq!(schema["properties"]["cwd"]["type"], "string");
-    assert_eq!(schema.get("additionalProperties"), None);
+    assert_eq!(schema["additionalProperties"], false);
 }
 
 #[test]
@@ -88,8 +88,10 @@ fn the_working_directory_is_checked_as_paths_are() {
 }
 
 #[test]
-fn what_the_schema_does_not_forbid_is_passed_over() {
-    assert_eq!(exec(&json!({"command": "ls", "args": [], "reason": "to look"})).command, "ls");
+fn an_argument_that_the_schema_does_not_name_is_refused() {
+    let arguments = json!({"command": "ls", "args": [], "env": {"A": "1"}});
+    let failure = Exec.parse("exec", &arguments.to_string(), &Limits::default()).unwrap_err();
+    assert_eq!((failure.reason, failure.field.as_deref()), (Reason::InvalidArgument, Some("env")));
 }
 
 #[test]

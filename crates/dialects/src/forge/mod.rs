@@ -21,7 +21,7 @@ use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Others, Parameter, Tool};
+use crate::tool::{Effect, Kind, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Forge;
@@ -43,7 +43,7 @@ impl Dialect for Forge {
         &TOOLS
     }
 
-    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+    fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made, outcome)
     }
 
@@ -55,14 +55,8 @@ impl Dialect for Forge {
         Some(prompt::of(tools, limits))
     }
 
-    fn parse(
-        &self,
-        tool_name: &str,
-        arguments_json: &str,
-        limits: &Limits,
-    ) -> Result<Operation, ParseFailure> {
-        let tool = self.tool(tool_name.strip_prefix(PREFIX).unwrap_or(tool_name))?;
-        (tool.operation)(&mut Arguments::parse(tool, arguments_json, limits)?)
+    fn plain_name<'n>(&self, name: &'n str) -> &'n str {
+        name.strip_prefix(PREFIX).unwrap_or(name)
     }
 }
 
@@ -82,7 +76,6 @@ static TOOLS: [Tool; 6] = [
                 "Milliseconds until it is ended, at most {max_timeout_s} seconds.",
             ),
         ],
-        others: Others::Ignored,
         operations: &["shell"],
         effect: Effect::Changes,
         repeatable: false,
@@ -96,7 +89,6 @@ static TOOLS: [Tool; 6] = [
             Parameter::required("path", Kind::Text, "File in the workspace, such as src/a.txt."),
             Parameter::required("content", Kind::Text, "The whole new content."),
         ],
-        others: Others::Ignored,
         operations: &["write"],
         effect: Effect::Changes,
         repeatable: true,
@@ -115,7 +107,6 @@ static TOOLS: [Tool; 6] = [
                 "Most lines, at most 2,000. Default 200.",
             ),
         ],
-        others: Others::Ignored,
         operations: &["read"],
         effect: Effect::Reads,
         repeatable: true,
@@ -132,7 +123,6 @@ static TOOLS: [Tool; 6] = [
             Parameter::required("newString", Kind::Text, "The new text; another one than oldString."),
             Parameter::optional("replaceAll", Kind::Flag, "Replace every occurrence. Default false."),
         ],
-        others: Others::Ignored,
         operations: &["edit"],
         effect: Effect::Changes,
         repeatable: false,
@@ -152,7 +142,6 @@ static TOOLS: [Tool; 6] = [
             ),
             Parameter::optional("ignoreCase", Kind::Flag, "Ignore case. Default false."),
         ],
-        others: Others::Ignored,
         operations: &["grep"],
         effect: Effect::Reads,
         repeatable: true,
@@ -163,7 +152,6 @@ static TOOLS: [Tool; 6] = [
         description: "Find files by name. *, ** and ? stand for what they do in a shell. At most 200 paths come back. \
                       Example: {\"pattern\": \"src/**/*.rs\"}",
         parameters: &[Parameter::required("pattern", Kind::Text, "Pattern, relative to the workspace.")],
-        others: Others::Ignored,
         operations: &["glob"],
         effect: Effect::Reads,
         repeatable: true,

@@ -120,8 +120,10 @@ fn grep_and_glob_have_their_bounds() {
 }
 
 #[test]
-fn fields_that_the_schema_does_not_name_are_passed_over() {
-    assert!(parse("glob", &json!({"pattern": "*", "why": "to look"})).is_ok());
+fn fields_that_the_schema_does_not_name_are_refused() {
+    let failure = parse("glob", &json!({"pattern": "*", "path": "src"})).unwrap_err();
+    assert_eq!((failure.reason, failure.field.as_deref()), (Reason::InvalidArgument, Some("path")));
+    assert_eq!(failure.message, "path: is no argument of glob; it takes pattern");
 }
 
 #[test]

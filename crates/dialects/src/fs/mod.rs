@@ -13,7 +13,7 @@ use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Others, Parameter, Tool};
+use crate::tool::{Effect, Kind, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Fs;
@@ -27,7 +27,7 @@ impl Dialect for Fs {
         &TOOLS
     }
 
-    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+    fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made.operation, outcome)
     }
 
@@ -51,7 +51,6 @@ static TOOLS: [Tool; 5] = [
             Kind::Text,
             "Directory, such as @project, @pkg/lib or @state/notes.",
         )],
-        others: Others::Refused,
         operations: &["list"],
         effect: Effect::Reads,
         repeatable: true,
@@ -76,7 +75,6 @@ static TOOLS: [Tool; 5] = [
                 "Last line, inclusive. Default: the last.",
             ),
         ],
-        others: Others::Refused,
         operations: &["read"],
         effect: Effect::Reads,
         repeatable: true,
@@ -111,7 +109,6 @@ static TOOLS: [Tool; 5] = [
                 "Most matches to return, at most 1000. Default 50.",
             ),
         ],
-        others: Others::Refused,
         operations: &["grep"],
         effect: Effect::Reads,
         repeatable: true,
@@ -131,7 +128,6 @@ static TOOLS: [Tool; 5] = [
                 "Write only if the file's sha256 is this, 64 lower-case hex digits.",
             ),
         ],
-        others: Others::Refused,
         operations: &["write"],
         effect: Effect::Changes,
         repeatable: true,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::arguments::Arguments;
 use crate::failure::ParseFailure;
-use crate::tool::{Effect, Kind, Others, Parameter, Tool};
+use crate::tool::{Effect, Kind, Parameter, Tool};
 
 pub(super) const TOOL: Tool = Tool {
     name: "fs.apply_patch",
@@ -16,9 +16,8 @@ pub(super) const TOOL: Tool = Tool {
                   \"currentNodeId\": {\"set\": \"step-2\"}}}}",
     parameters: &[
         Parameter::required("path", Kind::Text, "Markdown file in @project or @state."),
-        Parameter::required("patch", Kind::Object { members: PATCH, open: true }, "What to change."),
+        Parameter::required("patch", Kind::Object(PATCH), "What to change."),
     ],
-    others: Others::Refused,
     operations: &["patch"],
     effect: Effect::Changes,
     repeatable: false,
@@ -27,7 +26,7 @@ pub(super) const TOOL: Tool = Tool {
 
 const PATCH: &[Parameter] = &[
     Parameter::required("operation", Kind::Choice(&["updateFrontmatter"]), "What to do."),
-    Parameter::required("update", Kind::Object { members: UPDATE, open: false }, "At least one change."),
+    Parameter::required("update", Kind::Object(UPDATE), "At least one change."),
     Parameter::optional(
         "ifMatchSha256",
         Kind::Text,
@@ -50,7 +49,7 @@ const SET_MEMBERS: Parameter = Parameter::required("set", Kind::AnyObject, "Name
 const SET_TEXT: Parameter = Parameter::required("set", Kind::Text, "The value.");
 
 const fn of(members: &'static [Parameter]) -> Kind {
-    Kind::Object { members, open: false }
+    Kind::Object(members)
 }
 
 fn parse(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {

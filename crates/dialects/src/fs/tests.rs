@@ -73,7 +73,6 @@ fn a_patch_of_front_matter_becomes_an_operation() {
             "currentNodeId": {"set": "next"},
         },
         "ifMatchSha256": "0f".repeat(32),
-        "comment": "members beside these mean nothing",
     }});
     let Ok(Operation::Patch(patch)) = parse("fs.apply_patch", &arguments) else { panic!("not a patch") };
     assert_eq!(patch.paths(), [path("@state/workflow.md")]);
@@ -103,6 +102,10 @@ fn a_patch_that_is_none_says_what_is_wrong_with_it() {
             "operation: must be one of updateFrontmatter",
         ),
         (refusal(json!({"operation": "updateFrontmatter"})), "update is missing"),
+        (
+            refusal(json!({"operation": "updateFrontmatter", "update": {}, "comment": "x"})),
+            "comment is none of its members, which are operation, update, ifMatchSha256",
+        ),
         (update(json!({"title": {"set": "x"}})), "title is none of its members"),
         (update(json!({"stepsCompleted": ["a"]})), "it is no object"),
         (update(json!({"stepsCompleted": {"append": [1]}})), "append: must be an array of strings"),

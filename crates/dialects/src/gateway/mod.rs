@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Others, Parameter, Tool};
+use crate::tool::{Effect, Kind, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Gateway;
@@ -23,7 +23,7 @@ impl Dialect for Gateway {
         &TOOLS
     }
 
-    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+    fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made, outcome)
     }
 
@@ -54,7 +54,6 @@ static TOOLS: [Tool; 6] = [
                 "Last line, inclusive. Default: the last.",
             ),
         ],
-        others: Others::Refused,
         operations: &["read"],
         effect: Effect::Reads,
         repeatable: true,
@@ -65,7 +64,6 @@ static TOOLS: [Tool; 6] = [
         description: "List the direct children of a directory: name, type, size and time. Hidden entries and symbolic \
                       links are left out. At most 200 entries. Example: {\"path\": \"src\"}",
         parameters: &[Parameter::optional("path", Kind::Text, "Directory. Default: the workspace.")],
-        others: Others::Refused,
         operations: &["list"],
         effect: Effect::Reads,
         repeatable: true,
@@ -91,7 +89,6 @@ static TOOLS: [Tool; 6] = [
                 "Lines shown around each match, at most 20. Default 1.",
             ),
         ],
-        others: Others::Refused,
         operations: &["grep"],
         effect: Effect::Reads,
         repeatable: true,
@@ -106,7 +103,6 @@ static TOOLS: [Tool; 6] = [
             Parameter::required("path", Kind::Text, "File, such as notes.md."),
             Parameter::required("content", Kind::Text, "The whole new content."),
         ],
-        others: Others::Refused,
         operations: &["write"],
         effect: Effect::Changes,
         repeatable: true,
@@ -117,7 +113,6 @@ static TOOLS: [Tool; 6] = [
         description: "Delete one file, or an empty directory. A person has to approve it first. \
                       Example: {\"path\": \"old.txt\"}",
         parameters: &[Parameter::required("path", Kind::Text, "File or empty directory.")],
-        others: Others::Refused,
         operations: &["delete"],
         effect: Effect::Changes,
         repeatable: true,
@@ -139,7 +134,6 @@ static TOOLS: [Tool; 6] = [
                 "Milliseconds until it is ended, at most {max_timeout_s} seconds.",
             ),
         ],
-        others: Others::Refused,
         operations: &["exec", "exec.read_only"],
         effect: Effect::Changes,
         repeatable: false,

@@ -14,7 +14,7 @@ use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Others, Parameter, Tool};
+use crate::tool::{Effect, Kind, Parameter, Tool};
 
 /// The dialect.
 pub(crate) struct Native;
@@ -28,7 +28,7 @@ impl Dialect for Native {
         &TOOLS
     }
 
-    fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
+    fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made.operation, outcome)
     }
 
@@ -59,7 +59,6 @@ static TOOLS: [Tool; 6] = [
                 "Last line, inclusive. Default: the last.",
             ),
         ],
-        others: Others::Refused,
         operations: &["read"],
         effect: Effect::Reads,
         repeatable: true,
@@ -87,7 +86,6 @@ static TOOLS: [Tool; 6] = [
             ),
             Parameter::optional("content", Kind::Text, "With create: the whole content of the file."),
         ],
-        others: Others::Refused,
         operations: &["edit"],
         effect: Effect::Changes,
         repeatable: false,
@@ -109,7 +107,6 @@ static TOOLS: [Tool; 6] = [
             ),
             Parameter::optional("args", Kind::TextList, "Its arguments, one string each. Default: none."),
         ],
-        others: Others::Refused,
         operations: &["git.status", "git.diff", "git.log", "git.show", "git.add", "git.commit"],
         effect: Effect::Adds,
         repeatable: false,
@@ -131,7 +128,6 @@ static TOOLS: [Tool; 6] = [
                 "Lines shown around each match, at most 20. Default 0.",
             ),
         ],
-        others: Others::Refused,
         operations: &["grep"],
         effect: Effect::Reads,
         repeatable: true,
@@ -147,7 +143,6 @@ static TOOLS: [Tool; 6] = [
             Parameter::required("command", Kind::Program(&PROGRAMS), "The program."),
             Parameter::optional("args", Kind::TextList, "Its arguments, one string each. Default: none."),
         ],
-        others: Others::Refused,
         operations: &["exec", "exec.read_only"],
         effect: Effect::Reads,
         repeatable: true,
@@ -158,7 +153,6 @@ static TOOLS: [Tool; 6] = [
         description: "List the direct children of a directory, one name a line; directories end in /. Hidden entries \
                       and symbolic links are left out. At most 200 entries. Example: {\"path\": \"src\"}",
         parameters: &[Parameter::optional("path", Kind::Text, "Directory. Default: the workspace.")],
-        others: Others::Refused,
         operations: &["list"],
         effect: Effect::Reads,
         repeatable: true,

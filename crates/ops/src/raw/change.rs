@@ -95,13 +95,13 @@ impl Change {
                 if old_str.is_empty() {
                     return Err(Malformed::new(
                         "edit.str_replace.old_str",
-                        "is empty: give the text to replace, or use create or insert",
+                        "is empty: give the text to replace",
                     ));
                 }
                 if old_str == new_str {
                     return Err(Malformed::new(
                         "edit.str_replace",
-                        "old_str and new_str are identical: nothing would change",
+                        "the text to replace and the new text are identical: nothing would change",
                     ));
                 }
                 EditChange::StrReplace { old: old_str, new: new_str, replace_all }

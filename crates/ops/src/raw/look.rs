@@ -32,10 +32,7 @@ impl Read {
         let lines = self.start_line.is_some() || self.end_line.is_some();
         let bytes = self.offset.is_some() || self.limit.is_some();
         match (lines, bytes) {
-            (true, true) => Err(Malformed::new(
-                "read",
-                "takes lines (startLine, endLine) or bytes (offset, limit), not both",
-            )),
+            (true, true) => Err(Malformed::new("read", "takes lines or bytes, not both")),
             (true, false) => {
                 let first = self.start_line.unwrap_or(1);
                 if first == 0 {

@@ -9,7 +9,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use super::stream::{Scan, ScanError, scan};
 use super::text::{Text, text};
 use crate::{
-    Bounds, Cancel, Encoding, OpResult, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure,
+    Bounds, Cancel, Encoding, Hint, OpResult, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure,
     encode_base64,
 };
 
@@ -36,29 +36,31 @@ pub fn read_at_once(jail: &Jail, read: &Read, bounds: &Bounds) -> Option<Outcome
 pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outcome {
     let opened = jail.readable(&read.path)?.open_file().map_err(|error| refused(&read.path, error))?;
     let size = opened.meta.size;
-    let scan =
-        scan(opened.file.take(size), size, read.part, cap(read.encoding, bounds), cancel).map_err(|error| {
-            match error {
-                ScanError::Stopped { stopped, read: done } => stopped
-                    .failure(format!(
-                        "{}: {done} of {size} bytes read, of a file that is always read whole for its hash; search it with grep, or look at parts with head and tail through exec",
-                        read.path.excerpt()
-                    ))
-                    .with("bytes_read", done.to_string())
-                    .with("size_bytes", size.to_string()),
-                ScanError::Io(error) => ToolFailure::new(
-                    Reason::Internal,
-                    format!("{}: cannot be read: {error}", read.path.excerpt()),
-                ),
-            }
-        })?;
+    let scan = scan(opened.file.take(size), size, read.part, cap(read.encoding, bounds), cancel).map_err(
+        |error| match error {
+            ScanError::Stopped { stopped, read: done } => stopped
+                .failure(format!(
+                    "{}: {done} of {size} bytes read, of a file that is always read whole for its hash",
+                    read.path.excerpt()
+                ))
+                .hint(Hint::Search)
+                .hint(Hint::Parts)
+                .with("bytes_read", done.to_string())
+                .with("size_bytes", size.to_string()),
+            ScanError::Io(error) => ToolFailure::new(
+                Reason::Internal,
+                format!("{}: cannot be read: {error}", read.path.excerpt()),
+            ),
+        },
+    )?;
     Ok(OpResult::Read(render(read, scan)))
 }
 
 fn refused(path: &SandboxPath, error: AccessError) -> ToolFailure {
     match error {
         AccessError::Open(OpenError { kind: OpenErrorKind::IsADirectory, .. }) => {
-            ToolFailure::new(Reason::InvalidArgument, format!("{} is a directory: use list", path.excerpt()))
+            ToolFailure::new(Reason::InvalidArgument, format!("{} is a directory", path.excerpt()))
+                .hint(Hint::List)
         }
         error => error.into(),
     }
@@ -127,7 +129,7 @@ fn count_lines(bytes: &[u8]) -> u64 {
 fn hint(read: &Read, result: &ReadResult, end: u64) -> String {
     let ReadResult { size_bytes, total_lines, start_line, end_line, .. } = *result;
     if result.binary {
-        return format!("not UTF-8 text ({size_bytes} bytes): ask again with encoding=base64 for its bytes");
+        return format!("not UTF-8 text ({size_bytes} bytes), so its content is left out");
     }
     if result.truncated {
         let shown = format!("{size_bytes} bytes in {total_lines} lines");
@@ -137,20 +139,20 @@ fn hint(read: &Read, result: &ReadResult, end: u64) -> String {
                 if end_line > start_line && read.encoding == Encoding::Utf8 =>
             {
                 format!(
-                    "content ends in line {end_line}, the file has {shown}: go on with startLine={end_line} and an endLine, or find the place with grep"
+                    "content ends in line {end_line}, the file has {shown}: go on with line {end_line}, or search for the place"
                 )
             }
             _ => format!(
-                "content ends before byte {end}, the file has {shown}: go on with offset={end} and a limit, ask for startLine and endLine, or find the place with grep"
+                "content ends before byte {end}, the file has {shown}: go on at byte {end}, or search for the place"
             ),
         };
     }
     match read.part {
         ReadPart::Lines { first, .. } if first > total_lines => {
-            format!("the file has {total_lines} lines: startLine={first} is beyond its end")
+            format!("the file has {total_lines} lines: line {first} is beyond its end")
         }
         ReadPart::Bytes { offset, .. } if offset > size_bytes => {
-            format!("the file has {size_bytes} bytes: offset={offset} is beyond its end")
+            format!("the file has {size_bytes} bytes: byte {offset} is beyond its end")
         }
         _ => String::new(),
     }

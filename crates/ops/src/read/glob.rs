@@ -38,7 +38,7 @@ pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outco
     if let Some(stopped) = walked.stopped {
         return Err(stopped
             .failure(format!(
-                "{}: {} entries looked at, {} files found; give a path further down",
+                "{}: {} entries looked at, {} files found; look further down",
                 glob.path.excerpt(),
                 walked.entries,
                 paths.len()
@@ -48,7 +48,7 @@ pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outco
     let mut hints = walked.hints();
     if more {
         hints.push(format!(
-            "only the first {} files: narrow the pattern, give a path further down, or raise maxResults",
+            "only the first {} files: narrow the pattern, look further down, or ask for more",
             paths.len()
         ));
     }

@@ -6,7 +6,9 @@ use jail::{Access, Dir, FileKind, Jail, OpenErrorKind, RelPath, SandboxPath};
 
 use super::place::{below, beside};
 use crate::cancel::Stopped;
-use crate::{Bounds, Cancel, Entry, EntryType, List, ListResult, OpResult, Outcome, Reason, ToolFailure};
+use crate::{
+    Bounds, Cancel, Entry, EntryType, Hint, List, ListResult, OpResult, Outcome, Reason, ToolFailure,
+};
 
 /// Entries after which the rest is not even counted.
 const MAX_SEEN: u64 = 1_000_000;
@@ -17,10 +19,10 @@ pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outco
     let (resolved, dir) = place.open_dir_resolved().map_err(|error| {
         let kind = place.metadata().map(|meta| meta.kind);
         match kind {
-            Ok(FileKind::File) => ToolFailure::new(
-                Reason::InvalidArgument,
-                format!("{} is a file: use read", list.path.excerpt()),
-            ),
+            Ok(FileKind::File) => {
+                ToolFailure::new(Reason::InvalidArgument, format!("{} is a file", list.path.excerpt()))
+                    .hint(Hint::Read)
+            }
             _ => ToolFailure::from(error),
         }
     })?;
@@ -163,7 +165,7 @@ impl Lister<'_> {
         if truncated {
             let at_least = if counted { "" } else { "at least " };
             hints.push(format!(
-                "the first {} of {at_least}{} entries: list a subdirectory, raise maxEntries, or find files with glob",
+                "the first {} of {at_least}{} entries: list a subdirectory, or ask for more entries",
                 entries.len(),
                 self.seen
             ));

@@ -9,8 +9,8 @@ use super::nearest::{Candidate, Nearest};
 use super::place::{Place, within};
 use crate::digest::sha256;
 use crate::{
-    Binder, Bound, Bounds, Edit, EditChange, EditResult, OpResult, Outcome, Preview, Reason, ToolFailure,
-    before_effect,
+    Binder, Bound, Bounds, Edit, EditChange, EditResult, Hint, OpResult, Outcome, Preview, Reason,
+    ToolFailure, before_effect,
 };
 
 /// Longest file that is read to be changed.
@@ -89,8 +89,9 @@ fn change(place: &Place<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed, To
     let Some(before) = &place.before else {
         return Err(ToolFailure::new(
             Reason::NotFound,
-            format!("{path}: no such file or directory; create it first, or look for its name with glob"),
-        ));
+            format!("{path}: no such file or directory; create it first"),
+        )
+        .hint(Hint::Find));
     };
     place.demand(edit.if_match_sha256.as_deref())?;
     let Some(content) = &before.content else {
@@ -117,8 +118,7 @@ fn change(place: &Place<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed, To
 
 fn exists(path: &SandboxPath) -> ToolFailure {
     let path = path.excerpt();
-    let message =
-        format!("File already exists: {path}; change it with str_replace or insert, or choose another name");
+    let message = format!("File already exists: {path}; change what is there, or choose another name");
     ToolFailure::new(Reason::PreconditionFailed, message)
 }
 
@@ -138,8 +138,9 @@ fn failure(path: &SandboxPath, misfit: Misfit, most: u64) -> ToolFailure {
             let lines = join(lines.iter(), ", ");
             ToolFailure::new(
                 Reason::PreconditionFailed,
-                format!("old_str is {count} times in {shown} (lines {lines}{more}): add lines around it until it is unique, or set replace_all"),
+                format!("the text to replace is {count} times in {shown} (lines {lines}{more}): give it with lines around it until it is unique"),
             )
+            .hint(Hint::ReplaceAll)
             .with("count", count.to_string())
             .with("lines", lines)
         }
@@ -148,7 +149,7 @@ fn failure(path: &SandboxPath, misfit: Misfit, most: u64) -> ToolFailure {
 }
 
 fn absent(path: &str, nearest: &Nearest) -> ToolFailure {
-    let not_found = format!("old_str not found in {path}");
+    let not_found = format!("the text to replace is not found in {path}");
     let fail = |rest: &str| ToolFailure::new(Reason::PreconditionFailed, format!("{not_found}{rest}"));
     match nearest {
         Nearest::Whitespace(spans) => {

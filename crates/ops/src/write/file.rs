@@ -80,7 +80,7 @@ fn exists(write: &Write, sha256: &str) -> ToolFailure {
     ToolFailure::new(
         Reason::PreconditionFailed,
         format!(
-            "{} already exists and create_only is set; choose another name, or write without it",
+            "{} already exists, and it was only to be created; choose another name, or let it be overwritten",
             write.path.excerpt()
         ),
     )

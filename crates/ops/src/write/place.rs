@@ -56,13 +56,18 @@ impl<'j> Place<'j> {
             Some(before) if before.sha256.eq_ignore_ascii_case(expected) => Ok(()),
             Some(before) => Err(ToolFailure::new(
                 Reason::PreconditionFailed,
-                format!("{path} is not what if_match_sha256 demands; read it again, its SHA-256 is now {}", before.sha256),
+                format!(
+                    "{path} has not the SHA-256 that was demanded; read it again, its SHA-256 is now {}",
+                    before.sha256
+                ),
             )
             .with("expected_sha256", expected)
             .with("sha256", &before.sha256)),
             None => Err(ToolFailure::new(
                 Reason::PreconditionFailed,
-                format!("{path} does not exist, but if_match_sha256 demands a content; leave it out to create the file"),
+                format!(
+                    "{path} does not exist, but a SHA-256 was demanded of it; demand none to create the file"
+                ),
             )
             .with("expected_sha256", expected)),
         }

@@ -387,6 +387,9 @@ pub struct Outcome {
     /// Only of a preview: what a consent to the call is bound to, from the same look as the result.
     #[prost(message, optional, tag = "4")]
     pub bound: ::core::option::Option<Bound>,
+    /// Only of a failure: what to try, such as `replace_all`. At most 8.
+    #[prost(string, repeated, tag = "5")]
+    pub hints: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// One of the two.
     #[prost(oneof = "outcome::Kind", tags = "1, 2")]
     pub kind: ::core::option::Option<outcome::Kind>,

@@ -5,8 +5,8 @@
 
 use ops::{
     DeleteResult, EditResult, Encoding, Entry, EntryType, ExecResult, FileChange, GitResult, GlobResult,
-    GrepMatch, GrepResult, KillEvidence, Limit, ListResult, OpResult, Outcome, PatchResult, PatchedFile,
-    ReadResult, Reason, ToolFailure, WriteResult,
+    GrepMatch, GrepResult, Hint, KillEvidence, Limit, ListResult, OpResult, Outcome, PatchResult,
+    PatchedFile, ReadResult, Reason, ToolFailure, WriteResult,
 };
 use wire::v1::{self, result::Kind};
 use wire::worker::v1 as worker;
@@ -14,6 +14,7 @@ use wire::worker::v1 as worker;
 use super::Malformed;
 
 const MAX_DETAILS: usize = 64;
+const MAX_HINTS: usize = 8;
 
 /// Parses and validates.
 pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Outcome, Malformed> {
@@ -23,18 +24,30 @@ pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Outcome, Malformed>
             let kind = result.kind.ok_or_else(|| Malformed::new("outcome.result", "is empty"))?;
             Ok(Ok(result_from(kind)?))
         }
-        Some(Kind::Failure(failure)) => Ok(Err(failure_from(failure)?)),
+        Some(Kind::Failure(failure)) => Ok(Err(failure_from(failure, &outcome.hints)?)),
         None => Err(Malformed::new("outcome", "is empty")),
     }
 }
 
-fn failure_from(failure: v1::ToolFailure) -> Result<ToolFailure, Malformed> {
+fn failure_from(failure: v1::ToolFailure, hints: &[String]) -> Result<ToolFailure, Malformed> {
     let reason = Reason::parse(&failure.reason)
         .ok_or_else(|| Malformed::new("outcome.failure.reason", "is unknown"))?;
     if failure.details.len() > MAX_DETAILS {
         return Err(Malformed::new("outcome.failure.details", "are too many"));
     }
-    Ok(ToolFailure { reason, message: failure.message, details: failure.details.into_iter().collect() })
+    if hints.len() > MAX_HINTS {
+        return Err(Malformed::new("outcome.hints", "are too many"));
+    }
+    let hint = |name: &String| {
+        Hint::parse(name).ok_or_else(|| Malformed::new("outcome.hints", "has an unknown one"))
+    };
+    let hints = hints.iter().map(hint).collect::<Result<_, _>>()?;
+    Ok(ToolFailure {
+        reason,
+        message: failure.message,
+        details: failure.details.into_iter().collect(),
+        hints,
+    })
 }
 
 fn result_from(kind: Kind) -> Result<OpResult, Malformed> {

@@ -11,15 +11,20 @@ use wire::worker::v1 as worker;
 /// As a worker sends it.
 pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
     use worker::outcome::Kind;
+    let mut hints = Vec::new();
     let kind = match outcome {
         Ok(result) => Kind::Result(v1::Result { kind: Some(result_to_wire(result)) }),
-        Err(failure) => Kind::Failure(failure_to_wire(failure)),
+        Err(mut failure) => {
+            hints = std::mem::take(&mut failure.hints).iter().map(|hint| hint.as_str().to_owned()).collect();
+            Kind::Failure(failure_to_wire(failure))
+        }
     };
-    worker::Outcome { kind: Some(kind), usage: None, bound: None }
+    worker::Outcome { kind: Some(kind), usage: None, bound: None, hints }
 }
 
-/// A failure as clients see it.
+/// A failure as clients see it, with its hints in the names of the API.
 pub fn failure_to_wire(failure: ToolFailure) -> v1::ToolFailure {
+    let failure = failure.told(|hint| Some(hint.canonical()));
     v1::ToolFailure {
         reason: failure.reason.as_str().to_owned(),
         message: failure.message,

@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use jail::SandboxPath;
 use ops::{
-    Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions, Grep, Operation,
-    Read, ReadPart, Reason, Write,
+    Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions, Grep, Hint,
+    Operation, Read, ReadPart, Reason, ToolFailure, Write,
 };
 use wire::v1::{self, operation::Kind};
 use wire::worker::v1 as worker;
 
-use super::{operation_from_wire, operation_to_wire, outcome_from_wire};
+use super::{failure_to_wire, operation_from_wire, operation_to_wire, outcome_from_wire, outcome_to_wire};
 
 fn path(text: &str) -> SandboxPath {
     SandboxPath::parse(text).unwrap()
@@ -218,7 +218,7 @@ fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
         };
         let kind = Some(v1::result::Kind::Exec(result));
         let kind = Some(worker::outcome::Kind::Result(v1::Result { kind }));
-        outcome_from_wire(worker::Outcome { kind, usage: None, bound: None })
+        outcome_from_wire(worker::Outcome { kind, usage: None, bound: None, hints: Vec::new() })
     };
     let Ok(Ok(ops::OpResult::Exec(result))) = from(&["tmp-space"]) else { panic!("refused") };
     assert_eq!((result.ended_by, result.hint.as_str()), (None, ""));
@@ -226,4 +226,16 @@ fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
     for forged in ["memory", "output", "anything"] {
         assert_eq!(from(&["tmp-space", forged]).unwrap_err().field, "exec.limits_hit");
     }
+}
+
+#[test]
+fn hints_cross_as_words_and_become_sentences_for_clients_only() {
+    let failure = ToolFailure::new(Reason::PreconditionFailed, "twice").hint(Hint::ReplaceAll);
+    let wire = outcome_to_wire(Err(failure.clone()));
+    assert_eq!(wire.hints, ["replace_all"]);
+    assert_eq!(outcome_from_wire(wire.clone()), Ok(Err(failure.clone())));
+    for hints in [vec!["sudo".to_owned()], vec!["replace_all".to_owned(); 9]] {
+        assert!(outcome_from_wire(worker::Outcome { hints, ..wire.clone() }).is_err());
+    }
+    assert_eq!(failure_to_wire(failure).message, "twice; set replace_all to replace all of them");
 }

@@ -58,6 +58,7 @@ fn body() -> impl Strategy<Value = Body> {
                 kind: Some(w::outcome::Kind::Failure(failure)),
                 usage: None,
                 bound: None,
+                hints: Vec::new(),
             })
         }),
     ]

@@ -70,7 +70,7 @@ fn result(grep: &Grep, sum: Sum, mut hints: Vec<String>) -> Outcome {
     if let Some(stopped) = stopped {
         return Err(stopped
             .failure(format!(
-                "{}: {files_searched} files searched, {found} matches so far; give a path further down or a glob",
+                "{}: {files_searched} files searched, {found} matches so far; search further down or in fewer files",
                 grep.path.excerpt()
             ))
             .with("files_searched", files_searched.to_string())
@@ -78,7 +78,7 @@ fn result(grep: &Grep, sum: Sum, mut hints: Vec<String>) -> Outcome {
     }
     if more {
         hints.push(format!(
-            "stopped after {found} matches: narrow the pattern, give a path further down or a glob, or raise maxMatches"
+            "stopped after {found} matches: narrow the pattern, search further down or in fewer files, or ask for more"
         ));
     }
     if cut > 0 {

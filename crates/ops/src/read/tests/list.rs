@@ -110,8 +110,8 @@ fn names_that_are_not_utf8_are_shown_escaped() {
 fn a_file_a_pipe_and_nothing_are_refused() {
     let scene = tree();
     for (at, reason, message) in [
-        ("b.txt", Reason::InvalidArgument, "@project/b.txt is a file: use read"),
-        ("link", Reason::InvalidArgument, "@project/link is a file: use read"),
+        ("b.txt", Reason::InvalidArgument, "@project/b.txt is a file"),
+        ("link", Reason::InvalidArgument, "@project/link is a file"),
         ("pipe", Reason::InvalidArgument, "@project/pipe: not a directory"),
         ("none", Reason::NotFound, "@project/none: no such file or directory"),
     ] {

@@ -23,7 +23,7 @@ impl Walked {
         let mut hints = Vec::new();
         if self.bounded {
             hints.push(format!(
-                "the tree is larger than one call looks at ({MAX_ENTRIES} entries, {MAX_DEPTH} levels): give a path further down"
+                "the tree is larger than one call looks at ({MAX_ENTRIES} entries, {MAX_DEPTH} levels): look further down"
             ));
         }
         if self.unread > 0 {

@@ -73,7 +73,7 @@ fn an_ambiguous_text_names_all_its_lines() {
     assert_eq!(refused.reason, Reason::PreconditionFailed);
     assert_eq!(
         refused.message,
-        "old_str is 3 times in @project/a (lines 1, 3, 5): add lines around it until it is unique, or set replace_all"
+        "the text to replace is 3 times in @project/a (lines 1, 3, 5): give it with lines around it until it is unique"
     );
     assert_eq!((refused.details["count"].as_str(), refused.details["lines"].as_str()), ("3", "1, 3, 5"));
     let mut all = replace("a", "x = 1;", "x = 2;");
@@ -92,19 +92,22 @@ fn a_missing_text_names_what_is_near() {
     assert_eq!(refused.reason, Reason::PreconditionFailed);
     assert_eq!(
         refused.message,
-        "old_str not found in @project/a; the nearest is line 2 `let beta = gamma(1);`: read the file again and copy the text exactly"
+        "the text to replace is not found in @project/a; the nearest is line 2 `let beta = gamma(1);`: read the file again and copy the text exactly"
     );
     assert_eq!(refused.details["candidates"], "2: \tlet beta = gamma(1);");
     let refused = failure(&scene, &replace("a", "    let beta = gamma(1);\n    delta();", "x"));
     assert!(
-        refused
-            .message
-            .starts_with("old_str not found in @project/a; lines 2-4 differ from it in white space only"),
+        refused.message.starts_with(
+            "the text to replace is not found in @project/a; lines 2-4 differ from it in white space only"
+        ),
         "{refused:?}"
     );
     assert_eq!(refused.details["candidates"], "2-4");
     let refused = failure(&scene, &replace("a", "zzzzzz", "x"));
-    assert_eq!(refused.message, "old_str not found in @project/a, nor anything like it: read the file again");
+    assert_eq!(
+        refused.message,
+        "the text to replace is not found in @project/a, nor anything like it: read the file again"
+    );
 }
 
 #[test]

@@ -273,7 +273,7 @@ impl Call {
 }
 
 fn outcome(kind: w::outcome::Kind) -> Body {
-    Body::Outcome(w::Outcome { kind: Some(kind), usage: None, bound: None })
+    Body::Outcome(w::Outcome { kind: Some(kind), usage: None, bound: None, hints: Vec::new() })
 }
 
 fn result(kind: Result_) -> Body {

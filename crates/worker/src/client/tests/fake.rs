@@ -168,13 +168,23 @@ pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
 
 fn outcome(kind: v1::result::Kind) -> Body {
     let result = v1::Result { kind: Some(kind) };
-    Body::Outcome(w::Outcome { kind: Some(w::outcome::Kind::Result(result)), usage: None, bound: None })
+    Body::Outcome(w::Outcome {
+        kind: Some(w::outcome::Kind::Result(result)),
+        usage: None,
+        bound: None,
+        hints: Vec::new(),
+    })
 }
 
 pub(super) fn failed(reason: &str) -> Body {
     let failure =
         v1::ToolFailure { reason: reason.to_owned(), message: "because".to_owned(), ..Default::default() };
-    Body::Outcome(w::Outcome { kind: Some(w::outcome::Kind::Failure(failure)), usage: None, bound: None })
+    Body::Outcome(w::Outcome {
+        kind: Some(w::outcome::Kind::Failure(failure)),
+        usage: None,
+        bound: None,
+        hints: Vec::new(),
+    })
 }
 
 pub(super) fn wrote(stream: w::output::Stream, offset: u64, data: &[u8]) -> Body {

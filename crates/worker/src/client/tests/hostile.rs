@@ -106,7 +106,12 @@ async fn outcomes_are_of_their_operation_and_tell_the_truth() {
     breaks(At::Running, vec![Body::Outcome(w::Outcome::default())], Violation::Outcome).await;
     let with_text = v1::ExecResult { stdout: "forged".to_owned(), ..Default::default() };
     let result = v1::Result { kind: Some(v1::result::Kind::Exec(with_text)) };
-    let outcome = w::Outcome { kind: Some(w::outcome::Kind::Result(result)), usage: None, bound: None };
+    let outcome = w::Outcome {
+        kind: Some(w::outcome::Kind::Result(result)),
+        usage: None,
+        bound: None,
+        hints: Vec::new(),
+    };
     breaks(At::Cleared, vec![Body::Outcome(outcome)], Violation::Outcome).await;
 }
 
