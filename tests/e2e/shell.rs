@@ -161,7 +161,10 @@ async fn profiles_without_it_refuse_and_say_what_to_try() {
         let refused = run.call(calls::shell("ls")).await.unwrap_err();
         assert_eq!(reason(&refused), "PERMISSION_DENIED");
         let said = refused.message();
-        assert!(said.contains("`shell`") && said.contains(profile) && said.contains("`exec`"), "{said}");
+        assert!(
+            said.contains("`shell`") && said.contains(profile) && said.contains("one program at a time"),
+            "{said}"
+        );
         let id = run.id().to_owned();
         let events = run.clients.events(&id, "call_intent").await;
         let intent = record(events.last().unwrap());

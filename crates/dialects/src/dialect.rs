@@ -67,6 +67,11 @@ pub trait Dialect: Sync {
         name
     }
 
+    /// The limits of a run as they hold for this dialect's tools.
+    fn limits(&self, of_run: &Limits) -> Limits {
+        *of_run
+    }
+
     /// The operation that a model means by this tool and these arguments, one JSON object. A command that is given no time
     /// has what `limits` say.
     fn parse(
@@ -76,7 +81,7 @@ pub trait Dialect: Sync {
         limits: &Limits,
     ) -> Result<Operation, ParseFailure> {
         let tool = self.tool(tool_name)?;
-        (tool.operation)(&mut Arguments::parse(tool, arguments_json, limits)?)
+        (tool.operation)(&mut Arguments::parse(tool, arguments_json, &self.limits(limits))?)
     }
 
     /// The tool with this name, or with the form of it that has no dots.

@@ -30,6 +30,13 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The same for a dialect whose commands end after thirty seconds unless the call says otherwise. A profile that gives
+    /// less is the stricter one and holds.
+    #[must_use]
+    pub(crate) fn in_thirty_seconds(&self) -> Self {
+        Self { default_timeout_s: self.default_timeout_s.min(30), ..*self }
+    }
+
     /// `text` with the limits in place of their names in braces, such as `{max_read_bytes}`.
     pub(crate) fn fill(&self, text: &str) -> String {
         let named = [

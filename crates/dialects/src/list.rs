@@ -37,18 +37,19 @@ impl Offer<'_> {
 
     /// A JSON array in a vendor's format.
     pub fn list(&self, format: Format) -> Value {
-        self.tools().map(|tool| self.entry(tool, format)).collect()
+        let limits = self.dialect.limits(&self.limits);
+        self.tools().map(|tool| self.entry(tool, &limits, format)).collect()
     }
 
     /// For models that are told of their tools in their prompt; `None` where the dialect has no such form.
     pub fn prompt(&self) -> Option<String> {
         let tools: Vec<_> = self.tools().collect();
-        self.dialect.prompt(&tools, &self.limits)
+        self.dialect.prompt(&tools, &self.dialect.limits(&self.limits))
     }
 
     /// Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
-    fn entry(&self, tool: &Tool, format: Format) -> Value {
-        let (description, schema) = (tool.described(&self.limits), tool.schema(&self.limits));
+    fn entry(&self, tool: &Tool, limits: &Limits, format: Format) -> Value {
+        let (description, schema) = (tool.described(limits), tool.schema(limits));
         match format {
             Format::OpenAi => {
                 let mut function = json!({

@@ -306,11 +306,25 @@ fn canonical_results_are_the_fields_beside_ok() {
 
 #[test]
 fn a_command_that_is_given_no_time_has_the_profile_s() {
-    let limits = Limits { default_timeout_s: 17, ..Limits::default() };
-    let timeout = |dialect: &str, tool: &str, arguments: Value| {
+    let within = |default_timeout_s: u64, dialect: &str, tool: &str, arguments: Value| {
+        let limits = Limits { default_timeout_s, ..Limits::default() };
         let made = find(dialect).unwrap().parse(tool, &arguments.to_string(), &limits).unwrap();
         made.command_timeout().unwrap().as_millis()
     };
+    // Where the dialect's own document says thirty seconds, a profile that gives more changes nothing.
+    assert_eq!(within(60, "exec", "exec", json!({"command": "ls", "args": []})), 60_000);
+    assert_eq!(within(60, "native", "bash_command", json!({"command": "wc"})), 30_000);
+    assert_eq!(within(60, "gateway", "run_command", json!({"command": "ls"})), 30_000);
+    assert_eq!(within(60, "gateway", "run_command", json!({"command": "ls", "timeout_ms": 60_000})), 60_000);
+    assert_eq!(within(60, "forge", "bash", json!({"command": "ls"})), 30_000);
+    assert_eq!(within(60, "forge", "bash", json!({"command": "ls", "timeoutMs": 120_000})), 120_000);
+    let of_sixty = Limits { default_timeout_s: 60, ..Limits::default() };
+    for dialect in ["native", "gateway", "forge"] {
+        let offer = Offer { dialect: find(dialect).unwrap(), permitted: &|_| true, limits: of_sixty };
+        let listed = offer.list(Format::Mcp).to_string() + &offer.prompt().unwrap_or_default();
+        assert!(listed.contains("after 30 seconds") && !listed.contains("after 60 seconds"), "{dialect}");
+    }
+    let timeout = |dialect: &str, tool: &str, arguments: Value| within(17, dialect, tool, arguments);
     assert_eq!(timeout("exec", "exec", json!({"command": "ls", "args": []})), 17_000);
     assert_eq!(timeout("native", "bash_command", json!({"command": "wc"})), 17_000);
     assert_eq!(timeout("gateway", "run_command", json!({"command": "ls"})), 17_000);

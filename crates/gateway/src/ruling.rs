@@ -175,7 +175,7 @@ impl fmt::Display for Holder<'_> {
 /// What to try where an operation is denied.
 fn instead_of(operation: &str) -> &'static str {
     match operation {
-        "shell" => "; run one program at a time with `exec`, its arguments as a list",
+        "shell" => "; run one program at a time, its arguments as a list",
         _ => "",
     }
 }

@@ -38,6 +38,22 @@ impl SandboxPath {
         }
     }
 
+    /// As [`Self::parse`], of a path as agents write it: a leading `./` or `/` before a mount's alias means nothing. For
+    /// requests only. In a command, or on a disk, `./@project` is a name like any other.
+    pub fn parse_written(text: &str) -> Result<Self, PathRefusal> {
+        Self::parse(Self::from_alias(text).unwrap_or(text))
+    }
+
+    /// The part of `text` that begins with a mount's alias, when nothing but `./` and `/` is before it.
+    pub fn from_alias(text: &str) -> Option<&str> {
+        let mut rest = text;
+        while let Some(shorter) = rest.strip_prefix("./").or_else(|| rest.strip_prefix('/')) {
+            rest = shorter;
+        }
+        let alias = rest.split('/').next().unwrap_or_default();
+        Mount::from_alias(alias).map(|_| rest)
+    }
+
     /// Where the path begins.
     pub const fn mount(&self) -> Mount {
         self.mount

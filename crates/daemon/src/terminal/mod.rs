@@ -210,7 +210,7 @@ where
     let limit = session.limits.max_length + SLACK;
     let opened = run.lanes().and_then(|lanes| {
         let terminal = lanes.terminal(permit, start.size, limit, &sink, &session.cancel);
-        terminal.map_err(|error| record::refusal(failure(&error)))
+        terminal.map_err(|error| failure(&error).into())
     });
     drop(sink);
     match opened {

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
-use ops::{ExecResult, OpResult, Reason, ToolFailure};
+use ops::{ExecResult, OpResult, Reason};
 use serde_json::json;
 use wire::v1::{self, open_terminal_response::Event as Shown, terminal_closed};
 use worker::client::{Finished, LaneError};
@@ -124,9 +124,9 @@ impl Closing {
             }
             // The run's end takes its worker along.
             (None, _) if run_ended => Why::Ended(Ended::RunEnded, None),
-            (None, Ok(Finished { outcome: Err(failure), .. })) => Why::Refused(refusal(failure)),
+            (None, Ok(Finished { outcome: Err(failure), .. })) => Why::Refused(failure.into()),
             (None, Err(LaneError::Lost(_))) => Why::Ended(Ended::Lost, None),
-            (None, Err(error)) => Why::Refused(refusal(failure(&error))),
+            (None, Err(error)) => Why::Refused(failure(&error).into()),
         };
         Self { why, command, usage }
     }
@@ -170,14 +170,6 @@ impl Closing {
             }
         }
     }
-}
-
-/// A failure of the lane, as a client is told.
-pub(super) fn refusal(failure: ToolFailure) -> Refusal {
-    let ToolFailure { reason, message, details } = failure;
-    details
-        .into_iter()
-        .fold(Refusal::new(reason, message), |refusal, (name, value)| refusal.with(name, value))
 }
 
 /// The end of a session whose daemon died.

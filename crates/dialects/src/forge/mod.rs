@@ -47,6 +47,10 @@ impl Dialect for Forge {
         render::render(made, outcome)
     }
 
+    fn limits(&self, of_run: &Limits) -> Limits {
+        of_run.in_thirty_seconds()
+    }
+
     fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String {
         render::render_pending(made, approval_id)
     }

@@ -31,6 +31,12 @@ fn refused(tool: &str, arguments: &Value) -> Value {
 
 #[test]
 fn arguments_become_operations() {
+    for written in ["@project/a.txt", "./@project/a.txt", "/@project/a.txt", "a.txt"] {
+        let Ok(Operation::Read(read)) = parse("fs.read", &json!({"path": written})) else {
+            panic!("{written}")
+        };
+        assert_eq!(read.path, path("@project/a.txt"), "{written}");
+    }
     let Ok(Operation::Read(read)) = parse("fs.read", &json!({"path": "@pkg/a", "endLine": 9})) else {
         panic!("not a read")
     };

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
 use crate::tool::{Effect, Kind, Parameter, Tool};
 
@@ -25,6 +26,10 @@ impl Dialect for Gateway {
 
     fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made, outcome)
+    }
+
+    fn limits(&self, of_run: &Limits) -> Limits {
+        of_run.in_thirty_seconds()
     }
 
     fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String {

@@ -7,12 +7,13 @@ mod git;
 mod matches;
 mod render;
 
-use jail::{Mount, SandboxPath};
+use jail::SandboxPath;
 use ops::{Encoding, Malformed, Operation, Outcome, raw};
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
 use crate::tool::{Effect, Kind, Parameter, Tool};
 
@@ -30,6 +31,10 @@ impl Dialect for Native {
 
     fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         render::render(made.operation, outcome)
+    }
+
+    fn limits(&self, of_run: &Limits) -> Limits {
+        of_run.in_thirty_seconds()
     }
 
     fn render_pending(&self, _made: &Made<'_>, approval_id: &str) -> String {
@@ -223,11 +228,8 @@ fn bash_command(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
 
 /// Programs know nothing of aliases, but models read them in other tools' results: `@pkg/a` becomes `/pkg/a`.
 fn in_container(arg: String) -> Result<String, ParseFailure> {
-    let alias = arg.split('/').next().unwrap_or_default();
-    if Mount::from_alias(alias).is_none() {
-        return Ok(arg);
-    }
-    match SandboxPath::parse(&arg) {
+    let Some(path) = SandboxPath::from_alias(&arg) else { return Ok(arg) };
+    match SandboxPath::parse(path) {
         Ok(path) => Ok(path.container_path()),
         Err(refusal) => Err(ParseFailure::path("args", &refusal)),
     }

@@ -114,6 +114,9 @@ fn bash_command_runs_five_programs_and_knows_aliases() {
     let Ok(Operation::Exec(exec)) = parse("bash_command", &arguments) else { panic!("not an exec") };
     assert_eq!(exec.command, "wc");
     assert_eq!(exec.args, ["-l", "/workspace/a b", "/pkg", "@types/node", "x@project/y"]);
+    let arguments = json!({"command": "cat", "args": ["./@project/a", "/@state/b", "./c"]});
+    let Ok(Operation::Exec(exec)) = parse("bash_command", &arguments) else { panic!("not an exec") };
+    assert_eq!(exec.args, ["/workspace/a", "/state/b", "./c"]);
     assert!(exec.env.is_empty() && exec.stdin.is_empty() && exec.only_reads);
     let failure = parse("bash_command", &json!({"command": "cat", "args": ["@state/../x"]})).unwrap_err();
     assert_eq!((failure.reason, failure.field.as_deref()), (Reason::SandboxViolation, Some("args")));

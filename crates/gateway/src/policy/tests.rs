@@ -39,6 +39,14 @@ fn the_built_in_policy_is_sound() {
 }
 
 #[test]
+fn the_write_limit_of_each_shipped_profile() {
+    let policy = builtin();
+    let limits = ["strict", "review", "build", "open"]
+        .map(|name| policy.profile(name).unwrap().bounds.max_write_bytes);
+    assert_eq!(limits, [100_000, 100_000, 1_000_000, 1_000_000]);
+}
+
+#[test]
 fn what_is_shown_is_the_policy_itself() {
     let policy = builtin();
     let shown = policy.to_yaml().unwrap();

@@ -49,6 +49,39 @@ fn accepted() {
 }
 
 #[test]
+fn what_is_before_an_alias_means_nothing_in_a_request() {
+    for (given, expected) in [
+        ("./@project/a.txt", "@project/a.txt"),
+        ("/@project/a.txt", "@project/a.txt"),
+        ("././/@pkg", "@pkg"),
+        ("/./@state/x", "@state/x"),
+        ("./a", "@project/a"),
+        ("./@types/node", "@project/@types/node"),
+        ("a/@pkg/b", "@project/a/@pkg/b"),
+        ("./@projects", "@project/@projects"),
+        ("@project/./@pkg/b", "@project/@pkg/b"),
+    ] {
+        let path = SandboxPath::parse_written(given).map(|path| path.to_string());
+        assert_eq!(path, Ok(expected.to_owned()), "{given:?}");
+    }
+    for (given, expected) in [
+        ("", "empty_path"),
+        ("/@types/node", "absolute_path"),
+        ("/@project/../x", "parent_segment"),
+        ("../@project/x", "parent_segment"),
+        ("./../@project/x", "parent_segment"),
+        ("//etc/@project", "absolute_path"),
+        ("./@project/a\0", "nul_byte"),
+    ] {
+        let refusal = SandboxPath::parse_written(given).unwrap_err();
+        assert_eq!(refusal.reason(), expected, "{given:?}");
+    }
+    // On a disk and in a command it is a name.
+    assert_eq!(SandboxPath::parse("./@project/a").unwrap().to_string(), "@project/@project/a");
+    assert_eq!(reason("/@project/a"), "absolute_path");
+}
+
+#[test]
 fn refused() {
     for (given, expected) in [
         ("", "empty_path"),

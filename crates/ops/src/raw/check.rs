@@ -11,7 +11,7 @@ pub(super) fn required_path(field: &str, path: &str) -> Result<SandboxPath, Malf
     if path.is_empty() {
         return Err(Malformed::new(field, "is missing: give a path such as @project/src/main.rs"));
     }
-    SandboxPath::parse(path).map_err(|refusal| Malformed::refused(field, refusal))
+    SandboxPath::parse_written(path).map_err(|refusal| Malformed::refused(field, refusal))
 }
 
 pub(super) fn path_or_root(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
