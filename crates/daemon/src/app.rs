@@ -102,7 +102,6 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let former_approvals = Former::read(&store, &audit).await?;
     record_start(&audit, &store, &state.instance, &host, &image, &policy).await?;
 
-    let roots = Roots::new(config.workspace_roots.clone());
     let launcher = Launcher {
         engine,
         host,
@@ -110,7 +109,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         agent,
         default_image,
         directories: directories.clone(),
-        roots,
+        roots: Roots::new(config.workspace_roots.clone()),
         projects: quota::Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
     };
     let bundles = Bundles::open(&config.state_dir, config.spool_min_free)?;
@@ -129,9 +128,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
-    let (timeout, own) = (config.approval_timeout, config.allow_self_approval);
-    let clock = Arc::new(SystemClock);
-    let desk = Desk::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
+    let (clock, timeout, own) = (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
+    let approvals = Desk::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
     let (alerts, webhooks) =
         anomaly::open(store.clone(), audit.clone(), gateway.clone(), runs.clone(), &config.webhooks).await?;
     let executions = execution_log::start(&audit, directories.clone());
@@ -144,7 +142,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         bundles,
         gateway,
         limits,
-        desk,
+        desk: approvals,
         alerts,
         runs,
         grants,

@@ -114,7 +114,7 @@ fn with_times(value: &Value) -> Value {
 }
 
 /// The name without the unit, and the time.
-fn readable<'n>(name: &'n str, value: u64) -> Option<(&'n str, String)> {
+fn readable(name: &str, value: u64) -> Option<(&str, String)> {
     let whole = name.strip_suffix("_ms").unwrap_or(name);
     if whole.ends_with("_at") || ["at", "until"].contains(&whole) {
         return Some((whole, time::moment_of_millis(value)));

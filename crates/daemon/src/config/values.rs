@@ -153,7 +153,7 @@ pub(super) fn show_size(bytes: u64) -> String {
 }
 
 fn show_seconds(seconds: u64) -> String {
-    let whole = TIMES.iter().find(|(_, unit)| seconds > 0 && seconds % unit == 0);
+    let whole = TIMES.iter().find(|(_, unit)| seconds > 0 && seconds.is_multiple_of(*unit));
     whole.map_or_else(|| seconds.to_string(), |(name, unit)| format!("{}{name}", seconds / unit))
 }
 

@@ -9,6 +9,8 @@
 //! Nobody but the daemon can write it (`place.rs`); what could not be written, or was lost to somebody on the host, is said in the
 //! daemon's log and in the file (`log.gap`). A daemon that was killed leaves out the lines of its last moments.
 
+#![expect(clippy::disallowed_methods, reason = "a directory that the daemon made")]
+
 mod lines;
 mod place;
 

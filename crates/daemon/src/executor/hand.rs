@@ -129,7 +129,7 @@ impl HandLane {
             Ok(words) if words.is_empty() => {}
             Ok(words) => tracing::warn!(words, "operations of a hand that was killed were put right"),
             Err(why) => {
-                tracing::error!(why, "what a hand left is there until the next hand or daemon starts")
+                tracing::error!(why, "what a hand left is there until the next hand or daemon starts");
             }
         }
     }

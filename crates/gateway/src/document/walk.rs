@@ -279,6 +279,7 @@ impl<'t> Fields<'t> {
     }
 
     /// The fields of a mapping in this one. One that is absent has none.
+    #[must_use]
     pub fn section(&self, key: &str, known: &[&str]) -> Fields<'t> {
         match self.get(key) {
             Some(at) => at.fields(known),

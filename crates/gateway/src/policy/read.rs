@@ -175,7 +175,7 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
         let check = |(item, name): (&At<'_>, &str)| {
             let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let is_name = name.chars().all(word) && !name.starts_with(|c: char| c.is_ascii_digit());
-            if !is_name && !(any && name == "*") {
+            if !(is_name || any && name == "*") {
                 item.problem(expected);
             }
             name.to_owned()

@@ -63,7 +63,7 @@ pub(super) fn parse(script: &str) -> Script {
         found.too_deep |= lexed.is_cut();
         let Lexed { commands, inputs, files, inner, .. } = lexed;
         for words in commands {
-            found.command(words);
+            found.command(&words);
         }
         found.inputs.extend(inputs);
         found.files.extend(files);
@@ -74,7 +74,7 @@ pub(super) fn parse(script: &str) -> Script {
 
 impl Script {
     /// Takes the words of one command, keywords and assignments included.
-    fn command(&mut self, words: Vec<Word>) {
+    fn command(&mut self, words: &[Word]) {
         let first = words.iter().position(|word| !word.is_prelude()).unwrap_or(words.len());
         let (before, command) = words.split_at(first);
         let values = before.iter().filter_map(Word::assignment).map(|(_, value)| value.to_owned());
