@@ -97,8 +97,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let index = audit.index().context("cannot start the audit log's index")?;
     let hooks = config.audit.hooks.start(audit.checkpoints())?;
     let store = Store::open(&config.state_dir.join("store.db"), config.outcomes).map_err(broken_store)?;
-    let living = store.living_runs().map_err(broken_store)?;
-    let open = recovery::look(&audit, &store, &living).await?;
+    let open = recovery::look(&audit, &store, &store.living_runs().map_err(broken_store)?).await?;
     let former_approvals = Former::read(&store, &audit).await?;
     record_start(&audit, &store, &state.instance, &host, &image, &policy).await?;
 
@@ -186,8 +185,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
     let _ = tokio::time::timeout(patience, joined).await;
-    let _ = tokio::time::timeout(GOODBYE, executions).await;
-    let _ = tokio::time::timeout(GOODBYE, hooks).await;
+    let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(executions, hooks) }).await;
     tracing::info!("stopped");
     Ok(())
 }

@@ -185,7 +185,7 @@ async fn tell_level(app: &App, level: Level, free: Free) {
     let state = level.as_str();
     match level {
         Level::Enough => {
-            tracing::info!(free_bytes = free.bytes, free_files = free.files, "the state disk has room again")
+            tracing::info!(free_bytes = free.bytes, free_files = free.files, "the state disk has room again");
         }
         Level::Low | Level::Full => tracing::warn!(
             state,

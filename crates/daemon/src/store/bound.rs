@@ -155,10 +155,10 @@ pub(super) struct Room<'t> {
 }
 
 impl Store {
-    pub(super) fn room<'t>(&'t self, transaction: &'t Transaction<'t>) -> Result<Room<'t>, StoreError> {
+    pub(super) fn room<'t>(&'t self, transaction: &'t Transaction<'t>) -> Room<'t> {
         let kept = &self.0.outcomes;
         let now = i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX);
-        Ok(Room { transaction, kept, seal: &self.0.seal, limit: kept.limit(), used: kept.used(), now })
+        Room { transaction, kept, seal: &self.0.seal, limit: kept.limit(), used: kept.used(), now }
     }
 
     /// Whether there is no room left to remember another request id in.
@@ -185,7 +185,7 @@ impl Store {
     fn tidy_outcomes(&self) -> Result<bool, StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
-        let mut room = self.room(&transaction)?;
+        let mut room = self.room(&transaction);
         let Limit { usual, scarce, .. } = room.limit;
         let mut more = room.remove_older_than(self.0.outcomes.bounds.max_age)?;
         if scarce || room.used > usual || self.is_crowded() {

@@ -45,7 +45,7 @@ impl Store {
 
     fn insert(&self, connection: &mut Connection, call: &StoredCall) -> Result<(), StoreError> {
         let transaction = connection.transaction()?;
-        let mut room = self.room(&transaction)?;
+        let mut room = self.room(&transaction);
         let lives = "SELECT 1 FROM runs WHERE run_id = ?1";
         if transaction.prepare_cached(lives)?.exists([call.run_id.to_string()])? {
             room.replace(call.call_id)?;

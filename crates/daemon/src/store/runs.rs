@@ -36,7 +36,7 @@ impl Store {
     pub(crate) fn delete_run(&self, id: RunId) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
-        let mut room = self.room(&transaction)?;
+        let mut room = self.room(&transaction);
         room.forget_run(id)?;
         let used = room.used;
         transaction.execute("DELETE FROM settled_approvals WHERE run_id = ?1", [id.to_string()])?;
