@@ -251,9 +251,9 @@ async fn every_command_that_takes_an_id_takes_the_end_of_one() {
     assert_eq!(revoked, permission);
     let revocation = ["permission", "revoke", "--agent", "alice", "--operation", "read", "--reason", "a try"];
     let revocation = out(&daemon, &revocation).await;
-    let lifted =
+    let granted_again =
         out(&daemon, &["permission", "grant", "--lift", &end(&revocation), "--reason", "over"]).await;
-    assert_eq!(lifted, revocation);
+    assert_eq!(granted_again, revocation);
 
     let run = run(&daemon).await;
     let awaiting = coffer(&daemon, &["call", "write", &end(&run), "a.txt", "--content", "x"]).await;

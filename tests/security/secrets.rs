@@ -91,7 +91,7 @@ fn a_secret_is_found_in_every_spelling() {
         encoded(&format!("xy{secret}")),
         base64::prelude::BASE64_URL_SAFE.encode(format!("xyz{secret}??")),
         format!("https://u:{PASSWORD}%2F%2B%3F@example.org"),
-        secret.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+        secret.bytes().flat_map(|byte| ["%".to_owned(), hex::encode_upper([byte])]).collect(),
     ] {
         std::fs::write(directory.path().join("file"), format!("before {text} after")).unwrap();
         assert_eq!(leaks(directory.path(), &[], std::slice::from_ref(&secret)).len(), 1, "{text}");
