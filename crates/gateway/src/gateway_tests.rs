@@ -202,10 +202,8 @@ fn what_the_shipped_profiles_do() {
             assert_eq!(verdict, expected, "{profile}, {role}: {name}: {message}");
         }
     }
-    assert_eq!(
-        admitted(&gateway, "review", "director", command("rm x")),
-        (Deny, "Command not allowed: rm".to_owned())
-    );
+    let refused = admitted(&gateway, "review", "director", command("rm x"));
+    assert_eq!(refused, (Deny, "Command not allowed: rm".to_owned()));
 }
 
 #[test]
@@ -241,7 +239,7 @@ fn scripts_are_for_profiles_that_turn_them_on() {
         let (verdict, message) = admitted(&gateway, profile, role, named("shell"));
         assert_eq!(verdict, expected, "{profile}, {role}: {message}");
         if verdict == Deny {
-            assert!(message.contains("`shell`") && message.contains("`exec`"), "what to try: {message}");
+            assert!(message.contains("`shell`") && message.contains("one program"), "what to try: {message}");
         }
     }
     assert_eq!(admitted(&gateway, "open", "scripter", command("make")).0, Deny);

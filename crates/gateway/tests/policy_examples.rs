@@ -170,6 +170,7 @@ fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
     let expected = cofferdam_gateway::Profile {
         description: strict.description.clone(),
         default_role: strict.default_role.clone(),
+        allowed_images: strict.allowed_images.clone(),
         exec: strict.exec.clone(),
         ..silent.clone()
     };

@@ -67,7 +67,7 @@ impl Scene {
         let caller = Caller {
             principal: "uid:1000".to_owned(),
             agent_id: "alice".to_owned(),
-            role: "worker".to_owned(),
+            role: "manager".to_owned(),
             run_id: run.to_string(),
         };
         let write = Write {
