@@ -231,9 +231,9 @@ fn bombs_are_refused_quickly() {
         })
     };
     let bombs: [Bomb; 12] = [
-        (2_000, |n| "[".repeat(n)),
-        (1_999, |n| "{a: ".repeat(n)),
-        (1_999, |n| "['".repeat(n)),
+        (1_000, |n| "[".repeat(n)),
+        (999, |n| "{a: ".repeat(n)),
+        (999, |n| "['".repeat(n)),
         (60_000, |n| "- ".repeat(n)),
         (60_000, |n| "? ".repeat(n)),
         (40_000, |n| "a:\n".repeat(n)),
