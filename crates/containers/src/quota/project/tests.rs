@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -72,8 +71,10 @@ fn run(command: &mut Command) {
 
 /// A shell script as the agent in `directory`: whether it succeeded, and what it says of errors.
 fn agent(directory: &Path, script: &str) -> (bool, String) {
-    let mut shell = Command::new("sh");
-    let output = shell.args(["-c", script]).current_dir(directory).uid(AGENT).gid(AGENT).output().unwrap();
+    // It enters the directory as root: a descriptor's path is closed to everybody else.
+    let ids = [format!("--reuid={AGENT}"), format!("--regid={AGENT}"), "--clear-groups".to_owned()];
+    let mut shell = Command::new("setpriv");
+    let output = shell.args(ids).args(["sh", "-c", script]).current_dir(directory).output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
