@@ -3,7 +3,7 @@
 use harness::v1::{self, call_request::Operation, call_response};
 use harness::{Daemon, memory};
 
-use crate::inside::{Inside, exec};
+use crate::inside::{Inside, VARIABLES, exec};
 
 const BRANCHES: u32 = 6;
 
@@ -22,7 +22,7 @@ async fn ended(args: &[&str], at_least: u32) {
     assert!(kill.ended >= at_least, "{kill:?}");
     assert!(kill.method.starts_with("cgroup-"), "{kill:?}");
     inside.assert_idle();
-    assert_eq!(inside.probe(&["environment"]).await.len(), 4, "the run lives");
+    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use harness::v1::{self, call_response};
 use harness::{Daemon, calls, record};
 use libc::{SIGKILL, SIGXFSZ};
 
-use crate::inside::{Inside, PROBE, exec};
+use crate::inside::{Inside, PROBE, VARIABLES, exec};
 use crate::looking::{agent_pid, ask, look, read};
 
 const MIB: u64 = 1 << 20;
@@ -34,7 +34,7 @@ fn why(result: &v1::ExecResult) -> (&str, Vec<&str>, bool) {
 async fn as_before(inside: &mut Inside, agent: u32) {
     inside.assert_idle();
     assert_eq!(agent_pid(inside), agent, "another agent");
-    assert_eq!(inside.probe(&["environment"]).await.len(), 4);
+    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES);
     inside.run.ok(calls::list("@project")).await;
 }
 

@@ -3,7 +3,7 @@
 use harness::{Daemon, Setup, v1};
 use libc::{EFBIG, ENOSPC, SIGKILL};
 
-use crate::inside::{Inside, exec, outcomes};
+use crate::inside::{Inside, VARIABLES, exec, outcomes};
 
 fn limited(limits: v1::Limits) -> v1::CreateRunRequest {
     v1::CreateRunRequest { limits: Some(limits), ..Default::default() }
@@ -26,7 +26,7 @@ async fn c4_memory_over_the_limit_ends_the_command() {
         "{result:?}"
     );
     assert!(result.peak_memory_bytes < 96 << 20, "{}", result.peak_memory_bytes);
-    assert_eq!(inside.probe(&["environment"]).await.len(), 4, "the run lives");
+    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn c4_processes_end_at_the_limit() {
     let kill = result.kill.unwrap();
     assert_eq!((u64::from(kill.ended), kill.left), (forks, 0), "{kill:?}");
     inside.assert_idle();
-    assert_eq!(inside.probe(&["environment"]).await.len(), 4, "the next command has room");
+    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the next command has room");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn x2_a_fork_bomb_ends_with_its_time() {
     assert!(kill.ended >= 16, "{kill:?}");
     assert_eq!(kill.left, 0, "{kill:?}");
     inside.assert_idle();
-    assert_eq!(inside.probe(&["environment"]).await.len(), 4, "the run lives");
+    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
 }
 
 /// The five seconds that a command has to end by itself are not for one that makes ever more processes in them.

@@ -15,6 +15,8 @@ use tokio::net::unix::pipe;
 pub(crate) const PROBE: &str = "/workspace/probe";
 /// What a workspace's files belong to on the host.
 const OWNER: u32 = 4321;
+/// Variables that a command has in its environment, which `confinement.rs` names.
+pub(crate) const VARIABLES: usize = 8;
 /// An event that has not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 

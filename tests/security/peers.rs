@@ -6,7 +6,7 @@ use harness::v1::call_request::Operation;
 use harness::{Daemon, v1};
 use libc::{EACCES, ENOENT, EPERM};
 
-use crate::inside::{Inside, PROBE, exec, outcomes};
+use crate::inside::{Inside, PROBE, VARIABLES, exec, outcomes};
 
 #[tokio::test]
 async fn x1_the_agent_can_be_neither_read_nor_forged() {
@@ -81,13 +81,13 @@ async fn the_run_survives(attack: &str, why: &str) {
         {}
     };
     tokio::time::timeout(std::time::Duration::from_secs(30), survived).await.unwrap();
-    assert_eq!(inside.probe(&["environment"]).await.len(), 4);
+    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES);
     inside.assert_idle();
     let id = inside.run.id().to_owned();
     let events = inside.run.clients.events(&id, "worker_event").await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(harness::record(&events[0])["details"]["why"], why);
-    assert_eq!(bystander.probe(&["environment"]).await.len(), 4, "another run notices nothing");
+    assert_eq!(bystander.probe(&["environment"]).await.len(), VARIABLES, "another run notices nothing");
 }
 
 const KILLED: &str = "ended by signal 9, probably by a command of this run";
@@ -128,5 +128,5 @@ async fn x1_a_run_that_keeps_killing_its_worker_ends_and_says_so() {
     assert!(told.iter().any(|message| message.starts_with(&format!("The run ends: {why}."))), "{told:?}");
     let id = inside.run.id().to_owned();
     assert_eq!(inside.run.clients.events(&id, "worker_event").await.len(), 4);
-    assert_eq!(bystander.probe(&["environment"]).await.len(), 4, "another run notices nothing");
+    assert_eq!(bystander.probe(&["environment"]).await.len(), VARIABLES, "another run notices nothing");
 }
