@@ -225,8 +225,9 @@ async fn record_start(
     Ok(())
 }
 
-/// The state disk's, the runs' quotas' and the spool's watch, the bounds of what is kept of calls, the approvals' clock, the end of what is remembered for runs that end, the copies of the rate limits' counters, and what is
-/// owed to the store. Until the daemon stops.
+/// Starts what watches until the daemon stops: the state disk, the runs' quotas and the spool; the bounds of what is kept of calls;
+/// the approvals' clock, and the end of what is remembered for a run; the copies of the rate limits' counters; and what is owed to
+/// the store.
 fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
     let (clock, ends, counters, owed) = (app.clone(), app.clone(), app.clone(), app.clone());
     [

@@ -14,7 +14,7 @@ use serde_yaml::{Mapping, Value};
 use super::Invalid;
 
 /// Bytes that front matter may have.
-const MAX_BYTES: usize = 128 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 /// Levels of nesting.
 const MAX_DEPTH: usize = 32;
 /// Values, with those that anchors stand for.
