@@ -144,10 +144,11 @@ impl Runs {
     async fn freeze(&self, id: RunId, change: Change) -> Result<(), Refusal> {
         let run = self.living_run(id)?;
         let (done, answer) = oneshot::channel();
-        let told = run.commands.send(Command::Freeze(Freeze { change, done })).await;
-        match (told, answer.await) {
-            (Ok(()), Ok(outcome)) => outcome,
-            _ => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
+        // A command that was not taken comes back with `done`, and nobody would ever answer: it must be dropped first.
+        let is_told = run.commands.send(Command::Freeze(Freeze { change, done })).await.is_ok();
+        match if is_told { answer.await.ok() } else { None } {
+            Some(outcome) => outcome,
+            None => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
         }
     }
 }
