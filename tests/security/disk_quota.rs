@@ -289,8 +289,9 @@ async fn a_disk_that_fills_up_is_said_to_before_it_is_full_and_its_last_room_is_
     disk(state_disk::State::Enough).await;
     run.ok(calls::write("b.txt", "again\n")).await;
     let told: Vec<_> = run.clients.events("", "disk_space").await;
-    let states: Vec<String> =
-        told.iter().map(|event| record(event)["details"]["state"].as_str().unwrap().to_owned()).collect();
+    let state = |event| record(event)["details"]["state"].as_str().unwrap().to_owned();
+    // The spool has a watch of its own, which may look while there is no room for it.
+    let states: Vec<String> = told.iter().map(state).filter(|state| !state.starts_with("spool")).collect();
     assert_eq!(states, ["low", "full", "enough"]);
     assert!(run.clients.verify().await.intact);
 }
