@@ -136,10 +136,16 @@ async fn conduct(
         End::TimedOut | End::Forced => None,
     };
     if let (Some(pty), true) = (&running.attached.terminal, forced) {
-        lane.children.signal(pid, Kernels::HUP);
-        lane.children.signal(pid, Kernels::CONT);
-        pty.hang_up();
-        exit = timeout(HANG_UP, &mut running.exited).await.ok().map(Result::ok);
+        // Twice: a shell that hears it just before it reads hears it only after the next key.
+        for _ in 0..2 {
+            lane.children.signal(pid, Kernels::HUP);
+            lane.children.signal(pid, Kernels::CONT);
+            pty.hang_up();
+            exit = timeout(HANG_UP / 2, &mut running.exited).await.ok().map(Result::ok);
+            if exit.is_some() {
+                break;
+            }
+        }
     }
     let over =
         matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;

@@ -231,9 +231,9 @@ fn bombs_are_refused_quickly() {
         })
     };
     let bombs: [Bomb; 12] = [
-        (1_000, |n| "[".repeat(n)),
-        (999, |n| "{a: ".repeat(n)),
-        (999, |n| "['".repeat(n)),
+        (500, |n| "[".repeat(n)),
+        (499, |n| "{a: ".repeat(n)),
+        (499, |n| "['".repeat(n)),
         (30_000, |n| "- ".repeat(n)),
         (30_000, |n| "? ".repeat(n)),
         (20_000, |n| "a:\n".repeat(n)),

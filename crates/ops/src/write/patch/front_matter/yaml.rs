@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 32;
 /// Values, with those that anchors stand for.
 const MAX_NODES: usize = 50_000;
 /// The parser's time grows with the square of the depth of brackets, before anyone is told how deep they are.
-const MAX_BRACKETS: usize = 1_000;
+const MAX_BRACKETS: usize = 500;
 
 /// The values of front matter: a mapping.
 pub(super) fn parse(text: &str) -> Result<Value, Invalid> {
