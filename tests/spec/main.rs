@@ -1,5 +1,5 @@
 //! `tests/SPEC.md` and `crates/dialects/CONFORMANCE.md` against the source: every test that they name exists, every threat
-//! has a line, and every line of the second has a test.
+//! has a line, and every line of the second has a test. The invariants of `crates/ARCHITECTURE.md` are among them.
 //!
 //! No engine and no daemon: this is about the document alone.
 
@@ -159,6 +159,21 @@ fn every_test_that_is_named_exists() {
         })
         .collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Each is in `tests/SPEC.md`, whose tests exist.
+#[test]
+fn the_architecture_has_ten_invariants_and_their_tests_are_in_the_specification() {
+    let page = std::fs::read_to_string(root().join("crates/ARCHITECTURE.md")).unwrap();
+    let invariants = page.split("## Invariants").nth(1).expect("a section of invariants");
+    let tests: Vec<&str> = cells(invariants).skip(1).flat_map(|(_, cells)| quoted(cells[2])).collect();
+    let document = document();
+    let unknown: Vec<_> = tests.iter().filter(|test| !document.contains(&format!("::{test}`"))).collect();
+    assert!(
+        tests.len() == 10 && unknown.is_empty(),
+        "{} tests, not in tests/SPEC.md: {unknown:?}",
+        tests.len()
+    );
 }
 
 #[test]

@@ -1,9 +1,4 @@
-//! coffer-agent: the container lane, one static binary mounted into any image.
-//!
-//! Two ways to run it: `hold` is PID 1 of every container; `serve` is started once a run by an exec of the engine and
-//! executes the run's calls, which arrive as frames on its standard input. It has no privileges: it shares the uid of
-//! the commands that it starts, so it must not be readable by them. Its file's mode (root's, 0711) sees to that from
-//! the first instruction; being non-dumpable is asked for again here, for whoever installs it otherwise.
+#![doc = include_str!("../README.md")]
 
 mod args;
 mod call;

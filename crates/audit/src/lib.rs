@@ -1,22 +1,4 @@
-//! The audit log on disk: records, their canonical bytes, the hash chain, signed checkpoints, retention, verification,
-//! redaction.
-//!
-//! The daemon's one audit task owns a [`Writer`]; everybody else only reads. `coffer` verifies and tails the same
-//! files with no daemon at all. `FORMAT.md` beside this crate states the bytes, so that a verifier can be written
-//! without reading a line of this code.
-//!
-//! ```text
-//!  Event ──redact──► Writer ──one write, one fdatasync──► NNNNNNNNNNNNNNNNNNNN.jsonl ──► Reader  (replay, follow)
-//!                      │                                        │                    └─► verify  (offline)
-//!                      ├──► Record (acknowledged: it survives)  └─► retention: compressed, removed behind a checkpoint
-//!                      └──► Checkpoint (signed by Signer: what the log was, for who keeps it elsewhere)
-//! ```
-//!
-//! Invariants:
-//! * a [`Record`] exists only for a line that was made durable, or that was read back whole with a true hash;
-//! * nothing is ever cut from a log but bytes behind the last newline, which no caller was told about;
-//! * nothing is removed that was not proved, covered by a signed checkpoint, and put on record as removed before;
-//! * after any failed write the writer is poisoned: only opening the log again tells what is on disk.
+#![doc = include_str!("../README.md")]
 
 mod bound;
 pub mod bundle;

@@ -1,9 +1,4 @@
-//! coffer: the command line of Cofferdam.
-//!
-//! A client of the public API and nothing more: what it can do, any client can do. Three rules hold everywhere.
-//! Data goes to standard output and talk to standard error, so that every command can stand in a pipe. What comes
-//! from a run reaches a terminal only through [`page::Page`] and [`outlet::Outlet`], which take the control characters
-//! out. How a command ended is said by its exit code ([`exit::Exit`]).
+#![doc = include_str!("../README.md")]
 
 mod alert;
 mod approval;

@@ -1,16 +1,4 @@
-//! Containers: everything that Cofferdam asks of a container engine and of the kernel beneath it.
-//!
-//! The one crate that knows the engine's vendor API ([`DockerEngine`] is its sole user), behind the [`Engine`]
-//! trait in types of our own. Beside it live the things that no engine does for us:
-//!
-//! - [`container_spec`]: hardening as a pure function, and [`verify`], which compares what was asked for with what
-//!   the engine says is in force.
-//! - [`MountSlot`]: idmapped bind mounts that show a workspace's files as owned by the run's user.
-//! - [`mount_overlay`]: copy-on-write over a directory.
-//! - [`ProjectQuotas`] and [`measure`]: how much a run has on the disk, and a bound that the kernel holds.
-//! - [`ContainerCgroup`]: a cgroup for each exec, so that its whole process tree can be ended.
-//! - [`ensure_default`]: the default image, made here of the host's [`Busybox`], without any registry.
-//! - [`advisories`]: known escapes in the versions that an engine reports.
+#![doc = include_str!("../README.md")]
 
 pub mod accounts;
 mod advisories;

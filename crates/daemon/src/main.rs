@@ -1,8 +1,4 @@
-//! cofferd: the daemon in which coding agents work.
-//!
-//! One per host. It launches a hardened container for each run, decides on every call, and keeps the record. It never
-//! opens a path inside a workspace: it has the privileges, so the two lanes do that for it.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod anomaly;

@@ -1,11 +1,4 @@
-//! The names and shapes by which agents know the operations, and nothing else.
-//!
-//! A dialect is a table of tools, and two translations: a model's arguments become an [`ops::Operation`], and an
-//! [`ops::Outcome`] becomes the text that the model sees. There is no policy here and no input or output: the same
-//! operation is decided on, recorded and executed in the same way, whatever it was called.
-//!
-//! A new dialect is a module and a line in [`DIALECTS`].
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod arguments;

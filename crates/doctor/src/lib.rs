@@ -1,8 +1,4 @@
-//! What a host offers to the daemon, and what follows where something is missing.
-//!
-//! Nothing is changed and nothing is started. The daemon answers with these findings about its own host; `coffer doctor`
-//! looks at the host that it runs on only where no daemon answers. Only [`Verdict::Missing`] keeps a daemon from running.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod engine;

@@ -1,44 +1,4 @@
-//! Who may do what, and how often: policy, permission, risk, rate limits, approvals, and the [`Permit`] that only this
-//! crate can mint.
-//!
-//! This is the second audited core, after the path jail. It is small and synchronous on purpose: no engine, no RPC,
-//! no runtime, no clock of its own. It decides; others record, wait and execute.
-//!
-//! ```text
-//!              Operation
-//!                  │ admit
-//!        ┌─────────▼──────────┐   malformed, out of bounds, protected path
-//!        │ validation         ├──────────────────────────────────────────────► Refusal
-//!        └─────────┬──────────┘
-//!        ┌─────────▼──────────┐   profile, role, team, command rule or
-//!        │ permission         ├── revocation says deny ──────────────────────► Refusal
-//!        └─────────┬──────────┘
-//!        ┌─────────▼──────────┐   too many calls of the agent, the run or the principal
-//!        │ rate limits        ├──────────────────────────────────────────────► Refusal
-//!        └──┬──────────────┬──┘
-//!     allow │          ask │ Ticket
-//!           │    ┌─────────▼──────────┐
-//!           │    │ approval: PENDING  │   denied, expired, cancelled
-//!           │    │ … decide           ├──────────────────────────────────────► Refusal
-//!           │    └─────────┬──────────┘
-//!           │     APPROVED │ redeem: validation and permission again, same call,
-//!           │              │ same files, same policy, first time            ───► Refusal
-//!           ▼              ▼
-//!        ┌────────────────────┐
-//!        │ Permit             │   neither Clone nor constructible: the executor spends it, once
-//!        └────────────────────┘
-//! ```
-//!
-//! What holds, whatever is asked in whatever order:
-//!
-//! - No permit without a policy that lets the call through at the moment when the permit is made.
-//! - Where the policy asks, no permit without a reviewer's consent to exactly this call, and one permit for one consent.
-//! - Unknown profiles, roles, operations and commands are denied; of several rules the strictest wins.
-//! - A consent is for one call, unless the reviewer has it remembered for the run, in so many words.
-//! - An operator's terminal has a permit of its own kind, which opens nothing else.
-//! - What the container does once a command runs is not judged here. The deny list and the command rules say what an
-//!   agent may ask for; the container holds what it then does.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod admission;

@@ -1,22 +1,4 @@
-//! coffer-hand: the host lane, a jailed child of `cofferd` that writes files and does git.
-//!
-//! ```text
-//! cofferd ── exec ──► keeper ── fork ──► hand (pid 1 of its namespace) ── fork ──► one process per operation
-//!    │                  │ sets the jail up,   │ poll loop: frames in, outcomes out     │ own limits, own deadline,
-//!    │                  │ then only waits     │ never touches the workspace            │ writes one outcome, exits
-//!    └──────────── channel (socketpair) ──────┘◄───────────────── pipe ────────────────┘
-//! ```
-//!
-//! Everything beyond the channel is hostile territory: the workspace was written by an agent, and its repository is
-//! parsed by a C library. So the jail (`setup`) leaves no path, no network, no privilege and no program to reach,
-//! and no operation shares a process with another or with the hand itself. An operation that crashes, hangs or
-//! bloats costs its own call.
-//!
-//! The daemon uses [`Launcher`]; `cofferd` calls [`main`] before anything else when it finds itself started under
-//! [`PROGRAM`], while it still has one thread.
-//!
-//! The hand ends with its channel: when the daemon dies the kernel closes the other end. (A death signal from the
-//! daemon would follow the *thread* that spawned the hand, and threads of a pool come and go.)
+#![doc = include_str!("../README.md")]
 
 mod args;
 mod child;

@@ -1,9 +1,4 @@
-//! The canonical operations and their outcomes, and the file operations as plain functions over a jail.
-//!
-//! Everything that an agent can ask for is an [`Operation`], whatever name it had in the agent's dialect; everything
-//! that a lane answers is an [`Outcome`]. Both are parsed once, at the border, and cannot be malformed afterwards.
-//! No policy and no Docker here: the functions do what they are told inside the jail that they are given.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod base64;

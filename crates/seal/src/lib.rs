@@ -1,7 +1,4 @@
-//! What lies in the store and may hold a secret, closed to whoever reads the file without the key: XChaCha20-Poly1305
-//! (RFC 8439 with the 192-bit nonce of draft-irtf-cfrg-xchacha) under a key of this daemon's own, `state_dir/seal.key`,
-//! mode 0600. A copy of the database, a backup or a grep has nothing to read; root on this host has both files.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 use std::fmt;

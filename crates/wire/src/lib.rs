@@ -1,8 +1,4 @@
-//! Generated code of the public API and of the private worker protocol, and their JSON.
-//!
-//! The proto files are the documentation: `proto/cofferdam/v1` and `proto/cofferdam/worker/v1`. `generated/` is made
-//! from them by `crates/wire/generate` and committed, so that a build compiles no protobuf compiler; a check in
-//! `tests/run.sh` holds that it is up to date.
+#![doc = include_str!("../README.md")]
 
 #[cfg(feature = "grpc")]
 pub mod json;

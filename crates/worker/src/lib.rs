@@ -1,8 +1,4 @@
-//! The private protocol of the two lanes: framing, conversions, and the daemon-side client.
-//!
-//! `coffer-agent` and `coffer-hand` speak `cofferdam.worker.v1` with `cofferd`: an operation in, output and an outcome
-//! out, many in flight on one stream. Both ends are of one release; whatever a worker sends is hostile all the same.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "client")]
