@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::client::{Context, Credentials};
 use crate::endpoint::Endpoint;
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
 use crate::{
@@ -106,7 +106,7 @@ enum Command {
 
 impl Cli {
     /// Does what the command line asks for.
-    pub(crate) async fn run(self, ui: Ui) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, ui: Ui) -> Ended {
         let Globals { endpoint, token, .. } = self.globals;
         let token = token.or_else(|| variable("COFFERDAM_TOKEN"));
         let credentials = token.as_deref().map(Credentials::token).transpose()?.unwrap_or_default();

@@ -79,46 +79,55 @@ impl Client {
     pub(crate) fn new(channel: Channel) -> Self {
         Self { channel, credentials: Credentials::default() }
     }
+}
 
-    pub(crate) fn runs(&self) -> RunServiceClient<Line> {
-        RunServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-    }
+/// A client for each service, by the name under which the commands know it.
+macro_rules! services {
+    ($($name:ident: $client:ident),* $(,)?) => {
+        impl Client {
+            $(pub(crate) fn $name(&self) -> $client<Line> {
+                $client::with_interceptor(self.channel.clone(), self.credentials.clone())
+                    .max_decoding_message_size(LARGEST_MESSAGE)
+            })*
+        }
+    };
+}
 
-    pub(crate) fn tools(&self) -> ToolServiceClient<Line> {
-        ToolServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-    }
+services! {
+    runs: RunServiceClient,
+    tools: ToolServiceClient,
+    trash: TrashServiceClient,
+    approvals: ApprovalServiceClient,
+    audit: AuditServiceClient,
+    terminals: TerminalServiceClient,
+    host: HostServiceClient,
+    policy: PolicyServiceClient,
+}
 
-    pub(crate) fn trash(&self) -> TrashServiceClient<Line> {
-        TrashServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-    }
+/// What people are told of a list that is cut short.
+pub(crate) const MORE: &str = "there are more; ask with a higher --limit\n";
 
-    pub(crate) fn approvals(&self) -> ApprovalServiceClient<Line> {
-        ApprovalServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
+/// Asks for one page after another, each of `most` items or fewer, until there are `limit` items or no more pages. Gives the
+/// items and the token of the next page, which is empty after the last.
+///
+/// `ask` takes a page's size and token, and gives its items and the next token.
+pub(crate) async fn pages<T>(
+    limit: usize,
+    most: u32,
+    mut ask: impl AsyncFnMut(u32, String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<(Vec<T>, String), Failure> {
+    let (mut items, mut token) = (Vec::new(), String::new());
+    while items.len() < limit {
+        let size = u32::try_from(limit - items.len()).unwrap_or(most).min(most);
+        let (page, next) = ask(size, token).await?;
+        items.extend(page);
+        token = next;
+        if token.is_empty() {
+            break;
+        }
     }
-
-    pub(crate) fn audit(&self) -> AuditServiceClient<Line> {
-        AuditServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-    }
-
-    pub(crate) fn terminals(&self) -> TerminalServiceClient<Line> {
-        TerminalServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-    }
-
-    pub(crate) fn host(&self) -> HostServiceClient<Line> {
-        HostServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-    }
-
-    pub(crate) fn policy(&self) -> PolicyServiceClient<Line> {
-        PolicyServiceClient::with_interceptor(self.channel.clone(), self.credentials.clone())
-            .max_decoding_message_size(LARGEST_MESSAGE)
-    }
+    items.truncate(limit);
+    Ok((items, token))
 }
 
 /// A request that a healthy daemon answers at once.

@@ -17,13 +17,7 @@ pub(crate) async fn print<M, T: Serialize>(
 ) -> Result<(), Failure> {
     while let Some(change) = changes.message().await? {
         let Some(item) = item(change) else { continue };
-        if ui.is_json() {
-            ui.json_line(&item)?;
-        } else {
-            let mut page = ui.page();
-            render(&item, &mut page);
-            ui.show(&page)?;
-        }
+        ui.answer_line(&item, &render)?;
         if is_last(&item) {
             break;
         }

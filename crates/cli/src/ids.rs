@@ -38,9 +38,28 @@ pub(crate) fn is_whole(id: &str) -> bool {
         })
 }
 
+/// The whole id that `text` names: `text` itself, or the only one of `known` that has it as its end or beginning.
+pub(crate) async fn resolve(
+    text: &str,
+    noun: &str,
+    list: &str,
+    known: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
+) -> Result<String, Failure> {
+    if is_whole(text) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    let known = known().await?;
+    pick(known.iter().map(String::as_str), text, noun, list).map(str::to_owned)
+}
+
 /// An argument that is an id, or part of one.
 pub(crate) fn part(text: &str) -> Result<String, String> {
     if may_be_part(text) { Ok(text.to_ascii_lowercase()) } else { Err("is no id, nor part of one".into()) }
+}
+
+/// `text`, or a dash where there is none.
+pub(crate) fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-" } else { text }.to_owned()
 }
 
 fn may_be_part(text: &str) -> bool {

@@ -5,8 +5,7 @@ use wire::v1::rate_limit::Scope;
 use wire::v1::{GetRateLimitsRequest, GetRateLimitsResponse, RateLimit, ThrottleAgentRequest};
 
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::run::{RunRef, one_or_all};
 use crate::time;
@@ -53,25 +52,17 @@ pub(crate) struct Throttle {
 }
 
 impl Limits {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let request = GetRateLimitsRequest { run_id, agent_id: self.agent.unwrap_or_default() };
         let response = client.policy().get_rate_limits(quick(request)).await?.into_inner();
-        let ui = context.ui;
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        render(&response, &time::now(), &mut page);
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        context.ui.answer(response, |response, page| render(&response, &time::now(), page))
     }
 }
 
 impl Throttle {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let request = ThrottleAgentRequest {
             agent_id: self.agent.clone(),
@@ -81,32 +72,23 @@ impl Throttle {
             reason: self.reason,
         };
         let response = client.policy().throttle_agent(quick(request)).await?.into_inner();
-        let ui = context.ui;
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        match response.throttle {
-            Some(throttle) => {
+        context.ui.answer(response, |response, page| {
+            if let Some(throttle) = response.throttle {
                 let until = time::moment(throttle.until.as_ref());
                 page.own("throttled ").word(&throttle.agent_id).own(" of ").word(&throttle.principal);
                 page.own(" to ").word(&throttle.per_minute.to_string()).own(" a minute until ").word(&until);
-            }
-            None => {
+            } else {
                 page.own("not throttled ").word(&self.agent);
             }
-        }
-        page.end_line();
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+            page.end_line();
+        })
     }
 }
 
 fn render(response: &GetRateLimitsResponse, now: &wire::Timestamp, page: &mut Page) {
     page.facts(&[("profile", response.profile.clone())]);
-    let rows: Vec<Vec<String>> = response.limits.iter().flat_map(|limit| rows(limit, now)).collect();
-    page.table(&["SCOPE", "WINDOW", "USED", "LIMIT", "ROOM IN", "EMPTY IN"], &rows);
+    let rows = response.limits.iter().flat_map(|limit| rows(limit, now));
+    page.table(&["SCOPE", "WINDOW", "USED", "LIMIT", "ROOM IN", "EMPTY IN"], rows);
     for throttle in &response.throttles {
         page.own("throttled: ").word(&throttle.agent_id).own(" to ");
         page.word(&throttle.per_minute.to_string()).own(" a minute until ");
@@ -114,18 +96,12 @@ fn render(response: &GetRateLimitsResponse, now: &wire::Timestamp, page: &mut Pa
     }
     if !response.concurrency.is_empty() {
         page.own("\n");
-        let rows: Vec<Vec<String>> = response
-            .concurrency
-            .iter()
-            .map(|cap| {
-                let mut row = vec![cap.scope.clone()];
-                row.extend(
-                    [cap.running, cap.limit, cap.waiting, cap.max_waiting].map(|count| count.to_string()),
-                );
-                row
-            })
-            .collect();
-        page.table(&["AT ONCE", "RUNNING", "LIMIT", "WAITING", "LIMIT"], &rows);
+        let rows = response.concurrency.iter().map(|cap| {
+            let mut row = vec![cap.scope.clone()];
+            row.extend([cap.running, cap.limit, cap.waiting, cap.max_waiting].map(|count| count.to_string()));
+            row
+        });
+        page.table(&["AT ONCE", "RUNNING", "LIMIT", "WAITING", "LIMIT"], rows);
     }
 }
 
@@ -136,9 +112,6 @@ fn rows(limit: &RateLimit, now: &wire::Timestamp) -> Vec<Vec<String>> {
         Scope::Principal => format!("principal {}", limit.name),
         Scope::Throttle => "throttle".to_owned(),
         Scope::Unspecified => "?".to_owned(),
-    };
-    let until = |moment: Option<&wire::Timestamp>| {
-        time::between(Some(now), moment).map_or_else(|| "-".to_owned(), time::brief)
     };
     let windows = limit.windows.iter().filter(|window| window.used > 0 || window.limit.is_some());
     windows
@@ -154,8 +127,8 @@ fn rows(limit: &RateLimit, now: &wire::Timestamp) -> Vec<Vec<String>> {
                 length.to_owned(),
                 window.used.to_string(),
                 window.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
-                until(window.room_at.as_ref()),
-                until(window.empty_at.as_ref()),
+                time::span(Some(now), window.room_at.as_ref()),
+                time::span(Some(now), window.empty_at.as_ref()),
             ]
         })
         .collect()

@@ -27,6 +27,7 @@ mod time;
 mod transcript;
 mod trash;
 mod ui;
+mod verbs;
 mod workspace;
 
 use std::process::ExitCode;
@@ -34,8 +35,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Cli;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Ended, Exit};
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
@@ -52,6 +52,6 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-fn start(cli: Cli, ui: Ui) -> Result<Exit, Failure> {
+fn start(cli: Cli, ui: Ui) -> Ended {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(cli.run(ui))
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use mcp::{Approver, Bridge, RunClient, RunToken};
 
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 
 /// What older releases read the token from.
@@ -48,7 +48,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Ended {
         let token = self.token(token)?;
         let channel = context.endpoint.connect().await?;
         let client = RunClient::new(mcp::api(channel), &token, &self.dialect);

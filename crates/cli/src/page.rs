@@ -169,7 +169,11 @@ impl Page {
     }
 
     /// A table; every cell stays in its line.
-    pub(crate) fn table(&mut self, header: &[&'static str], rows: &[Vec<String>]) -> &mut Self {
+    pub(crate) fn table(
+        &mut self,
+        header: &[&'static str],
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> &mut Self {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(header);
         if let Some(width) = self.look.width {
@@ -233,7 +237,7 @@ mod tests {
         let mut page = Page::new(Look::PIPE);
         page.table(
             &["NAME", "VALUE"],
-            &[vec!["a\nFORGED".into(), "\x1b[1mb".into()], vec!["c".into(), "d".into()]],
+            [vec!["a\nFORGED".into(), "\x1b[1mb".into()], vec!["c".into(), "d".into()]],
         );
         assert_eq!(page.as_str(), "NAME      VALUE\na␊FORGED  ␛[1mb\nc         d\n");
     }

@@ -31,6 +31,16 @@ pub(crate) fn moment(time: Option<&wire::Timestamp>) -> String {
         .map_or_else(|| "-".into(), |time| time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
+/// As [`moment`]; empty when there is none.
+pub(crate) fn known(time: Option<&wire::Timestamp>) -> String {
+    time.map(|time| moment(Some(time))).unwrap_or_default()
+}
+
+/// The time from `start` to `end`; `-` when one is missing.
+pub(crate) fn span(start: Option<&wire::Timestamp>, end: Option<&wire::Timestamp>) -> String {
+    between(start, end).map_or_else(|| "-".into(), brief)
+}
+
 /// The moment so many milliseconds after the epoch, as [`moment`].
 pub(crate) fn moment_of_millis(millis: u64) -> String {
     let seconds = i64::try_from(millis / 1000).unwrap_or(i64::MAX);

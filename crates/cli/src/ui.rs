@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::clean::escape_json;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::outlet::Outlet;
 use crate::page::{Ink, Look, Page};
@@ -90,6 +91,42 @@ impl Ui {
         let mut page = self.talk();
         page.block(text).end_line();
         self.say(&page);
+    }
+
+    /// Prints an answer: as JSON for programs, as `render` words it for people.
+    pub(crate) fn answer<T: Serialize>(self, answer: T, render: impl FnOnce(T, &mut Page)) -> Ended {
+        self.answer_and_talk(answer, |answer, page, _| render(answer, page))
+    }
+
+    /// As [`Ui::answer`], where people are told more than the data.
+    pub(crate) fn answer_and_talk<T: Serialize>(
+        self,
+        answer: T,
+        render: impl FnOnce(T, &mut Page, &mut Page),
+    ) -> Ended {
+        if self.is_json() {
+            self.json(&answer)?;
+            return Ok(Exit::Ok);
+        }
+        let (mut data, mut talk) = (self.page(), self.talk());
+        render(answer, &mut data, &mut talk);
+        self.show(&data)?;
+        self.say(&talk);
+        Ok(Exit::Ok)
+    }
+
+    /// Prints an answer that comes with others: as a line of JSON, or as `render` words it.
+    pub(crate) fn answer_line<T: Serialize>(
+        self,
+        answer: &T,
+        render: impl FnOnce(&T, &mut Page),
+    ) -> Result<(), Failure> {
+        if self.is_json() {
+            return self.json_line(answer);
+        }
+        let mut page = self.page();
+        render(answer, &mut page);
+        Ok(self.show(&page)?)
     }
 
     /// Prints one JSON document, for people to read, too.

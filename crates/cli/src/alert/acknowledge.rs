@@ -3,11 +3,9 @@
 use clap::Args;
 use wire::v1::AcknowledgeAlertRequest;
 
-use super::measure;
-use super::select::resolve;
+use super::{measure, resolve};
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 
 /// Say that an alert has been seen: what it imposed is lifted, but a stop.
 #[derive(Args, Debug)]
@@ -22,7 +20,7 @@ pub(crate) struct Acknowledge {
 }
 
 impl Acknowledge {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let client = context.connect().await?;
         let request = AcknowledgeAlertRequest {
@@ -30,15 +28,10 @@ impl Acknowledge {
             comment: self.comment.unwrap_or_default(),
         };
         let response = client.policy().acknowledge_alert(quick(request)).await?.into_inner();
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let alert = response.alert.unwrap_or_default();
-        let mut page = ui.page();
-        page.word(&alert.alert_id).own(" ").own(alert.state().as_str_name());
-        page.own(" (").word(&measure(&alert)).own(")\n");
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        ui.answer(response, |response, page| {
+            let alert = response.alert.unwrap_or_default();
+            page.word(&alert.alert_id).own(" ").own(alert.state().as_str_name());
+            page.own(" (").word(&measure(&alert)).own(")\n");
+        })
     }
 }

@@ -1,27 +1,29 @@
 //! `coffer alert list`.
 
-use clap::{Args, ValueEnum};
-use wire::v1::alert::State;
+use clap::Args;
+use wire::v1::alert::{Severity, State};
 use wire::v1::{Alert, ListAlertsRequest, ListAlertsResponse};
 
-use super::{SeverityName, measure};
-use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use super::{SEVERITIES, measure};
+use crate::client::{Context, pages, quick};
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::run::{RunRef, one_or_all};
+use crate::verbs::one_of;
 use crate::{ids, time};
+
+const PAGE: u32 = 500;
 
 /// List alerts, newest first; those that nobody has acknowledged, unless told otherwise.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert list --state all --severity high")]
 pub(crate) struct List {
     /// Only in this state.
-    #[arg(long, value_name = "STATE", default_value = "open")]
-    state: StateName,
+    #[arg(long, value_name = "STATE", default_value = "open", value_parser = one_of(STATES, State::from_str_name))]
+    state: State,
     /// Only as severe as this, or more.
-    #[arg(long, value_name = "SEVERITY", default_value = "low")]
-    severity: SeverityName,
+    #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = one_of(SEVERITIES, Severity::from_str_name))]
+    severity: Severity,
     /// Only of this rule, such as `loop`.
     #[arg(long, value_name = "RULE", default_value = "", hide_default_value = true)]
     rule: String,
@@ -36,79 +38,50 @@ pub(crate) struct List {
     limit: u32,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StateName {
-    Open,
-    Acknowledged,
-    All,
-}
-
-impl From<StateName> for State {
-    fn from(name: StateName) -> Self {
-        match name {
-            StateName::Open => Self::Open,
-            StateName::Acknowledged => Self::Acknowledged,
-            StateName::All => Self::Unspecified,
-        }
-    }
-}
+const STATES: &[&str] = &["open", "acknowledged", "all"];
 
 impl List {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let ui = context.ui;
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
-        let mut request = ListAlertsRequest {
-            state: State::from(self.state).into(),
-            min_severity: wire::v1::alert::Severity::from(self.severity).into(),
+        let request = ListAlertsRequest {
+            state: self.state.into(),
+            min_severity: self.severity.into(),
             rule: self.rule,
-            run_id,
+            run_id: one_or_all(self.run.as_ref(), &client).await?,
             agent_id: self.agent,
             ..Default::default()
         };
-        let mut alerts = Vec::new();
-        while alerts.len() < self.limit as usize {
-            request.page_size = (self.limit - u32::try_from(alerts.len()).unwrap_or(self.limit)).min(500);
-            let page = client.policy().list_alerts(quick(request.clone())).await?.into_inner();
-            alerts.extend(page.alerts);
-            request.page_token = page.next_page_token;
-            if request.page_token.is_empty() {
-                break;
+        let (alerts, next_page_token) = pages(self.limit as usize, PAGE, async |page_size, page_token| {
+            let request = ListAlertsRequest { page_size, page_token, ..request.clone() };
+            let page = client.policy().list_alerts(quick(request)).await?.into_inner();
+            Ok((page.alerts, page.next_page_token))
+        })
+        .await?;
+        context.ui.answer_and_talk(ListAlertsResponse { alerts, next_page_token }, |all, page, talk| {
+            if all.alerts.is_empty() {
+                talk.own(if self.state == State::Open { "no open alerts\n" } else { "no alerts\n" });
+            } else {
+                render(&all.alerts, page);
             }
-        }
-        if ui.is_json() {
-            ui.json(&ListAlertsResponse { alerts, next_page_token: request.page_token })?;
-            return Ok(Exit::Ok);
-        }
-        if alerts.is_empty() {
-            ui.note(if matches!(self.state, StateName::Open) { "no open alerts" } else { "no alerts" });
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        render(&alerts, &mut page);
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        })
     }
 }
 
 fn render(alerts: &[Alert], page: &mut Page) {
     let end = ids::ends(alerts.iter().map(|alert| alert.alert_id.as_str()));
-    let rows: Vec<_> = alerts
-        .iter()
-        .map(|alert| {
-            vec![
-                end(&alert.alert_id),
-                time::moment(alert.raised_at.as_ref()),
-                alert.severity().as_str_name().into(),
-                alert.rule.clone(),
-                alert.agent_id.clone(),
-                ids::short(&alert.run_id).into(),
-                alert.occurrences.to_string(),
-                measure(alert),
-            ]
-        })
-        .collect();
-    page.table(&["ALERT", "RAISED", "SEVERITY", "RULE", "AGENT", "RUN", "TIMES", "MEASURE"], &rows);
+    let rows = alerts.iter().map(|alert| {
+        vec![
+            end(&alert.alert_id),
+            time::moment(alert.raised_at.as_ref()),
+            alert.severity().as_str_name().into(),
+            alert.rule.clone(),
+            alert.agent_id.clone(),
+            ids::short(&alert.run_id).into(),
+            alert.occurrences.to_string(),
+            measure(alert),
+        ]
+    });
+    page.table(&["ALERT", "RAISED", "SEVERITY", "RULE", "AGENT", "RUN", "TIMES", "MEASURE"], rows);
 }
 
 #[cfg(test)]

@@ -2,57 +2,36 @@
 
 mod acknowledge;
 mod list;
-mod select;
 mod show;
 mod watch;
 
-use clap::{Subcommand, ValueEnum};
-use wire::v1::Alert;
 use wire::v1::alert::Severity;
 use wire::v1::alert_measure::State as MeasureState;
+use wire::v1::{Alert, ListAlertsRequest};
 
-use crate::client::Context;
-use crate::exit::Exit;
+use crate::client::{Client, quick};
 use crate::failure::Failure;
+use crate::ids;
 use crate::page::Ink;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+crate::verbs::verbs! {
     List(list::List),
     Show(show::Show),
     Watch(watch::Watch),
     Ack(acknowledge::Acknowledge),
 }
 
-impl Command {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::List(list) => list.run(context).await,
-            Self::Show(show) => show.run(context).await,
-            Self::Watch(watch) => watch.run(context).await,
-            Self::Ack(acknowledge) => acknowledge.run(context).await,
-        }
-    }
-}
+/// Severities on a command line.
+const SEVERITIES: &[&str] = &["low", "medium", "high", "critical"];
 
-/// A severity on a command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SeverityName {
-    Low,
-    Medium,
-    High,
-    Critical,
-}
-
-impl From<SeverityName> for Severity {
-    fn from(name: SeverityName) -> Self {
-        match name {
-            SeverityName::Low => Self::Low,
-            SeverityName::Medium => Self::Medium,
-            SeverityName::High => Self::High,
-            SeverityName::Critical => Self::Critical,
-        }
-    }
+/// The whole id of the alert that `text` names: the whole, or a unique beginning or end among the newest.
+async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+    ids::resolve(text, "alert", "coffer alert list --state all", async || {
+        let request = ListAlertsRequest { page_size: 500, ..Default::default() };
+        let listed = client.policy().list_alerts(quick(request)).await?.into_inner();
+        Ok(listed.alerts.into_iter().map(|alert| alert.alert_id).collect())
+    })
+    .await
 }
 
 /// What followed, in short.

@@ -4,11 +4,9 @@ use clap::Args;
 use wire::v1::alert::State;
 use wire::v1::{Alert, GetAlertRequest};
 
-use super::measure;
-use super::select::resolve;
+use super::{measure, resolve};
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::time;
 
@@ -22,23 +20,15 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let request = GetAlertRequest { alert_id: resolve(&client, &self.alert).await? };
         let response = client.policy().get_alert(quick(request)).await?.into_inner();
-        if context.ui.is_json() {
-            context.ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = context.ui.page();
-        render(&response.alert.unwrap_or_default(), &mut page);
-        context.ui.show(&page)?;
-        Ok(Exit::Ok)
+        context.ui.answer(response, |response, page| render(&response.alert.unwrap_or_default(), page))
     }
 }
 
 fn render(alert: &Alert, page: &mut Page) {
-    let moment = |at: &Option<_>| at.as_ref().map(|at| time::moment(Some(at))).unwrap_or_default();
     let followed = alert.measure.clone().unwrap_or_default();
     let records: Vec<String> = alert.sequences.iter().map(ToString::to_string).collect();
     page.facts(&[
@@ -50,15 +40,15 @@ fn render(alert: &Alert, page: &mut Page) {
         ("agent", alert.agent_id.clone()),
         ("principal", alert.principal.clone()),
         ("run", alert.run_id.clone()),
-        ("raised", moment(&alert.raised_at)),
+        ("raised", time::known(alert.raised_at.as_ref())),
         ("times", alert.occurrences.to_string()),
-        ("last", moment(&alert.last_at)),
+        ("last", time::known(alert.last_at.as_ref())),
         ("records", records.join(" ")),
         ("measure", measure(alert)),
-        ("until", moment(&followed.until)),
+        ("until", time::known(followed.until.as_ref())),
         ("why not", followed.failure),
         ("seen by", alert.acknowledged_by.clone()),
-        ("seen at", moment(&alert.acknowledged_at)),
+        ("seen at", time::known(alert.acknowledged_at.as_ref())),
         ("comment", alert.comment.clone()),
     ]);
     for delivery in &alert.deliveries {

@@ -4,12 +4,12 @@ use clap::Args;
 use wire::v1::alert::{Severity, State};
 use wire::v1::{Alert, WatchAlertsRequest};
 
-use super::{SeverityName, ink, measure};
+use super::{SEVERITIES, ink, measure};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Ended, Exit};
 use crate::page::{Ink, Page};
 use crate::run::{RunRef, one_or_all};
+use crate::verbs::one_of;
 use crate::{follow, ids};
 
 /// Print the open alerts, then each that is new or changes.
@@ -17,19 +17,19 @@ use crate::{follow, ids};
 #[command(before_help = "Example: coffer alert watch --severity high")]
 pub(crate) struct Watch {
     /// Only as severe as this, or more.
-    #[arg(long, value_name = "SEVERITY", default_value = "low")]
-    severity: SeverityName,
+    #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = one_of(SEVERITIES, Severity::from_str_name))]
+    severity: Severity,
     /// Only of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
 }
 
 impl Watch {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let client = context.connect().await?;
         let run_id = one_or_all(self.run.as_ref(), &client).await?;
-        let request = WatchAlertsRequest { min_severity: Severity::from(self.severity).into(), run_id };
+        let request = WatchAlertsRequest { min_severity: self.severity.into(), run_id };
         let changes = client.policy().watch_alerts(request).await?.into_inner();
         follow::print(ui, changes, |change| change.alert, render, |_| false).await?;
         Ok(Exit::Ok)

@@ -5,11 +5,10 @@ use wire::v1::DecideApprovalRequest;
 use wire::v1::approval::{Remember, State};
 use wire::v1::decide_approval_request::Decision;
 
-use super::select::resolve;
+use super::resolve;
 use super::votes::missing;
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 
 /// Consent: the call runs, once, by itself, as soon as enough approvers say so.
 #[derive(Args, Debug)]
@@ -51,7 +50,7 @@ struct Choice {
 }
 
 impl Approve {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let remember = match (self.remember, self.remember_prefix.is_empty()) {
             (true, _) => Remember::Digest,
             (false, false) => Remember::Prefix,
@@ -62,7 +61,7 @@ impl Approve {
 }
 
 impl Deny {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         decide(context, self.choice, Decision::Deny, Remember::Once, Vec::new()).await
     }
 }
@@ -73,8 +72,7 @@ async fn decide(
     decision: Decision,
     remember: Remember,
     prefix: Vec<String>,
-) -> Result<Exit, Failure> {
-    let ui = context.ui;
+) -> Ended {
     let client = context.connect().await?;
     let request = DecideApprovalRequest {
         approval_id: resolve(&client, &choice.approval).await?,
@@ -84,24 +82,17 @@ async fn decide(
         prefix,
     };
     let response = client.approvals().decide_approval(quick(request)).await?.into_inner();
-    if ui.is_json() {
-        ui.json(&response)?;
-        return Ok(Exit::Ok);
-    }
-    let approval = response.approval.unwrap_or_default();
-    let mut page = ui.page();
-    page.word(&approval.approval_id).own(" ").word(approval.state().as_str_name()).own("\n");
-    ui.show(&page)?;
-    let mut talk = ui.talk();
-    if approval.state() == State::Pending {
-        talk.own("your consent counts; it needs ").word(&missing(&approval)).own("\n");
-    } else if decision == Decision::Approve {
-        talk.own("its outcome: coffer call show ").word(&approval.call_id).own("\n");
-    }
-    if !approval.consent_id.is_empty() {
-        talk.own("remembered for the run; to end it: coffer approval forget ").word(&approval.consent_id);
-        talk.own("\n");
-    }
-    ui.say(&talk);
-    Ok(Exit::Ok)
+    context.ui.answer_and_talk(response, |response, page, talk| {
+        let approval = response.approval.unwrap_or_default();
+        page.word(&approval.approval_id).own(" ").word(approval.state().as_str_name()).own("\n");
+        if approval.state() == State::Pending {
+            talk.own("your consent counts; it needs ").word(&missing(&approval)).own("\n");
+        } else if decision == Decision::Approve {
+            talk.own("its outcome: coffer call show ").word(&approval.call_id).own("\n");
+        }
+        if !approval.consent_id.is_empty() {
+            talk.own("remembered for the run; to end it: coffer approval forget ").word(&approval.consent_id);
+            talk.own("\n");
+        }
+    })
 }

@@ -1,14 +1,14 @@
 //! `coffer approval list`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use wire::v1::approval::State;
 use wire::v1::{Approval, ListApprovalsRequest};
 
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::run::{RunRef, one_or_all};
+use crate::verbs::one_of;
 use crate::{ids, time};
 
 /// List approvals, oldest first; those that wait, unless told otherwise.
@@ -16,75 +16,45 @@ use crate::{ids, time};
 #[command(before_help = "Example: coffer approval list --state all --run 3f2a9c01")]
 pub(crate) struct List {
     /// Only in this state.
-    #[arg(long, value_name = "STATE", default_value = "pending")]
-    state: StateName,
+    #[arg(long, value_name = "STATE", default_value = "pending", value_parser = one_of(STATES, State::from_str_name))]
+    state: State,
     /// Only of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StateName {
-    Pending,
-    Approved,
-    Denied,
-    Expired,
-    Cancelled,
-    All,
-}
-
-impl From<StateName> for State {
-    fn from(name: StateName) -> Self {
-        match name {
-            StateName::Pending => Self::Pending,
-            StateName::Approved => Self::Approved,
-            StateName::Denied => Self::Denied,
-            StateName::Expired => Self::Expired,
-            StateName::Cancelled => Self::Cancelled,
-            StateName::All => Self::Unspecified,
-        }
-    }
-}
+const STATES: &[&str] = &["pending", "approved", "denied", "expired", "cancelled", "all"];
 
 impl List {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let ui = context.ui;
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = one_or_all(self.run.as_ref(), &client).await?;
-        let request = ListApprovalsRequest { state: State::from(self.state).into(), run_id };
+        let request = ListApprovalsRequest { state: self.state.into(), run_id };
         let response = client.approvals().list_approvals(quick(request)).await?.into_inner();
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        if response.approvals.is_empty() {
-            ui.note(if matches!(self.state, StateName::Pending) { "nothing waits" } else { "no approvals" });
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        render(&response.approvals, &time::now(), &mut page);
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        context.ui.answer_and_talk(response, |response, page, talk| {
+            if response.approvals.is_empty() {
+                talk.own(if self.state == State::Pending { "nothing waits\n" } else { "no approvals\n" });
+            } else {
+                render(&response.approvals, &time::now(), page);
+            }
+        })
     }
 }
 
 fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Page) {
     let end = ids::ends(approvals.iter().map(|approval| approval.approval_id.as_str()));
-    let rows: Vec<_> = approvals
-        .iter()
-        .map(|approval| {
-            vec![
-                end(&approval.approval_id),
-                approval.state().as_str_name().into(),
-                ids::short(&approval.run_id).into(),
-                approval.agent_id.clone(),
-                approval.operation.clone(),
-                approval.risk.clone(),
-                expiry(approval, now),
-            ]
-        })
-        .collect();
-    page.table(&["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], &rows);
+    let rows = approvals.iter().map(|approval| {
+        vec![
+            end(&approval.approval_id),
+            approval.state().as_str_name().into(),
+            ids::short(&approval.run_id).into(),
+            approval.agent_id.clone(),
+            approval.operation.clone(),
+            approval.risk.clone(),
+            expiry(approval, now),
+        ]
+    });
+    page.table(&["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], rows);
 }
 
 /// In which time an approval expires that still can.

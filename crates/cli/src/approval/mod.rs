@@ -3,20 +3,18 @@
 mod decide;
 mod list;
 mod remembered;
-mod select;
 mod show;
 mod votes;
 mod watch;
 
-use clap::Subcommand;
+use wire::v1::ListApprovalsRequest;
+use wire::v1::approval::State;
 
-pub(crate) use self::select::resolve;
-use crate::client::Context;
-use crate::exit::Exit;
+use crate::client::{Client, quick};
 use crate::failure::Failure;
+use crate::ids;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+crate::verbs::verbs! {
     List(list::List),
     Show(show::Show),
     Approve(decide::Approve),
@@ -26,16 +24,19 @@ pub(crate) enum Command {
     Forget(remembered::Forget),
 }
 
-impl Command {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::List(list) => list.run(context).await,
-            Self::Show(show) => show.run(context).await,
-            Self::Approve(approve) => approve.run(context).await,
-            Self::Deny(deny) => deny.run(context).await,
-            Self::Watch(watch) => watch.run(context).await,
-            Self::Remembered(remembered) => remembered.run(context).await,
-            Self::Forget(forget) => forget.run(context).await,
-        }
+/// The whole id of the approval that `text` names. What waits is looked through first, so that a short end of an
+/// id stays enough however many approvals there have been.
+pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+    let find = async |state: State| {
+        ids::resolve(text, "approval", "coffer approval list --state all", async || {
+            let request = ListApprovalsRequest { state: state.into(), run_id: String::new() };
+            let listed = client.approvals().list_approvals(quick(request)).await?.into_inner();
+            Ok(listed.approvals.into_iter().map(|approval| approval.approval_id).collect())
+        })
+        .await
+    };
+    if let Ok(id) = find(State::Pending).await {
+        return Ok(id);
     }
+    find(State::Unspecified).await
 }

@@ -5,7 +5,7 @@ use wire::v1::approval::Remember;
 use wire::v1::{Consent, ListConsentsRequest, RevokeConsentRequest};
 
 use crate::client::{Client, Context, quick};
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::Page;
 use crate::run::{RunRef, one_or_all};
@@ -34,26 +34,21 @@ async fn list(client: &Client, run_id: String) -> Result<wire::v1::ListConsentsR
 }
 
 impl Remembered {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let ui = context.ui;
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
-        let response = list(&client, run_id).await?;
-        if ui.is_json() {
-            ui.json(&response)?;
-        } else if response.consents.is_empty() {
-            ui.note("nothing is remembered");
-        } else {
-            let mut page = ui.page();
-            render(&response.consents, &mut page);
-            ui.show(&page)?;
-        }
-        Ok(Exit::Ok)
+        let response = list(&client, one_or_all(self.run.as_ref(), &client).await?).await?;
+        context.ui.answer_and_talk(response, |response, page, talk| {
+            if response.consents.is_empty() {
+                talk.own("nothing is remembered\n");
+            } else {
+                render(&response.consents, page);
+            }
+        })
     }
 }
 
 impl Forget {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let client = context.connect().await?;
         let known = list(&client, String::new()).await?;
@@ -61,33 +56,25 @@ impl Forget {
         let consent_id = ids::pick(ids, &self.consent, "consent", "coffer approval remembered")?.to_owned();
         let request = RevokeConsentRequest { consent_id };
         let response = client.approvals().revoke_consent(quick(request)).await?.into_inner();
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        page.word(&response.consent.unwrap_or_default().consent_id).own(" forgotten\n");
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        ui.answer(response, |response, page| {
+            page.word(&response.consent.unwrap_or_default().consent_id).own(" forgotten\n");
+        })
     }
 }
 
 fn render(consents: &[Consent], page: &mut Page) {
     let end = ids::ends(consents.iter().map(|consent| consent.consent_id.as_str()));
-    let rows: Vec<_> = consents
-        .iter()
-        .map(|consent| {
-            vec![
-                end(&consent.consent_id),
-                ids::short(&consent.run_id).into(),
-                consent.operation.clone(),
-                covers(consent),
-                consent.given_by.clone(),
-                time::moment(consent.given_at.as_ref()),
-            ]
-        })
-        .collect();
-    page.table(&["CONSENT", "RUN", "OPERATION", "COVERS", "GIVEN BY", "GIVEN AT"], &rows);
+    let rows = consents.iter().map(|consent| {
+        vec![
+            end(&consent.consent_id),
+            ids::short(&consent.run_id).into(),
+            consent.operation.clone(),
+            covers(consent),
+            consent.given_by.clone(),
+            time::moment(consent.given_at.as_ref()),
+        ]
+    });
+    page.table(&["CONSENT", "RUN", "OPERATION", "COVERS", "GIVEN BY", "GIVEN AT"], rows);
 }
 
 fn covers(consent: &Consent) -> String {

@@ -5,11 +5,10 @@ use wire::v1::approval::{Remember, State};
 use wire::v1::{Approval, BoundFile, GetApprovalRequest};
 
 use super::list::expiry;
-use super::select::resolve;
+use super::resolve;
 use super::votes;
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::{Ink, Page};
 use crate::time;
 
@@ -23,18 +22,13 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let request = GetApprovalRequest { approval_id: resolve(&client, &self.approval).await? };
         let response = client.approvals().get_approval(quick(request)).await?.into_inner();
-        if context.ui.is_json() {
-            context.ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = context.ui.page();
-        render(&response.approval.unwrap_or_default(), &time::now(), &mut page);
-        context.ui.show(&page)?;
-        Ok(Exit::Ok)
+        context.ui.answer(response, |response, page| {
+            render(&response.approval.unwrap_or_default(), &time::now(), page);
+        })
     }
 }
 
@@ -59,7 +53,7 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Page) {
         ),
         ("expires in", if waits { expiry(approval, now) } else { String::new() }),
         ("decided by", approval.decided_by.clone()),
-        ("decided at", approval.decided_at.as_ref().map(|t| time::moment(Some(t))).unwrap_or_default()),
+        ("decided at", time::known(approval.decided_at.as_ref())),
         ("comment", approval.comment.clone()),
         ("run", approval.run_id.clone()),
         ("call", approval.call_id.clone()),

@@ -6,8 +6,7 @@ use wire::v1::{Approval, WatchApprovalsRequest};
 
 use super::votes::missing;
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Ended, Exit};
 use crate::page::{Ink, Page};
 use crate::run::{RunRef, one_or_all};
 use crate::{follow, ids};
@@ -22,7 +21,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let client = context.connect().await?;
         let run_id = one_or_all(self.run.as_ref(), &client).await?;

@@ -4,8 +4,7 @@ use clap::Args;
 use wire::v1::{Checkpoint, GetCheckpointRequest, RotateKeyRequest};
 
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 
 /// Sign the log as it is now, and print the checkpoint: keep it where this host's owner cannot reach it.
 #[derive(Args, Debug)]
@@ -13,10 +12,10 @@ use crate::failure::Failure;
 pub(crate) struct Take {}
 
 impl Take {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let response = client.audit().get_checkpoint(GetCheckpointRequest {}).await?.into_inner();
-        show(context, &response.checkpoint.unwrap_or_default(), |checkpoint| &checkpoint.note)
+        show(context, response.checkpoint, |checkpoint| &checkpoint.note)
     }
 }
 
@@ -26,10 +25,10 @@ impl Take {
 pub(crate) struct Key {}
 
 impl Key {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let response = client.audit().get_checkpoint(GetCheckpointRequest {}).await?.into_inner();
-        show(context, &response.checkpoint.unwrap_or_default(), |checkpoint| &checkpoint.verifier_key)
+        show(context, response.checkpoint, |checkpoint| &checkpoint.verifier_key)
     }
 }
 
@@ -40,26 +39,17 @@ impl Key {
 pub(crate) struct Rotate {}
 
 impl Rotate {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let response = client.audit().rotate_key(RotateKeyRequest {}).await?.into_inner();
-        show(context, &response.checkpoint.unwrap_or_default(), |checkpoint| &checkpoint.verifier_key)
+        show(context, response.checkpoint, |checkpoint| &checkpoint.verifier_key)
     }
 }
 
-fn show(
-    context: &Context,
-    checkpoint: &Checkpoint,
-    text: impl Fn(&Checkpoint) -> &str,
-) -> Result<Exit, Failure> {
-    if context.ui.is_json() {
-        context.ui.json(checkpoint)?;
-    } else {
-        let mut page = context.ui.page();
-        for line in text(checkpoint).split_terminator('\n') {
+fn show(context: &Context, checkpoint: Option<Checkpoint>, text: impl Fn(&Checkpoint) -> &str) -> Ended {
+    context.ui.answer(checkpoint.unwrap_or_default(), |checkpoint, page| {
+        for line in text(&checkpoint).split_terminator('\n') {
             page.word(line).own("\n");
         }
-        context.ui.show(&page)?;
-    }
-    Ok(Exit::Ok)
+    })
 }

@@ -11,7 +11,7 @@ use wire::v1::query_events_request::Order;
 use super::filter::Filter;
 use super::query::Pages;
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::quantity::count;
 
@@ -39,7 +39,7 @@ enum Form {
 }
 
 impl Export {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let mut pages = Pages::new(self.filter.resolve(&client).await?, Order::OldestFirst);
         let spinner = context.ui.spinner("exporting…");

@@ -1,6 +1,6 @@
 //! Which records: the options that `tail`, `query` and `export` have in common.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 use wire::v1::EventFilter;
 
@@ -31,8 +31,13 @@ pub(super) struct Filter {
     #[arg(long, value_name = "OPERATION", help_heading = "Which records")]
     operation: Option<String>,
     /// Only receipts of calls that ended so.
-    #[arg(long, value_name = "STATUS", help_heading = "Which records")]
-    status: Option<Status>,
+    #[arg(
+        long,
+        value_name = "STATUS",
+        value_parser = ["succeeded", "failed", "denied", "interrupted"],
+        help_heading = "Which records"
+    )]
+    status: Option<String>,
     /// Only failed or refused for this reason, such as COMMAND_NOT_ALLOWED.
     #[arg(long, value_name = "REASON", help_heading = "Which records")]
     reason: Option<String>,
@@ -50,25 +55,10 @@ pub(super) struct Filter {
     text: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Status {
-    Succeeded,
-    Failed,
-    Denied,
-    Interrupted,
-}
-
 impl Filter {
     /// As the API has it. Asks the daemon only for part of an id.
     pub(super) async fn resolve(self, client: &Client) -> Result<EventFilter, Failure> {
         let run_id = one_or_all(self.run.as_ref(), client).await?;
-        let status = match self.status {
-            Some(Status::Succeeded) => "succeeded",
-            Some(Status::Failed) => "failed",
-            Some(Status::Denied) => "denied",
-            Some(Status::Interrupted) => "interrupted",
-            None => "",
-        };
         let wire = |time: Timestamp| wire::Timestamp {
             seconds: time.as_second(),
             nanos: time.subsec_nanosecond().max(0),
@@ -83,7 +73,7 @@ impl Filter {
             agent_id: self.agent.unwrap_or_default(),
             principal: self.principal.unwrap_or_default(),
             operation: self.operation.unwrap_or_default(),
-            status: status.to_owned(),
+            status: self.status.unwrap_or_default(),
             reason: self.reason.unwrap_or_default(),
             approval_id: match self.approval {
                 Some(approval) => approval::resolve(client, &approval).await?,

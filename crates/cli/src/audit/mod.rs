@@ -9,14 +9,7 @@ mod summary;
 mod tail;
 mod verify;
 
-use clap::Subcommand;
-
-use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+crate::verbs::verbs! {
     Checkpoint(checkpoint::Take),
     Key(checkpoint::Key),
     RotateKey(checkpoint::Rotate),
@@ -25,19 +18,4 @@ pub(crate) enum Command {
     Export(export::Export),
     Reindex(reindex::Reindex),
     Verify(verify::Verify),
-}
-
-impl Command {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::Checkpoint(take) => take.run(context).await,
-            Self::Key(key) => key.run(context).await,
-            Self::RotateKey(rotate) => rotate.run(context).await,
-            Self::Tail(tail) => tail.run(context).await,
-            Self::Query(query) => query.run(context).await,
-            Self::Export(export) => export.run(context).await,
-            Self::Reindex(reindex) => reindex.run(context).await,
-            Self::Verify(verify) => verify.run(context).await,
-        }
-    }
 }

@@ -7,7 +7,7 @@ use wire::v1::{EventFilter, QueryEventsRequest, QueryEventsResponse};
 use super::filter::Filter;
 use super::tail::show;
 use crate::client::{Client, Context, quick};
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 
 /// Most records of a page.
@@ -30,7 +30,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let order = if self.oldest_first { Order::OldestFirst } else { Order::NewestFirst };
         let mut pages = Pages::new(self.filter.resolve(&client).await?, order);

@@ -5,8 +5,7 @@ use tokio_stream::StreamExt as _;
 use wire::v1::{RebuildIndexRequest, RebuildIndexResponse};
 
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::quantity::count;
 
 /// Make the index of the log anew; `audit query` waits for it.
@@ -17,7 +16,7 @@ use crate::quantity::count;
 pub(crate) struct Reindex {}
 
 impl Reindex {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let bar = context.ui.count_bar();
         let mut last = RebuildIndexResponse::default();
@@ -27,11 +26,8 @@ impl Reindex {
             bar.at(last.indexed_through, last.head_sequence);
         }
         drop(bar);
-        if context.ui.is_json() {
-            context.ui.json(&last)?;
-        } else {
-            context.ui.note(&format!("{} in the index", count(last.indexed_through, "record", "records")));
-        }
-        Ok(Exit::Ok)
+        context.ui.answer_and_talk(last, |last, _, talk| {
+            talk.word(&count(last.indexed_through, "record", "records")).own(" in the index\n");
+        })
     }
 }

@@ -10,7 +10,7 @@ use super::filter::Filter;
 use super::summary::summarise;
 use crate::clean::escape_json;
 use crate::client::{Client, Context};
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::page::Page;
 use crate::{ids, time};
@@ -38,7 +38,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let filter = self.filter.resolve(&client).await?;
         let mut request =
@@ -91,13 +91,12 @@ pub(super) fn show(context: &Context, event: &AuditEvent) -> Result<(), Failure>
 }
 
 fn render(event: &AuditEvent, page: &mut Page) {
-    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     page.column(&format!("{:>6}", event.sequence), 6);
     page.column(&time::moment(event.time.as_ref()), 24);
     page.column(&event.kind, 18);
-    page.column(&or_dash(ids::short(&event.run_id)), 8);
-    page.column(&or_dash(&event.agent_id), 8);
-    page.column(&or_dash(&event.operation), 10);
+    page.column(&ids::or_dash(ids::short(&event.run_id)), 8);
+    page.column(&ids::or_dash(&event.agent_id), 8);
+    page.column(&ids::or_dash(&event.operation), 10);
     let summary = summarise(&event.record_json);
     if let Some((ink, word)) = &summary.verdict {
         page.ink(*ink, word).own(" ");

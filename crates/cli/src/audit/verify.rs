@@ -7,7 +7,7 @@ use clap::Args;
 use wire::v1::{VerifyLogRequest, VerifyLogResponse};
 
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::quantity::count;
@@ -34,23 +34,16 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let verdict = match &self.dir {
             Some(dir) => offline(context.ui, dir, self.against()?)?,
             None => by_daemon(context).await?,
         };
-        if context.ui.is_json() {
-            context.ui.json(&verdict)?;
-        } else {
-            let mut page = context.ui.page();
-            render(&verdict, &mut page);
-            context.ui.show(&page)?;
-        }
-        Ok(self.exit(&verdict))
+        let exit = self.exit(&verdict);
+        context.ui.answer(verdict, |verdict, page| render(&verdict, page))?;
+        Ok(exit)
     }
-}
 
-impl Verify {
     fn exit(&self, verdict: &VerifyLogResponse) -> Exit {
         if !verdict.intact {
             return Exit::Failed;

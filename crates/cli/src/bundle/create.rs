@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ::audit::bundle::MemberWriter;
 use clap::Args;
@@ -11,7 +11,7 @@ use wire::v1::create_bundle_response::Event;
 use wire::v1::{BundleMade, CreateBundleRequest};
 
 use crate::client::{Client, Context};
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::quantity::count;
 use crate::run::RunRef;
@@ -40,7 +40,7 @@ pub(crate) struct Create {
 }
 
 impl Create {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let request = CreateBundleRequest {
             run_id: self.run.resolve(&client).await?,
@@ -55,8 +55,15 @@ impl Create {
             // A part of a bundle is none. What is wrong is said anyway.
             let _ = std::fs::remove_file(&self.file);
         }
-        tell(context.ui, &made?, &self.file)?;
-        Ok(Exit::Ok)
+        context.ui.answer_and_talk(made?, |made, _, talk| {
+            talk.word(&count(made.records, "record", "records"))
+                .own(" in ")
+                .word(&self.file.display().to_string());
+            talk.own(", on record as ").word(&made.sequence.to_string()).own("\n");
+            for note in &made.notes {
+                talk.block(note).end_line();
+            }
+        })
     }
 }
 
@@ -87,20 +94,4 @@ async fn receive(
     }
     disk.sync_all()?;
     Ok(made)
-}
-
-fn tell(ui: Ui, made: &BundleMade, file: &Path) -> Result<(), Failure> {
-    if ui.is_json() {
-        return ui.json(made);
-    }
-    ui.note(&format!(
-        "{} in {}, on record as {}",
-        count(made.records, "record", "records"),
-        file.display(),
-        made.sequence
-    ));
-    for note in &made.notes {
-        ui.note(note);
-    }
-    Ok(())
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::quantity::count;
@@ -31,7 +31,7 @@ pub(crate) struct Verify {
 }
 
 /// What is printed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
     intact: bool,
@@ -50,7 +50,8 @@ struct Verdict {
 }
 
 impl Verify {
-    pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+    #[allow(clippy::unused_async)] // as every verb
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let key: Option<VerifierKey> = match &self.key {
             Some(key) => Some(key.trim().parse().map_err(|error| Failure::usage(format!("--key: {error}")))?),
             None => None,
@@ -59,17 +60,13 @@ impl Verify {
         let file = File::open(&self.file)
             .map_err(|error| Failure::failed(format!("cannot open {path}: {error}")))?;
         let verdict = verdict(bundle::verify(BufReader::new(file), key.as_ref()), key.is_some());
-        if context.ui.is_json() {
-            context.ui.json(&verdict)?;
-        } else {
-            let mut page = context.ui.page();
-            render(&verdict, &mut page);
-            context.ui.show(&page)?;
-        }
-        if verdict.intact && !verdict.key_was_given {
+        let exit = if verdict.intact { Exit::Ok } else { Exit::Failed };
+        let vouched = !verdict.intact || verdict.key_was_given;
+        context.ui.answer(verdict, |verdict, page| render(&verdict, page))?;
+        if !vouched {
             context.ui.note("signed by the key that it carries itself: give --key to know whose it is");
         }
-        Ok(if verdict.intact { Exit::Ok } else { Exit::Failed })
+        Ok(exit)
     }
 }
 
@@ -89,18 +86,7 @@ fn verdict(verified: Result<Verified, BundleError>, key_was_given: bool) -> Verd
                 damage: String::new(),
             }
         }
-        Err(error) => Verdict {
-            intact: false,
-            run_id: String::new(),
-            records: 0,
-            from_beginning: false,
-            members: Vec::new(),
-            missing_policies: Vec::new(),
-            log_size: 0,
-            key: String::new(),
-            key_was_given,
-            damage: error.to_string(),
-        },
+        Err(error) => Verdict { key_was_given, damage: error.to_string(), ..Verdict::default() },
     }
 }
 

@@ -6,8 +6,7 @@ use wire::v1::{DeleteRequest, DeleteResult, entry};
 
 use super::{Manner, Target, make};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::quantity::bytes;
 
@@ -27,7 +26,7 @@ pub(crate) struct Delete {
 }
 
 impl Delete {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = DeleteRequest { path: self.path, if_match_sha256: self.if_match.unwrap_or_default() };
         make(context, &self.target, self.manner, Operation::Delete(operation)).await
     }

@@ -6,8 +6,7 @@ use wire::v1::call_request::Operation;
 
 use super::{Manner, Target, answer, explain, outcome};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 
 /// Make a tool call as an agent's model writes it; prints what the model would see.
 #[derive(Args, Debug)]
@@ -28,7 +27,7 @@ pub(crate) struct Dialect {
 }
 
 impl Dialect {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         // What a model writes can be malformed: the daemon judges it and tells the model.
         let operation = Operation::Dialect(DialectCall {
             dialect: self.tongue,

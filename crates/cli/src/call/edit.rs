@@ -7,8 +7,7 @@ use wire::v1::{CreateFile, EditRequest, EditResult, InsertText, StrReplace};
 
 use super::{Manner, Target, make, outcome};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::quantity::count;
 
@@ -54,7 +53,7 @@ struct Form {
 }
 
 impl Edit {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let (target, manner, operation) = self.request();
         make(context, &target, manner, Operation::Edit(operation)).await
     }

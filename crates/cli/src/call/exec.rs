@@ -9,7 +9,7 @@ use super::live::Live;
 use super::surroundings::{Surroundings, timeout_ms};
 use super::{Manner, Target};
 use crate::client::Context;
-use crate::exit::{Exit, TIMED_OUT};
+use crate::exit::{Ended, Exit, TIMED_OUT};
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::quantity::{bytes, count};
@@ -36,7 +36,7 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let (target, live, manner, operation) = self.request()?;
         let made = live.make(context, &target, manner, Operation::Exec(operation)).await;
         made.map(Exit::beside_a_command).map_err(Failure::beside_a_command)

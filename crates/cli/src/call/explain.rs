@@ -5,8 +5,7 @@ use wire::v1::call_request::Operation;
 
 use super::{Manner, Target, request};
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::policy;
 
 /// Asks what the policy says to the call, and shows it.
@@ -15,7 +14,7 @@ pub(super) async fn explain(
     target: &Target,
     manner: Manner,
     operation: Operation,
-) -> Result<Exit, Failure> {
+) -> Ended {
     let client = context.connect().await?;
     let call = request(&client, target, manner, operation).await?;
     let request = ExplainPolicyRequest { call: Some(call) };

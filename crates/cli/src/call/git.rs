@@ -7,8 +7,7 @@ use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitSho
 
 use super::{Manner, Target, make, outcome};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::quantity::bytes;
 
@@ -133,7 +132,7 @@ struct Formats {
 }
 
 impl Git {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = GitRequest { command: Some(self.command.wanted()) };
         make(context, &self.target, self.manner, Operation::Git(operation)).await
     }

@@ -6,8 +6,7 @@ use wire::v1::{GlobRequest, GlobResult};
 
 use super::{Manner, Target, make, outcome};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 
 /// Find files by name.
@@ -31,7 +30,7 @@ pub(crate) struct Glob {
 }
 
 impl Glob {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = GlobRequest {
             path: self.path.unwrap_or_default(),
             pattern: self.pattern,

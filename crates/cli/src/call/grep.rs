@@ -7,8 +7,7 @@ use wire::v1::{GrepRequest, GrepResult};
 use super::grep_lines::{Kind, Line, lines};
 use super::{Manner, Target, make, outcome};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::{Ink, Page};
 use crate::quantity::count;
 
@@ -51,7 +50,7 @@ pub(crate) struct Grep {
 }
 
 impl Grep {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = GrepRequest {
             path: self.path.unwrap_or_default(),
             pattern: self.pattern,

@@ -5,8 +5,7 @@ use wire::v1::{CancelCallRequest, GetCallRequest, Timings};
 
 use super::{outcome, select};
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::{ids, time};
 
 /// Show what became of a call, with the exit code that the call itself would have given.
@@ -28,7 +27,7 @@ pub(crate) struct Cancel {
 }
 
 impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let request =
             GetCallRequest { call_id: select::resolve(&client, &self.call).await?, ..Default::default() };
@@ -53,18 +52,13 @@ fn spent(timings: &Timings) -> String {
 }
 
 impl Cancel {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let request = CancelCallRequest { call_id: select::resolve(&client, &self.call).await? };
         let response = client.tools().cancel_call(quick(request)).await?.into_inner();
-        if context.ui.is_json() {
-            context.ui.json(&response)?;
-        } else {
-            let mut page = context.ui.page();
+        context.ui.answer(response, |response, page| {
             page.own(if response.cancelled { "cancelled\n" } else { "it was over already\n" });
-            context.ui.show(&page)?;
-        }
-        Ok(Exit::Ok)
+        })
     }
 }
 

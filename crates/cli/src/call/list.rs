@@ -7,8 +7,7 @@ use wire::v1::{ListRequest, ListResult};
 
 use super::{Manner, Target, make, outcome};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::{quantity, time};
 
@@ -34,7 +33,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = ListRequest {
             path: self.path.unwrap_or_default(),
             depth: self.depth,
@@ -51,22 +50,18 @@ pub(super) fn render(result: &ListResult, data: &mut Page, talk: &mut Page) {
         talk.word(&result.path).own(" is empty\n");
         return;
     }
-    let rows: Vec<_> = result
-        .entries
-        .iter()
-        .map(|entry| {
-            let (kind, size) = match entry.r#type() {
-                Type::File => ("file", quantity::bytes(entry.size_bytes)),
-                Type::Directory => ("dir", "-".into()),
-                Type::Symlink => ("link", "-".into()),
-                Type::Other | Type::Unspecified => ("other", "-".into()),
-            };
-            let modified = wire::Timestamp { seconds: entry.modified_unix_seconds, nanos: 0 };
-            let modified = time::moment(Some(&modified)).replace(".000Z", "Z");
-            vec![kind.into(), size, modified, entry.path.clone()]
-        })
-        .collect();
-    data.table(&["TYPE", "SIZE", "MODIFIED", "PATH"], &rows);
+    let rows = result.entries.iter().map(|entry| {
+        let (kind, size) = match entry.r#type() {
+            Type::File => ("file", quantity::bytes(entry.size_bytes)),
+            Type::Directory => ("dir", "-".into()),
+            Type::Symlink => ("link", "-".into()),
+            Type::Other | Type::Unspecified => ("other", "-".into()),
+        };
+        let modified = wire::Timestamp { seconds: entry.modified_unix_seconds, nanos: 0 };
+        let modified = time::moment(Some(&modified)).replace(".000Z", "Z");
+        vec![kind.into(), size, modified, entry.path.clone()]
+    });
+    data.table(&["TYPE", "SIZE", "MODIFIED", "PATH"], rows);
     outcome::truncated(result.truncated, &result.hint, talk);
 }
 

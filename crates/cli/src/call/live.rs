@@ -10,7 +10,7 @@ use wire::v1::{CallResponse, CallStreamResponse};
 
 use super::{Manner, Target, exec, make, outcome, request, working};
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::outlet::Outlet;
 use crate::page::Ink;
@@ -37,7 +37,7 @@ impl Live {
         target: &Target,
         manner: Manner,
         operation: Operation,
-    ) -> Result<Exit, Failure> {
+    ) -> Ended {
         let ui = context.ui;
         if context.explains || self.no_stream || (ui.is_json() && !self.stream) {
             return make(context, target, manner, operation).await;
@@ -65,7 +65,7 @@ struct Told {
 }
 
 impl Told {
-    async fn all(&mut self, mut events: Streaming<CallStreamResponse>) -> Result<Exit, Failure> {
+    async fn all(&mut self, mut events: Streaming<CallStreamResponse>) -> Ended {
         let mut call_id = String::new();
         loop {
             let next = match events.message().await {
@@ -123,7 +123,7 @@ impl Told {
         Ok(())
     }
 
-    fn result(&mut self, call: &CallResponse) -> Result<Exit, Failure> {
+    fn result(&mut self, call: &CallResponse) -> Ended {
         self.spinner.take();
         let mut exit = outcome::exit(call);
         let command = match &call.result {

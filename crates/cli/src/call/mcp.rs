@@ -7,8 +7,7 @@ use wire::v1::{McpContent, McpRequest, McpResult};
 
 use super::{Manner, Target, make};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::Page;
 
 /// Call a tool of an MCP server that the policy names.
@@ -29,7 +28,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let request = McpRequest { server: self.server, tool: self.tool, arguments_json: self.arguments };
         make(context, &self.target, self.manner, Operation::Mcp(request)).await
     }

@@ -27,19 +27,18 @@ mod write;
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use wire::v1::call_request::Operation;
 use wire::v1::{CallRequest, CallResponse};
 
 pub(crate) use self::select::resolve;
 use crate::client::{Client, Context};
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::run::RunRef;
 use crate::time;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+crate::verbs::verbs! {
     Read(read::Read),
     List(list::List),
     Glob(glob::Glob),
@@ -86,37 +85,10 @@ impl Command {
     pub(crate) fn is_operation(&self) -> bool {
         !matches!(self, Self::Tools(_) | Self::Show(_) | Self::Output(_) | Self::Cancel(_))
     }
-
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::Read(read) => read.run(context).await,
-            Self::List(list) => list.run(context).await,
-            Self::Glob(glob) => glob.run(context).await,
-            Self::Grep(grep) => grep.run(context).await,
-            Self::Exec(exec) => exec.run(context).await,
-            Self::Shell(shell) => shell.run(context).await,
-            Self::Write(write) => write.run(context).await,
-            Self::Edit(edit) => edit.run(context).await,
-            Self::Patch(patch) => patch.run(context).await,
-            Self::Delete(delete) => delete.run(context).await,
-            Self::Git(git) => git.run(context).await,
-            Self::Mcp(mcp) => mcp.run(context).await,
-            Self::Dialect(dialect) => dialect.run(context).await,
-            Self::Tools(tools) => tools.run(context).await,
-            Self::Show(show) => show.run(context).await,
-            Self::Output(output) => output.run(context).await,
-            Self::Cancel(cancel) => cancel.run(context).await,
-        }
-    }
 }
 
 /// Makes the call and shows what became of it.
-async fn make(
-    context: &Context,
-    target: &Target,
-    manner: Manner,
-    operation: Operation,
-) -> Result<Exit, Failure> {
+async fn make(context: &Context, target: &Target, manner: Manner, operation: Operation) -> Ended {
     if context.explains {
         return explain::explain(context, target, manner, operation).await;
     }

@@ -4,34 +4,25 @@ use wire::v1::call_response::{Result as CallResult, Status};
 use wire::v1::{CallResponse, ToolFailure};
 
 use super::{delete, edit, exec, git, glob, grep, list, mcp, patch, read, write};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Ended, Exit};
 use crate::page::{Ink, Page};
 use crate::ui::Ui;
 
 /// Prints a call and says how `coffer` should end.
-pub(super) fn show(ui: Ui, call: &CallResponse) -> Result<Exit, Failure> {
-    if ui.is_json() {
-        ui.json(call)?;
-        return Ok(exit(call));
-    }
-    let (mut data, mut talk) = (ui.page(), ui.talk());
-    render(call, &mut data, &mut talk);
-    ui.show(&data)?;
-    ui.say(&talk);
+pub(super) fn show(ui: Ui, call: &CallResponse) -> Ended {
+    ui.answer_and_talk(call, render)?;
     Ok(exit(call))
 }
 
 /// Prints the form of a call that the model sees.
-pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Result<Exit, Failure> {
+pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Ended {
     if ui.is_json() || call.rendered.is_empty() {
         return show(ui, call);
     }
-    let (mut data, mut talk) = (ui.page(), ui.talk());
-    data.raw(&call.rendered).end_line();
-    status(call, &mut talk);
-    ui.show(&data)?;
-    ui.say(&talk);
+    ui.answer_and_talk(call, |call, data, talk| {
+        data.raw(&call.rendered).end_line();
+        status(call, talk);
+    })?;
     Ok(exit(call))
 }
 

@@ -8,7 +8,7 @@ use wire::v1::{CallResponse, GetCallRequest, OutputChunk};
 
 use super::select;
 use crate::client::{Client, Context, quick};
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::ids;
 use crate::page::Ink;
@@ -40,7 +40,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let client = context.connect().await?;
         let id = select::resolve(&client, &self.call).await?;

@@ -10,7 +10,7 @@ use wire::v1::{PatchRequest, PatchResult, UpdateFrontmatter, patched_file};
 
 use super::{Manner, Target, make, outcome, stdin};
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::Page;
 
@@ -81,7 +81,7 @@ fn assignment(text: &str) -> Result<(String, Value), String> {
 }
 
 impl Patch {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let change = self.form.change(self.update)?;
         let operation = Operation::Patch(PatchRequest { change: Some(change) });
         make(context, &self.target, self.manner, operation).await

@@ -8,8 +8,7 @@ use wire::v1::{ContentEncoding, ReadRequest, ReadResult};
 
 use super::{Manner, Target, make, outcome};
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::{Ink, Page};
 
 /// Print a file, or a part of it.
@@ -70,7 +69,7 @@ impl FromStr for Lines {
 }
 
 impl Read {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = ReadRequest {
             path: self.path,
             start_line: self.lines.and_then(|lines| lines.start),

@@ -10,7 +10,7 @@ use super::live::Live;
 use super::surroundings::{Surroundings, timeout_ms};
 use super::{Manner, Target, stdin};
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 
 /// Run a shell script, where the profile allows scripts.
@@ -35,7 +35,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let (target, live, manner, operation) = self.request()?;
         let made = live.make(context, &target, manner, Operation::Shell(operation)).await;
         made.map(Exit::beside_a_command).map_err(Failure::beside_a_command)

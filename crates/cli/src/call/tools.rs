@@ -1,13 +1,14 @@
 //! `coffer call tools`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use wire::v1::ListToolsRequest;
 use wire::v1::list_tools_request::Format;
 
 use crate::client::{Context, quick};
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::run::RunRef;
+use crate::verbs::one_of;
 
 /// Print the tools that the run's agent may use, as JSON ready for a model's API.
 #[derive(Args, Debug)]
@@ -20,8 +21,8 @@ pub(crate) struct Tools {
     #[arg(long, value_name = "DIALECT")]
     dialect: Option<String>,
     /// The vendor's form.
-    #[arg(long, value_name = "FORMAT", default_value = "openai")]
-    format: Vendor,
+    #[arg(long, value_name = "FORMAT", default_value = "openai", value_parser = one_of(FORMATS, Format::from_str_name))]
+    format: Format,
     /// Print the text for a model's prompt instead, where the dialect has one (forge).
     #[arg(long, conflicts_with = "format")]
     prompt: bool,
@@ -30,25 +31,15 @@ pub(crate) struct Tools {
     mcp_servers: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Vendor {
-    Openai,
-    Anthropic,
-    Mcp,
-}
+const FORMATS: &[&str] = &["openai", "anthropic", "mcp"];
 
 impl Tools {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let format = match self.format {
-            Vendor::Openai => Format::Openai,
-            Vendor::Anthropic => Format::Anthropic,
-            Vendor::Mcp => Format::Mcp,
-        };
         let request = ListToolsRequest {
             run_id: self.run.resolve(&client).await?,
             dialect: self.dialect.unwrap_or_default(),
-            format: format.into(),
+            format: self.format.into(),
         };
         let response = client.tools().list_tools(quick(request)).await?.into_inner();
         if self.prompt {

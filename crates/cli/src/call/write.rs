@@ -10,7 +10,7 @@ use wire::v1::{ContentEncoding, WriteRequest, WriteResult};
 
 use super::{Manner, Target, make, stdin};
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::Page;
 use crate::quantity::bytes;
@@ -51,7 +51,7 @@ struct Source {
 }
 
 impl Write {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let (text, encoding) = self.source.content()?;
         let operation = WriteRequest {
             path: self.path,

@@ -13,17 +13,23 @@ use std::path::PathBuf;
 
 use clap::Args;
 use doctor::{Finding, Verdict};
+use serde_json::Value;
 use wire::v1::host_finding::Verdict as WireVerdict;
-use wire::v1::{ExamineHostRequest, HostFinding, ListRunsRequest, ListRunsResponse};
+use wire::v1::query_events_request::Order;
+use wire::v1::{
+    EventFilter, ExamineHostRequest, HostFinding, ListRunsRequest, ListRunsResponse, QueryEventsRequest,
+};
 
 use crate::client::{Client, Context, quick};
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::quantity::count;
 
 /// Runs that are looked at.
 const NEWEST: u32 = 1_000;
+/// Records of the disk's room that are looked at: those of runs are among them.
+const NEWEST_OF_DISK: u32 = 200;
 /// Which host the findings are about.
 const HOST: &str = "host";
 
@@ -40,16 +46,10 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let findings = self.examine(context).await;
-        if context.ui.is_json() {
-            context.ui.json(&findings)?;
-        } else {
-            let mut page = context.ui.page();
-            render(&findings, &mut page);
-            context.ui.show(&page)?;
-        }
         let fit = findings.iter().all(|finding| finding.verdict != Verdict::Missing);
+        context.ui.answer(findings, |findings, page| render(&findings, page))?;
         Ok(if fit { Exit::Ok } else { Exit::Failed })
     }
 
@@ -57,8 +57,10 @@ impl Doctor {
         match daemon(context).await {
             Ok((client, listed)) => {
                 let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
-                findings.extend(image::examine(&client).await);
-                findings.extend(spool::examine(&client).await);
+                findings.extend(image::examine(&records(&client, &["daemon_started"], 1).await));
+                findings.extend(spool::finding(
+                    &records(&client, &["disk_space", "daemon_started"], NEWEST_OF_DISK).await,
+                ));
                 findings.extend(disk::examine(&listed));
                 findings.extend(alerts::examine(&client).await);
                 findings.extend(told(&client).await);
@@ -84,6 +86,20 @@ async fn daemon(context: &Context) -> Result<(Client, ListRunsResponse), Failure
     let client = Client::new(context.endpoint.connect().await?);
     let listed = client.runs().list_runs(quick(request)).await?.into_inner();
     Ok((client, listed))
+}
+
+/// The newest records of these kinds, newest first; none for whoever may not see them.
+async fn records(client: &Client, kinds: &[&str], most: u32) -> Vec<Value> {
+    let kinds = kinds.iter().copied().map(str::to_owned).collect();
+    let request = QueryEventsRequest {
+        filter: Some(EventFilter { kinds, ..Default::default() }),
+        order: Order::NewestFirst.into(),
+        page_size: most,
+        ..Default::default()
+    };
+    let Ok(answer) = client.audit().query_events(quick(request)).await else { return Vec::new() };
+    let events = answer.into_inner().events;
+    events.iter().filter_map(|event| serde_json::from_str(&event.record_json).ok()).collect()
 }
 
 /// What the daemon finds on its host.

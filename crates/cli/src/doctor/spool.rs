@@ -2,31 +2,9 @@
 
 use doctor::Finding;
 use serde_json::Value;
-use wire::v1::query_events_request::Order;
-use wire::v1::{EventFilter, QueryEventsRequest};
 
-use crate::client::{Client, quick};
-
-/// Records of the disk's room that are looked at: those of runs are among them.
-const NEWEST: u32 = 200;
-
-/// Asks a daemon that answers. Whoever may not see its records has no finding, and one that has never been off has none to tell.
-pub(super) async fn examine(client: &Client) -> Option<Finding> {
-    let kinds = ["disk_space", "daemon_started"].map(str::to_owned).to_vec();
-    let request = QueryEventsRequest {
-        filter: Some(EventFilter { kinds, ..Default::default() }),
-        order: Order::NewestFirst.into(),
-        page_size: NEWEST,
-        ..Default::default()
-    };
-    let answer = client.audit().query_events(quick(request)).await.ok()?.into_inner();
-    let records: Vec<Value> =
-        answer.events.iter().filter_map(|event| serde_json::from_str(&event.record_json).ok()).collect();
-    finding(&records)
-}
-
-/// Newest first.
-fn finding(records: &[Value]) -> Option<Finding> {
+/// Newest first. A daemon whose spool has never been off has none to tell.
+pub(super) fn finding(records: &[Value]) -> Option<Finding> {
     const TOPIC: &str = "spool";
     let state = |record: &Value| record["details"]["state"].as_str().unwrap_or_default().to_owned();
     let of_this_daemon = records.iter().take_while(|record| record["kind"] != "daemon_started");

@@ -7,9 +7,9 @@ use wire::v1::permission::Subject;
 use wire::v1::{GrantPermissionRequest, Permission, RevokePermissionRequest};
 use wire::v1::{grant_permission_request as grant, revoke_permission_request as revoke};
 
-use super::select::resolve;
+use super::resolve;
 use crate::client::{Context, quick};
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::time;
 use crate::ui::Ui;
@@ -107,7 +107,7 @@ impl Scope {
 }
 
 impl Grant {
-    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: &Context) -> Ended {
         let reason = self.scope.reason.clone();
         let what = match self.lift {
             Some(id) => grant::What::LiftPermissionId(id),
@@ -125,7 +125,7 @@ impl Grant {
 }
 
 impl Revoke {
-    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: &Context) -> Ended {
         let reason = self.scope.reason.clone();
         let what = match self.id {
             Some(id) => revoke::What::PermissionId(id),
@@ -142,13 +142,8 @@ impl Revoke {
     }
 }
 
-fn show(ui: Ui, permission: &Permission) -> Result<Exit, Failure> {
-    if ui.is_json() {
-        ui.json(permission)?;
-    } else {
-        let mut page = ui.page();
+fn show(ui: Ui, permission: &Permission) -> Ended {
+    ui.answer(permission, |permission, page| {
         page.word(&permission.permission_id).end_line();
-        ui.show(&page)?;
-    }
-    Ok(Exit::Ok)
+    })
 }

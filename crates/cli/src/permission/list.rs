@@ -4,8 +4,8 @@ use clap::Args;
 use wire::v1::permission::{Effect, Subject};
 use wire::v1::{ListPermissionsRequest, Permission};
 
-use crate::client::{Client, Context, quick};
-use crate::exit::Exit;
+use crate::client::{Client, Context, pages, quick};
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::Page;
 use crate::{ids, time};
@@ -22,44 +22,34 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let ui = context.ui;
+    pub(super) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let permissions = all(&client, self.all).await?;
-        if ui.is_json() {
-            ui.json(&permissions)?;
-            return Ok(Exit::Ok);
-        }
-        if permissions.is_empty() {
-            ui.note("no permissions");
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        render(&permissions, &mut page);
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        context.ui.answer_and_talk(permissions, |permissions, page, talk| {
+            if permissions.is_empty() {
+                talk.own("no permissions\n");
+            } else {
+                render(&permissions, page);
+            }
+        })
     }
 }
 
 /// All of them, also those that have ended when that is wanted.
 pub(super) async fn all(client: &Client, include_ended: bool) -> Result<Vec<Permission>, Failure> {
-    let mut permissions = Vec::new();
-    let mut page_token = String::new();
-    loop {
-        let request = ListPermissionsRequest { page_size: PAGE, page_token, include_ended };
-        let response = client.policy().list_permissions(quick(request)).await?.into_inner();
-        permissions.extend(response.permissions);
-        page_token = response.next_page_token;
-        if page_token.is_empty() {
-            return Ok(permissions);
-        }
-    }
+    let (permissions, _) = pages(usize::MAX, PAGE, async |page_size, page_token| {
+        let request = ListPermissionsRequest { page_size, page_token, include_ended };
+        let page = client.policy().list_permissions(quick(request)).await?.into_inner();
+        Ok((page.permissions, page.next_page_token))
+    })
+    .await?;
+    Ok(permissions)
 }
 
 fn render(permissions: &[Permission], page: &mut Page) {
     let end = ids::ends(permissions.iter().map(|permission| permission.permission_id.as_str()));
-    let rows: Vec<_> = permissions.iter().map(|one| row(one, end(&one.permission_id))).collect();
-    page.table(&["PERMISSION", "EFFECT", "FOR", "OPERATION", "ONLY", "UNTIL", "BY", "REASON"], &rows);
+    let rows = permissions.iter().map(|one| row(one, end(&one.permission_id)));
+    page.table(&["PERMISSION", "EFFECT", "FOR", "OPERATION", "ONLY", "UNTIL", "BY", "REASON"], rows);
 }
 
 fn row(permission: &Permission, end: String) -> Vec<String> {

@@ -2,27 +2,22 @@
 
 mod change;
 mod list;
-mod select;
 
-use clap::Subcommand;
-
-use crate::client::Context;
-use crate::exit::Exit;
+use crate::client::Client;
 use crate::failure::Failure;
+use crate::ids;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+crate::verbs::verbs! {
     Grant(change::Grant),
     Revoke(change::Revoke),
     List(list::List),
 }
 
-impl Command {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::Grant(grant) => grant.run(context).await,
-            Self::Revoke(revoke) => revoke.run(context).await,
-            Self::List(list) => list.run(context).await,
-        }
-    }
+/// The whole id of the permission that `text` names: the whole, or a unique end or beginning among those in force.
+async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+    ids::resolve(text, "permission", "coffer permission list", async || {
+        let all = list::all(client, false).await?;
+        Ok(all.into_iter().map(|permission| permission.permission_id).collect())
+    })
+    .await
 }

@@ -6,8 +6,9 @@ use clap::Args;
 use gateway::{Policy, Problem, Problems};
 use serde::Serialize;
 
+use super::read;
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 
@@ -53,22 +54,16 @@ impl<'r> From<&'r Problem> for Found<'r> {
 }
 
 impl Check {
-    pub(super) fn run(&self, context: &Context) -> Result<Exit, Failure> {
-        let ui = context.ui;
+    #[allow(clippy::unused_async)] // as every verb
+    pub(super) async fn run(self, context: &Context) -> Ended {
         let checked = load(&self.path)?;
-        if ui.is_json() {
-            let report = match &checked {
-                Ok(policy) => Report { ok: true, digest: Some(policy.digest()), problems: Vec::new() },
-                Err(Problems(problems)) => {
-                    Report { ok: false, digest: None, problems: problems.iter().map(Found::from).collect() }
-                }
-            };
-            ui.json(&report)?;
-        } else {
-            let mut page = ui.page();
-            render(&checked, &mut page);
-            ui.show(&page)?;
-        }
+        let report = match &checked {
+            Ok(policy) => Report { ok: true, digest: Some(policy.digest()), problems: Vec::new() },
+            Err(Problems(problems)) => {
+                Report { ok: false, digest: None, problems: problems.iter().map(Found::from).collect() }
+            }
+        };
+        context.ui.answer(report, |_, page| render(&checked, page))?;
         Ok(if checked.is_ok() { Exit::Ok } else { Exit::Failed })
     }
 }
@@ -77,8 +72,7 @@ fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
     if path.is_dir() {
         return Ok(Policy::load_dir(path));
     }
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
+    let text = read(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(Policy::from_part(&name, &text))
 }

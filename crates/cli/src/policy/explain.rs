@@ -5,7 +5,7 @@ use wire::v1::{CallRequest, ExplainPolicyRequest, ExplainPolicyResponse, Verdict
 
 use crate::call;
 use crate::client::{Context, quick};
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::run::RunRef;
@@ -33,7 +33,7 @@ struct Words {
 }
 
 impl Explain {
-    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: &Context) -> Ended {
         if let [json] = &self.operation[..]
             && json.trim_start().starts_with('{')
         {
@@ -54,7 +54,7 @@ impl Explain {
         Box::pin(words.call.run(&context)).await
     }
 
-    async fn explain_json(&self, context: &Context, json: &str) -> Result<Exit, Failure> {
+    async fn explain_json(&self, context: &Context, json: &str) -> Ended {
         let mut call: CallRequest = serde_json::from_str(json)
             .map_err(|error| Failure::usage(format!("the operation is no CallRequest: {error}")))?;
         let client = context.connect().await?;
@@ -77,15 +77,8 @@ fn arguments(run: &str, operation: &[String]) -> Vec<String> {
 }
 
 /// Shows an explanation.
-pub(crate) fn show(ui: Ui, explained: &ExplainPolicyResponse) -> Result<Exit, Failure> {
-    if ui.is_json() {
-        ui.json(explained)?;
-    } else {
-        let mut page = ui.page();
-        render(explained, &mut page);
-        ui.show(&page)?;
-    }
-    Ok(Exit::Ok)
+pub(crate) fn show(ui: Ui, explained: &ExplainPolicyResponse) -> Ended {
+    ui.answer(explained, render)
 }
 
 pub(super) fn word(verdict: Verdict) -> &'static str {
@@ -112,20 +105,16 @@ fn render(explained: &ExplainPolicyResponse, page: &mut Page) {
     }
     facts.push(("policy", explained.policy_digest.clone()));
     page.facts(&facts);
-    let rows: Vec<Vec<String>> = explained
-        .considered
-        .iter()
-        .map(|considered| {
-            let mark = if considered.decides { "decides" } else { "" };
-            vec![
-                word(considered.verdict()).to_owned(),
-                considered.rule.clone(),
-                mark.to_owned(),
-                considered.justification.clone(),
-            ]
-        })
-        .collect();
-    page.own("\n").table(&["SAYS", "RULE", "", "BECAUSE"], &rows);
+    let rows = explained.considered.iter().map(|considered| {
+        let mark = if considered.decides { "decides" } else { "" };
+        vec![
+            word(considered.verdict()).to_owned(),
+            considered.rule.clone(),
+            mark.to_owned(),
+            considered.justification.clone(),
+        ]
+    });
+    page.own("\n").table(&["SAYS", "RULE", "", "BECAUSE"], rows);
 }
 
 #[cfg(test)]

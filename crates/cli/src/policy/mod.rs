@@ -4,17 +4,18 @@ mod check;
 mod explain;
 mod replay;
 
-use clap::{Args, Subcommand};
+use std::path::Path;
+
+use clap::Args;
 use wire::v1::{GetPolicyRequest, ReloadPolicyRequest};
 
 use crate::client::{Context, quick};
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 
 pub(crate) use explain::show as show_explained;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+crate::verbs::verbs! {
     Check(check::Check),
     Show(Show),
     Explain(explain::Explain),
@@ -32,49 +33,39 @@ pub(crate) struct Show {}
 #[command(before_help = "Example: coffer policy reload")]
 pub(crate) struct Reload {}
 
-impl Command {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::Check(check) => check.run(context),
-            Self::Explain(explain) => explain.run(context).await,
-            Self::Replay(replay) => replay.run(context).await,
-            Self::Show(_) => show(context).await,
-            Self::Reload(_) => reload(context).await,
+impl Show {
+    async fn run(self, context: &Context) -> Ended {
+        let client = context.connect().await?;
+        let policy = client.policy().get_policy(quick(GetPolicyRequest {})).await?.into_inner();
+        if !context.ui.is_json() {
+            let mut talk = context.ui.talk();
+            talk.facts(&[
+                ("digest", policy.digest.clone()),
+                ("profiles", policy.profiles.join(" ")),
+                ("roles", policy.roles.join(" ")),
+            ]);
+            context.ui.say(&talk);
         }
+        context.ui.answer(policy, |policy, page| {
+            page.raw(&policy.yaml).end_line();
+        })
     }
 }
 
-async fn show(context: &Context) -> Result<Exit, Failure> {
-    let ui = context.ui;
-    let client = context.connect().await?;
-    let policy = client.policy().get_policy(quick(GetPolicyRequest {})).await?.into_inner();
-    if ui.is_json() {
-        ui.json(&policy)?;
-        return Ok(Exit::Ok);
+impl Reload {
+    async fn run(self, context: &Context) -> Ended {
+        let client = context.connect().await?;
+        let response = client.policy().reload_policy(quick(ReloadPolicyRequest {})).await?.into_inner();
+        context.ui.answer(response, |response, page| {
+            page.own(if response.changed { "changed " } else { "unchanged " })
+                .word(&response.digest)
+                .own("\n");
+        })
     }
-    let mut talk = ui.talk();
-    talk.facts(&[
-        ("digest", policy.digest),
-        ("profiles", policy.profiles.join(" ")),
-        ("roles", policy.roles.join(" ")),
-    ]);
-    ui.say(&talk);
-    let mut page = ui.page();
-    page.raw(&policy.yaml).end_line();
-    ui.show(&page)?;
-    Ok(Exit::Ok)
 }
 
-async fn reload(context: &Context) -> Result<Exit, Failure> {
-    let ui = context.ui;
-    let client = context.connect().await?;
-    let response = client.policy().reload_policy(quick(ReloadPolicyRequest {})).await?.into_inner();
-    if ui.is_json() {
-        ui.json(&response)?;
-        return Ok(Exit::Ok);
-    }
-    let mut page = ui.page();
-    page.own(if response.changed { "changed " } else { "unchanged " }).word(&response.digest).own("\n");
-    ui.show(&page)?;
-    Ok(Exit::Ok)
+/// The text of a file, for a command line that names it.
+fn read(path: &Path) -> Result<String, Failure> {
+    let unreadable = |error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
+    std::fs::read_to_string(path).map_err(unreadable)
 }

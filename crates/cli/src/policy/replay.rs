@@ -7,8 +7,9 @@ use gateway::Policy;
 use wire::v1::{PolicyFile, ReplayPolicyRequest, ReplayPolicyResponse};
 
 use super::explain::word;
+use super::read;
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::ids;
 use crate::page::Page;
@@ -36,26 +37,17 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(super) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let ui = context.ui;
+    pub(super) async fn run(self, context: &Context) -> Ended {
         let files = files(&self.path)?;
         let client = context.connect().await?;
         let run_id = one_or_all(self.run.as_ref(), &client).await?;
         let request =
             ReplayPolicyRequest { files, run_id, after_sequence: self.after, max_calls: self.max_calls };
         let response = {
-            let _spinner = ui.spinner("judging recorded calls…");
+            let _spinner = context.ui.spinner("judging recorded calls…");
             client.policy().replay_policy(request).await?.into_inner()
         };
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let (mut page, mut talk) = (ui.page(), ui.talk());
-        render(&response, &mut page, &mut talk);
-        ui.show(&page)?;
-        ui.say(&talk);
-        Ok(Exit::Ok)
+        context.ui.answer_and_talk(response, |response, page, talk| render(&response, page, talk))
     }
 }
 
@@ -63,31 +55,26 @@ fn files(path: &Path) -> Result<Vec<PolicyFile>, Failure> {
     let read = if path.is_dir() {
         Policy::read_dir(path).map_err(|problems| Failure::usage(problems.to_string()))?
     } else {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
+        let text = read(path)?;
         vec![(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text)]
     };
     Ok(read.into_iter().map(|(name, content)| PolicyFile { name, content }).collect())
 }
 
 fn render(response: &ReplayPolicyResponse, page: &mut Page, talk: &mut Page) {
-    let rows: Vec<Vec<String>> = response
-        .changes
-        .iter()
-        .map(|change| {
-            vec![
-                change.sequence.to_string(),
-                ids::short(&change.run_id).to_owned(),
-                change.agent_id.clone(),
-                change.operation.clone(),
-                word(change.was()).to_owned(),
-                word(change.becomes()).to_owned(),
-                change.rule.clone(),
-                change.input.chars().take(60).collect(),
-            ]
-        })
-        .collect();
-    page.table(&["SEQUENCE", "RUN", "AGENT", "OPERATION", "WAS", "BECOMES", "RULE", "INPUT"], &rows);
+    let rows = response.changes.iter().map(|change| {
+        vec![
+            change.sequence.to_string(),
+            ids::short(&change.run_id).to_owned(),
+            change.agent_id.clone(),
+            change.operation.clone(),
+            word(change.was()).to_owned(),
+            word(change.becomes()).to_owned(),
+            change.rule.clone(),
+            change.input.chars().take(60).collect(),
+        ]
+    });
+    page.table(&["SEQUENCE", "RUN", "AGENT", "OPERATION", "WAS", "BECOMES", "RULE", "INPUT"], rows);
     let said = format!(
         "{} of {} calls change, {} stay; not judged: {} cut, {} redacted, {} without a decision of the policy, {} unreadable",
         response.changed,

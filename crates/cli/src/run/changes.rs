@@ -8,8 +8,7 @@ use wire::v1::{
 
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::{Ink, Page};
 use crate::quantity;
 
@@ -59,56 +58,40 @@ pub(crate) struct Discard {
 }
 
 impl Diff {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;
-        let ui = context.ui;
         let response = {
-            let _spinner = ui.spinner("looking at the changes…");
+            let _spinner = context.ui.spinner("looking at the changes…");
             let request = DiffRunRequest { run_id, max_diff_bytes: MOST };
             client.runs().diff_run(request).await?.into_inner()
         };
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        if self.name_status {
-            names(&response.changes, &mut page);
-        } else {
-            page.raw_diff(&response.unified_diff);
-        }
-        ui.show(&page)?;
-        let mut talk = ui.talk();
-        remarks(&response, &mut talk);
-        ui.say(&talk);
-        Ok(Exit::Ok)
+        context.ui.answer_and_talk(response, |response, page, talk| {
+            if self.name_status {
+                names(&response.changes, page);
+            } else {
+                page.raw_diff(&response.unified_diff);
+            }
+            remarks(&response, talk);
+        })
     }
 }
 
 impl Accept {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;
-        let ui = context.ui;
         let response = {
-            let _spinner = ui.spinner("applying the changes…");
+            let _spinner = context.ui.spinner("applying the changes…");
             let request = AcceptRunRequest { run_id, force: self.force };
             client.runs().accept_run(request).await?.into_inner()
         };
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        accepted(&response, &mut page);
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        context.ui.answer(response, |response, page| accepted(&response, page))
     }
 }
 
 impl Discard {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;
         let ui = context.ui;
@@ -116,14 +99,9 @@ impl Discard {
             let _spinner = ui.spinner("deleting the changes…");
             client.runs().discard_run(DiscardRunRequest { run_id }).await?.into_inner()
         };
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        page.own("discarded ").word(&response.run.unwrap_or_default().run_id).end_line();
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        ui.answer(response, |response, page| {
+            page.own("discarded ").word(&response.run.unwrap_or_default().run_id).end_line();
+        })
     }
 }
 

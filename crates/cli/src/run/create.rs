@@ -11,7 +11,7 @@ use wire::v1::{
 };
 
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::{quantity, time, workspace};
 
@@ -88,7 +88,7 @@ struct SourceArgs {
 }
 
 impl Create {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let mut request = self.request()?;
         let client = context.connect().await?;

@@ -1,12 +1,13 @@
 //! `coffer run stop` and `coffer run delete`: the same over many runs, so that one failure does not spare the others.
 
 use clap::Args;
-use wire::v1::{DeleteRunRequest, Run, StopRunRequest};
+use wire::v1::{DeleteRunRequest, StopRunRequest};
 
 use super::RunRef;
-use crate::client::{Client, Context};
-use crate::exit::Exit;
+use crate::client::Context;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
+use crate::ui::Ui;
 
 /// End runs. Their workspaces stay.
 #[derive(Args, Debug)]
@@ -33,75 +34,72 @@ pub(crate) struct Delete {
 }
 
 impl Stop {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut end = Ending::new(context);
+        let mut ending = Ending::new(context.ui, "runId", "stopped");
         for run in &self.runs {
             let _spinner = context.ui.spinner("stopping the run…");
-            let outcome = stop(&client, run).await;
-            end.tell("stopped", outcome)?;
+            let stopped = async {
+                let run_id = run.resolve(&client).await?;
+                client.runs().stop_run(StopRunRequest { run_id: run_id.clone() }).await?;
+                Ok(run_id)
+            };
+            ending.tell(stopped.await)?;
         }
-        end.exit()
+        ending.exit()
     }
 }
 
 impl Delete {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut end = Ending::new(context);
+        let mut ending = Ending::new(context.ui, "runId", "deleted");
         for run in &self.runs {
             let _spinner = context.ui.spinner("deleting the run…");
-            let outcome = delete(&client, run, self.workspace).await;
-            end.tell("deleted", outcome)?;
+            let deleted = async {
+                let run_id = run.resolve(&client).await?;
+                let request = DeleteRunRequest { run_id: run_id.clone(), delete_workspace: self.workspace };
+                client.runs().delete_run(request).await?;
+                Ok(run_id)
+            };
+            ending.tell(deleted.await)?;
         }
-        end.exit()
+        ending.exit()
     }
 }
 
-async fn stop(client: &Client, run: &RunRef) -> Result<Run, Failure> {
-    let run_id = run.resolve(client).await?;
-    let response = client.runs().stop_run(StopRunRequest { run_id }).await?;
-    Ok(response.into_inner().run.unwrap_or_default())
-}
-
-async fn delete(client: &Client, run: &RunRef, delete_workspace: bool) -> Result<Run, Failure> {
-    let run_id = run.resolve(client).await?;
-    client.runs().delete_run(DeleteRunRequest { run_id: run_id.clone(), delete_workspace }).await?;
-    Ok(Run { run_id, ..Default::default() })
-}
-
-/// Tells of each run, and keeps the last failure for the end.
-struct Ending<'a> {
-    context: &'a Context,
+/// Tells of each of several things that it has ended, and keeps the last failure for the end.
+pub(crate) struct Ending {
+    ui: Ui,
+    /// The id's name in JSON.
+    id: &'static str,
+    done: &'static str,
     failure: Option<Failure>,
 }
 
-impl<'a> Ending<'a> {
-    fn new(context: &'a Context) -> Self {
-        Self { context, failure: None }
+impl Ending {
+    pub(crate) fn new(ui: Ui, id: &'static str, done: &'static str) -> Self {
+        Self { ui, id, done, failure: None }
     }
 
-    fn tell(&mut self, done: &'static str, outcome: Result<Run, Failure>) -> Result<(), Failure> {
-        let ui = self.context.ui;
-        match outcome {
-            Ok(run) if ui.is_json() => {
-                ui.json_line(&serde_json::json!({ "runId": run.run_id, "done": done }))?;
-            }
-            Ok(run) => {
-                let mut page = ui.page();
-                page.own(done).own(" ").word(&run.run_id).end_line();
-                ui.show(&page)?;
+    /// Says which one has ended, by its id, or why it has not.
+    pub(crate) fn tell(&mut self, ended: Result<String, Failure>) -> Result<(), Failure> {
+        match ended {
+            Ok(id) => {
+                self.ui.answer_line(&serde_json::json!({ self.id: id, "done": self.done }), |_, page| {
+                    page.own(self.done).own(" ").word(&id).end_line();
+                })
             }
             Err(failure) => {
                 if let Some(earlier) = self.failure.replace(failure) {
-                    ui.fail(&earlier);
+                    self.ui.fail(&earlier);
                 }
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    fn exit(self) -> Result<Exit, Failure> {
+    pub(crate) fn exit(self) -> Ended {
         self.failure.map_or(Ok(Exit::Ok), Err)
     }
 }

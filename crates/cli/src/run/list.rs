@@ -1,13 +1,14 @@
 //! `coffer run list`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use wire::v1::run::{StartKind, State};
 use wire::v1::{ListRunsRequest, ListRunsResponse, Run};
 
-use crate::client::{Context, quick};
-use crate::exit::Exit;
+use crate::client::{Client, Context, MORE, pages, quick};
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::Page;
+use crate::verbs::one_of;
 use crate::{ids, time};
 
 const PAGE: u32 = 1000;
@@ -17,70 +18,39 @@ const PAGE: u32 = 1000;
 #[command(before_help = "Example: coffer run list --state ready")]
 pub(crate) struct List {
     /// Only runs in this state.
-    #[arg(long, value_name = "STATE")]
-    state: Option<StateName>,
+    #[arg(long, value_name = "STATE", value_parser = one_of(STATES, State::from_str_name))]
+    state: Option<State>,
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StateName {
-    Creating,
-    Ready,
-    Paused,
-    Stopping,
-    Stopped,
-    Failed,
-}
-
-impl From<StateName> for State {
-    fn from(name: StateName) -> Self {
-        match name {
-            StateName::Creating => Self::Creating,
-            StateName::Ready => Self::Ready,
-            StateName::Paused => Self::Paused,
-            StateName::Stopping => Self::Stopping,
-            StateName::Stopped => Self::Stopped,
-            StateName::Failed => Self::Failed,
-        }
-    }
-}
+const STATES: &[&str] = &["creating", "ready", "paused", "stopping", "stopped", "failed"];
 
 impl List {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let mut all = ListRunsResponse::default();
-        while all.runs.len() < self.limit {
-            let request = ListRunsRequest {
-                page_size: u32::try_from(self.limit - all.runs.len()).unwrap_or(PAGE).min(PAGE),
-                page_token: std::mem::take(&mut all.next_page_token),
-                state: self.state.map_or(State::Unspecified, State::from).into(),
-            };
-            let page = client.runs().list_runs(quick(request)).await?.into_inner();
-            all.runs.extend(page.runs);
-            all.next_page_token = page.next_page_token;
-            if all.next_page_token.is_empty() {
-                break;
+        let all = all(&client, self.limit, self.state.unwrap_or_default()).await?;
+        context.ui.answer_and_talk(all, |all, page, talk| {
+            render(&all.runs, &time::now(), page);
+            if all.runs.is_empty() {
+                talk.own("no runs\n");
+            } else if !all.next_page_token.is_empty() {
+                talk.own(MORE);
             }
-        }
-        all.runs.truncate(self.limit);
-
-        let ui = context.ui;
-        if ui.is_json() {
-            ui.json(&all)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        render(&all.runs, &time::now(), &mut page);
-        ui.show(&page)?;
-        if all.runs.is_empty() {
-            ui.note("no runs");
-        } else if !all.next_page_token.is_empty() {
-            ui.note("there are more; ask with a higher --limit");
-        }
-        Ok(Exit::Ok)
+        })
     }
+}
+
+/// Up to `limit` of those in this state.
+pub(super) async fn all(client: &Client, limit: usize, state: State) -> Result<ListRunsResponse, Failure> {
+    let (runs, next_page_token) = pages(limit, PAGE, async |page_size, page_token| {
+        let request = ListRunsRequest { page_size, page_token, state: state.into() };
+        let page = client.runs().list_runs(quick(request)).await?.into_inner();
+        Ok((page.runs, page.next_page_token))
+    })
+    .await?;
+    Ok(ListRunsResponse { runs, next_page_token, ..Default::default() })
 }
 
 fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Page) {
@@ -88,8 +58,8 @@ fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Page) {
         return;
     }
     let end = ids::ends(runs.iter().map(|run| run.run_id.as_str()));
-    let rows: Vec<_> = runs.iter().map(|run| row(run, end(&run.run_id), now)).collect();
-    page.table(&["RUN", "STATE", "PROFILE", "AGENT", "ROLE", "START", "AGE"], &rows);
+    let rows = runs.iter().map(|run| row(run, end(&run.run_id), now));
+    page.table(&["RUN", "STATE", "PROFILE", "AGENT", "ROLE", "START", "AGE"], rows);
     for run in runs.iter().filter(|run| !run.failure.is_empty()) {
         page.own("  ").word(&end(&run.run_id)).own(" failed: ").word(&run.failure).own("\n");
     }
@@ -101,7 +71,6 @@ fn row(run: &Run, end: String, now: &wire::Timestamp) -> Vec<String> {
         StartKind::Cold => "cold",
         StartKind::Unspecified => "-",
     };
-    let age = time::between(run.created_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
     vec![
         end,
         run.state().as_str_name().into(),
@@ -109,7 +78,7 @@ fn row(run: &Run, end: String, now: &wire::Timestamp) -> Vec<String> {
         run.agent_id.clone(),
         run.role.clone(),
         start.into(),
-        age,
+        time::span(run.created_at.as_ref(), Some(now)),
     ]
 }
 

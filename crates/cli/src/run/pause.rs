@@ -6,8 +6,7 @@ use wire::v1::{PauseRunRequest, ResumeRunRequest, Run};
 
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Ended, Exit};
 
 /// Make a run's commands stand still.
 ///
@@ -34,7 +33,7 @@ pub(crate) struct Resume {
 }
 
 impl Pause {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;
         let response = client.runs().pause_run(PauseRunRequest { run_id }).await?.into_inner();
@@ -43,7 +42,7 @@ impl Pause {
 }
 
 impl Resume {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;
         let request = ResumeRunRequest { run_id, lift_alerts: self.lift_alerts };
@@ -52,21 +51,17 @@ impl Resume {
     }
 }
 
-fn tell(context: &Context, run: &Run) -> Result<Exit, Failure> {
-    if context.ui.is_json() {
-        context.ui.json_line(&serde_json::json!({
-            "runId": run.run_id, "state": run.state().as_str_name(), "heldBy": holds(run),
-        }))?;
-        return Ok(Exit::Ok);
-    }
-    let mut page = context.ui.page();
-    page.own(run.state().as_str_name()).own(" ").word(&run.run_id);
+fn tell(context: &Context, run: &Run) -> Ended {
     let holds = holds(run);
-    if !holds.is_empty() {
-        page.own(", held by ").word(&holds);
-    }
-    page.end_line();
-    context.ui.show(&page)?;
+    let answer =
+        serde_json::json!({ "runId": run.run_id, "state": run.state().as_str_name(), "heldBy": holds });
+    context.ui.answer_line(&answer, |_, page| {
+        page.own(run.state().as_str_name()).own(" ").word(&run.run_id);
+        if !holds.is_empty() {
+            page.own(", held by ").word(&holds);
+        }
+        page.end_line();
+    })?;
     Ok(Exit::Ok)
 }
 

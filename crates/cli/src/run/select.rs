@@ -2,16 +2,16 @@
 
 use std::str::FromStr;
 
-use wire::v1::ListRunsRequest;
+use wire::v1::run::State;
 
-use crate::client::{Client, quick};
+use super::list;
+use crate::client::Client;
 use crate::failure::Failure;
 use crate::ids;
 
 const VARIABLE: &str = "COFFERDAM_RUN";
-const PAGE: u32 = 1000;
-/// Pages looked through for part of an id.
-const PAGES: usize = 100;
+/// Runs looked through for part of an id.
+const MOST: usize = 100_000;
 
 /// A run: its id, a unique beginning or end of it, or `-` for the one in `COFFERDAM_RUN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,6 @@ impl RunRef {
             Self::Id(id) => Ok(id.clone()),
             Self::Part(part) => find(part, client).await,
             Self::Environment => match std::env::var(VARIABLE) {
-                Ok(value) if ids::is_whole(&value) => Ok(value.to_ascii_lowercase()),
                 Ok(value) if !value.is_empty() => find(&value, client).await,
                 _ => Err(Failure::usage(format!("no run is named, and {VARIABLE} is not set"))
                     .with_hint(format!("export {VARIABLE}=$(coffer run create …), or name the run"))),
@@ -58,18 +57,11 @@ pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<
 }
 
 async fn find(part: &str, client: &Client) -> Result<String, Failure> {
-    let mut ids = Vec::new();
-    let mut page_token = String::new();
-    for _ in 0..PAGES {
-        let request = ListRunsRequest { page_size: PAGE, page_token, ..Default::default() };
-        let response = client.runs().list_runs(quick(request)).await?.into_inner();
-        ids.extend(response.runs.into_iter().map(|run| run.run_id));
-        page_token = response.next_page_token;
-        if page_token.is_empty() {
-            break;
-        }
-    }
-    ids::pick(ids.iter().map(String::as_str), part, "run", "coffer run list").map(str::to_owned)
+    ids::resolve(part, "run", "coffer run list", async || {
+        let all = list::all(client, MOST, State::Unspecified).await?;
+        Ok(all.runs.into_iter().map(|run| run.run_id).collect())
+    })
+    .await
 }
 
 #[cfg(test)]

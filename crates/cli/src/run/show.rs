@@ -7,8 +7,7 @@ use wire::v1::{DiskUse, GetRunRequest, Limits, Run, disk_use};
 
 use super::RunRef;
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::Ended;
 use crate::page::{Ink, Page};
 use crate::{quantity, time};
 
@@ -22,18 +21,11 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;
         let response = client.runs().get_run(quick(GetRunRequest { run_id })).await?.into_inner();
-        if context.ui.is_json() {
-            context.ui.json(&response)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = context.ui.page();
-        render(&response.run.unwrap_or_default(), &mut page);
-        context.ui.show(&page)?;
-        Ok(Exit::Ok)
+        context.ui.answer(response, |response, page| render(&response.run.unwrap_or_default(), page))
     }
 }
 
@@ -41,8 +33,6 @@ fn render(run: &Run, page: &mut Page) {
     let duration = |d: Option<&wire::Duration>| {
         d.and_then(|d| std::time::Duration::try_from(*d).ok()).map(time::brief).unwrap_or_default()
     };
-    let optional =
-        |time: Option<&wire::Timestamp>| time.map(|time| time::moment(Some(time))).unwrap_or_default();
     let mut labels: Vec<_> = run.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     labels.sort_unstable();
     page.facts(&[
@@ -64,10 +54,10 @@ fn render(run: &Run, page: &mut Page) {
         ("container", run.container_id.clone()),
         ("limits", run.limits.as_ref().map(limits).unwrap_or_default()),
         ("on disk", run.disk.as_ref().map(disk).unwrap_or_default()),
-        ("created", optional(run.created_at.as_ref())),
-        ("ready", optional(run.ready_at.as_ref())),
+        ("created", time::known(run.created_at.as_ref())),
+        ("ready", time::known(run.ready_at.as_ref())),
         ("adopted", adopted(run)),
-        ("ended", optional(run.ended_at.as_ref())),
+        ("ended", time::known(run.ended_at.as_ref())),
         ("ttl", duration(run.ttl.as_ref())),
         ("idle", duration(run.idle_timeout.as_ref())),
         ("labels", labels.join(" ")),

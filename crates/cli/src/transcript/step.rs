@@ -7,7 +7,7 @@ use wire::v1::step_transcript_response::Status;
 use wire::v1::{StepTranscriptRequest, StepTranscriptResponse};
 
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::page::{Ink, Page};
 use crate::run::RunRef;
@@ -37,7 +37,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let text = text(&mut io::stdin().lock())?;
         let client = context.connect().await?;
         let request = StepTranscriptRequest {
@@ -53,16 +53,12 @@ impl Step {
             let _spinner = context.ui.spinner("working…");
             client.tools().step_transcript(request).await?.into_inner()
         };
-        if context.ui.is_json() {
-            context.ui.json(&step)?;
-            return Ok(exit(&step));
-        }
-        let (mut data, mut talk) = (context.ui.page(), context.ui.talk());
-        data.raw(&step.message);
-        told(&step, &mut talk);
-        context.ui.show(&data)?;
-        context.ui.say(&talk);
-        Ok(exit(&step))
+        let exit = exit(&step);
+        context.ui.answer_and_talk(step, |step, data, talk| {
+            data.raw(&step.message);
+            told(&step, talk);
+        })?;
+        Ok(exit)
     }
 }
 

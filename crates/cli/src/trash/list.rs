@@ -3,9 +3,8 @@
 use clap::Args;
 use wire::v1::{ListTrashRequest, ListTrashResponse, TrashEntry, entry};
 
-use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::client::{Context, MORE, pages, quick};
+use crate::exit::Ended;
 use crate::page::Page;
 use crate::quantity::bytes;
 use crate::run::RunRef;
@@ -26,57 +25,41 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;
-        let mut all = ListTrashResponse::default();
-        while all.entries.len() < self.limit {
-            let request = ListTrashRequest {
-                run_id: run_id.clone(),
-                page_size: u32::try_from(self.limit - all.entries.len()).unwrap_or(PAGE).min(PAGE),
-                page_token: std::mem::take(&mut all.next_page_token),
-            };
+        let (entries, next_page_token) = pages(self.limit, PAGE, async |page_size, page_token| {
+            let request = ListTrashRequest { run_id: run_id.clone(), page_size, page_token };
             let page = client.trash().list_trash(quick(request)).await?.into_inner();
-            all.entries.extend(page.entries);
-            all.next_page_token = page.next_page_token;
-            if all.next_page_token.is_empty() {
-                break;
-            }
-        }
-
-        let ui = context.ui;
-        if ui.is_json() {
-            ui.json(&all)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        render(&all.entries, &time::now(), &mut page);
-        ui.show(&page)?;
-        if all.entries.is_empty() {
-            ui.note("nothing was deleted in this run");
-        } else if all.next_page_token.is_empty() {
-            ui.note("`coffer trash show RUN ENTRY` prints what is in one");
-        } else {
-            ui.note("there are more; ask with a higher --limit");
-        }
-        Ok(Exit::Ok)
+            Ok((page.entries, page.next_page_token))
+        })
+        .await?;
+        context.ui.answer_and_talk(ListTrashResponse { entries, next_page_token }, |all, page, talk| {
+            render(&all.entries, &time::now(), page);
+            talk.own(if all.entries.is_empty() {
+                "nothing was deleted in this run\n"
+            } else if all.next_page_token.is_empty() {
+                "`coffer trash show RUN ENTRY` prints what is in one\n"
+            } else {
+                MORE
+            });
+        })
     }
 }
 
 fn render(entries: &[TrashEntry], now: &wire::Timestamp, page: &mut Page) {
     if !entries.is_empty() {
-        let rows: Vec<_> = entries.iter().map(|entry| row(entry, now)).collect();
-        page.table(&["ENTRY", "PATH", "SIZE", "AGE"], &rows);
+        let rows = entries.iter().map(|entry| row(entry, now));
+        page.table(&["ENTRY", "PATH", "SIZE", "AGE"], rows);
     }
 }
 
 fn row(entry: &TrashEntry, now: &wire::Timestamp) -> Vec<String> {
-    let age = time::between(entry.deleted_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
     let size = match entry.r#type() {
         entry::Type::Directory => "directory".to_owned(),
         _ => bytes(entry.size_bytes),
     };
-    vec![entry.name.clone(), entry.path.clone(), size, age]
+    vec![entry.name.clone(), entry.path.clone(), size, time::span(entry.deleted_at.as_ref(), Some(now))]
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use clap::Args;
 use wire::v1::ReadTrashRequest;
 
 use crate::client::{Context, quick};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Ended, Exit};
 use crate::run::RunRef;
 
 /// Most that one answer has, bytes.
@@ -27,7 +26,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let client = context.connect().await?;
         let run_id = self.run.resolve(&client).await?;

@@ -3,8 +3,8 @@
 use clap::Args;
 use wire::v1::{KeptWorkspace, ListWorkspacesRequest, ListWorkspacesResponse};
 
-use crate::client::{Client, Context};
-use crate::exit::Exit;
+use crate::client::{Client, Context, MORE, pages};
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::Page;
 use crate::{ids, quantity, time};
@@ -27,26 +27,20 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
-        let ui = context.ui;
         let all = {
-            let _spinner = ui.spinner("looking at the workspaces…");
+            let _spinner = context.ui.spinner("looking at the workspaces…");
             all(&client, self.limit, self.size).await?
         };
-        if ui.is_json() {
-            ui.json(&all)?;
-            return Ok(Exit::Ok);
-        }
-        let mut page = ui.page();
-        render(&all.workspaces, &time::now(), self.size, &mut page);
-        ui.show(&page)?;
-        if all.workspaces.is_empty() {
-            ui.note("no workspaces");
-        } else if !all.next_page_token.is_empty() {
-            ui.note("there are more; ask with a higher --limit");
-        }
-        Ok(Exit::Ok)
+        context.ui.answer_and_talk(all, |all, page, talk| {
+            render(&all.workspaces, &time::now(), self.size, page);
+            if all.workspaces.is_empty() {
+                talk.own("no workspaces\n");
+            } else if !all.next_page_token.is_empty() {
+                talk.own(MORE);
+            }
+        })
     }
 }
 
@@ -56,22 +50,13 @@ pub(super) async fn all(
     limit: usize,
     measure: bool,
 ) -> Result<ListWorkspacesResponse, Failure> {
-    let mut all = ListWorkspacesResponse::default();
-    while all.workspaces.len() < limit {
-        let request = ListWorkspacesRequest {
-            page_size: u32::try_from(limit - all.workspaces.len()).unwrap_or(PAGE).min(PAGE),
-            page_token: std::mem::take(&mut all.next_page_token),
-            measure,
-        };
+    let (workspaces, next_page_token) = pages(limit, PAGE, async |page_size, page_token| {
+        let request = ListWorkspacesRequest { page_size, page_token, measure };
         let page = client.runs().list_workspaces(request).await?.into_inner();
-        all.workspaces.extend(page.workspaces);
-        all.next_page_token = page.next_page_token;
-        if all.next_page_token.is_empty() {
-            break;
-        }
-    }
-    all.workspaces.truncate(limit);
-    Ok(all)
+        Ok((page.workspaces, page.next_page_token))
+    })
+    .await?;
+    Ok(ListWorkspacesResponse { workspaces, next_page_token })
 }
 
 fn render(workspaces: &[KeptWorkspace], now: &wire::Timestamp, size: bool, page: &mut Page) {
@@ -83,20 +68,17 @@ fn render(workspaces: &[KeptWorkspace], now: &wire::Timestamp, size: bool, page:
         header.insert(5, "SIZE");
     }
     let end = ids::ends(workspaces.iter().map(|workspace| workspace.workspace_id.as_str()));
-    let rows: Vec<_> =
-        workspaces.iter().map(|workspace| row(workspace, end(&workspace.workspace_id), now, size)).collect();
-    page.table(&header, &rows);
+    let rows = workspaces.iter().map(|workspace| row(workspace, end(&workspace.workspace_id), now, size));
+    page.table(&header, rows);
 }
 
 fn row(workspace: &KeptWorkspace, end: String, now: &wire::Timestamp, size: bool) -> Vec<String> {
-    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-    let age = time::between(workspace.created_at.as_ref(), Some(now)).map_or_else(|| "-".into(), time::brief);
     let mut row = vec![
         end,
         workspace.kind.clone(),
         workspace.principal.clone(),
-        or_dash(ids::short(&workspace.used_by)),
-        age,
+        ids::or_dash(ids::short(&workspace.used_by)),
+        time::span(workspace.created_at.as_ref(), Some(now)),
         workspace.path.clone(),
     ];
     if size {

@@ -2,26 +2,24 @@
 
 mod delete;
 mod list;
-mod select;
 
-use clap::Subcommand;
-
-pub(crate) use self::select::resolve;
-use crate::client::Context;
-use crate::exit::Exit;
+use crate::client::Client;
 use crate::failure::Failure;
+use crate::ids;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+crate::verbs::verbs! {
     List(list::List),
     Delete(delete::Delete),
 }
 
-impl Command {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::List(list) => list.run(context).await,
-            Self::Delete(delete) => delete.run(context).await,
-        }
-    }
+/// Workspaces looked through for part of an id.
+const MOST: usize = 100_000;
+
+/// The whole id of the workspace that `text` names: the whole, or a unique end or beginning.
+pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
+    ids::resolve(text, "workspace", "coffer workspace list", async || {
+        let all = list::all(client, MOST, false).await?;
+        Ok(all.workspaces.into_iter().map(|workspace| workspace.workspace_id).collect())
+    })
+    .await
 }

@@ -19,7 +19,7 @@ use wire::v1::{OpenTerminalRequest, TerminalClosed, TerminalStart};
 use self::session::{End, Session};
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::Exit;
+use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 
 /// Messages to the daemon that may wait.
@@ -46,7 +46,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    pub(crate) async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         raw::needed()?;
         let client = context.connect().await?;
