@@ -77,7 +77,6 @@ pub struct Break {
     pub segment: String,
     /// Where in the segment the bad line begins, in bytes.
     pub offset: u64,
-    /// What is wrong.
     pub damage: Damage,
 }
 

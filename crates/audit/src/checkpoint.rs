@@ -16,10 +16,8 @@ pub(crate) fn origin(log: LogId) -> String {
     format!("cofferdam-audit/{log}")
 }
 
-/// A checkpoint, signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The log.
     pub log: LogId,
     /// How many records it speaks of: the first so many.
     pub size: u64,

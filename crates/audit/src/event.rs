@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::redact::Redactor;
 
-/// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -64,7 +63,7 @@ pub enum Kind {
     EscalationAttempt,
     /// A run has used up its quota of the daemon's disk or has room again; or the disk itself has little room, or enough.
     DiskSpace,
-    /// Something looks wrong.
+    /// An anomaly rule fired.
     Alert,
     /// An agent may do less for a while, or no longer so; on disk before it is in force.
     AgentThrottled,
@@ -127,7 +126,6 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It may run.
     Allow,
     /// A human is asked first.
     Ask,
@@ -167,7 +165,6 @@ impl Decision {
         self
     }
 
-    /// Says why.
     #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
@@ -204,7 +201,6 @@ pub enum Status {
 /// A call's end in short: never file contents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How it ended.
     pub status: Status,
     /// The stable reason, for example `COMMAND_NOT_ALLOWED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,7 +229,6 @@ impl Outcome {
         self
     }
 
-    /// Adds a sentence.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
@@ -290,7 +285,6 @@ pub struct Usage {
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// What happened.
     pub kind: Kind,
     /// The run it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -301,19 +295,16 @@ pub struct Event {
     /// The client's own id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Who connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// Whom the call is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// The agent's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// The dialect that the call came in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
-    /// The canonical operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// The operation's arguments, redacted.
@@ -325,13 +316,11 @@ pub struct Event {
     /// The approval that is asked for, decided or used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
-    /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// How long it took, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
-    /// What it cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Digest of the image it ran in.
@@ -388,27 +377,21 @@ impl Event {
         call => call_id: String;
         /// The client's own id of the call.
         request => request_id: String;
-        /// Who connected.
         principal => principal: String;
         /// Whom the call is for.
         agent => agent_id: String;
-        /// The agent's role.
         role => role: String;
         /// The dialect that the call came in.
         dialect => dialect: String;
-        /// The canonical operation.
         operation => operation: String;
-        /// The operation's arguments.
         input => input: Value;
         /// What the gateway said.
         decision => decision: Decision;
         /// The approval that is asked for, decided or used.
         approval => approval_id: String;
-        /// How it ended.
         outcome => outcome: Outcome;
         /// How long it took, in microseconds.
         duration_us => duration_us: u64;
-        /// What it cost.
         usage => usage: Usage;
         /// Digest of the image it ran in.
         image => image: String;

@@ -16,7 +16,6 @@ pub struct ParseHexError {
     expected: usize,
 }
 
-/// A SHA-256 value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 

@@ -19,7 +19,6 @@ const MOST_KEYS: usize = 64;
 /// A signing key, as the log introduces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyEntry {
-    /// The verifier key.
     pub(crate) key: String,
     /// The note by which the key before it hands over. Absent: nobody vouches for this key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,13 +30,11 @@ pub(crate) struct KeyEntry {
 /// Serialised it is the file `frontier`, and most of the record of a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Frontier {
-    /// The log's identity.
     pub(crate) log: String,
     /// The last record's sequence number.
     pub(crate) last_sequence: u64,
     /// The last record's hash.
     pub(crate) last_hash: String,
-    /// The tree's peaks.
     pub(crate) peaks: Vec<String>,
     /// Every key so far, the one in force last.
     #[serde(default)]
@@ -52,7 +49,6 @@ pub(crate) struct Frontier {
 pub(crate) enum Mark {
     /// A checkpoint of all records before this one: its note.
     Checkpoint(String),
-    /// A key.
     Key(KeyEntry),
 }
 

@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 use crate::event::{Event, Kind, Status, Verdict};
 use crate::record::Record;
 
-/// The schema's version.
 pub const VERSION: &str = "1.3.0";
 /// API Activity.
 pub const CLASS: u32 = 6003;

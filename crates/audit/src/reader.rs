@@ -15,7 +15,6 @@ use crate::removal::{self, Removed};
 use crate::segment::{self, Lines, Next, Segment, SegmentName, Source};
 use crate::storage;
 
-/// Why reading stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

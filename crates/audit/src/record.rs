@@ -17,7 +17,6 @@ pub struct Record {
     pub previous: Hash,
     /// The hash of this record's canonical bytes.
     pub hash: Hash,
-    /// What happened.
     pub event: Event,
 }
 

@@ -38,7 +38,6 @@ pub enum OpenError {
     /// The log was changed by something else than its writer; nothing was touched.
     #[error("the audit log is damaged: {0}")]
     Damaged(#[source] Break),
-    /// The disk failed.
     #[error("cannot open the audit log")]
     Io(#[from] io::Error),
     /// The repair could not be recorded.
@@ -75,7 +74,7 @@ pub struct Repair {
     pub offset: u64,
     /// How many bytes were cut.
     pub bytes: u64,
-    /// Their SHA-256.
+    /// SHA-256 of the removed bytes.
     pub sha256: Hash,
     /// The `log_repaired` record that was appended to say so.
     pub record: Record,

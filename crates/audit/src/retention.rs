@@ -49,7 +49,6 @@ pub enum RetentionError {
     /// What is to go does not verify; it stays, and so does everything behind it.
     #[error("old segments stay, for the audit log is damaged: {0}")]
     Damaged(#[source] Break),
-    /// The disk failed.
     #[error("cannot tidy the audit log")]
     Io(#[from] io::Error),
 }

@@ -43,7 +43,7 @@ impl SegmentName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Segment {
     pub(crate) name: SegmentName,
-    /// Compressed.
+    /// Whether the segment is compressed.
     pub(crate) packed: bool,
 }
 

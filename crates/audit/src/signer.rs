@@ -30,7 +30,6 @@ pub enum SignerError {
     /// Others may read the file.
     #[error("{0} must be for its owner alone (mode 0600)")]
     Exposed(PathBuf),
-    /// The disk failed.
     #[error("cannot read or write the audit log's key")]
     Io(#[from] io::Error),
 }
@@ -69,7 +68,6 @@ impl Signer {
         Self { path: PathBuf::new(), log, secret: SecretKey::new(&origin(log), &[seed; 32]) }
     }
 
-    /// The public key.
     pub fn verifier_key(&self) -> &VerifierKey {
         self.secret.public()
     }

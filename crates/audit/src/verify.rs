@@ -21,7 +21,6 @@ use walk::{Scope, Walk};
 /// How far a verification is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes looked at.
     pub done: u64,
     /// Bytes that were there when it began.
     pub total: u64,

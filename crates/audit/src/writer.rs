@@ -64,7 +64,6 @@ pub enum AppendError {
 /// Events that were not recorded, in their order, and why.
 #[derive(Debug)]
 pub struct Unrecorded {
-    /// Why.
     pub error: AppendError,
     /// All that were to be recorded; those over the size of a record have been cut already.
     pub events: Vec<Event>,
@@ -124,7 +123,6 @@ impl Writer {
         self.ledger.chain.head()
     }
 
-    /// The log's identity.
     pub fn log_id(&self) -> LogId {
         self.log
     }

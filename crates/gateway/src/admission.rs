@@ -37,12 +37,10 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The call.
     pub fn call_id(&self) -> &str {
         &self.call_id
     }
 
-    /// Who makes it.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }

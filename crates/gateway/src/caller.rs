@@ -3,13 +3,11 @@
 /// Who makes a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Who connected.
     pub principal: String,
     /// For which agent: the run's, fixed when the run was made.
     pub agent_id: String,
     /// The agent's role in the policy.
     pub role: String,
-    /// The run.
     pub run_id: String,
 }
 

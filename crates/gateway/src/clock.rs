@@ -35,7 +35,6 @@ impl fmt::Display for UnixMillis {
 /// The clock may jump. Forward, it lets approvals expire early; backward, it lets them live longer. Neither lets
 /// anything run that nobody consented to. Rate limits count in [`Clock::uptime`], which does not jump.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// The present moment.
     fn now(&self) -> UnixMillis;
 
     /// Time since some moment in the past: never goes back and never jumps, whatever is done to the wall clock. It may

@@ -70,7 +70,6 @@ impl fmt::Display for Risk {
 /// One decision, for the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Decision {
-    /// What was decided.
     pub verdict: Verdict,
     /// Which rule decided, such as `profile review: operations.write` or `profile build: exec rule 3: cargo test`.
     pub rule: String,
@@ -86,7 +85,6 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Stable reason.
     pub reason: Reason,
     /// What was attempted, and what to change.
     pub message: String,

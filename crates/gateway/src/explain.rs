@@ -36,9 +36,7 @@ pub struct Considered {
     pub stage: Stage,
     /// Its name, as in decisions.
     pub rule: String,
-    /// What it says.
     pub verdict: Verdict,
-    /// In which words.
     pub justification: String,
     /// It is the one that decides.
     pub decides: bool,

@@ -182,7 +182,6 @@ impl Gateway {
         self.approvals().cancel(|approval| approval.run_id == run_id, self.now())
     }
 
-    /// One approval.
     pub fn approval(&self, approval_id: &str) -> Option<Approval> {
         self.approvals().get(approval_id).cloned()
     }

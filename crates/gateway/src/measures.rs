@@ -23,14 +23,12 @@ pub enum MeasureScope {
     Agent {
         /// Who made its runs.
         principal: String,
-        /// Its name.
         agent_id: String,
     },
     /// Those in this run.
     Run(String),
 }
 
-/// One measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measure {
     /// The alert that imposed it.
@@ -41,11 +39,9 @@ pub struct Measure {
     pub rule: String,
     /// Why, for reviewers.
     pub justification: String,
-    /// Until then.
     pub until: UnixMillis,
 }
 
-/// Those in force.
 #[derive(Debug, Default)]
 pub(crate) struct Measures(RwLock<Book>);
 

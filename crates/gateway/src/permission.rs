@@ -17,7 +17,6 @@ use crate::risk::risk_of;
 use crate::ruling::{Holder, How, Ruling, Says};
 use crate::shown::shown;
 
-/// What is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'q> {
     pub(crate) policy: &'q Policy,

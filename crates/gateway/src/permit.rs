@@ -51,13 +51,10 @@ pub struct Permit {
 /// What a permit covers, once it is spent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PermitParts {
-    /// The call.
     pub call_id: String,
-    /// Who makes it.
     pub caller: Caller,
     /// Exactly what may be done.
     pub operation: Operation,
-    /// Within which bounds.
     pub bounds: Bounds,
     /// Of a call to an upstream server: the server, as the policy that decided has it.
     pub server: Option<McpServer>,
@@ -72,12 +69,10 @@ impl Permit {
         Self { parts: Box::new(parts) }
     }
 
-    /// The call.
     pub fn call_id(&self) -> &str {
         &self.parts.call_id
     }
 
-    /// Who makes it.
     pub fn caller(&self) -> &Caller {
         &self.parts.caller
     }
@@ -87,7 +82,6 @@ impl Permit {
         &self.parts.operation
     }
 
-    /// Within which bounds.
     pub fn bounds(&self) -> &Bounds {
         &self.parts.bounds
     }

@@ -14,7 +14,6 @@ use crate::grants::Permission;
 #[derive(Debug)]
 pub(crate) struct Ruling<'q> {
     pub(crate) verdict: Verdict,
-    /// The operation's name.
     pub(crate) operation: &'q str,
     pub(crate) says: Says<'q>,
 }
@@ -30,7 +29,7 @@ pub(crate) enum Says<'q> {
     RoleDenies(&'q str),
     /// A team of the agent denies it.
     TeamDenies(&'q str),
-    /// It was taken.
+    /// A revocation took the operation.
     Revoked(Arc<Permission>),
     /// The profile's word on the operation, and under which key.
     Profile { name: &'q str, key: &'q str },
@@ -74,7 +73,6 @@ impl Ruling<'_> {
         self.says.rule(self.operation)
     }
 
-    /// Why.
     pub(crate) fn justification(&self) -> String {
         let Self { verdict, operation, says } = self;
         match says {

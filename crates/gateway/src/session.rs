@@ -20,9 +20,7 @@ const RULE: &str = "operator session";
 pub struct SessionRequest {
     /// UUIDv7 that names the session in the record.
     pub session_id: String,
-    /// The run.
     pub run_id: String,
-    /// Who connected.
     pub principal: String,
     /// Whether the API's roles make them an operator.
     pub is_operator: bool,
@@ -59,7 +57,6 @@ pub struct SessionPermit {
 pub struct SessionParts {
     /// Who may begin it, where, and with what.
     pub request: SessionRequest,
-    /// Within which bounds.
     pub bounds: Bounds,
     /// Why it may begin.
     pub decision: Decision,

@@ -43,7 +43,6 @@ fn argument(holds: bool, message: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Invalid { reason: Reason::InvalidArgument, message: message() }) }
 }
 
-/// Checks one operation.
 pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
     match operation {
         Operation::Read(read) => self::read(profile, read),

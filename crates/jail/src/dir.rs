@@ -101,7 +101,6 @@ impl AsFd for Dir {
 /// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name.
     pub name: EntryName,
     /// What it was when the directory was read.
     pub kind: FileKind,

@@ -16,7 +16,6 @@ use crate::refusal::PathRefusal;
 pub struct OpenError {
     /// The place, in the form that agents use.
     pub path: String,
-    /// What happened.
     #[source]
     pub kind: OpenErrorKind,
 }
@@ -51,7 +50,6 @@ pub enum OpenErrorKind {
     /// The links on the way lead to a name that cannot be written as a path.
     #[error("a symlink to a name that no path can express")]
     Inexpressible,
-    /// The file's permissions.
     #[error("permission denied")]
     PermissionDenied,
     /// The name exists already.
@@ -72,7 +70,6 @@ pub enum OpenErrorKind {
     /// Somebody changed the directories on the way faster than they could be walked.
     #[error("the path kept changing while it was resolved; try again")]
     TooManyRetries,
-    /// Anything else.
     #[error("{0}")]
     Io(#[source] io::Error),
 }
@@ -132,20 +129,13 @@ pub enum RemoveError {
     Open(#[from] OpenError),
     /// A directory with something in it.
     #[error("{path}: the directory is not empty")]
-    NotEmpty {
-        /// The place.
-        path: String,
-    },
+    NotEmpty { path: String },
     /// It is no longer what it was at the look.
     #[error("{path}: changed by someone else in the meantime")]
-    Changed {
-        /// The place.
-        path: String,
-    },
+    Changed { path: String },
     /// It *was* removed, but may be there again after a power loss.
     #[error("{path}: removed, but its directory could not be synced")]
     NotDurable {
-        /// The place.
         path: String,
         /// What the sync said.
         #[source]
@@ -162,26 +152,16 @@ pub enum WriteError {
     Open(#[from] OpenError),
     /// It was to be created, and exists.
     #[error("{path}: already exists")]
-    Exists {
-        /// The place.
-        path: String,
-    },
+    Exists { path: String },
     /// It is no longer what it was when the write began.
     #[error("{path}: changed by someone else in the meantime")]
-    Changed {
-        /// The place.
-        path: String,
-    },
+    Changed { path: String },
     /// Something else took the place of the temporary file.
     #[error("{path}: its directory was interfered with during the write")]
-    Interfered {
-        /// The place.
-        path: String,
-    },
+    Interfered { path: String },
     /// The file *was* replaced, but may be the old one again after a power loss.
     #[error("{path}: written, but its directory could not be synced")]
     NotDurable {
-        /// The place.
         path: String,
         /// What the sync said.
         #[source]

@@ -101,7 +101,6 @@ impl Readable<'_> {
         self.root.known_file(self.rel)
     }
 
-    /// Opens a directory.
     pub fn open_dir(&self) -> Result<Dir, AccessError> {
         self.follow(|rel| self.root.dir(rel))
     }

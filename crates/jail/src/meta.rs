@@ -8,15 +8,12 @@ use rustix::fs::{FileType, Stat};
 /// What sort of thing a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// A symbolic link, itself.
     Symlink,
     /// A named pipe.
     Fifo,
-    /// A socket.
     Socket,
     /// A character or block device.
     Device,
@@ -56,15 +53,12 @@ impl fmt::Display for FileKind {
 /// system's clock can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is.
     pub kind: FileKind,
     /// Length in bytes.
     pub size: u64,
     /// Permission bits, `0o7777` at most.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Names that this file has.
     pub links: u64,

@@ -23,7 +23,6 @@ impl EntryName {
         str::from_utf8(&self.0).ok()
     }
 
-    /// The name's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

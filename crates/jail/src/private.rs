@@ -34,7 +34,7 @@ impl Keeps {
     }
 }
 
-/// Whose leftovers.
+/// Whose leftovers a sweep removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whose {
     /// Everybody's: nothing is at work.

@@ -11,7 +11,6 @@ use crate::rel::{MAX_COMPONENT_BYTES, MAX_PATH_BYTES};
 /// A path that names no permitted place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PathRefusal {
-    /// Nothing was given.
     #[error("the path is empty; name a place in @project, @pkg or @state")]
     Empty,
     /// It begins with `@` and something else than a mount.
@@ -32,13 +31,11 @@ pub enum PathRefusal {
         /// The path as given.
         given: String,
     },
-    /// A NUL byte.
     #[error("{mount}: the path contains a NUL byte")]
     NulByte {
         /// Where the path begins.
         mount: Mount,
     },
-    /// A `..` component.
     #[error("{mount}: `{path}` contains a `..` component; write the path without it")]
     ParentSegment {
         /// Where the path begins.
@@ -66,44 +63,26 @@ pub enum PathRefusal {
     },
     /// Writing where everything is read-only.
     #[error("{path}: {mount} is read-only")]
-    ReadOnlyMount {
-        /// The mount.
-        mount: Mount,
-        /// The normalised path.
-        path: String,
-    },
+    ReadOnlyMount { mount: Mount, path: String },
     /// Writing git's own files, or a name that some file system takes for `.git`.
     #[error("{path}: git's own files are protected; use the git operation")]
-    GitInternals {
-        /// The normalised path.
-        path: String,
-    },
+    GitInternals { path: String },
     /// Reading git's hooks or configuration under a profile that guards them.
     #[error("{path}: git's hooks and configuration are not readable under this profile")]
-    GitGuarded {
-        /// The normalised path.
-        path: String,
-    },
+    GitGuarded { path: String },
     /// Writing or executing what is in `node_modules/.bin`.
     #[error("{path}: {access} in node_modules/.bin is refused")]
     PackageBinaries {
-        /// The normalised path.
         path: String,
         /// What was asked for.
         access: Access,
     },
     /// Writing the run's own log, or beside it.
     #[error("{path}: the daemon alone writes in @state/logs; name another place")]
-    RunLog {
-        /// The normalised path.
-        path: String,
-    },
+    RunLog { path: String },
     /// A name that the writer itself uses while it replaces a file.
     #[error("{path}: names that begin with `.cofferdam-tmp-` are reserved")]
-    ReservedName {
-        /// The normalised path.
-        path: String,
-    },
+    ReservedName { path: String },
 }
 
 impl PathRefusal {

@@ -22,7 +22,6 @@ pub(crate) enum Fault {
 }
 
 impl RelPath {
-    /// The mount's root.
     pub const fn root() -> Self {
         Self(String::new())
     }

@@ -48,7 +48,7 @@ pub enum Parents {
 pub enum WriteMode {
     /// Only if the name does not exist; decided by the kernel, so one of many wins.
     CreateOnly,
-    /// Whatever is there.
+    /// Replaces whatever the name refers to.
     Replace,
     /// Only if the name is still what [`Target::found`] or [`Target::read`] saw last. A change in the instant
     /// between that check and the rename is not seen.
@@ -58,9 +58,7 @@ pub enum WriteMode {
 /// What a name stood for before the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing.
     Absent,
-    /// A regular file.
     File(Metadata),
     /// A FIFO, socket or device.
     Special(Metadata),
@@ -69,7 +67,6 @@ pub enum Found {
 /// What a write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// What was replaced.
     pub replaced: Found,
     /// The permission bits of the file now.
     pub mode: u32,

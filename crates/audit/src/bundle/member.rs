@@ -29,12 +29,10 @@ impl Member {
         Self { bytes: content.len() as u64, sha256: Hash::of(&content), content: Content::Memory(content) }
     }
 
-    /// Bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// SHA-256.
     pub fn sha256(&self) -> Hash {
         self.sha256
     }
@@ -85,12 +83,11 @@ impl MemberWriter {
         Self { file: BufWriter::new(file), sha256: Sha256::new(), bytes: 0 }
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The member.
     pub fn finish(self) -> io::Result<Member> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let sha256 = Hash::from_bytes(self.sha256.finalize().into());

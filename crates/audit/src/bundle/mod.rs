@@ -30,7 +30,6 @@ pub const LARGEST: u64 = 512 * 1024 * 1024;
 pub const MOST_RECORDS: usize = 500_000;
 /// Most hashes of a proof: what the records of one run need, unless they lie apart in a log of billions.
 pub const MOST_HASHES: usize = 2_000_000;
-/// Most members.
 const MOST: usize = 64;
 
 /// The member that holds the run's records, a line each.

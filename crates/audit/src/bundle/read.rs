@@ -46,11 +46,9 @@ pub enum BundleError {
     /// A record is none.
     #[error("record {line} of {member} {damage}")]
     Record {
-        /// Where it stands.
         member: &'static str,
         /// Its line, from 1.
         line: usize,
-        /// What is wrong.
         damage: Damage,
     },
     /// The records are not shown to be in the log.
@@ -64,9 +62,7 @@ pub enum BundleError {
 /// What a bundle that is believed says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// The run.
     pub run_id: String,
-    /// The run's records.
     pub records: usize,
     /// The records begin with the run's own beginning: none before them was left out.
     pub from_beginning: bool,

@@ -258,7 +258,6 @@ fn is_mixed(text: &str) -> bool {
     has_digit(text) || inner_capital.count() >= 2 || text.len() >= 40 && !text.contains(['-', '_', '.', '/'])
 }
 
-/// The compiled table.
 #[derive(Debug, Clone)]
 pub(super) struct Shapes {
     anchors: AhoCorasick,

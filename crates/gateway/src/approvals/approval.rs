@@ -22,9 +22,7 @@ pub const MAX_COMMENT_CHARS: usize = 4_096;
 pub enum ApprovalState {
     /// Waits for a decision.
     Pending,
-    /// Approved.
     Approved,
-    /// Denied.
     Denied,
     /// Nobody decided in time.
     Expired,
@@ -76,19 +74,13 @@ pub struct Approval {
     pub format: u32,
     /// UUIDv7.
     pub approval_id: String,
-    /// Where it is.
     pub state: ApprovalState,
     /// What became of its permit.
     pub permit: PermitState,
-    /// The run.
     pub run_id: String,
-    /// The call.
     pub call_id: String,
-    /// For which agent.
     pub agent_id: String,
-    /// The agent's role.
     pub role: String,
-    /// The run's profile.
     pub profile: String,
     /// Which principal made the call.
     pub requested_by: String,
@@ -98,7 +90,7 @@ pub struct Approval {
     pub operation_json: String,
     /// What will run or change, secrets redacted.
     pub preview: String,
-    /// Which rule asks.
+    /// The rule that asks.
     pub rule: String,
     /// Why it is asked.
     pub justification: String,
@@ -112,7 +104,7 @@ pub struct Approval {
     pub created_at: UnixMillis,
     /// From when on nobody can decide any more.
     pub expires_at: UnixMillis,
-    /// Reviewers were reminded.
+    /// Whether reviewers were reminded.
     pub reminded: bool,
     /// Whether they are, at half-time.
     pub remind: bool,

@@ -34,7 +34,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
-    /// By id.
+    /// By approval id.
     pub(super) all: BTreeMap<String, Approval>,
 }
 

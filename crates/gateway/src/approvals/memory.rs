@@ -51,7 +51,7 @@ impl Form {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Remember {
-    /// For nothing more.
+    /// The consent covers its call alone.
     #[default]
     Once,
     /// For the same call again.
@@ -66,7 +66,6 @@ pub enum NotRemembered {
     /// The profile or the nature of the call forbids it.
     #[error("the form `{}` is not among those that are offered for it ({offered})", .form.as_str())]
     NotOffered {
-        /// What was wanted.
         form: Form,
         /// What may be chosen.
         offered: String,
@@ -77,7 +76,7 @@ pub enum NotRemembered {
     /// The words are not how the command begins.
     #[error("the prefix must be the first words of this command, exactly, and at most {MAX_WORDS}")]
     NotItsPrefix,
-    /// Too many.
+    /// The run remembers as many consents as it may.
     #[error("{MAX_PER_RUN} consents are remembered for this run already; revoke some")]
     TooMany,
 }
@@ -107,9 +106,7 @@ pub struct Consent {
     pub covers: Covers,
     /// Digest of the policy under which it was given; it ends with it.
     pub policy_digest: String,
-    /// Who gave it.
     pub given_by: String,
-    /// When.
     pub given_at: UnixMillis,
 }
 

@@ -34,7 +34,6 @@ impl fmt::Display for Level {
     }
 }
 
-/// Who decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reviewer {
     /// Who connected. That they may decide at all is for the API's roles to say.
@@ -51,7 +50,6 @@ pub struct Reviewer {
 pub enum Choice {
     /// Let it run, once.
     Approve,
-    /// Do not.
     Deny,
 }
 
@@ -68,7 +66,6 @@ impl Choice {
 /// A decision as it is handed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ballot {
-    /// Yes or no.
     pub choice: Choice,
     /// For how much more than this call the consent stands.
     pub remember: Remember,
@@ -86,15 +83,10 @@ impl Ballot {
 /// A decision as it was taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
-    /// Who.
     pub principal: String,
-    /// With which level.
     pub level: Level,
-    /// Yes or no.
     pub choice: Choice,
-    /// When.
     pub at: UnixMillis,
-    /// What they wrote.
     pub comment: String,
 }
 
@@ -107,12 +99,11 @@ pub enum DecideError {
     /// Somebody else was first.
     #[error("it is {state} already{}", .by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default())]
     AlreadyDecided {
-        /// What it is.
         state: ApprovalState,
         /// Who decided, if anybody did.
         by: Option<String>,
     },
-    /// Too late.
+    /// Its time was over when the decision came.
     #[error("it has expired")]
     Expired,
     /// The reviewer made the call.
@@ -120,10 +111,7 @@ pub enum DecideError {
     SelfApproval,
     /// The reviewer's word does not go that far.
     #[error("a decision on this call needs the level `{needed}`")]
-    LevelTooLow {
-        /// What it needs.
-        needed: Level,
-    },
+    LevelTooLow { needed: Level },
     /// The reviewer has approved already; others are waited for.
     #[error("each approver has one vote, and yours is taken; {missing} more {} needed", if *.missing == 1 { "is" } else { "are" })]
     AlreadyVoted {

@@ -5,13 +5,11 @@ use std::fmt;
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file's name.
     pub file: String,
     /// 1-based line, where it is known.
     pub line: Option<usize>,
     /// Key path, such as `profiles.review.exec.rules[2].prefix`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong.
     pub message: String,
     /// What was probably meant, or what to write instead.
     pub suggestion: Option<String>,

@@ -19,7 +19,6 @@ const MAX_NODES: usize = 200_000;
 /// mere number bounds the depth, whatever quotes and comments say.
 const MAX_BRACKETS: usize = 5_000;
 
-/// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
     /// Nothing, or `null`.
@@ -30,9 +29,7 @@ pub(crate) enum Node {
     Number(u64),
     /// Any other number, which nothing here is.
     OtherNumber,
-    /// Text.
     Text(String),
-    /// A list.
     List(Vec<Node>),
     /// A mapping, in order, duplicates included.
     Map(Vec<(String, Node)>),
@@ -66,7 +63,6 @@ impl Malformed {
     }
 }
 
-/// Parses one document.
 pub(crate) fn parse(text: &str) -> Result<Node, Malformed> {
     let refused = |message: String| Malformed { line: None, message };
     if text.len() > MAX_FILE_BYTES {

@@ -17,7 +17,7 @@ pub(super) enum Code {
     Sed,
     /// Whatever its arguments are.
     Always,
-    /// It reads it.
+    /// The program reads code from its input.
     Input,
 }
 

@@ -52,7 +52,6 @@ impl fmt::Display for Unseen {
     }
 }
 
-/// Of a script.
 pub(super) fn in_script(text: &str) -> Option<Unseen> {
     not_plain(text).map(|word| Unseen { what: What::Script(word), named_by: None })
 }

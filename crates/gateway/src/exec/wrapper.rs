@@ -36,7 +36,6 @@ pub(super) enum Kind {
         /// It is read where the arguments name none.
         reads: bool,
     },
-    /// Commands are read.
     Reads,
 }
 

@@ -26,7 +26,6 @@ pub struct PathPattern {
 pub struct BadPattern(String);
 
 impl PathPattern {
-    /// Parses a pattern.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         let bad = |message: &str| Err(BadPattern(message.to_owned()));
         if text.is_empty() || text.len() > MAX_BYTES {

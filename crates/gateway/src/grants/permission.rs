@@ -26,7 +26,7 @@ const MAX_NAME: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It gives.
+    /// Gives the operation.
     Grant,
     /// It takes, and beats every grant.
     Revocation,
@@ -44,7 +44,6 @@ pub enum Subject {
     Team(String),
 }
 
-/// For which calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// The operation, or `exec.read_only`; `None` is every operation, which only a revocation may say.
@@ -61,24 +60,19 @@ pub struct Scope {
 /// How and by whom it was ended before its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// The principal.
     pub by: String,
-    /// When.
     pub at: UnixMillis,
-    /// Why.
     pub reason: String,
 }
 
 /// A grant or a revocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permission {
-    /// Its id.
     pub id: String,
     /// Whether it gives or takes.
     pub effect: Effect,
     /// Whom it is for.
     pub subject: Subject,
-    /// For which calls.
     pub scope: Scope,
     /// Of a grant: consent is given beforehand.
     pub preapproved: bool,
@@ -86,7 +80,6 @@ pub struct Permission {
     pub reason: String,
     /// Which principal gave it.
     pub by: String,
-    /// When.
     pub at: UnixMillis,
     /// From when on it does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]

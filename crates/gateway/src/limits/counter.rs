@@ -13,14 +13,11 @@ pub enum Scope {
     Operation {
         /// Who made the calls.
         principal: String,
-        /// The agent.
         agent_id: String,
         /// The operation's canonical name.
         operation: String,
     },
-    /// One run.
     Run(String),
-    /// One principal.
     Principal(String),
     /// All calls of a throttled agent, since it is throttled.
     Throttled(Agent),
@@ -31,7 +28,6 @@ pub enum Scope {
 pub struct Agent {
     /// Who makes its runs.
     pub principal: String,
-    /// Its name.
     pub id: String,
 }
 

@@ -20,7 +20,6 @@ use crate::clock::UnixMillis;
 /// The copy of one counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Whose.
     pub scope: Scope,
     /// All intents up to this record of the audit log are in it.
     pub sequence: u64,
@@ -44,13 +43,9 @@ pub struct Counted<'a> {
     pub sequence: u64,
     /// When it was written.
     pub at: UnixMillis,
-    /// Who made it.
     pub principal: &'a str,
-    /// For which agent.
     pub agent_id: &'a str,
-    /// In which run.
     pub run_id: &'a str,
-    /// What.
     pub operation: &'a str,
 }
 

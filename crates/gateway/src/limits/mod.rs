@@ -72,7 +72,6 @@ pub struct Limits {
 /// A call that comes too soon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exceeded {
-    /// Which limit.
     pub scope: Scope,
     /// Where the policy has it, such as `operations.read`.
     pub key: String,

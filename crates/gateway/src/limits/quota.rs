@@ -71,7 +71,6 @@ impl Serialize for Limit {
 pub struct Quota {
     /// In any 60 seconds.
     pub minute: Limit,
-    /// In any hour.
     pub hour: Limit,
     /// In any 24 hours.
     pub day: Limit,

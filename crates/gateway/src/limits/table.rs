@@ -12,7 +12,6 @@ use super::shard::Shard;
 
 const SHARDS: usize = 64;
 
-/// All counters.
 #[derive(Debug)]
 pub(super) struct Table {
     hasher: RandomState,
@@ -22,7 +21,7 @@ pub(super) struct Table {
 /// Why a call was not counted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotCounted<E> {
-    /// As `check` said.
+    /// The refusal of `check`.
     Refused(E),
     /// There are as many counters as there may be, and none of them is idle.
     Crowded,
@@ -139,7 +138,6 @@ impl Table {
         }
     }
 
-    /// Forgets a counter.
     pub(super) fn remove(&self, key: Key<'_>) {
         let (hash, mut shard) = self.home_of(key);
         shard.remove(hash, key);

@@ -16,7 +16,6 @@ use crate::clock::UnixMillis;
 pub struct Throttle {
     /// Most calls in any minute, of all operations together, counted from when the throttle begins; 0 is none.
     pub per_minute: u32,
-    /// Until when.
     pub until: UnixMillis,
 }
 

@@ -7,7 +7,6 @@ use crate::clock::UnixMillis;
 /// One window of one scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Which.
     pub span: Span,
     /// Most calls in it.
     pub limit: Limit,
@@ -22,7 +21,6 @@ pub struct Window {
 /// The windows of one scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
-    /// Which.
     pub scope: Scope,
     /// Shortest first.
     pub windows: [Window; 3],

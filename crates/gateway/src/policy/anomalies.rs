@@ -149,11 +149,10 @@ impl Severity {
 pub enum AnomalyAction {
     /// Nothing: the rule is switched off, and there is no alert either.
     Off,
-    /// Nothing more.
+    /// There is the alert and nothing more.
     Alert,
     /// The agent may make so many calls a minute.
     Throttle {
-        /// Calls a minute.
         per_minute: u32,
         /// For so long, seconds.
         for_s: u64,
@@ -183,17 +182,14 @@ impl AnomalyAction {
     }
 }
 
-/// One rule's setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AnomalySetting {
     /// It fires at so many; `spike` at more than so many.
     pub threshold: u64,
     /// Within so long, seconds.
     pub window_s: u64,
-    /// What follows.
     #[serde(flatten)]
     pub action: AnomalyAction,
-    /// Of the alert.
     pub severity: Severity,
     /// `repeated_failures`: of so many last calls.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,7 +200,6 @@ pub struct AnomalySetting {
 }
 
 impl AnomalySetting {
-    /// The window.
     pub fn window(&self) -> Duration {
         Duration::from_secs(self.window_s)
     }
@@ -227,7 +222,6 @@ impl Default for Anomalies {
 }
 
 impl Anomalies {
-    /// Of this rule.
     pub fn of(&self, rule: AnomalyRule) -> AnomalySetting {
         self.0.get(&rule).cloned().unwrap_or_else(|| rule.default_setting())
     }

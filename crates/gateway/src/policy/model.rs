@@ -50,13 +50,11 @@ pub struct Profile {
     pub exec: ExecPolicy,
     /// Bounds of one call.
     pub bounds: CallBounds,
-    /// How often.
     pub rate_limits: RateLimits,
     /// How much at once.
     pub concurrency: Caps,
     /// How consent is asked for.
     pub approvals: ApprovalPolicy,
-    /// Who commits.
     pub commit: Author,
 }
 
@@ -87,7 +85,7 @@ pub struct ContainerLimits {
     pub tmp_mib: u64,
     /// What the daemon keeps for a run on its disk, MiB: `/state`, a managed or cloned workspace, the layer of an overlay.
     pub disk_mib: u64,
-    /// The same, files.
+    /// Disk quota, number of files.
     pub disk_files: u64,
 }
 
@@ -98,7 +96,6 @@ pub struct ExecPolicy {
     pub deny: Vec<String>,
     /// `cat head tail find wc` with harmless flags and paths inside the mounts run by themselves.
     pub read_only_commands: bool,
-    /// Rules by prefix.
     pub rules: ExecRules,
     /// For a command that no rule matches.
     pub default: Verdict,
@@ -118,7 +115,6 @@ pub struct ExecPolicy {
 pub struct ExecRule {
     /// How the command line begins.
     pub prefix: Prefix,
-    /// What then happens.
     pub decision: Verdict,
     /// Why; shown to reviewers, written to the record.
     pub justification: String,
@@ -148,9 +144,7 @@ pub struct CallBounds {
 /// Author and committer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Author {
-    /// Name.
     pub author_name: String,
-    /// Address.
     pub author_email: String,
 }
 

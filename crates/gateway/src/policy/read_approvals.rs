@@ -36,18 +36,14 @@ pub struct ApprovalPolicy {
 pub enum Reminder {
     /// Once, when half of the time is over.
     HalfTime,
-    /// Never.
     None,
 }
 
 /// The level that a decision needs, by the risk of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Levels {
-    /// For `low`.
     pub low: Level,
-    /// For `medium`.
     pub medium: Level,
-    /// For `high`.
     pub high: Level,
     /// For `critical`; always [`Level::Director`].
     pub critical: Level,

@@ -197,7 +197,6 @@ fn pins(fields: &Fields<'_>) -> BTreeMap<String, String> {
 pub struct HttpTarget {
     /// A name or an address, without brackets.
     pub host: String,
-    /// TCP port.
     pub port: u16,
     /// Over TLS.
     pub tls: bool,

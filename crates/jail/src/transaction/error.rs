@@ -10,7 +10,6 @@ use crate::error::WriteError;
 #[derive(Debug, Error)]
 #[error("{cause}{}", after(.left, *.undone))]
 pub struct CommitError {
-    /// Why.
     #[source]
     pub cause: WriteError,
     /// Files that are not as they were, all of them.

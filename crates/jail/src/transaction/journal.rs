@@ -31,11 +31,10 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// How far a transaction came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Being written.
+    /// The journal is being written.
     Part,
     /// Not committed.
     Patch,
-    /// Committed.
     Done,
 }
 
@@ -88,7 +87,6 @@ pub(super) struct Journal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) kind: Kind,
-    /// The file.
     pub(super) path: SandboxPath,
     pub(super) shadow: EntryName,
     pub(super) inode: u64,

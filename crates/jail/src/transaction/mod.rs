@@ -69,12 +69,10 @@ impl fmt::Debug for Held<'_> {
 pub enum Then {
     /// It has this content.
     Put {
-        /// The whole content.
         content: Vec<u8>,
         /// A file whose permissions a new one takes, because it is moved from there.
         like: Option<Metadata>,
     },
-    /// It is gone.
     Gone,
 }
 

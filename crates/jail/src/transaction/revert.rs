@@ -22,9 +22,7 @@ pub(super) enum Reverted {
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Now {
-    /// Nothing.
     Nothing,
-    /// The new file.
     New,
     /// Another file or what else there is.
     Other,

@@ -14,7 +14,7 @@ pub(super) struct Program {
 pub(super) struct Options {
     pub(super) takes: Takes,
     pub(super) does: Does,
-    /// Each a letter.
+    /// One character for each option.
     pub(super) short: &'static str,
     /// Parted by spaces, without their dashes.
     pub(super) long: &'static str,
@@ -51,7 +51,7 @@ pub(super) enum Operands {
     FilesAndCounts { plus: bool },
     /// A text, unless an option has given it, then files that are read. The text is as code says.
     TextThenFiles(Code),
-    /// No files.
+    /// Text that names no files.
     Texts,
     /// A file that is read, then one that is written.
     FileThenOutput,
@@ -66,7 +66,7 @@ pub(super) enum Operands {
 /// What a text of [`Operands::TextThenFiles`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
-    /// A pattern.
+    /// A pattern, which is no code.
     None,
     /// A script of `sed`.
     Sed,

@@ -44,7 +44,6 @@ pub(super) struct Script {
 /// How a text is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// As commands.
     Commands,
     /// As between double quotes: only its substitutions are commands.
     Text,

@@ -10,7 +10,6 @@ use crate::testing::{builtin, exec};
 /// Command lines, each a list of words.
 type Lines = &'static [&'static [&'static str]];
 
-/// The common ones.
 const COMMON: Lines = &[
     &["rm", "-rf", "/"],
     &["/bin/RM", "x"],

@@ -44,7 +44,7 @@ pub enum Together {
     Run,
     /// Those of one principal.
     Principal,
-    /// All.
+    /// All calls of the daemon.
     Daemon,
 }
 
@@ -62,7 +62,6 @@ impl Together {
 /// Calls that run, and calls that wait to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// That run.
     pub running: u32,
     /// That wait for a place.
     pub waiting: u32,
@@ -71,7 +70,7 @@ pub struct Count {
 /// Whether a call may be turned away because the line is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It may.
+    /// The call may be turned away.
     Ordinary,
     /// A reviewer has consented to it: it waits however long the line is, and whatever the profile says. There are no
     /// more of these than may wait for reviewers.

@@ -69,7 +69,7 @@ pub struct Place {
 }
 
 impl Places {
-    /// Nothing runs.
+    /// A table in which nothing runs.
     pub fn new(whole: Whole, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared { whole, clock, hasher: RandomState::new(), book: Mutex::default() }))
     }

@@ -80,9 +80,7 @@ enum Kind {
 /// What a substitution stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Around {
-    /// A command.
     Command,
-    /// Double quotes.
     Quotes,
     /// A text that is all as if in double quotes.
     Text,
