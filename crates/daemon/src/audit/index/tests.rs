@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Decision, Event, Head, Kind, Outcome, Record, Status, Verdict, Writer};
+use ops::Reason;
 use tokio::sync::watch;
 use wire::v1::EventFilter;
 
@@ -92,9 +93,17 @@ fn sequences(page: &Page) -> Vec<u64> {
 }
 
 async fn all(index: &Arc<Index>, filter: &EventFilter, newest_first: bool, size: usize) -> Vec<u64> {
-    let (mut found, mut start) = (Vec::new(), None);
+    let (mut found, mut start, mut waits) = (Vec::new(), None, 30);
     loop {
-        let page = index.query(query(filter, newest_first, size, start)).await.unwrap();
+        let page = match index.query(query(filter, newest_first, size, start)).await {
+            Ok(page) => page,
+            // A busy machine takes longer to index what has just been written.
+            Err(refusal) if refusal.reason == Reason::AuditUnavailable && waits > 0 => {
+                waits -= 1;
+                continue;
+            }
+            Err(refusal) => panic!("{refusal:?}"),
+        };
         assert!(page.lines.len() <= size);
         found.extend(sequences(&page));
         start = page.next;
