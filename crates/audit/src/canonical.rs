@@ -24,7 +24,7 @@ const TAIL_CLOSE: &[u8] = b"\"}";
 const TAIL: usize = TAIL_OPEN.len() + 64 + TAIL_CLOSE.len();
 const HEAD_OPEN: &[u8] = b"{\"v\":1,\"log\":\"";
 
-/// Where a record stands: all that the chain needs to know of it.
+/// The position of a record: all that the chain needs to know of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) log: LogId,
@@ -43,7 +43,7 @@ pub(crate) enum Flaw {
     HashMismatch,
 }
 
-/// Where the next record will stand.
+/// The position of the next record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) log: LogId,

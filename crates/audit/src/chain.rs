@@ -16,11 +16,11 @@ pub enum Damage {
     Edited,
     /// The record is whole in itself but does not follow its predecessor: one of the two was rewritten.
     Unlinked,
-    /// The record is not there, nor anywhere behind.
+    /// The record is neither there nor anywhere later.
     Missing,
-    /// The record is not in its place, but further behind.
+    /// The record is not in its place, but later.
     Reordered,
-    /// An earlier sequence number stands here again.
+    /// An earlier sequence number is here again.
     Duplicated,
     /// The record belongs to another log.
     ForeignLog,
@@ -32,7 +32,7 @@ pub enum Damage {
     Packed,
     /// What says that older segments were removed is no record, or not one of this log.
     Removal,
-    /// The log does not have the root that was signed: some record from here to the checkpoint was written anew.
+    /// The log does not have the root that was signed: some record from here to the checkpoint was rewritten.
     Rewritten,
     /// A checkpoint that is none, or that no trusted key has signed.
     Unsigned,
@@ -99,7 +99,7 @@ impl Chain {
         Self { log: None, next, previous: None }
     }
 
-    /// Behind a record that is known to be good.
+    /// After a record that is known to be good.
     pub(crate) fn after(envelope: &Envelope) -> Self {
         Self {
             log: Some(envelope.log),
@@ -108,7 +108,7 @@ impl Chain {
         }
     }
 
-    /// Behind the record `head` of `log`.
+    /// After the record `head` of `log`.
     pub(crate) fn behind(log: LogId, head: Head) -> Self {
         Self { log: Some(log), next: head.sequence.saturating_add(1), previous: Some(head.hash) }
     }

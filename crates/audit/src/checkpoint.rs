@@ -1,6 +1,6 @@
 //! Checkpoints: a signed statement of what the log was at some size (C2SP `tlog-checkpoint`).
 //!
-//! Whoever kept one later proves with it that no record up to that size was cut off or written anew, and needs nothing but
+//! Whoever kept one later proves with it that no record up to that size was cut off or rewritten, and needs nothing but
 //! the files and the public key. The tree is that of RFC 6962 over the records' hashes, so that witnesses and other tools
 //! for transparency logs can use it.
 
@@ -53,7 +53,7 @@ impl Checkpoint {
         })
     }
 
-    /// Takes a file of many notes apart, one behind the other with an empty line between. `None`: one of them is no
+    /// Splits a file of many notes, one after the other with an empty line between. `None`: one of them is no
     /// checkpoint.
     pub fn parse_all(text: &str) -> Option<Vec<Self>> {
         let parts: Vec<_> = text.strip_suffix('\n')?.split("\n\n").collect();

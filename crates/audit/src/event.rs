@@ -400,7 +400,7 @@ impl Event {
     }
 
     /// Hides secrets in everything that an agent, a command or a policy author can fill with free text, and notes how
-    /// many there were. To be called once, by whoever hands the event to the writer.
+    /// many there were. The caller that hands the event to the writer calls it once.
     pub fn redact(&mut self, redactor: &Redactor) {
         let mut hidden = 0;
         for value in [&mut self.input, &mut self.details].into_iter().flatten() {

@@ -54,7 +54,7 @@ impl LogId {
         Ok(Self(bytes))
     }
 
-    /// What stands in `previous` of the first record of this log.
+    /// The value of `previous` in the first record of this log.
     pub(crate) fn genesis(self) -> Hash {
         Hash::of_parts(&[b"cofferdam audit log v1\n", hex::encode(self.0).as_bytes(), b"\n"])
     }

@@ -29,7 +29,7 @@ struct Subtree {
 }
 
 impl Subtree {
-    /// What stands above two neighbours.
+    /// The parent of two neighbours.
     fn above(left: Self, right: Self) -> Self {
         let (height, root) = (left.height + 1, join(left.root, right.root));
         let proof = if left.proof.is_none() && right.proof.is_none() {

@@ -67,7 +67,7 @@ impl Ledger {
         Self { chain: Chain::genesis(), tree: Tree::default(), keys: Vec::new(), anchored: 0 }
     }
 
-    /// Behind a frontier. `None`: it is none.
+    /// The ledger after a frontier. `None`: the frontier is malformed.
     pub(crate) fn behind(frontier: &Frontier) -> Option<Self> {
         let head = Head { sequence: frontier.last_sequence, hash: frontier.last_hash.parse().ok()? };
         let log = frontier.log.parse().ok()?;

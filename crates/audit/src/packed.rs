@@ -1,4 +1,4 @@
-//! Compressed segments: one gzip member (RFC 1952) with a fixed header, and nothing behind it.
+//! Compressed segments: one gzip member (RFC 1952) with a fixed header, and nothing after it.
 //!
 //! Bounded memory: they are read as a stream. Going back in one means beginning again.
 

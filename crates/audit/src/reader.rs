@@ -52,7 +52,7 @@ struct Found {
 }
 
 impl Reader {
-    /// Reads the records behind `after_sequence` of the log in `dir`; 0 reads all. Nothing is opened yet: a directory
+    /// Reads the records after `after_sequence` of the log in `dir`; 0 reads all. Nothing is opened yet: a directory
     /// that is not there is an error of the first read, an empty one is a log to wait for. Of a log whose beginning was
     /// removed, on record, it reads what is left: the first record's sequence number tells.
     pub fn from(dir: impl Into<PathBuf>, after_sequence: u64) -> Self {
@@ -65,7 +65,7 @@ impl Reader {
         self.chain.next().max(self.after.saturating_add(1))
     }
 
-    /// The next record as it stands on disk, without its newline: the evidence itself, not a rendering of it.
+    /// The next record as it is on disk, without its newline: the evidence itself, not a rendering of it.
     pub fn next_line(&mut self) -> Result<Option<&str>, ReadError> {
         let Some(found) = self.step()? else { return Ok(None) };
         let line = self.bytes(&found.at);

@@ -9,7 +9,7 @@
 //! The *frontier* is what the log was when its last segment began: with it, only that segment is read. It is no evidence:
 //! when it is missing or does not fit, the log is read from where it begins.
 //!
-//! The last batch is written again because of what a failed fsync leaves behind: pages that read well from memory, are
+//! The last batch is written again because of what a failed fsync leaves: pages that read well from memory, are
 //! on no disk, and are not tried again by a later fsync. Writing the same bytes in the same place cannot harm them.
 
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! The record `segments_removed` says how far the log was removed and what is needed to go on: the last hash, the tree, the
 //! keys. The file `removed` is a copy of its line, so that a verifier need not search for it; the record itself must be in
-//! the log, with the same hash, behind what was removed.
+//! the log, with the same hash, after the removed records.
 
 use serde_json::{Value, json};
 

@@ -46,7 +46,7 @@ pub struct Policy {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetentionError {
-    /// What is to go does not verify; it stays, and so does everything behind it.
+    /// The records to remove do not verify; they stay, and so does everything after them.
     #[error("old segments stay, for the audit log is damaged: {0}")]
     Damaged(#[source] Break),
     #[error("cannot tidy the audit log")]

@@ -141,7 +141,7 @@ pub(crate) enum Next {
     TooLong { offset: u64 },
     /// The segment ends in `bytes` bytes without a newline.
     Unfinished { offset: u64, bytes: usize },
-    /// The segment ends behind a newline, or is empty.
+    /// The segment ends with a newline, or is empty.
     End,
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     source: R,
-    /// Bytes behind this are not looked at.
+    /// Bytes after this are not read.
     limit: u64,
     buffer: Vec<u8>,
     unread: Range<usize>,

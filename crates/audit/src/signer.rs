@@ -1,8 +1,8 @@
-//! The key that signs checkpoints: a file of its own, outside of the log, so that whoever copies the log does not copy it.
+//! The key that signs checkpoints: a file of its own, outside of the log, so that a copy of the log is no copy of the key.
 //!
 //! ```text
 //!  rotate:  KEY.next (new) ──► record `audit_key`, signed by the old key ──► rename to KEY
-//!                 crash before the record: forgotten ┘            └ crash behind it: renamed at the next start
+//!                 crash before the record: forgotten ┘            └ crash after it: renamed at the next start
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! The few things that the writer asks of a disk, as a seam: tests put a disk behind it that fails at any operation,
+//! The few things that the writer asks of a disk, as a seam: tests use a disk that fails at any operation,
 //! loses power, and lies after a failed fsync as real ones do.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};

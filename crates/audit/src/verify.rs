@@ -2,7 +2,7 @@
 //!
 //! Finds every edit, deletion, reordering, duplication and foreign record, and names the first place that does not
 //! hold. What it cannot find without help: that whole records were cut from the very end, or that somebody who can
-//! compute SHA-256 wrote the rest of the log anew. Both are found by comparing with a signed checkpoint, as the log keeps
+//! compute SHA-256 rewrote the rest of the log. Both are found by comparing with a signed checkpoint, as the log keeps
 //! them, or with a [`Head`] or checkpoint kept elsewhere.
 
 mod trust;
@@ -48,7 +48,7 @@ pub struct Report {
     pub records: u64,
     /// The last good record.
     pub head: Option<Head>,
-    /// The last record that was removed, on record: what is there begins behind it. 0: nothing was.
+    /// The last record that was removed, on record: the log begins after it. 0: nothing was.
     pub removed: u64,
     /// How many signed checkpoints hold.
     pub checkpoints: u64,
@@ -79,7 +79,7 @@ impl Report {
 /// What a log is compared with, besides itself.
 #[derive(Debug, Clone, Default)]
 pub struct Against {
-    /// Trusted keys. None: the first that the log names is trusted, which proves nothing against who wrote it anew.
+    /// Trusted keys. None: the first that the log names is trusted, which proves nothing against a forger who rewrote the log.
     pub keys: Vec<VerifierKey>,
     /// Checkpoints that were kept elsewhere, each with a name for messages.
     pub checkpoints: Vec<(String, Checkpoint)>,
@@ -103,7 +103,7 @@ pub fn verify_with(dir: &Path, against: Against, progress: &mut dyn FnMut(Progre
     Walk::new(dir, against, Scope::Whole, progress)?.run()
 }
 
-/// Proves the log in `dir` up to `known`, and does not look at what a writer may be appending behind it. Nothing may be
+/// Proves the log in `dir` up to `known`, and does not read what a writer may be appending after it. Nothing may be
 /// compressed or removed meanwhile.
 pub fn verify_up_to(dir: &Path, known: Head, progress: &mut dyn FnMut(Progress)) -> io::Result<Report> {
     let against = Against { head: Some(known), ..Against::default() };

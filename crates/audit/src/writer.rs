@@ -218,7 +218,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// The next segment, whose first record will be `first`; what is behind it is kept for the next opening.
+    /// The next segment, whose first record will be `first`; the ledger after it is kept for the next opening.
     fn begin(&mut self, first: u64) -> io::Result<()> {
         let file = self.storage.create(SegmentName(first))?;
         self.storage.sync_names()?;

@@ -1,6 +1,6 @@
 //! The first check: is the call well-formed, and inside the profile's bounds? It asks nobody and looks at no file.
 //!
-//! Whoever decoded the request has parsed paths and names already. What is here are the ranges that the operation's
+//! The decoder of the request has parsed paths and names already. This module checks the ranges that the operation's
 //! fields promise, the profile's bounds, and the protected paths, so that no reviewer is asked about a call that
 //! would be refused in its lane anyway. The lanes check again.
 

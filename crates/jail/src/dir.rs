@@ -33,7 +33,7 @@ impl Dir {
     }
 
     /// The entries in the file system's order, without `.` and `..`. A directory may be endless: callers bound it. One
-    /// iteration at a time, since the handle has one position: to open it anew would cost a walker as much as to open it.
+    /// iteration at a time, since the handle has one position: to open it again would cost a walker as much as to open it.
     pub fn entries(&self) -> Result<Entries<'_>, OpenError> {
         let mut stream = fcntl_dupfd_cloexec(&self.fd, 0)
             .and_then(rustix::fs::Dir::new)

@@ -143,7 +143,7 @@ pub enum RemoveError {
     },
 }
 
-/// A file was not written. Unless it says otherwise, nothing has changed and nothing is left behind but directories
+/// A file was not written. Unless it says otherwise, nothing has changed and nothing remains but directories
 /// that were made on the way.
 #[derive(Debug, Error)]
 pub enum WriteError {

@@ -64,7 +64,7 @@ impl From<OpenErrorKind> for Stop {
     }
 }
 
-/// The path without links that `rel` stands for at this moment.
+/// The path without links that `rel` resolves to at this moment.
 fn expand(
     root: &Root,
     rel: &RelPath,

@@ -5,7 +5,7 @@ use std::fs::File;
 
 use rustix::fs::{FileType, Stat};
 
-/// What sort of thing a name stands for.
+/// The sort of thing that a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     File,

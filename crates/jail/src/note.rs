@@ -1,6 +1,6 @@
 //! Notes of temporary files: written before such a file is made, removed when it is gone or in place.
 //!
-//! A process that is killed in between leaves the file and its note, and whoever comes next knows exactly what to remove
+//! A process that is killed in between leaves the file and its note, and the next process knows exactly what to remove
 //! and where, without a walk through a tree that an agent has made, and without believing a name that an agent can give
 //! to a file of its own.
 //!
@@ -24,7 +24,7 @@ use crate::temporary::{is_random, name_of};
 /// Longest text of a path: the longest alias, a slash, and what may follow.
 const MAX_TEXT: usize = MAX_PATH_BYTES + 16;
 
-/// A note that stands. It stays when this value goes: [`Self::remove`] says when there is nothing left to find.
+/// A note on disk. It stays when this value goes: [`Self::remove`] says when there is nothing left to find.
 #[derive(Debug)]
 pub(crate) struct Note {
     notes: OwnedFd,

@@ -1,6 +1,6 @@
 //! The run's private directory: what the host lane keeps beside the mounts and the container never sees.
 //!
-//! It lies outside of every workspace, belongs to the same user as the files that are written, and lives as long as the
+//! It is outside every workspace, belongs to the same user as the files that are written, and lives as long as the
 //! run's record. What is in it is believed only as far as it can do no harm: an operation that was taken over by a
 //! hostile repository can write here too.
 
@@ -57,7 +57,7 @@ impl Private {
         Ok(Self::of(open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?, job))
     }
 
-    /// The directory behind a handle, which is trusted.
+    /// The directory of a handle, which is trusted.
     pub const fn of(fd: OwnedFd, job: u64) -> Self {
         Self { fd, job }
     }

@@ -55,7 +55,7 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// Refuses `path` where `access` to it is not permitted, whoever asks and whatever is there.
+    /// Refuses `path` where `access` to it is not permitted, for every caller and every content.
     pub fn check(self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
         let rel = path.rel();
         match access {

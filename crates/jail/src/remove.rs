@@ -5,9 +5,9 @@
 //!     → unlink within the same handle → fsync directory
 //! ```
 //!
-//! What the name stands for is never followed: a link is refused, as FIFOs, sockets and devices are. Other names of a
+//! The name is never followed: a link is refused, as FIFOs, sockets and devices are. Other names of a
 //! file stay. A change in the instant between the last look and the removal is not seen, as with
-//! [`crate::WriteMode::ReplaceUnchanged`]: whoever can make it can remove the file by himself.
+//! [`crate::WriteMode::ReplaceUnchanged`]: a process that can make the change can remove the file itself.
 
 use std::io;
 
@@ -22,7 +22,7 @@ use crate::name::EntryName;
 use crate::rel::RelPath;
 use crate::root::Root;
 
-/// What a name stands for that may be removed.
+/// A thing that may be removed.
 #[derive(Debug)]
 pub enum Removable {
     /// A regular file, open for reading.

@@ -1,4 +1,4 @@
-//! Putting a whole thing in the place of whatever a name stands for: what applying a layer of changes needs.
+//! Replaces whatever a name refers to by a whole new thing, for applying a layer of changes.
 //!
 //! ```text
 //! new thing under a random name → complete, synced → rename over the old one, or exchanged with it → old one removed

@@ -7,7 +7,7 @@
 //!
 //! - What the name stood for is replaced, never opened for writing: other names of a hard link keep their content, and
 //!   a FIFO, socket or device gives way to a regular file without being touched.
-//! - A symlink as the name is refused. Replacing it would surprise whoever meant its target; should one appear
+//! - A symlink as the name is refused. Replacing it would surprise a caller who meant its target; should one appear
 //!   after that check, the rename replaces it and still does not follow it.
 //! - Mode: 0644 for new files, else the old permission bits `& 0o777`, so that no setuid bit survives. Owner and group
 //!   of the old file are kept where this process may do that. Extended attributes and ACLs are not kept.

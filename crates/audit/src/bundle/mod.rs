@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A tar archive of plain files. The manifest has size and SHA-256 of every other member but those that come with the
-//! seal. Its own SHA-256 stands in a record of the log (`bundle_created`), and that record and each of the run's are proved
+//! seal. Its own SHA-256 is in a record of the log (`bundle_created`), and that record and each of the run's are proved
 //! to be in the log by the checkpoint, which the audit key has signed. So nothing signs but the log's own key, and the
 //! making of a bundle is on record. Says nothing about records that are left out: who wants that proved verifies the log.
 //! `FORMAT.md` states it for others.
@@ -40,7 +40,7 @@ const PROOF: &str = "proof.txt";
 const CHECKPOINT: &str = "checkpoint.txt";
 const KEY: &str = "key.txt";
 
-/// What stands before a policy's canonical form when its digest is taken.
+/// The prefix of a policy's canonical form when its digest is taken.
 const POLICY_DOMAIN: &[u8] = b"cofferdam policy 1\0";
 
 /// The name of the member that holds the policy of this digest, in its canonical form: what a decision in a record rests

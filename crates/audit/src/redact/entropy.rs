@@ -27,7 +27,7 @@ const PUBLIC: [&str; 12] = [
     "run_",
     "AAAA",
 ];
-/// What stands before a fingerprint in base64.
+/// The prefix of a fingerprint in base64.
 const BEFORE_HASH: [&str; 4] = ["h1:", "SHA256:", "sha256:", "sha512:"];
 
 /// The random texts in `text`.
@@ -74,7 +74,7 @@ fn is_random(run: &str) -> bool {
         && (changes(value) >= CHANGES || !has_words(value))
 }
 
-/// Whether small letters stand together as in words, or hardly occur.
+/// Whether small letters come together as in words, or hardly occur.
 fn has_words(run: &str) -> bool {
     let lower = |b: &u8| b.is_ascii_lowercase();
     let longest = run.as_bytes().split(|b| !lower(b)).map(<[u8]>::len).max().unwrap_or_default();

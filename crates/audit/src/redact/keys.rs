@@ -36,7 +36,7 @@ const SECRET: [&str; 25] = [
     "psk",
     "pgpassword",
 ];
-/// Words that make a secret of a `key` behind them.
+/// Words that make a secret of a `key` after them.
 const OF_A_KEY: [&str; 25] = [
     "admin",
     "api",
@@ -205,7 +205,7 @@ static NAMED: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a valid pattern")
 });
 
-/// The values in `text` that stand behind the name of a secret.
+/// The values in `text` that follow the name of a secret.
 pub(super) fn find(text: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let mut covered = 0;
@@ -268,7 +268,7 @@ fn element(text: &str, from: usize) -> Range<usize> {
 /// In bytes. A bound at all is what keeps the search linear.
 const LONGEST_HARMLESS: usize = 100;
 
-/// What stands where a secret would, and is none: a reference, a placeholder, a type, a call in source code.
+/// Text in the place of a secret that is none: a reference, a placeholder, a type, a call in source code.
 fn is_harmless(value: &str) -> bool {
     if value.len() > LONGEST_HARMLESS {
         return false;

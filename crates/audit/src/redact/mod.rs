@@ -1,7 +1,7 @@
 //! Hides secrets before anything is written.
 //!
 //! Three nets, each for what the others miss:
-//! * *names*: what stands behind a key, flag or variable called like a secret (`keys.rs`);
+//! * *names*: the value of a key, flag or variable with the name of a secret (`keys.rs`);
 //! * *shapes*: tokens that are known by how they look (`shapes.rs`);
 //! * *entropy*: long random text without a name (`entropy.rs`).
 //!
@@ -22,7 +22,7 @@ use shapes::Shapes;
 
 /// The longest text that is looked at, in bytes; the rest is dropped, and its size said.
 const MAX_TEXT: usize = 64 * 1024;
-/// How deep a value is followed; what lies deeper is hidden as a whole.
+/// How deep a value is followed; deeper values are hidden as a whole.
 const MAX_DEPTH: usize = 128;
 const MARK_OPEN: &str = "[redacted:";
 
@@ -166,7 +166,7 @@ fn mark(name: &str) -> String {
 }
 
 /// The part that is looked at and how many bytes are dropped. A cut must not leave a beginning of a token that is too
-/// short to be known, so it falls behind a space where there is one near.
+/// short to be known, so the cut is after a space if there is one near.
 fn cut(text: &str) -> (&str, usize) {
     if text.len() <= MAX_TEXT {
         return (text, 0);

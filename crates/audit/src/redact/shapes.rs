@@ -12,7 +12,7 @@ use super::Finding;
 /// A kind of token. The group `s` is the secret; without it the whole match is.
 struct Shape {
     name: &'static str,
-    /// One of these stands in every match, in any case.
+    /// Every match contains one of these, in any case.
     anchors: &'static [&'static str],
     pattern: &'static str,
     /// What a regular expression cannot say.

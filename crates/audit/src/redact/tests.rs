@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A shape: what stands around the secret (`{}`), and the secret.
+/// A shape: the text around the secret (`{}`), and the secret.
 const SECRETS: &[(&str, &str)] = &[
     ("{}", "AKIA·IOSFODNN7EXAMPLE"),
     ("id {}.", "ASIA·Y34FZKBOKMUTVV7A"),

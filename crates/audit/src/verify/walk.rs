@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         self.end()
     }
 
-    /// Behind what was removed, if anything was.
+    /// After the removed records, if there are any.
     fn begin(&mut self) -> Result<(), Stop> {
         let Some(file) = storage::load(self.dir, removal::FILE)? else { return Ok(()) };
         let broken = |sequence| {
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The chain holds, the root does not: somewhere behind the last checkpoint that does hold.
+    /// The chain holds, the root does not: somewhere after the last checkpoint that does hold.
     fn rewritten(&self, segment: &str, offset: u64) -> Stop {
         let removed = self.removed.as_ref().map_or(0, |removed| removed.last_sequence);
         let sequence = self.covered.max(removed) + 1;
@@ -289,7 +289,7 @@ impl<'a> Walk<'a> {
         Stop::Broken(Break { sequence, segment: segment.to_string(), offset, damage })
     }
 
-    /// The record that must come next is not here. Is it further behind? `from` is where the search begins in the
+    /// The record that must come next is not here. Is it later? `from` is where the search begins in the
     /// segment `index`, `at` is where it should be.
     fn missing(&self, index: usize, from: u64, at: Segment) -> Stop {
         match self.appears_behind(index, from) {

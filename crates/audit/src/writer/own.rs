@@ -64,7 +64,7 @@ impl Writer {
         Ok(Some(checkpoint))
     }
 
-    /// Records behind the last checkpoint, its own record not counted.
+    /// Records after the last checkpoint, its own record not counted.
     pub fn unsigned(&self) -> u64 {
         self.head().map_or(0, |head| head.sequence - self.ledger.anchored())
     }

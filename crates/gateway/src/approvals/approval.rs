@@ -114,7 +114,7 @@ pub struct Approval {
     pub level: Level,
     /// What was said so far, each approver once.
     pub votes: Vec<Vote>,
-    /// The run stands still while this is pending.
+    /// Whether the run is frozen while this is pending.
     pub freeze: bool,
     /// In which forms beside *once* the consent may be remembered.
     pub offers: Vec<Form>,

@@ -7,7 +7,7 @@
 //! which that is known.
 //!
 //! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It opens nothing that the
-//! policy denies: it stands where a reviewer would be asked, and nowhere else.
+//! policy denies: it replaces the question to a reviewer, and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Form {
     }
 }
 
-/// For how much more than its call a consent stands.
+/// How much more than its call a consent covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Remember {
@@ -98,7 +98,7 @@ pub struct Consent {
     pub consent_id: String,
     /// The approval that it was given with.
     pub approval_id: String,
-    /// The run for which it stands.
+    /// The run that it is for.
     pub run_id: String,
     /// Such as `exec`.
     pub operation: String,

@@ -67,7 +67,7 @@ impl Choice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ballot {
     pub choice: Choice,
-    /// For how much more than this call the consent stands.
+    /// How much more than this call the consent covers.
     pub remember: Remember,
     /// For the record and, when denied, for the agent.
     pub comment: String,

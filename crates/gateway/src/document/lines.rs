@@ -15,7 +15,7 @@ pub(crate) fn line_of(text: &str, path: &[Step], occurrence: usize) -> Option<us
     found.err().and_then(|here| here.location()).map(|at| at.line())
 }
 
-/// Goes to the value at `path`; fails when that is the value it stands on.
+/// Goes to the value at `path`; fails if that is the current value.
 #[derive(Clone, Copy)]
 struct Descend<'p> {
     path: &'p [Step],

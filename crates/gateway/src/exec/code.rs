@@ -27,7 +27,7 @@ struct Row {
     programs: &'static [&'static str],
     /// Letters of short options, alone or in a cluster.
     short: &'static str,
-    /// Whole words. One that ends in `*` stands for all that begin like it, and a long option also for its beginnings.
+    /// Whole words. A word that ends in `*` matches every word with that beginning, and a long option also matches its abbreviations.
     words: &'static [&'static str],
     /// It takes its input for code where no file is named.
     reads: bool,
@@ -149,7 +149,7 @@ fn is_word(word: &str, arg: &str) -> bool {
     name == word || name.len() > 3 && name.starts_with("--") && word.starts_with(name)
 }
 
-/// A makefile that is read from the input, and what stands in one: `--eval`, and values of variables that are more than a word.
+/// A makefile that is read from the input, and the text of one: `--eval`, and values of variables that are more than a word.
 fn make(args: &[String]) -> Option<usize> {
     args.iter().position(|arg| {
         let (name, value) =

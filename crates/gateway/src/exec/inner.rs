@@ -80,7 +80,7 @@ fn multi_call(args: &[String]) -> Inner {
     Inner { lines: line.into_iter().collect(), ..wraps(offsets) }
 }
 
-/// What stands behind `=`.
+/// The text after `=`.
 pub(super) fn value_of(arg: &str) -> Option<&str> {
     arg.split_once('=').map(|(_, value)| value)
 }
@@ -97,7 +97,7 @@ fn builtin(options: &options::Options, command: &[String]) -> Inner {
     Inner { lines, ..wraps(offsets) }
 }
 
-/// `find -exec rm`, `sort --compress-program=rm`: behind a flag stands a command line, or the text of one.
+/// `find -exec rm`, `sort --compress-program=rm`: a command line, or the text of one, follows a flag.
 fn follows(flags: &[&str], args: &[String]) -> Inner {
     let mut inner = Inner::default();
     for (index, arg) in args.iter().enumerate() {

@@ -5,7 +5,7 @@
 //! script ─ see through ─ deny list ─ environment ─ not seen through + prefix rules that ask or deny, strictest
 //! ```
 //!
-//! The deny list is asked for every program that is named in the command line: in any case and at any path, behind wrappers
+//! The deny list is asked for every program that is named in the command line: in any case and at any path, after wrappers
 //! and multi-call binaries, in scripts and here-documents. The agent asks it again for the file that a name leads to.
 //!
 //! A script that is not plain words and a command that takes code are *not seen through* (`unseen`). Where the profile asks about

@@ -13,7 +13,7 @@ const MAX_DIRECTORIES: usize = 16;
 /// Files beyond which there is no point in going on.
 const MAX_FILES: usize = 16_384;
 
-/// Every path in the mounts that a word of a command line or script may mean: an argument, what stands behind its `=`, a
+/// Every path in the mounts that a word of a command line or script may mean: an argument, the text after its `=`, a
 /// word of a script within it, a target of a redirection, a value of a variable; as it is, and relative to the working
 /// directory and to those that a script changes to. Most are no files. For operations that run nothing there are none.
 ///

@@ -1,4 +1,4 @@
-//! The options of a wrapper, and where the command line begins behind them.
+//! The options of a wrapper, and where the command line after them begins.
 
 /// The options of a wrapper. One that is not listed makes every argument after it a possible command.
 #[derive(Debug, PartialEq, Eq)]

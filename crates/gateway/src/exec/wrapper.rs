@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Alias,
     /// `echo 'script'`, perhaps into a shell.
     Print,
-    /// `find … -exec command ;`: behind one of these, and nothing without them.
+    /// `find … -exec command ;`: after one of these, and nothing without them.
     Follows(&'static [&'static str]),
     /// The command can be anywhere in the arguments, or in the text of one, or is read.
     Anywhere {

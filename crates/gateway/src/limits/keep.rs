@@ -30,7 +30,7 @@ pub struct Kept {
 /// The copy of all counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptCounters {
-    /// All intents up to this record of the audit log are in it; those behind it may be, as each counter says.
+    /// All intents up to this record of the audit log are in it; later ones may be, as each counter says.
     pub sequence: u64,
     /// Every counter in which something counts.
     pub counters: Vec<Kept>,

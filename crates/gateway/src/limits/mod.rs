@@ -198,7 +198,7 @@ impl fmt::Display for Exceeded {
     }
 }
 
-/// Rounded up: whoever waits so long is not too early.
+/// Rounded up, so that a caller who waits so long is not too early.
 fn in_words(time: Duration) -> String {
     let seconds = time.as_millis().div_ceil(1_000);
     match seconds {

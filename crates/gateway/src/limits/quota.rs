@@ -94,7 +94,7 @@ impl Quota {
 /// A profile's rate limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RateLimits {
-    /// Of one agent, by operation, or by `mcp.SERVER` for all tools of an upstream server; `default` stands for every one
+    /// Of one agent, by operation, or by `mcp.SERVER` for all tools of an upstream server; `default` applies to every one
     /// that is not named.
     pub operations: BTreeMap<String, Quota>,
     /// Of one run, all operations together.
@@ -104,7 +104,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Stands for every operation that is not named.
+    /// The key for every operation that is not named.
     pub const DEFAULT: &'static str = "default";
 
     /// What holds for an operation, and the key in the policy that says so.

@@ -1,4 +1,4 @@
-//! One of the parts of the table of counters: those behind one lock.
+//! One part of the table of counters: those under one lock.
 //!
 //! An idle counter is dropped by the way: each new one looks at a few others, in a round that every one's turn comes in
 //! before the table has doubled. So no call pays for looking through all of them, but where the shard is full.

@@ -59,7 +59,7 @@ impl Holding {
         self.grants.keys().map(String::as_str)
     }
 
-    /// Whether it is denied, whoever else grants it.
+    /// Whether it is denied, although others grant it.
     pub(super) fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.denied.contains(operation)
             || operation.starts_with("mcp.") && self.denied.iter().any(|key| covers(key, operation))

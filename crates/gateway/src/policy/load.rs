@@ -37,7 +37,7 @@ impl Policy {
         Self::from_files(BUILT_IN)
     }
 
-    /// The files behind [`Self::builtin`], with their comments: to start from.
+    /// The files of [`Self::builtin`], with their comments: to start from.
     pub fn builtin_files() -> impl Iterator<Item = (&'static str, &'static str)> {
         BUILT_IN.into_iter()
     }
@@ -88,7 +88,7 @@ impl Policy {
         merged.finish()
     }
 
-    /// The files of a policy directory, as [`Self::load_dir`] would read them: names and texts. For whoever sends them on.
+    /// The files of a policy directory, as [`Self::load_dir`] would read them: names and texts. For a caller that sends them on.
     pub fn read_dir(directory: &Path) -> Result<Vec<(String, String)>, Problems> {
         let read = |path: PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -30,7 +30,7 @@ pub struct Profile {
     /// Image of the container; `None` is the daemon's default image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Other images that a run may ask for. One that ends in `*` stands for all that begin like it.
+    /// Other images that a run may ask for. A name that ends in `*` matches every name with that beginning.
     pub allowed_images: Vec<String>,
     /// Container runtime, such as `runsc`; `None` is the engine's default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct Profile {
     pub unattended: bool,
     /// Limits of the container.
     pub limits: ContainerLimits,
-    /// What happens to each operation, by the keys of [`super::names`]. An operation that none stands for is denied.
+    /// What happens to each operation, by the keys of [`super::names`]. An operation without a key is denied.
     pub operations: BTreeMap<String, Verdict>,
     /// What risk operations have here, and `exec.read_only`, where that is not their own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

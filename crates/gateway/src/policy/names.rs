@@ -8,7 +8,7 @@
 //! mcp.*           every tool of every server
 //! ```
 //!
-//! Where several keys of one table stand for a tool the longest one speaks: it says most. A denial of a role, a team or a
+//! If several keys of one table match a tool, the longest decides, because it is the most specific. A denial of a role, a team or a
 //! revocation holds whichever of them it is.
 
 use crate::document::{At, nearest};
@@ -19,7 +19,7 @@ use ops::{McpTool, Operation, is_mcp_server};
 /// Every tool of every upstream server.
 pub(crate) const EVERY_TOOL: &str = "mcp.*";
 
-/// Whether `key` stands for the operation `name`.
+/// Whether `key` matches the operation `name`.
 pub fn covers(key: &str, name: &str) -> bool {
     match key.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

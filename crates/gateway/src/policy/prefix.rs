@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeSeq, Serializer};
 /// Directories in which a program counts as the one with that bare name.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/usr/local/cargo/bin/"];
 
-/// How a command line begins: for each position the words that may stand there. Never empty.
+/// How a command line begins: for each position the permitted words. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix(Vec<Vec<String>>);
 

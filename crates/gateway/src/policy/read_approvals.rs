@@ -24,7 +24,7 @@ pub struct ApprovalPolicy {
     pub quorum: u64,
     /// The level that a decision needs, by risk.
     pub levels: Levels,
-    /// The run stands still from before a reviewer is asked until the call is over.
+    /// Freeze the run from before a reviewer is asked until the call is over.
     pub freeze: bool,
     /// In which forms beside `once` a reviewer may have consent remembered.
     pub remember: Vec<Form>,
@@ -71,7 +71,7 @@ pub struct Terms {
     pub needed: u32,
     /// The level that each of them needs.
     pub level: Level,
-    /// The run stands still meanwhile.
+    /// Whether the run is frozen meanwhile.
     pub freeze: bool,
     /// In which forms beside `once` consent may be remembered, as far as the operation allows it.
     pub remember: Vec<Form>,

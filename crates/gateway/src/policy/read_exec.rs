@@ -81,7 +81,7 @@ fn rule(at: &At<'_>, deny: &[String]) -> Option<ExecRule> {
     })
 }
 
-/// The words that may stand at one position: one, or a list.
+/// The permitted words at one position: one, or a list.
 fn words(at: &At<'_>) -> Vec<String> {
     if at.is_list() {
         at.items().iter().filter_map(At::argument).collect()

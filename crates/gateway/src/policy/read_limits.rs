@@ -8,7 +8,7 @@ use crate::document::{At, Fields, nearest};
 use crate::limits::concurrency::{Caps, STRICT_CAPS};
 use crate::limits::{Limit, Quota, RateLimits, STRICT_PRINCIPAL, STRICT_RUN, Span, strict};
 
-/// More calls in a window are not meant: whoever wants no limit says `unlimited`.
+/// Most calls in a window. A policy without a limit says `unlimited`.
 const MOST: u64 = 100_000_000;
 /// Calls of one run that its workers take at the same time, and those that a run may have under way.
 const MOST_OF_RUN: u32 = 64;
@@ -56,7 +56,7 @@ pub(super) fn caps(at: Option<&At<'_>>) -> Caps {
     caps
 }
 
-/// A `default` stands for all that are not named; without one the seed's limits do.
+/// A `default` applies to all that are not named; without one the seed's limits do.
 fn operations(at: &At<'_>) -> BTreeMap<String, Quota> {
     let known: Vec<&str> = [RateLimits::DEFAULT].into_iter().chain(Operation::NAMES).collect();
     let entries = at.entries();

@@ -27,7 +27,7 @@ pub struct Team {
     pub description: String,
     /// Teams whose grants and denials this one has, too. Their members are their own.
     pub inherits: Vec<String>,
-    /// Who is in it: names of agents; one that ends in `*` stands for all that begin like it.
+    /// Names of agents. A name that ends in `*` matches every name with that beginning.
     pub agents: Vec<String>,
     /// Roles that every member has beside its own.
     pub roles: Vec<String>,

@@ -14,7 +14,7 @@
 //! of an exchange is compared with what was to be replaced, which also finds a change in the instant before it.
 //!
 //! Whether a step has been taken is told by the inode of the new file, which this process has made, and by nothing that
-//! somebody else could have made look so. Where a third party has changed a file meanwhile, its change stands, as
+//! somebody else could have made look so. If a third party has changed a file meanwhile, its change stays, as
 //! though it had come later, and the error says so. Needs a file system that can exchange names (`RENAME_EXCHANGE`), as
 //! all local ones can.
 

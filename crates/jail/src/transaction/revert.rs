@@ -1,4 +1,4 @@
-//! Taking one step back, from what the two names stand for now: for the process that took it, and for one that finds its
+//! Takes one step back, from the present state of the two names: for the process that took it, and for one that finds its
 //! journal. Doing it twice is the same as doing it once.
 
 use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
@@ -19,7 +19,7 @@ pub(super) enum Reverted {
     Not(LeftState),
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Now {
     Nothing,

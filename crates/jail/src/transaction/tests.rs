@@ -191,7 +191,7 @@ fn a_failure_at_any_point_leaves_nothing() {
     }
 }
 
-/// Unwinding stands for a death: nothing in a transaction tidies up when it is dropped.
+/// Unwinding simulates a death: nothing in a transaction tidies up when it is dropped.
 fn die(scene: &Scene, hook: Hook<'_>) {
     assert!(catch_unwind(AssertUnwindSafe(|| scene.run(hook))).is_err());
 }
@@ -333,7 +333,7 @@ fn check_left(scene: &Scene, attack: &str, left: &[Left], context: &str) {
     }
 }
 
-/// Stands for the process that is killed: only where the environment says so.
+/// Plays the process that is killed: only where the environment says so.
 #[test]
 fn victim() {
     let Some(top) = std::env::var_os("COFFERDAM_PATCH_VICTIM").map(PathBuf::from) else { return };

@@ -35,7 +35,7 @@ pub(super) enum Does {
     Nothing,
     /// Its value is a file that is read.
     Reads,
-    /// Its value stands where otherwise the first operand would: a pattern, a script.
+    /// Its value replaces the first operand: a pattern, a script.
     First,
     Unknown,
     Writes,

@@ -1,11 +1,11 @@
-//! Here-documents: the lines behind `<<END`.
+//! Here-documents: the lines after `<<END`.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use super::word::Word;
 
-/// One that was announced; its lines begin behind the next line break.
+/// One that was announced; its lines begin after the next line break.
 #[derive(Debug)]
 pub(super) struct Heredoc {
     end: String,

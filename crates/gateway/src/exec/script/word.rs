@@ -14,12 +14,12 @@ impl Word {
         !self.quoted && self.text == keyword
     }
 
-    /// Whether it stands before a command without being it: a keyword or an assignment.
+    /// Whether it precedes a command without being one: a keyword or an assignment.
     pub(super) fn is_prelude(&self) -> bool {
         self.is_keyword() || self.assignment().is_some()
     }
 
-    /// Whether it is one of the keywords behind which another command begins.
+    /// Whether it is one of the keywords that another command follows.
     pub(super) fn is_keyword(&self) -> bool {
         const KEYWORDS: [&str; 9] = ["if", "then", "else", "elif", "while", "until", "do", "!", "coproc"];
         KEYWORDS.contains(&self.text.as_str())

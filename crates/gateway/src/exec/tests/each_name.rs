@@ -61,7 +61,7 @@ const ANYWHERE: [Disguise; 5] = [
     |command| within("watch -n 1", &command),
 ];
 
-/// As it may be written: case, and where it lies.
+/// As it may be written: case and directory.
 const SPELLINGS: [fn(&str) -> String; 6] = [
     str::to_owned,
     str::to_ascii_uppercase,
@@ -71,7 +71,7 @@ const SPELLINGS: [fn(&str) -> String; 6] = [
     |name| format!("//sbin//{name}"),
 ];
 
-/// The names, and some of those that stand for all that begin like them.
+/// The names, and some patterns that match all names with their beginning.
 fn names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().chain(["mkfs", "mkfs.ext4", "mkfs.vfat"])
 }

@@ -1,4 +1,4 @@
-//! Who runs and who waits. Plain data behind the one lock of [`super::Places`].
+//! The calls that run and those that wait: plain data under the one lock of [`super::Places`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -206,7 +206,7 @@ impl Book {
         self.principals.change(of.principal, &change);
     }
 
-    /// For one more that comes behind those that wait.
+    /// For one more call, after those that wait.
     fn estimate(&self, scope: Together, index: Option<usize>, count: Count, now: u64) -> Duration {
         let is_of = |of: &Of| match scope {
             Together::Run => Some(of.run) == index,

@@ -52,7 +52,7 @@ struct Frame {
     pattern: Option<usize>,
 }
 
-/// What stands behind a redirection.
+/// The target of a redirection.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     File,
@@ -77,7 +77,7 @@ enum Kind {
     Array,
 }
 
-/// What a substitution stands in.
+/// The context of a substitution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Around {
     Command,
@@ -186,7 +186,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Whether the words so far are `case` and what it is about. Behind an assignment or a redirection it is no keyword.
+    /// Whether the words so far are `case` and what it is about. After an assignment or a redirection it is no keyword.
     fn names_a_case(&self) -> bool {
         if self.now.redirected {
             return false;

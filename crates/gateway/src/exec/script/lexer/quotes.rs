@@ -12,7 +12,7 @@ impl Lexer<'_> {
         self.chars.next();
     }
 
-    /// Behind `$'`, where a backslash takes the meaning of the next character away, the closing quote's included.
+    /// After `$'`, where a backslash takes the meaning of the next character away, the closing quote's included.
     fn escaping(&mut self) {
         self.word().quoted = true;
         while let Some(c) = self.chars.next().filter(|c| *c != '\'') {
