@@ -1,4 +1,5 @@
-//! Every event fits in a line: what is too long is replaced by its size and hash, and nothing is ever refused.
+//! Every event fits in a line: a value that is too long is replaced by its size and hash, and nothing is ever
+//! refused.
 //!
 //! Names and sentences have fixed caps. The free values (`input`, `outcome.facts`, `details`) are left alone while the
 //! line fits; else first their long strings go, then whole values, the largest first.

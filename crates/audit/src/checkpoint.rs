@@ -1,8 +1,8 @@
 //! Checkpoints: a signed statement of what the log was at some size (C2SP `tlog-checkpoint`).
 //!
-//! Whoever kept one later proves with it that no record up to that size was cut off or rewritten, and needs nothing but
-//! the files and the public key. The tree is that of RFC 6962 over the records' hashes, so that witnesses and other tools
-//! for transparency logs can use it.
+//! A reader who kept one proves with it later that no record up to that size was cut off or rewritten. The proof
+//! needs only the files and the public key. The tree is that of RFC 6962 over the records' hashes, so that witnesses
+//! and other tools for transparency logs can use it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,8 +1,8 @@
 //! Reading a log in order, from anywhere in it, while it grows.
 //!
-//! Needs no lock and disturbs no writer. Every record is checked against its own hash and its predecessor before it is
-//! handed out. A reader sees what the operating system sees, which may be a moment ahead of what is durable: whoever
-//! must not be ahead stops at the writer's head (see [`Reader::next_sequence`]).
+//! Needs no lock and disturbs no writer. Every record is checked against its own hash and its predecessor before it
+//! is returned. A reader sees what the operating system sees, which may be a moment ahead of the durable state. A
+//! reader that must not be ahead stops at the writer's head (see [`Reader::next_sequence`]).
 
 use std::io;
 use std::ops::Range;

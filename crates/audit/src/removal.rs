@@ -1,8 +1,8 @@
-//! That the oldest segments are gone, on record: who has the rest proves it from here.
+//! The record that the oldest segments are gone: a reader of the rest verifies from here.
 //!
-//! The record `segments_removed` says how far the log was removed and what is needed to go on: the last hash, the tree, the
-//! keys. The file `removed` is a copy of its line, so that a verifier need not search for it; the record itself must be in
-//! the log, with the same hash, after the removed records.
+//! The record `segments_removed` names the last removed record and holds everything that is needed to continue: the
+//! last hash, the tree, the keys. The file `removed` is a copy of its line, so that a verifier need not search for
+//! it. The record itself must be in the log, with the same hash, after the removed records.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Old segments: compressed after a time, removed after a longer one or when there is too much of them.
+//! Old segments: compressed after a time, and removed after a longer one or if there are too many bytes.
 //!
 //! ```text
 //!  N.jsonl ──► new.gz, synced, read back ──► N.jsonl.gz ──► N.jsonl unlinked
@@ -7,9 +7,10 @@
 //!                                (Writer::remove)                              (sweep)
 //! ```
 //!
-//! Only what a signed checkpoint on record covers is touched, and never the segment that is being written. What does not
-//! verify is never removed: damage is evidence. Killed anywhere, the log is whole, and [`sweep`] puts the rest right.
-//! Everything here blocks on the disk, needs no lock of the writer's, and must not run twice at a time.
+//! Only records that a signed checkpoint covers are touched, and never the segment that is being written. Records
+//! that do not verify are never removed: damage is evidence. After a kill at any point the log is whole, and
+//! [`sweep`] cleans up. Everything here blocks on the disk, needs no lock of the writer's, and must not run twice at
+//! a time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,9 +1,9 @@
 //! Proving a whole log from its files alone, in constant memory.
 //!
-//! Finds every edit, deletion, reordering, duplication and foreign record, and names the first place that does not
-//! hold. What it cannot find without help: that whole records were cut from the very end, or that somebody who can
-//! compute SHA-256 rewrote the rest of the log. Both are found by comparing with a signed checkpoint, as the log keeps
-//! them, or with a [`Head`] or checkpoint kept elsewhere.
+//! Finds every edit, deletion, reordering, duplication and foreign record, and names the first bad place. It needs
+//! help to find two things: whole records cut from the very end, and a log whose rest somebody rewrote with new
+//! hashes. A comparison with a signed checkpoint of the log, or with a [`Head`] or checkpoint kept elsewhere, finds
+//! both.
 
 mod trust;
 mod walk;

@@ -4,8 +4,8 @@
 //!  open ──► good ──append fails──► poisoned ──drop, open again──► good
 //! ```
 //!
-//! Memory changes only after the disk has said yes. After any error nobody knows what is on disk, so a poisoned writer
-//! refuses everything; opening the log again finds out (`recovery.rs`).
+//! Memory changes only after the disk has confirmed. After any error nobody knows what is on disk, so a poisoned
+//! writer refuses everything; opening the log again finds out (`recovery.rs`).
 
 use std::io;
 use std::path::Path;

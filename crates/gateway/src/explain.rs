@@ -1,4 +1,5 @@
-//! What would be decided over a call, and everything that was considered on the way. Nothing is made, asked or counted.
+//! The decision that a call would get, and everything that was considered on the way. Nothing is made, asked or
+//! counted.
 
 use ops::Operation;
 

@@ -1,5 +1,5 @@
-//! The life of a call, and what of it lies in this crate: consent is asked for, given, remembered, redeemed and voided
-//! here; the daemon (`daemon/src/call.rs`, `approvals/`) waits, records and executes.
+//! The life of a call. In this crate consent is asked for, given, remembered, redeemed and voided; the daemon
+//! (`daemon/src/call.rs`, `approvals/`) waits, records and executes.
 //!
 //! ```text
 //!   request

@@ -1,8 +1,8 @@
-//! What alerts impose on calls: for a while, what the policy allows needs consent.
+//! Measures that alerts impose on calls: for a while, calls that the policy allows need consent.
 //!
-//! A measure only ever makes a decision stricter: `allow` becomes `ask`, nothing else changes, and consent that was given
-//! holds as ever. It ends when its time is over or when it is lifted. The daemon keeps measures across restarts; here they
-//! are looked at by every call, so that looking costs next to nothing while there are none.
+//! A measure only makes a decision stricter: `allow` becomes `ask`, nothing else changes, and given consent stays
+//! valid. It ends when its time is over or when it is lifted. The daemon keeps measures across restarts. Every call
+//! looks here, so a look costs next to nothing while there are none.
 
 use std::hash::RandomState;
 use std::sync::{PoisonError, RwLock};

@@ -1,8 +1,8 @@
-//! The second check: what profile, role, teams, and permissions given at run time say to an operation. The strictest of
-//! all wins; unknown is denied.
+//! The second check: the word of profile, role, teams, and permissions given at run time on an operation. The
+//! strictest wins; unknown is denied.
 //!
-//! [`weigh`] is the one place where this is judged. A call is decided on with it, an explanation shows all of it, and a
-//! proposed policy is tried with it.
+//! [`weigh`] is the one place that judges this. A decision uses it, an explanation shows all of it, and a proposed
+//! policy is tried with it.
 
 use jail::SandboxPath;
 use ops::{Operation, Reason};

@@ -4,8 +4,8 @@
 //! risk = max(the profile's word or the operation's own risk, what the arguments name)
 //! ```
 //!
-//! What the arguments name only raises: no profile makes the reading of a key harmless. A guess by names, which finds
-//! what is called like a secret and nothing else.
+//! Arguments only raise the risk: no profile makes the reading of a key harmless. This is a guess by names, and finds
+//! only names like a secret's.
 
 use jail::SandboxPath;
 use ops::{Git, Operation};

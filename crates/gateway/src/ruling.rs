@@ -1,5 +1,5 @@
-//! What a rule says to a call. Most of what is said is never heard, so that words are made only where they
-//! are wanted: for a decision those of the ruling that decides, for an explanation all of them.
+//! The ruling of a rule on a call. Most rulings are never shown, so words are made only if needed: for a decision
+//! those of the ruling that decides, for an explanation all of them.
 
 use std::fmt;
 use std::sync::Arc;

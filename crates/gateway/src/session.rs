@@ -1,9 +1,9 @@
-//! Terminals: leave for an operator to sit at the keyboard of a run.
+//! Terminals: the permission for an operator to open a terminal in a run.
 //!
-//! What a person types is not judged: no rule could read it, and the deny list and the command rules say what an *agent*
-//! may ask for. So the only questions are who asks and whether the run's profile is still in force, and the answer is a
-//! permit of its own kind, which the executor's terminal takes and nothing else does. The container confines whatever
-//! is typed, as it does for agents.
+//! Typed text is not judged: no rule could read it, and the deny list and the command rules are about what an *agent*
+//! may ask for. So only two questions remain: who asks, and is the run's profile still in force? The answer is a
+//! permit of its own kind, which only the executor's terminal takes. The container confines all typed commands, as it
+//! does for agents.
 
 use ops::{Bounds, Exec, Reason};
 

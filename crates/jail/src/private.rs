@@ -1,8 +1,8 @@
 //! The run's private directory: what the host lane keeps beside the mounts and the container never sees.
 //!
-//! It is outside every workspace, belongs to the same user as the files that are written, and lives as long as the
-//! run's record. What is in it is believed only as far as it can do no harm: an operation that was taken over by a
-//! hostile repository can write here too.
+//! It is outside every workspace, belongs to the same user as the written files, and lives as long as the run's
+//! record. Its content is trusted only as far as it can do no harm: an operation that a hostile repository has taken
+//! over can write here too.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Paths that are refused although they lie beneath a mount.
+//! Paths that are refused although they are beneath a mount.
 //!
 //! These rules look at names, so they hold for the names that a caller asks for and for every name that a symlink
 //! leads through. They are no confinement: a hard link has another name, and a command in the container is

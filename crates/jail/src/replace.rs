@@ -4,8 +4,8 @@
 //! new thing under a random name → complete, synced → rename over the old one, or exchanged with it → old one removed
 //! ```
 //!
-//! A name is the old thing or the new one at every moment, whatever kinds the two are. No link is followed, neither the
-//! old nor the new one. Who calls decides what may be replaced: nothing here asks about protected paths.
+//! A name is the old thing or the new one at every moment, whatever kinds the two are. No link is followed, neither
+//! the old nor the new one. The caller decides what may be replaced: this module does not check protected paths.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Removing what a writer that was killed has left: exactly the temporary files that were noted, where they were noted.
+//! Removes the leftovers of a killed writer: exactly the temporary files that were noted, where they were noted.
 
 use std::os::fd::OwnedFd;
 

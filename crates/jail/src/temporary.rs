@@ -1,6 +1,6 @@
 //! A file that exists under a random name until it is complete.
 //!
-//! Where the jail has a private directory the file is noted there first, so that it can be found should this process be
+//! If the jail has a private directory, the file is noted there first, so that recovery finds it if this process is
 //! killed before the end: see `note`.
 
 use std::fs::File;

@@ -1,10 +1,10 @@
-//! Consent that is remembered for the rest of a run, in one of two explicit forms: *this exact digest* (operation,
-//! arguments, directory, environment, image, policy and all that the call uses, as it was, but not which call it is), or a *prefix* of a command line, word by word.
+//! Consent that is remembered for the rest of a run, in one of two explicit forms. One is *this exact digest*:
+//! operation, arguments, directory, environment, image, policy and all that the call uses, but not the call's id. The
+//! other is a *prefix* of a command line, word by word.
 //!
-//! Never remembered: critical calls, git's writes, scripts, whatever runs another program that its arguments name, and
-//! variables that make a program into another. A prefix is offered for programs of the image only, and among those for
-//! programs of which the gateway knows that no further argument makes them write or run anything; it holds for command lines of
-//! which that is known.
+//! Never remembered: critical calls, git's writes, scripts, programs that run another program from their arguments,
+//! and variables that make a program into another. A prefix is offered only for programs of the image that write or
+//! run nothing, whatever further arguments they get. It covers only command lines of which the gateway knows that.
 //!
 //! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It opens nothing that the
 //! policy denies: it replaces the question to a reviewer, and nothing else.

@@ -1,5 +1,5 @@
-//! Files that an operator writes in YAML, read so that *everything* that is wrong is told at once, each with its line, its
-//! key and, where something near is known, what was probably meant.
+//! Files that an operator writes in YAML. The reader reports *every* problem at once, each with its line, its key
+//! and, if a similar name exists, a suggestion.
 //!
 //! ```text
 //! text ─ tree (bounded, duplicates kept) ─ walk (every problem collected) ─ values, or problems with their lines

@@ -1,8 +1,8 @@
-//! Programs that take code in their arguments or from their input: those that are asked for it most often, and those that the
-//! shipped profiles let run by a rule.
+//! Programs that take code in their arguments or from their input: those that agents use most often for it, and those
+//! that the shipped profiles allow by a rule.
 //!
-//! Like [`super::effects`] a table of what is known. A program that is in no table is one that no rule should let run with
-//! whatever arguments: where a profile asks, it asks unless a rule names the program.
+//! Like [`super::effects`] this is a table of known things. No rule should allow an unknown program with any
+//! arguments: if a profile asks, it asks unless a rule names the program.
 
 use ops::deny::base_name;
 

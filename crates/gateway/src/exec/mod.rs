@@ -5,18 +5,21 @@
 //! script ─ see through ─ deny list ─ environment ─ not seen through + prefix rules that ask or deny, strictest
 //! ```
 //!
-//! The deny list is asked for every program that is named in the command line: in any case and at any path, after wrappers
-//! and multi-call binaries, in scripts and here-documents. The agent asks it again for the file that a name leads to.
+//! The deny list is checked for every program that the command line names: in any case and at any path, after
+//! wrappers and multi-call binaries, in scripts and here-documents. The agent checks it again for the file that a
+//! name leads to.
 //!
-//! A script that is not plain words and a command that takes code are *not seen through* (`unseen`). Where the profile asks about
-//! commands, they ask, and no `allow` rule speaks for them that does not name the word which makes a command take code.
+//! A script that is not plain words and a command that takes code are *not seen through* (`unseen`). They ask if the
+//! profile asks about commands. An `allow` rule covers such a command only if it names the word that makes it code,
+//! and it never covers such a script.
 //!
-//! `effects` knows of some programs which arguments write, delete or run something, in any image. Only a command that it knows
-//! to read is one of the read-only rule, and a call with `only_reads` is refused without that in every profile. No `allow` rule
-//! speaks for arguments that run or delete something. What the profile says of `delete` holds for `find -delete`, too.
+//! `effects` is the table of arguments that write, delete or run something, for some programs in any image. The
+//! read-only rule covers only commands that the table shows to read. A call with `only_reads` is refused without
+//! that, in every profile. No `allow` rule covers arguments that run or delete something. The profile's word on
+//! `delete` applies to `find -delete` too.
 //!
-//! Nowhere seen is what a file does that is run: a script, a makefile, a copy of a program under another name. The list is about
-//! what an agent may mean to do; the container is what holds it.
+//! No part of this sees inside a file that is run: a script, a makefile, a copy of a program under another name. The
+//! list is about what an agent may mean to do; the container confines it.
 
 mod code;
 mod effects;

@@ -1,8 +1,8 @@
 //! The read-only rule: `cat head tail find wc`, from the system's own directories, of which [`super::effects`] knows that
 //! they only read, on paths inside the mounts.
 //!
-//! The paths are only looked at as text. A link in the workspace can lead elsewhere in the container, where nothing is secret
-//! from the run; the mounts are the only way to the host, and they hold by themselves.
+//! The rule looks at paths only as text. A link in the workspace can lead elsewhere in the container, where nothing
+//! is secret from the run. The mounts are the only way to the host, and they confine by themselves.
 
 use jail::{Access, Protection, SandboxPath};
 use ops::{Exec, Reason};

@@ -6,15 +6,14 @@
 //!   revocation  the subject does not have it, whatever role, team or grant gives it
 //! ```
 //!
-//! What a grant never does: it allows nothing that the profile, a command rule or the deny list denies, nothing that a
-//! role or team denies, and nothing that is critical; no script, no wrapper and no git write is ever preapproved. A
-//! revocation beats every grant. Both are looked up each time a call is decided on, also again after a wait for approval,
-//! so that they are in force at once.
+//! A grant allows nothing that the profile, a command rule or the deny list denies, nothing that a role or team
+//! denies, and nothing critical. No script, no wrapper and no git write is ever preapproved. A revocation beats every
+//! grant. Both are looked up for every decision, also after a wait for approval, so they are in force at once.
 //!
-//! A grant is matched exactly and a revocation loosely, as `allow` and `deny` rules are: a grant for a path speaks for a
-//! call only when every path of the call matches, a revocation for a path when any does, or may lie beneath one that is
-//! searched. Paths are compared as names. A link in a workspace can have another name than what it leads to, so that a
-//! revocation by path is no wall; the run's mounts are.
+//! A grant matches exactly and a revocation loosely, as `allow` and `deny` rules do. A grant for a path covers a call
+//! only if every path of the call matches. A revocation for a path covers it if any path matches, or if a matching
+//! path may be beneath one that is searched. Paths are compared as names. A link in a workspace can have another name
+//! than its target, so a revocation by path is no wall; the run's mounts are.
 
 mod about;
 mod book;

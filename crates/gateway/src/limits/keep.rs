@@ -1,11 +1,11 @@
-//! What survives the daemon: the counters as they were at some record of the audit log, and the calls on record since.
+//! Counters that survive the daemon: a copy of them at some record of the audit log, and the calls on record since.
 //!
-//! The audit log has an intent for each call that was counted, so that it alone is the truth; a copy of the counters,
-//! taken now and then, only saves reading a day of it. The copy says of each counter which record of the log it was
-//! taken behind: the head of the log *before* the counter was copied. A call is counted before its intent is written, so
-//! that everything up to there is in the copy, and [`Replay::intent`] adds what comes after. A call that was counted, but
-//! whose intent was not written yet when the copy was taken, is then counted twice: never too few after a crash, and at
-//! most those too many that were under way at that moment.
+//! The audit log has an intent for each counted call, so it alone is the truth. A copy of the counters, taken now and
+//! then, only saves reading a day of it. The copy names, for each counter, the head of the log *before* the counter
+//! was copied. A call is counted before its intent is written, so everything up to that head is in the copy, and
+//! [`Replay::intent`] adds the later calls. A call that was counted, but whose intent was not yet written at the
+//! copy, then counts twice. So after a crash no count is too low, and it is too high by at most the calls that were
+//! under way.
 
 use std::collections::HashMap;
 

@@ -6,19 +6,21 @@
 //! - *Never one too many*: no stretch of time as long as a window has more admitted calls than its limit, however many
 //!   callers there are at once. *Never one too few*: a call is refused only where a window is full; a call counts at most
 //!   a thirty-second of the window longer than it has to ([`series`] says why).
-//! - *All or nothing*: a call that one window refuses uses up none of the others, and one that was refused before, by
-//!   validation or permission, uses up nothing. A call that needs consent counts once, when it asks: what loads a daemon
-//!   and its reviewers is the asking. It does not count again when it runs, and is not given back when nobody consents.
+//! - *All or nothing*: a call that one window refuses uses up none of the others. A call that validation or
+//!   permission refused before uses up nothing. A call that needs consent counts once, when it asks, because asking
+//!   is what loads a daemon and its reviewers. It does not count again when it runs, and is not given back without
+//!   consent.
 //! - *True answers*: [`Exceeded::retry_after`] is the time after which the same call is admitted if nobody else has
 //!   come before; a millisecond earlier it is refused.
-//! - *No memory of limits*: windows count whatever the limits are, and each call is held against the policy in force.
-//!   So a new policy applies at once to what was counted before it, and a profile without a limit counts for one with.
-//! - *Clock jumps*: windows count in [`Clock::uptime`], so that setting the wall clock changes nothing while the daemon
-//!   lives. What an earlier daemon counted comes back by the wall clock: what is in the future by then counts as of now,
-//!   so that a clock that was set back forgives nothing; one that was set forward while no daemon ran lets the time
-//!   pass that it says. The same holds for throttles, which become no longer by a clock that was set back.
-//! - *Bounded memory*: at most 2 KiB a counter and 262,144 counters. A counter is dropped when nothing in it counts any
-//!   more, looked for by the way, a few with each new one, so that their number does not double meanwhile.
+//! - *No memory of limits*: windows count whatever the limits are, and each call is compared with the policy in
+//!   force. So a new policy applies at once to earlier calls, and a profile without a limit counts for one with a
+//!   limit.
+//! - *Clock jumps*: windows count in [`Clock::uptime`], so setting the wall clock changes nothing while the daemon
+//!   lives. Counts of an earlier daemon return by the wall clock. A count in the future is taken as of now, so a
+//!   clock that was set back forgives nothing. If the clock was set forward while no daemon ran, that time counts as
+//!   passed. The same applies to throttles, which a clock that was set back does not extend.
+//! - *Bounded memory*: at most 2 KiB a counter and 262,144 counters. A counter is dropped when nothing in it counts
+//!   any more. Each new counter examines a few others, so that their number does not double meanwhile.
 //!
 //! One lock each for 64 shards of counters, taken in order: measured with `tests/bench.sh --lane gateway`.
 

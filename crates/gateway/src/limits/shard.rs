@@ -1,7 +1,7 @@
 //! One part of the table of counters: those under one lock.
 //!
-//! An idle counter is dropped by the way: each new one looks at a few others, in a round that every one's turn comes in
-//! before the table has doubled. So no call pays for looking through all of them, but where the shard is full.
+//! An idle counter is dropped in passing: each new one examines a few others, in a round that reaches all before the
+//! table has doubled. So no call pays for a scan of all counters, unless the shard is full.
 
 use hashbrown::HashTable;
 

@@ -1,8 +1,8 @@
 //! `mcp_servers` and `aliases`: the upstream MCP servers that there are, and plain names for their tools.
 //!
-//! Only the operator's policy names servers: no client and no agent can have one started, or an address reached, that does
-//! not stand here. A server by itself may be called by nobody: profiles and roles name its tools, `mcp.SERVER.TOOL`. The
-//! policy's digest covers where a call goes, so that an approval is for this server and no other.
+//! Only the operator's policy names servers: no client and no agent can start another server or reach another
+//! address. Nobody may call a server by itself: profiles and roles name its tools, `mcp.SERVER.TOOL`. The policy's
+//! digest covers where a call goes, so an approval is for this server and no other.
 
 use crate::document::{At, Fields};
 use std::collections::BTreeMap;

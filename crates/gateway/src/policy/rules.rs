@@ -1,8 +1,7 @@
 //! The command rules of a profile, found by program.
 //!
-//! A rule speaks of a command whose program is one of those at the first position of its prefix, however that is
-//! spelled; so it is enough to look at the rules with that base name, and a command costs the same under ten rules and
-//! under a thousand.
+//! A rule is about commands whose program is at the first position of its prefix, in any spelling. So only the rules
+//! with that base name need a look, and a command costs the same under ten rules and under a thousand.
 
 use std::collections::{BTreeSet, HashMap};
 

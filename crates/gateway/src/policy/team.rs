@@ -1,9 +1,9 @@
-//! Teams: what agents have because of who they are, beside the role of their run.
+//! Teams: operations that agents have by their name, beside the role of their run.
 //!
-//! A team says which agents are in it, by name or by how their names begin. Its members hold what its `roles` and its own
-//! lists give, as if their own role gave it, and what the teams that it inherits from give. What it denies no member
-//! has, whatever the role says. Like a role, a team says only which operations exist; what happens to them is the
-//! profile's.
+//! A team lists its agents, by name or by how their names begin. Its members hold the operations of its `roles` and
+//! its own lists, as if their own role gave them, and those of the teams that it inherits from. No member has an
+//! operation that the team denies, whatever the role says. Like a role, a team only tells which operations exist; the
+//! profile tells what happens to them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A transaction that did not come about, and what it could not take back.
+//! A failed transaction, and the steps that it could not undo.
 
 use std::fmt;
 

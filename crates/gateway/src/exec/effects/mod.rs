@@ -1,9 +1,9 @@
 //! What a program does with its arguments, in any image: GNU's coreutils and findutils, busybox, and others by that name.
 //!
-//! A table of what is known, not of what is feared: an option that is in no table makes the answer [`Effect::Unknown`].
-//! Where two programs of one name read a line differently, the answer holds for both.
+//! A table of known options, not of feared ones: an option that is in no table makes the answer [`Effect::Unknown`].
+//! If two programs of one name read a line differently, the answer is true for both.
 //!
-//! This judges words. A program that an image has under another's name does what it likes, in its container.
+//! This judges words. A program that an image has under another program's name can do anything, in its container.
 
 mod find;
 mod options;

@@ -8,9 +8,9 @@
 //!          └────► backticks, text of here-documents     lexed again
 //! ```
 //!
-//! It finds the commands whose names are written in the text, in quotes or not, in lists, groups, loops and substitutions. What
-//! a script computes, keeps in variables, or puts together from pieces is not seen: [`not_plain`] says whether there can be any.
-//! So the lexer is used to refuse and to show, never to allow.
+//! It finds the commands whose names the text contains, in quotes or not, in lists, groups, loops and substitutions.
+//! It does not see names that a script computes, keeps in variables, or puts together from pieces: [`not_plain`]
+//! tells whether there can be any. So the lexer is used to refuse and to show, never to allow.
 
 mod heredoc;
 mod lexer;

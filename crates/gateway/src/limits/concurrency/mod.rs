@@ -1,4 +1,4 @@
-//! How much at once: calls that run at the same time, of a run, of a principal and of the whole daemon.
+//! How much at once: the calls that run at the same time, of a run, of a principal and of the whole daemon.
 //!
 //! ```text
 //!  enter ──room everywhere──────────────────────► runs ───┐
@@ -10,21 +10,23 @@
 //!
 //! What holds:
 //!
-//! - *Never one too many*: a place is given only where run, principal and daemon have room at that moment, under one lock.
-//! - *Nothing leaks*: what [`Places::enter`] gives is in the book until it is dropped, whether it waits, has its place
-//!   without knowing, or runs. There is no other way out, so that none can be forgotten.
-//! - *First come, first served*: of those for whom there is room the one goes on that came first. Whose run or principal
-//!   is full holds up nobody else, and no place stays empty that somebody in the line could have.
-//! - *Bounded*: in a run as many wait as its profile says, of a principal as many as may run, of all as the daemon says.
-//!   How long they wait is the caller's business, for nothing waits in here. Only a call that a reviewer has consented
-//!   to is never turned away: a person's word is not lost to a busy moment.
-//! - *No memory of caps*: a call is held against the caps that it came with. A reload applies to those that come after it;
-//!   lower caps end nothing that runs.
+//! - *Never one too many*: a slot is given only if run, principal and daemon have room at that moment, under one
+//!   lock.
+//! - *Nothing leaks*: the value of [`Places::enter`] is in the table until it is dropped, whether it waits, has its
+//!   slot without knowing, or runs. There is no other way out, so none can be forgotten.
+//! - *First come, first served*: among the calls with room, the first one in the line runs. A call whose run or
+//!   principal is full delays no other call, and no slot stays empty that a waiting call could have.
+//! - *Bounded*: of a run as many calls wait as its profile says, of a principal as many as may run, and of all as
+//!   many as the daemon says. The caller bounds the time, because nothing waits in here. Only a call with a
+//!   reviewer's consent is never turned away: a busy moment must not lose a person's decision.
+//! - *No memory of caps*: a call is compared with the caps that it came with. A reload applies to later calls; lower
+//!   caps end no running call.
 //!
-//! When a place comes free nobody knows: a call may end at once or at its deadline. [`Busy::retry_after`] is an estimate,
-//! then, unlike a rate limit's. Those that run have done so for some time on average, and in a steady state what is left of
-//! them takes as long (age and residual life of a renewal process have one distribution; Cox, *Renewal Theory*, 1962).
-//! That, divided by their number, is taken for each one in the line and for the one who asks, within 0.1 and 60 s.
+//! Nobody knows when a slot comes free: a call may end at once or at its deadline. So [`Busy::retry_after`] is an
+//! estimate, unlike a rate limit's. The running calls have run for some time on average, and in a steady state their
+//! remaining time is as long (age and residual life of a renewal process have one distribution; Cox, *Renewal
+//! Theory*, 1962). That time, divided by their number, counts for each call in the line and for the caller, within
+//! 0.1 and 60 s.
 
 mod book;
 mod caps;
