@@ -9,17 +9,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use identity::{CallId, Principal, RunId, check_client_name};
 use ops::Reason;
 use prost::Message as _;
+use refusal::{Refusal, chain};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
 use crate::approvals::Asker;
-use crate::ids::{CallId, RunId, check_client_name};
-use crate::rpc::Principal;
 use crate::spool::{Output, Spool};
-use crate::status::{Refusal, chain};
 use crate::store::{Store, StoreError, StoredCall};
 
 /// Finished calls that are kept in memory.
@@ -364,12 +363,11 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use identity::{Principal, Roles, RunId};
     use ops::Reason;
     use wire::v1::{CallResponse, call_response::Status};
 
     use super::{Begun, Calls, FINISHED, FINISHED_BYTES, Keep, UNDER_WAY};
-    use crate::ids::RunId;
-    use crate::rpc::{Principal, Roles};
     use crate::spool::{Bounds, Spool};
     use crate::store::Store;
 
@@ -396,7 +394,7 @@ mod tests {
         Principal { name: name.to_owned(), uid: 1, gid: 1, roles: Roles::none(), run: None }
     }
 
-    fn done(id: crate::ids::CallId) -> CallResponse {
+    fn done(id: identity::CallId) -> CallResponse {
         CallResponse { call_id: id.to_string(), status: Status::Succeeded.into(), ..Default::default() }
     }
 
@@ -409,8 +407,7 @@ mod tests {
             panic!("not known")
         };
         assert_eq!(again.id, call.id);
-        let refused =
-            |result: Result<Begun, crate::status::Refusal>| result.err().map(|refusal| refusal.reason);
+        let refused = |result: Result<Begun, refusal::Refusal>| result.err().map(|refusal| refusal.reason);
         assert_eq!(refused(calls.begin(run, "uid:0", "r", vec![2]).await), Some(Reason::AlreadyExists));
         assert_eq!(refused(calls.begin(run, "uid:7", "r", vec![1]).await), Some(Reason::AlreadyExists));
         assert!(matches!(calls.begin(RunId::new(), "uid:0", "r", vec![2]).await, Ok(Begun::New(_))));

@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use refusal::chain;
 
 use crate::config::Config;
-use crate::status::chain;
 use crate::webhook::Sender;
 use crate::{policy, runs, startup};
 

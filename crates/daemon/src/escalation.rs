@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
+use identity::{Principal, RunId};
 use serde_json::json;
 
 use crate::audit::AuditLog;
-use crate::ids::RunId;
-use crate::rpc::Principal;
 
 /// Records of one principal and run within [`WINDOW`].
 const MOST: u32 = 30;

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use gateway::{Clock as _, Effect, Ended, Gateway, Permission, Permissions, SystemClock, UnixMillis};
+use identity::PermissionId;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
-use crate::ids::PermissionId;
-use crate::status::{Refusal, chain};
 use crate::store::{Store, StoreError};
 
 /// Characters of a reason.

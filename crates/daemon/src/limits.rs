@@ -21,13 +21,13 @@ use audit::{Event, Kind, Verdict};
 use gateway::limits::concurrency::{Places, Whole};
 use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle};
 use gateway::{Clock as _, Gateway, SystemClock, UnixMillis};
+use refusal::{Refusal, chain};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{AuditLog, Unavailable};
-use crate::status::{Refusal, chain};
 
 pub(crate) use show::{show, throttle_agent};
 

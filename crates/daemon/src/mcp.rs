@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use identity::{Access, Principal};
 use mcp::http::Door;
 use mcp::{Api, RunToken};
 use tokio::net::TcpListener;
@@ -13,7 +14,7 @@ use tokio::net::TcpListener;
 use crate::app::App;
 use crate::config::Http;
 use crate::escalation::Attempt;
-use crate::rpc::{self, Access, Principal};
+use crate::rpc;
 
 /// What a bad token aims at, for the record.
 const TARGET: &str = "MCP over HTTP";

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use audit::{Event, Kind};
 use gateway::{Gateway, Policy, Problems};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use tokio::sync::Mutex;
 
 use crate::audit::AuditLog;
-use crate::status::{Refusal, chain};
 use crate::store::Store;
 
 /// Reads the directory, or takes the built-in policy.

@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use gateway::{Caller, Policy, RunScope};
+use identity::RunId;
 use ops::{Operation, Reason};
+use refusal::Refusal;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use wire::v1;
 use worker::convert::operation_from_wire;
 
 use crate::app::App;
-use crate::ids::RunId;
-use crate::status::Refusal;
 
 /// Files of a proposed policy.
 const MAX_FILES: usize = 256;

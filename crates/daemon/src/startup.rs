@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
+use refusal::chain;
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
@@ -17,7 +18,6 @@ use crate::config::Config;
 use crate::executor;
 use crate::runs::DefaultImageSource;
 use crate::spool::{Bounds, Spool};
-use crate::status::chain;
 use crate::store::Store;
 
 /// Starts the daemon's own log, on standard error.

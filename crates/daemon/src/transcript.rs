@@ -14,7 +14,9 @@
 use std::sync::Arc;
 
 use dialects::forge::transcript::{self, Block, Step};
+use identity::{Principal, RunId, check_client_name};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use sha2::{Digest as _, Sha256};
 use wire::v1::step_transcript_response::Status;
 use wire::v1::{
@@ -22,9 +24,6 @@ use wire::v1::{
 };
 
 use crate::app::App;
-use crate::ids::{RunId, check_client_name};
-use crate::rpc::Principal;
-use crate::status::{Refusal, chain};
 use crate::store::{MAX_SESSIONS, Taken, Turn};
 
 /// Turns that a session has, at most and unless it says otherwise.

@@ -10,11 +10,11 @@
 //! ```
 
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+use identity::AlertId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::seen::{Agent, Subject};
-use crate::ids::AlertId;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Alert {

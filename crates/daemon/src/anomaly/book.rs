@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gateway::AnomalySetting;
+use identity::AlertId;
 
 use super::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, ImposedState, Measure, Whom};
 use super::detector::Firing;
-use crate::ids::AlertId;
 
 /// Alerts that are kept. Beyond them the least important go.
 pub(super) const MAX_ALERTS: usize = 10_000;

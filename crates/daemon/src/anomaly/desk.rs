@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use audit::{Event, Kind, Record};
 use gateway::{Clock, SystemClock};
+use identity::{AlertId, Principal};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
@@ -17,9 +19,6 @@ use super::book::{Book, Listener};
 use super::detector::Firing;
 use super::enforce::Enforcement;
 use crate::audit::AuditLog;
-use crate::ids::AlertId;
-use crate::rpc::Principal;
-use crate::status::{Refusal, chain};
 use crate::store::{Store, StoreError};
 
 /// Changes that a slow watcher may be behind before it is told to look again.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use audit::{Kind, Reader};
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
+use identity::{Principal, Roles};
 use ops::Reason;
 use serde_json::Value;
 
@@ -14,7 +15,6 @@ use super::super::rules::{Evidence, testing};
 use super::super::seen::Subject;
 use super::Alerts;
 use crate::audit::AuditLog;
-use crate::rpc::{Principal, Roles};
 use crate::store::Store;
 
 /// Notes what it is told.
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-fn fire(alerts: &Alerts, who: &str, action: AnomalyAction) -> crate::ids::AlertId {
+fn fire(alerts: &Alerts, who: &str, action: AnomalyAction) -> identity::AlertId {
     let agent = testing::agent(who);
     let firing = Firing {
         rule: AnomalyRule::Denials,
@@ -122,7 +122,7 @@ async fn each_step_is_done_once_and_lifted_once() {
     );
     let again = alerts.acknowledge(id, &operator(), "").await.unwrap_err();
     assert_eq!(again.reason, Reason::PreconditionFailed);
-    let unknown = alerts.acknowledge(crate::ids::AlertId::new(), &operator(), "").await.unwrap_err();
+    let unknown = alerts.acknowledge(identity::AlertId::new(), &operator(), "").await.unwrap_err();
     assert_eq!(unknown.reason, Reason::NotFound);
     let long = alerts.acknowledge(id, &operator(), &"x".repeat(5_000)).await.unwrap_err();
     assert_eq!(long.reason, Reason::InvalidArgument);

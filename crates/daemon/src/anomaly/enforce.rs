@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gateway::limits::{Agent, Throttle};
 use gateway::{Clock as _, Gateway, Measure as Consent, MeasureScope, SystemClock, UnixMillis};
+use identity::RunId;
 
 use super::alert::{Alert, Measure, Whom};
-use crate::ids::RunId;
 use crate::runs::{Hold, Runs};
 
 /// Changes what holds for calls. Failures are for operators.

@@ -32,13 +32,13 @@ mod traces;
 use std::sync::Arc;
 
 use gateway::Gateway;
+use refusal::chain;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::audit::AuditLog;
 use crate::config;
 use crate::runs::Runs;
-use crate::status::chain;
 use crate::store::Store;
 use crate::webhook::Sender;
 

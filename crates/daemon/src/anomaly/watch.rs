@@ -11,6 +11,8 @@ use std::time::Duration;
 use audit::{Kind, Reader, Time};
 use futures_util::FutureExt as _;
 use gateway::Gateway;
+use identity::RunId;
+use refusal::Refusal;
 use tokio_util::sync::CancellationToken;
 
 use super::desk::Alerts;
@@ -19,9 +21,7 @@ use super::gifts::Gifts;
 use super::intake::Intake;
 use super::seen::Agent;
 use crate::audit::AuditLog;
-use crate::ids::RunId;
 use crate::runs::Runs;
-use crate::status::Refusal;
 
 /// Until what could not be done is tried again, and what is over is said to be.
 const TICK: Duration = Duration::from_secs(2);

@@ -3,12 +3,12 @@
 
 use gateway::Consent;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::{Desk, events};
 use crate::runs::Runs;
-use crate::status::{Refusal, chain};
 
 impl Desk {
     /// From now on the consent lets calls through. Where that cannot be kept, reviewers are asked again, as ever.

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use audit::Kind;
 use gateway::{Approval, Consent, Gateway};
+use identity::CallId;
+use refusal::chain;
 
 use super::events::replay;
 use super::kept::{Kept, settled};
 use crate::audit::AuditLog;
-use crate::ids::CallId;
-use crate::status::chain;
 use crate::store::{SettledApproval, Store};
 
 /// What a former daemon has left waiting.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use gateway::{Approval, ApprovalState, PermitState};
+use identity::{CallId, RunId};
 use ops::Operation;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use wire::v1;
 use worker::convert::{operation_from_wire, operation_to_wire};
 
-use crate::ids::{CallId, RunId};
 use crate::store::{SettledApproval, StoredApproval};
 
 /// Whose call it is, how it was put, and how it is to be answered.

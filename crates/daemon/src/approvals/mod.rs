@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use audit::Kind;
 use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
+use identity::Principal;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
-use crate::rpc::Principal;
-use crate::status::{Refusal, chain};
 use crate::store::Store;
 
 pub(crate) use former::Former;

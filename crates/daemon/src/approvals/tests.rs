@@ -8,6 +8,7 @@ use gateway::{
     Admission, Approval, ApprovalState, Ballot, Caller, Choice, Clock, Gateway, Level, Policy, Review,
     Reviewer, RunScope, Ticket, UnixMillis,
 };
+use identity::{CallId, RunId};
 use ops::{Operation, Write};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::former::Former;
 use super::{Asker, Desk};
 use crate::audit::AuditLog;
-use crate::ids::{CallId, RunId};
 use crate::runs::Record;
 use crate::store::{Store, StoredApproval};
 

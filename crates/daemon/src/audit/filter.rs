@@ -1,9 +1,8 @@
 //! Which records a client means: the same for queries, streams and exports.
 
 use audit::{Event, Record, Time, Verdict};
+use refusal::Refusal;
 use wire::v1::EventFilter;
-
-use crate::status::Refusal;
 
 /// Longest text of a filter, bytes.
 const LONGEST: usize = 256;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use audit::{Head, ReadError, Reader, Record};
 use ops::Reason;
+use refusal::Refusal;
 use tokio::sync::watch;
 
 use super::tail::Tail;
-use crate::status::Refusal;
 
 /// Records read in one go.
 const BATCH: u64 = 256;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Policy, RetentionError};
+use refusal::chain;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::AuditLog;
 use crate::recovery::Marker;
-use crate::status::chain;
 
 /// Old segments are looked for this often, or more often when they grow old sooner.
 const LOOK: Duration = Duration::from_secs(60);

@@ -27,9 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Redactor, Removal, RotateError, Writer};
 use ops::Reason;
+use refusal::Refusal;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
-
-use crate::status::Refusal;
 
 pub(crate) use filter::Filter;
 pub(crate) use follow::{Follow, Line};

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use audit::{
     Checkpoint, Event, Head, Limits, ReadError, Reader, Record, Removal, Signer, Unrecorded, Writer,
 };
+use refusal::chain;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::follow::Line;
 use super::tail::Tail;
 use super::{Entry, Unavailable};
-use crate::status::chain;
 
 /// Events of one group commit.
 const BATCH: usize = 512;

@@ -7,10 +7,10 @@ use std::path::Path;
 use audit::bundle::{self, LARGEST, MOST_HASHES, MOST_RECORDS, Member, MemberWriter, Sealed};
 use audit::{Checkpoint, Hash, LogId, Prover, ReadError, Reader, Record};
 use ops::Reason;
+use refusal::{Refusal, chain};
 
 use super::place::Place;
 use super::summary::Summary;
-use crate::status::{Refusal, chain};
 
 /// Records between two looks at whether anybody waits, and whether there is room.
 const LOOK: u64 = 4_096;

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use audit::Redactor;
+use identity::Principal;
 use ops::{Bounds, Git, GitDiffFlag, OpResult, Operation};
+use refusal::Refusal;
 use serde_json::json;
 
 use crate::app::App;
-use crate::rpc::Principal;
 use crate::runs::Record;
-use crate::status::Refusal;
 
 /// Most bytes of a diff.
 const LARGEST: u32 = 1024 * 1024;

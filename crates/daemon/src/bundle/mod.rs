@@ -25,16 +25,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use audit::bundle::{self, Member, RECORDS, Sealed};
 use audit::{Event, Kind, VerifierKey};
+use identity::{Principal, Role, RunId};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use wire::v1;
 
 use crate::app::App;
-use crate::ids::RunId;
-use crate::rpc::{Principal, Role};
 use crate::runs::Record;
-use crate::status::{Refusal, chain};
 use collect::{CollectError, Collected};
 use place::Place;
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use refusal::Refusal;
 use tokio::sync::mpsc;
 use tonic::Status;
 use wire::v1::create_bundle_response::Event;
 use wire::v1::{BundleProgress, CreateBundleResponse};
 
 use super::Made;
-use crate::status::Refusal;
 
 /// Bytes of one message.
 const CHUNK: usize = 64 * 1024;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use audit::{Event, Kind, Record as AuditRecord, Redactor, Status};
+use identity::Principal;
+use refusal::Refusal;
 use serde_json::{Value, json};
 
 use super::diff::Diff;
-use crate::rpc::Principal;
 use crate::runs::Record;
-use crate::status::Refusal;
 
 /// Approvals that are told; the records have all of them.
 const MOST_APPROVALS: usize = 10_000;

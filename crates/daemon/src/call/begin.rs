@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use dialects::Limits;
 use futures_util::FutureExt as _;
+use identity::{CallId, Principal, RunId};
 use ops::Reason;
+use refusal::Refusal;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
 use worker::attended::Attended;
 
@@ -15,9 +17,6 @@ use super::{Close, Story, decode};
 use crate::app::App;
 use crate::calls::{Begun, Call, Found, Keep};
 use crate::escalation::Attempt;
-use crate::ids::{CallId, RunId};
-use crate::rpc::Principal;
-use crate::status::Refusal;
 
 /// How a client waits for its call, and takes the answer. None of it makes another call of a repeated request.
 #[derive(Debug, Clone, Copy)]

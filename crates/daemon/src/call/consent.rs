@@ -6,6 +6,7 @@ use std::time::Duration;
 use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
 use ops::{Bound, Lane, Reason};
+use refusal::Refusal;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -16,7 +17,6 @@ use super::standstill::Standstill;
 use super::{Admitted, Story, review};
 use crate::approvals::Asker;
 use crate::runs::{OnStop, Run, State};
-use crate::status::Refusal;
 
 /// A call that waits, and how its reviewers' answer arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use dialects::{Dialect, Facts, Limits, Made, ParseFailure};
 use gateway::{Policy, Profile};
+use identity::check_client_name;
 use ops::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
+use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
 use wire::v1::{self, CallRequest, CallResponse, call_request, call_response};
 use worker::convert::{failure_to_wire, operation_from_wire, result_to_wire};
@@ -14,8 +16,6 @@ use worker::convert::{failure_to_wire, operation_from_wire, result_to_wire};
 use super::Close;
 use super::asked::Asked;
 use crate::calls::Call;
-use crate::ids::check_client_name;
-use crate::status::Refusal;
 use crate::time::duration_from_wire;
 
 const MAX_NAME: usize = 128;

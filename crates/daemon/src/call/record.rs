@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use gateway::{Approval, Caller};
+use identity::{CallId, Principal};
 use ops::{OpResult, Operation};
 use serde_json::{Value, json};
 
 use super::decode::Decoded;
 use super::{Close, input};
 use crate::audit::{AuditLog, Unavailable};
-use crate::ids::CallId;
-use crate::rpc::Principal;
 use crate::time::micros;
 
 /// Characters of a command's output that the record keeps.

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use gateway::{Approval, Clock as _, SystemClock, Ticket};
+use identity::{Principal, Roles};
 use ops::Reason;
+use refusal::Refusal;
 use tokio::sync::oneshot;
 
 use super::asked::Asked;
@@ -19,9 +21,7 @@ use super::record::{Journal, Times};
 use super::{Close, Story};
 use crate::app::App;
 use crate::approvals::Kept;
-use crate::rpc::{Principal, Roles};
 use crate::runs::{Hold, Run};
-use crate::status::Refusal;
 
 /// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on; and no run
 /// stands still for a call that does not wait.

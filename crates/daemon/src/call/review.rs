@@ -17,10 +17,10 @@ use ops::{
     Bound, Bounds, DeleteResult, EntryType, FileChange, FileState, FileStates, Git, GitResult, Lane,
     OpResult, Operation, PatchResult, Preview, Reason, ToolFailure,
 };
+use refusal::Refusal;
 
 use super::request;
 use crate::executor::Lanes;
-use crate::status::Refusal;
 use describe::{describe, quote, visible};
 
 /// Bytes of a diff that a reviewer is shown; more where the profile gives agents more.

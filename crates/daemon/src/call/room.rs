@@ -6,13 +6,13 @@ use futures_util::FutureExt as _;
 use gateway::Caller;
 use gateway::limits::concurrency::{Place, Turn};
 use ops::{Lane, Operation, Reason};
+use refusal::Refusal;
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
 use super::Story;
 use super::record::Times;
 use crate::executor::Lanes;
 use crate::runs::Run;
-use crate::status::Refusal;
 
 /// Room for one call, until it is dropped.
 pub(super) struct Room {

@@ -15,12 +15,12 @@
 
 use std::sync::Arc;
 
+use identity::RunId;
 use ops::Reason;
+use refusal::Refusal;
 
 use crate::app::App;
-use crate::ids::RunId;
 use crate::runs::{Hold, Run};
-use crate::status::Refusal;
 
 /// Holds a run, or does not where the profile does not want it. Dropped without a word it lets the run go.
 pub(super) struct Standstill {

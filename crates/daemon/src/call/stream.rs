@@ -9,6 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, stream};
+use identity::{CallId, Principal, RunId};
+use refusal::{Refusal, chain};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 use tonic::Status;
@@ -20,10 +22,7 @@ use worker::client::OutputStream;
 use super::begin::{self, Manner, Taken};
 use crate::app::App;
 use crate::calls::{Answer, Call, Found};
-use crate::ids::{CallId, RunId};
-use crate::rpc::Principal;
 use crate::spool::{Live, Spool, Unkept, index};
-use crate::status::{Refusal, chain};
 
 /// Most bytes of one piece of output.
 const PIECE: usize = 64 * 1024;

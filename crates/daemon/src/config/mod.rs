@@ -18,11 +18,11 @@ use std::time::Duration;
 use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use hand::WeakerForm;
+use identity::Roles;
 use serde_json::json;
 
 use crate::audit::Settings;
 use crate::quota::Thresholds;
-use crate::rpc::Roles;
 use crate::runs::OnStop;
 use crate::store::OutcomeBounds;
 use crate::terminal::Limits;

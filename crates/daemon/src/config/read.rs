@@ -13,11 +13,11 @@ use containers::Endpoint;
 use gateway::document::{At, Fields};
 use gateway::limits::concurrency::Whole;
 use hand::WeakerForm;
+use identity::{Role, Roles};
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
 use super::{Config, alerts, audit, mcp};
 use crate::quota::Thresholds;
-use crate::rpc::{Role, Roles};
 use crate::runs::OnStop;
 use crate::store::OutcomeBounds;
 use crate::terminal::Limits;

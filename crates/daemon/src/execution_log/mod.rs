@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use audit::{Kind, Record};
+use refusal::chain;
 
 use crate::audit::{AuditLog, Follow};
 use crate::runs::Directories;
-use crate::status::chain;
 
 pub(crate) use place::prepare;
 
@@ -101,7 +101,7 @@ impl Files {
     /// `None`: a call that was turned away may name anything, and a run that was deleted has no log.
     fn log(&mut self, run: &str) -> Option<&mut Log> {
         if !self.open.contains_key(run) {
-            crate::ids::RunId::parse(run).ok()?;
+            identity::RunId::parse(run).ok()?;
             let directory = Some(self.directories.run_log(run)).filter(|directory| directory.is_dir())?;
             while self.order.len() >= OPEN {
                 let Some(oldest) = self.order.pop_front() else { break };

@@ -10,6 +10,7 @@ use containers::{
     AGENT_PATH, ContainerCgroup, ContainerId, Engine, ExecId, HostProcess, LimitEvents, RunUser,
 };
 use ops::{Reason, ToolFailure};
+use refusal::{Refusal, chain};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -18,10 +19,10 @@ use worker::client::{
     Placement, Prepared,
 };
 
+use super::engine_refusal;
 use super::failure;
 use super::loss::{Cause, Loss, Losses};
 use super::spare::{Ready, Spare};
-use crate::status::{Refusal, chain, engine_refusal};
 
 /// For a lost worker that was killed to be gone, and for what it had started.
 const GOODBYE: Duration = Duration::from_secs(1);

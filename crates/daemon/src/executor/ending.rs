@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use containers::{ContainerCgroup, KillMethod, Leaf};
 use ops::KillEvidence;
+use refusal::chain;
 
-use crate::status::chain;
 use crate::time::micros;
 
 /// Between SIGTERM and SIGKILL when a command is ended before its time.

@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use hand::{CloneError, CloneSpec, HandProcess, HandSpec};
 use jail::Private;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use tokio::net::UnixStream;
@@ -16,7 +17,6 @@ use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, La
 
 use super::launcher::launcher;
 use crate::runs::Directory;
-use crate::status::{Refusal, chain};
 
 /// Until a clone has to be there.
 const CLONE: Duration = Duration::from_secs(120);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use hand::{LayerError, LayerSpec};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
 use super::launcher::launcher;
 use crate::runs::Directory;
-use crate::status::{Refusal, chain};
 
 /// For a look at all changes.
 const DIFF: Duration = Duration::from_secs(60);

@@ -2,6 +2,7 @@
 
 mod agent;
 mod ending;
+mod engine;
 mod hand;
 mod launcher;
 pub(crate) mod layer;
@@ -25,6 +26,7 @@ use worker::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Pla
 use crate::spool::Output;
 
 pub(crate) use agent::AgentLane;
+pub(crate) use engine::engine_refusal;
 pub(crate) use hand::{HandLane, clone_repository};
 pub(crate) use launcher::{accept, launcher};
 pub(crate) use loss::Loss;

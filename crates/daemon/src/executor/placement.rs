@@ -83,7 +83,7 @@ impl Placement for LeafPlacement {
         Box::pin(async move {
             let placed = placed.await.map_err(|error| error.to_string())?;
             placed.map_err(|error| {
-                tracing::error!(error = %crate::status::chain(&error), "a command could not be put into its cgroup");
+                tracing::error!(error = %refusal::chain(&error), "a command could not be put into its cgroup");
                 error.to_string()
             })
         })
@@ -124,7 +124,7 @@ impl State {
             None => self.cgroup.leaf(group, name)?,
         };
         if let Err(error) = process.goes_first() {
-            tracing::debug!(error = %crate::status::chain(&error), "a command is killed no sooner than its agent");
+            tracing::debug!(error = %refusal::chain(&error), "a command is killed no sooner than its agent");
         }
         leaf.add(&process)?;
         self.begin(Some(&leaf));

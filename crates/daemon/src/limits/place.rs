@@ -5,10 +5,10 @@ use std::time::Duration;
 use gateway::Caller;
 use gateway::limits::concurrency::{Busy, Place, Together, Turn, Wake};
 use ops::Reason;
+use refusal::Refusal;
 use tokio::sync::oneshot;
 
 use super::Limits;
-use crate::status::Refusal;
 
 /// Longest that a call waits which a reviewer has consented to: what runs now has ended several times over.
 const CONSENTED: Duration = Duration::from_secs(600);

@@ -6,14 +6,13 @@ use std::time::Duration;
 use gateway::limits::concurrency::{Caps, Count, Places, Together};
 use gateway::limits::{Agent, Scope, Throttle, Usage};
 use gateway::{Clock as _, SystemClock, UnixMillis};
+use identity::{Principal, RunId};
 use ops::Reason;
+use refusal::Refusal;
 use serde_json::json;
 use wire::v1;
 
 use crate::app::App;
-use crate::ids::RunId;
-use crate::rpc::Principal;
-use crate::status::Refusal;
 use crate::time::duration_from_wire;
 
 /// The longest throttle.
@@ -29,7 +28,7 @@ pub(crate) fn show(
     let (profile, owner, agent, run) = match (request.run_id.as_str(), request.agent_id.as_str()) {
         ("", "") => return Err(Refusal::invalid("run_id", "give a run, or an agent")),
         ("", agent) => {
-            crate::ids::check_client_name("agent_id", agent)?;
+            identity::check_client_name("agent_id", agent)?;
             let of_agent = |record: &crate::runs::Record| {
                 record.spec.agent_id == agent
                     && !record.state.has_ended()
@@ -97,8 +96,8 @@ pub(crate) async fn throttle_agent(
     if agent_id.is_empty() {
         return Err(Refusal::invalid("agent_id", "is missing"));
     }
-    crate::ids::check_client_name("agent_id", &agent_id)?;
-    crate::ids::check_client_name("principal", &of)?;
+    identity::check_client_name("agent_id", &agent_id)?;
+    identity::check_client_name("principal", &of)?;
     if reason.chars().count() > MAX_REASON {
         return Err(Refusal::invalid("reason", format!("must be at most {MAX_REASON} characters")));
     }

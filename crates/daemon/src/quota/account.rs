@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use containers::Amount;
 use jail::Mount;
 use ops::{Git, Operation, Reason};
+use refusal::Refusal;
 use wire::v1;
-
-use crate::status::Refusal;
 
 /// What more than a run may have is never counted exactly: so much is no growth.
 const UNCHANGED: Amount = Amount { bytes: 1 << 20, files: 128 };

@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use containers::{Amount, ProjectId, ProjectQuotas};
+use identity::RunId;
+use refusal::chain;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use wire::v1;
 
 use super::account::Found;
-use crate::ids::RunId;
 use crate::runs::{Directories, Record, Workspace};
-use crate::status::chain;
 
 /// Numbers that are tried before a run does without.
 const TRIES: usize = 1_000;

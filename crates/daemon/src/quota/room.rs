@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ops::{Operation, Reason};
+use refusal::Refusal;
 use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;
 use wire::v1;
 
 use crate::runs::Run;
-use crate::status::Refusal;
 
 /// How much of its disk the daemon wants free, bytes. Of a small disk it is less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
 use containers::{Amount, Commands, Group};
+use identity::RunId;
+use refusal::chain;
 use serde_json::json;
 
 use super::account::{Found, Verdict};
 use super::room::{Free, Level};
 use crate::app::App;
-use crate::ids::RunId;
 use crate::runs::{Record, Run, Workspace};
-use crate::status::chain;
 
 /// Between looks at the free room.
 const TICK: Duration = Duration::from_millis(250);

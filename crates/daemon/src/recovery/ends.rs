@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use audit::{Event, Hash, Kind, Record};
+use identity::SessionId;
 
-use crate::ids::SessionId;
 use crate::terminal;
 
 /// A place in the log: a record, by its number and its hash.
@@ -78,9 +78,9 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use audit::{Event, Kind, Limits, Reader, Writer};
+    use identity::SessionId;
 
     use super::Ends;
-    use crate::ids::SessionId;
 
     #[test]
     fn reading_from_the_mark_comes_to_the_same_as_reading_all() {

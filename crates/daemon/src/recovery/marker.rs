@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use audit::Event;
+use refusal::chain;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::ends::{Ends, Marked};
 use crate::audit::AuditLog;
-use crate::status::chain;
 use crate::store::Store;
 
 /// Between two looks at what was recorded meanwhile: what a start after a crash reads at least.

@@ -6,15 +6,15 @@ mod marker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use audit::{Event, Kind, Outcome, Status};
+use identity::{CallId, RunId};
 use ops::{Reason, ToolFailure};
 use prost::Message as _;
+use refusal::chain;
 use serde_json::json;
 use wire::v1::{CallResponse, call_response};
 
 use crate::audit::AuditLog;
-use crate::ids::{CallId, RunId};
 use crate::runs::{Directories, TakenOver};
-use crate::status::chain;
 use crate::store::{Store, StoredCall};
 use crate::terminal;
 use crate::time::Timestamp;
@@ -177,12 +177,12 @@ mod tests {
     use std::sync::Arc;
 
     use audit::{Event, Kind};
+    use identity::CallId;
     use prost::Message as _;
     use wire::v1::CallResponse;
 
     use super::look;
     use crate::audit::AuditLog;
-    use crate::ids::CallId;
     use crate::runs::{Directories, TakenOver};
     use crate::store::{Store, StoredCall};
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{AnomalyRule, Severity};
+use identity::{AlertId, Principal, Role, RunId};
 use ops::Reason;
+use refusal::Refusal;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::Status;
 use wire::v1;
@@ -13,11 +15,9 @@ use wire::v1::alert::State;
 use wire::v1::alert_delivery::State as DeliveryWire;
 use wire::v1::alert_measure::State as MeasureWire;
 
-use super::{Principal, Role, behind, portion};
+use super::{behind, portion};
 use crate::anomaly::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use crate::app::App;
-use crate::ids::{AlertId, RunId};
-use crate::status::Refusal;
 use crate::time::Timestamp;
 
 /// Alerts of a page, at the most.

@@ -8,17 +8,17 @@ use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{
     Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Form, Remember, UnixMillis,
 };
+use identity::{Principal, RunId};
 use ops::{FileState, Reason};
+use refusal::Refusal;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::approval_service_server::ApprovalService;
 use wire::v1::decide_approval_request::Decision;
 
-use super::{MAX_MESSAGE, Principal, behind, principal};
+use super::{MAX_MESSAGE, behind, principal};
 use crate::app::App;
-use crate::ids::RunId;
-use crate::status::Refusal;
 use crate::time::Timestamp;
 
 /// What a list shows of what the calls would do, bytes; it has to fit into one message.

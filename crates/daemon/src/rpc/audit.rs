@@ -6,6 +6,7 @@ use std::sync::Arc;
 use audit::{Checkpoint, Integrity, Record};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
+use refusal::Refusal;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -15,7 +16,6 @@ use wire::v1::query_events_request::Order;
 use crate::app::App;
 use crate::audit::{Bound, Filter, Follow, IndexState, Line, Query};
 use crate::bundle::{self, Wanted};
-use crate::status::Refusal;
 
 use super::{portion, principal};
 

@@ -1,12 +1,11 @@
 //! `ExplainPolicy`: a call that is judged and not made.
 
 use gateway::{Caller, Explanation, RunScope};
+use identity::{Principal, RunId};
+use refusal::Refusal;
 use wire::v1;
 
-use super::Principal;
 use crate::app::App;
-use crate::ids::RunId;
-use crate::status::Refusal;
 
 /// What the policy in force says to a call in a run that the principal may look at.
 pub(super) fn explain(

@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 
 use futures_util::TryFutureExt as _;
 use futures_util::future::{Either, MapOk, Ready, ready};
+use identity::{Access, Principal, Roles};
 use ops::Reason;
+use refusal::Refusal;
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{Request, Response};
@@ -15,11 +17,9 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use super::MAX_MESSAGE;
-use super::identity::{self, Access, Principal, Roles};
 use super::listen::Peer;
 use crate::app::App;
 use crate::escalation::Attempt;
-use crate::status::Refusal;
 
 #[derive(Clone)]
 pub(super) struct GuardLayer(Arc<Gate>);

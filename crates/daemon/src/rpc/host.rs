@@ -5,6 +5,7 @@ use std::sync::Arc;
 use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
 use ops::Reason;
+use refusal::Refusal;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 use wire::v1::host_finding;
@@ -12,7 +13,6 @@ use wire::v1::host_service_server::HostService;
 use wire::v1::{self, HostFinding};
 
 use crate::app::App;
-use crate::status::Refusal;
 
 /// Looks at the same time: each asks the engine, which may be slow to answer.
 static LOOKS: Semaphore = Semaphore::const_new(4);

@@ -8,7 +8,6 @@ mod explain;
 mod gather;
 mod guard;
 mod host;
-mod identity;
 mod listen;
 mod offered;
 mod permission;
@@ -25,7 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream;
+use identity::{Access, Principal};
 use ops::Reason;
+use refusal::Refusal;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService as _;
@@ -44,10 +45,8 @@ use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 
 use crate::app::App;
-use crate::status::Refusal;
 
 pub(crate) use explain::verdict;
-pub(crate) use identity::{Access, Principal, Role, Roles};
 pub(crate) use listen::Socket;
 
 /// Largest request and answer, bytes.

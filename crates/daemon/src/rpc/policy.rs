@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use refusal::Refusal;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::policy_service_server::PolicyService;
 
 use super::{alert, explain, permission, principal};
 use crate::app::App;
-use crate::status::Refusal;
 
 /// `PolicyService`.
 pub(super) struct Service(pub(super) Arc<App>);

@@ -1,6 +1,6 @@
 //! How much of a long list or of a long content one answer has, and where it begins.
 
-use crate::status::Refusal;
+use refusal::Refusal;
 
 /// Entries of a page.
 const DEFAULT_PAGE: usize = 100;

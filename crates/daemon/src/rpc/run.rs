@@ -4,19 +4,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt as _, stream};
+use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
 use ops::Reason;
 use prost::Message as _;
+use refusal::{Refusal, chain};
 use sha2::{Digest as _, Sha256};
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
 use wire::v1::{self, CreateRunRequest};
 
-use super::{Principal, Role, behind, portion, principal};
+use super::{behind, portion, principal};
 use crate::app::App;
-use crate::ids::{AlertId, RunId, check_client_name};
-use crate::runs::{Hold, Record, hide_secrets, issue_token, parse_request};
-use crate::status::{Refusal, chain};
+use crate::runs::{Hold, Record, hide_secrets, parse_request};
 
 const MAX_PAGE: u32 = 1_000;
 /// Bytes of a diff.

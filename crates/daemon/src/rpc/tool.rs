@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use identity::{CallId, Principal, RunId};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
@@ -10,12 +12,10 @@ use worker::client::OutputStream;
 
 use super::offered::Offered;
 use super::portion::piece;
-use super::{Principal, principal, upstreams};
+use super::{principal, upstreams};
 use crate::app::App;
 use crate::calls::Found;
-use crate::ids::{CallId, RunId};
 use crate::spool::Piece;
-use crate::status::{Refusal, chain};
 
 /// `ToolService`.
 pub(super) struct Service(pub(super) Arc<App>);

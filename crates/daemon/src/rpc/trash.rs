@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use identity::RunId;
 use ops::{EntryType, Reason, TrashEntry};
+use refusal::Refusal;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::trash_service_server::TrashService;
@@ -10,9 +12,7 @@ use wire::v1::trash_service_server::TrashService;
 use super::portion::{page, piece};
 use super::principal;
 use crate::app::App;
-use crate::ids::RunId;
 use crate::runs::{Deleted, Trash};
-use crate::status::Refusal;
 use crate::time::Timestamp;
 
 /// A page of the longest paths fits into a message.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use dialects::{Format, UpstreamTool};
 use futures_util::future::join_all;
+use identity::RunId;
 use serde_json::Value;
 use wire::v1;
 
 use super::offered::Offered;
 use crate::app::App;
-use crate::ids::RunId;
 
 /// The tools that the agent may call, and what became of the servers.
 pub(super) struct Upstream {

@@ -21,6 +21,7 @@ use containers::{
 };
 use gateway::{Policy, Profile};
 use jail::Mount;
+use refusal::chain;
 use tokio::task::block_in_place;
 
 use super::launch::{Launcher, Wanted, differs};
@@ -32,7 +33,6 @@ use super::remains::Remains;
 use super::source;
 use super::workspace::{self, Directory};
 use crate::executor::{AgentLane, HandLane, Lanes};
-use crate::status::chain;
 
 /// Until everything of the former daemon's has to be gone, for each of its commands.
 const WITHIN: Duration = Duration::from_secs(2);

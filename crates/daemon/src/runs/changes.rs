@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use hand::LayerSpec;
+use identity::{Principal, RunId};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use serde_json::json;
 use tokio::task::block_in_place;
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
@@ -24,9 +26,6 @@ use super::registry::Runs;
 use super::remove::remove_tree;
 use super::workspace;
 use crate::executor::layer;
-use crate::ids::RunId;
-use crate::rpc::Principal;
-use crate::status::{Refusal, chain};
 
 /// A run whose changes or workspace are being settled: nobody else settles them meanwhile.
 pub(super) struct Settling<'a>(&'a Runs, RunId);

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use containers::{Busybox, DefaultImage, DefaultImageError, Engine, NoBusybox};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use tokio::sync::Mutex;
 
-use crate::status::{Refusal, chain, engine_refusal};
+use crate::executor::engine_refusal;
 
 /// What an operator can do when there is no usable busybox.
 const REMEDY: &str = "install the package busybox-static, or set default_image.busybox in the configuration, or name an image in the profile";

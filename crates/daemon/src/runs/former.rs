@@ -20,6 +20,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use containers::{ContainerId, FormerEnded, KillMethod, LABEL_INSTANCE};
 use gateway::Policy;
+use identity::{CallId, RunId};
+use refusal::chain;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -32,8 +34,6 @@ use super::registry::Runs;
 use super::remove::remove_tree;
 use super::run::Run;
 use super::task::{self, Shared};
-use crate::ids::{CallId, RunId};
-use crate::status::chain;
 use crate::time::{Timestamp, micros};
 
 /// Runs that are looked at, and containers that are removed, at the same time.

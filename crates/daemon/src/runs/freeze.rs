@@ -16,7 +16,9 @@
 use std::time::Duration;
 
 use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Group};
+use identity::RunId;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use wire::v1;
@@ -26,8 +28,6 @@ use super::registry::Runs;
 use super::run::takes_no_calls;
 use super::task::{Command, Shared};
 use crate::executor::Lanes;
-use crate::ids::RunId;
-use crate::status::{Refusal, chain};
 use crate::time::Timestamp;
 
 /// For commands to stand still, or to be gone. What waits in the kernel for longer does so without running on.

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
+use identity::{Principal, RunId};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::block_in_place;
@@ -15,9 +17,6 @@ use super::registry::Runs;
 use super::remove::remove_tree;
 use super::workspace;
 use crate::executor::layer;
-use crate::ids::RunId;
-use crate::rpc::Principal;
-use crate::status::{Refusal, chain};
 use crate::time::Timestamp;
 
 /// A managed or cloned workspace.

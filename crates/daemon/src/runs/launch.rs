@@ -14,8 +14,10 @@ use containers::{
     Access, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference, Inspection,
     MountSpec, RunFacts, RunUser, UsableImage,
 };
+use identity::{Principal, RunId};
 use jail::Mount;
 use ops::Reason;
+use refusal::Refusal;
 use tokio::task::block_in_place;
 
 use super::default_image::DefaultImageSource;
@@ -26,11 +28,9 @@ use super::remains::Remains;
 use super::remove::remove_tree;
 use super::source::Source;
 use super::workspace::{self, Directory, Owner, Purpose, Roots};
+use crate::executor::engine_refusal;
 use crate::executor::{AgentLane, HandLane, Lanes};
-use crate::ids::RunId;
 use crate::quota::Projects;
-use crate::rpc::Principal;
-use crate::status::{Refusal, engine_refusal};
 use crate::{embedded, execution_log};
 
 /// Where the daemon keeps what it makes.

@@ -18,7 +18,6 @@ mod request;
 mod run;
 mod source;
 mod task;
-mod token;
 mod trash;
 mod workspace;
 
@@ -32,7 +31,6 @@ pub(crate) use registry::{OnStop, Runs};
 pub(crate) use remove::remove_tree;
 pub(crate) use request::{hide_secrets, parse as parse_request};
 pub(crate) use run::Run;
-pub(crate) use token::issue as issue_token;
 pub(crate) use trash::{Deleted, Trash};
 pub(crate) use workspace::{Directory, Roots, open_own};
 

@@ -11,13 +11,13 @@ use containers::{
 };
 use jail::Mount;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::record::Ownership;
 use super::remains::Remains;
 use super::workspace::Directory;
-use crate::status::{Refusal, chain};
 
 /// A directory, and where the container sees it.
 pub(super) struct Shown<'d> {

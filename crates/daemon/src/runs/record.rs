@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use containers::Amount;
+use identity::{RunId, TokenHash};
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
 use super::freeze::Held;
 use super::marks::Marks;
-use super::token::TokenHash;
 use super::workspace::Owner;
-use crate::ids::RunId;
 use crate::time::Timestamp;
 
 /// Where a run is in its life.

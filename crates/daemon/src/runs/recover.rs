@@ -13,7 +13,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use hand::HandSpec;
+use identity::RunId;
 use jail::Private;
+use refusal::chain;
 use rustix::fs::{Mode, OFlags};
 
 use super::launch::Directories;
@@ -22,8 +24,6 @@ use super::remove::remove_tree;
 use super::source;
 use super::workspace::{Owner, Roots};
 use crate::executor::launcher;
-use crate::ids::RunId;
-use crate::status::chain;
 
 /// Longest that the recovery of one run may take.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -8,7 +8,9 @@ use audit::{Event, Kind};
 use containers::Access;
 use gateway::Profile;
 use gateway::policy::WorkspaceMode;
+use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
@@ -18,12 +20,8 @@ use super::record::{Record, Spec, State, Workspace};
 use super::remove::remove_tree;
 use super::run::{Run, takes_no_calls};
 use super::task::{self, Command, Shared};
-use super::token::{self, DeletedTokens};
 use crate::audit::AuditLog;
-use crate::ids::RunId;
-use crate::rpc::Principal;
 use crate::spool::Spool;
-use crate::status::{Refusal, chain};
 use crate::store::Store;
 
 /// Changes of state that a slow watcher may be behind before it is told to look again.
@@ -302,7 +300,7 @@ impl Runs {
 
     /// The living run whose token this is, and whom it acts for.
     pub(crate) fn of_token(&self, token: &str) -> Option<(RunId, String)> {
-        let id = token::run_of(token)?;
+        let id = run_of_token(token)?;
         let run = self.living().get(&id).cloned()?;
         let spec = run.spec();
         let is_its = spec.token.as_ref().is_some_and(|hash| hash.is_of(token));
@@ -312,7 +310,7 @@ impl Runs {
     /// Whether this was the token of a run that has ended, or was deleted lately. Showing it opens nothing, and is no attempt at
     /// anything either: MCP clients do so, and the daemon's own endpoint for them.
     pub(crate) fn is_former_token(&self, token: &str) -> bool {
-        let hash = token::run_of(token)
+        let hash = run_of_token(token)
             .and_then(|id| self.ended().get(&id).map(|record| record.spec.token.clone()))
             .flatten();
         hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)

@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use containers::{ContainerId, Engine, MountSlot};
+use refusal::chain;
 use tokio::task::block_in_place;
 
 use super::remove::remove_tree;
-use crate::status::chain;
 
 /// What has to be taken away when a run ends.
 #[derive(Default)]

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 
 use audit::Redactor;
 use gateway::{Policy, Profile};
+use identity::{Principal, RunId};
 use ops::Reason;
+use refusal::Refusal;
 use wire::v1;
 
 use super::record::{Limits, Spec, Workspace};
-use crate::ids::RunId;
-use crate::rpc::Principal;
-use crate::status::Refusal;
 use crate::time::duration_from_wire;
 
 const MAX_NAME: usize = 128;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use gateway::RunScope;
 use ops::{Operation, Reason};
+use refusal::Refusal;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,6 @@ use super::record::{Record, Spec, State, Workspace};
 use super::task::Command;
 use crate::executor::Lanes;
 use crate::quota::Account;
-use crate::status::Refusal;
 
 /// A run, as everybody but its task sees it.
 pub(crate) struct Run {

@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use containers::{Amount, IdMap, MountError, OverlayError, RunUser};
+use identity::Principal;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use tokio::task::block_in_place;
 
@@ -14,8 +16,6 @@ use super::launch::{Directories, Launcher};
 use super::record::{Changes, Layer, Record, Workspace};
 use super::remains::Remains;
 use super::workspace::{self, Directory, Owner, Purpose, Roots};
-use crate::rpc::Principal;
-use crate::status::{Refusal, chain};
 
 /// The directory, and the layer of an overlay.
 pub(super) struct Source {

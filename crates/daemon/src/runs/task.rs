@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
 use containers::FormerEnded;
+use identity::Principal;
 use ops::Reason;
+use refusal::{Refusal, chain};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -17,8 +19,6 @@ use super::registry::Runs;
 use super::remains::Remains;
 use super::run::Run;
 use crate::executor::{Lanes, Loss};
-use crate::rpc::Principal;
-use crate::status::{Refusal, chain};
 use crate::time::Timestamp;
 
 /// Between looks at the clock, for `ttl` and `idle_timeout`.

@@ -10,14 +10,13 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use identity::Principal;
 use ops::Reason;
+use refusal::Refusal;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use serde::{Deserialize, Serialize};
-
-use crate::rpc::Principal;
-use crate::status::Refusal;
 
 /// The owner of a workspace's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,13 +218,13 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, symlink};
     use std::path::PathBuf;
 
+    use identity::Principal;
     use ops::Reason;
 
     use super::{Owner, Purpose, Roots, make, owner_for};
-    use crate::rpc::Principal;
 
     fn principal(uid: u32) -> Principal {
-        Principal { name: format!("uid:{uid}"), uid, gid: uid, roles: crate::rpc::Roles::all(), run: None }
+        Principal { name: format!("uid:{uid}"), uid, gid: uid, roles: identity::Roles::all(), run: None }
     }
 
     fn root(path: &std::path::Path) -> Roots {

@@ -13,8 +13,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
+use identity::{CallId, RunId};
+
 use super::ledger::Key;
-use crate::ids::{CallId, RunId};
 use seal::StreamKey;
 
 /// Ends of the files' names, by the stream's index.

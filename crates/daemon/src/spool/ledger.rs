@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ids::{CallId, RunId};
+use identity::{CallId, RunId};
 
 /// Disks give out space in blocks of this size, bytes.
 const BLOCK: u64 = 4 * 1024;
@@ -136,8 +136,9 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use identity::{CallId, RunId};
+
     use super::{BLOCK, Key, LEAST, Ledger};
-    use crate::ids::{CallId, RunId};
 
     fn key(run: RunId) -> Key {
         Key { call: CallId::new(), run }

@@ -31,14 +31,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
+use identity::{CallId, RunId};
+use refusal::chain;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use worker::client::OutputStream;
 
 use crate::audit::AuditLog;
-use crate::ids::{CallId, RunId};
-use crate::status::chain;
 use seal::StreamKey;
 
 pub(crate) use files::Piece;

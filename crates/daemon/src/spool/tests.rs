@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use identity::{CallId, RunId};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -11,7 +12,6 @@ use worker::client::OutputStream::{Stderr, Stdout};
 use worker::client::{OutputSink as _, OutputStream};
 
 use super::{Bounds, Output, Spool, Unkept, WRITERS};
-use crate::ids::{CallId, RunId};
 use seal::StreamKey;
 
 const WIDE: Bounds = Bounds { max_total: 1 << 30, min_free: 0 };

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use refusal::chain;
+
 use super::ledger::Key;
-use crate::status::chain;
 
 /// Between two lines.
 const QUIET: Duration = Duration::from_secs(10);

@@ -1,10 +1,10 @@
 //! Alerts, and how far the audit log has been looked at for them.
 
+use identity::AlertId;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
 use crate::anomaly::Alert;
-use crate::ids::AlertId;
 
 impl Store {
     /// All alerts, oldest first, and the sequence number of the last record that they are of; 0 at first.

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gateway::{Clock as _, SystemClock};
+use identity::{CallId, RunId};
 use prost::Message as _;
+use refusal::chain;
 use rusqlite::{Connection, Row, Transaction, params};
 use seal::Seal;
 use tokio_util::sync::CancellationToken;
@@ -23,8 +25,6 @@ use wire::v1::{CallResponse, call_response::Status};
 use super::calls::place;
 use super::{Store, StoreError, StoredCall};
 use crate::disk::Space;
-use crate::ids::{CallId, RunId};
-use crate::status::chain;
 
 /// Outcomes that go at once: a call that ends waits for no more.
 const BATCH: usize = 128;

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
+use identity::{CallId, RunId};
 use prost::Message as _;
 use wire::v1::call_response::{Result as Answer, Status};
 use wire::v1::{CallResponse, ReadResult};
 
 use super::{Outcomes, cost};
-use crate::ids::{CallId, RunId};
 use crate::store::tests::record;
 use crate::store::{Store, StoredCall};
 

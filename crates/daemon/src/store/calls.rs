@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use identity::{CallId, RunId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Store, StoreError};
-use crate::ids::{CallId, RunId};
 
 /// A finished call, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

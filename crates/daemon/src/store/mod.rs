@@ -109,8 +109,9 @@ impl Store {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
+    use identity::{CallId, RunId};
+
     use super::{OutcomeBounds, Store, StoredCall};
-    use crate::ids::{CallId, RunId};
     use crate::runs::{Limits, Record, Spec, State, Workspace};
 
     pub(crate) fn record() -> Record {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use identity::RunId;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
-use crate::ids::RunId;
 use crate::runs::{Kept, Record};
 
 impl Store {

@@ -1,9 +1,9 @@
 //! Sessions of transcripts: how many turns each has used, and which request used which.
 
+use identity::RunId;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{Store, StoreError};
-use crate::ids::RunId;
 
 /// Sessions that a run may have.
 pub(crate) const MAX_SESSIONS: u32 = 256;
@@ -133,8 +133,9 @@ pub(super) fn forget(transaction: &Transaction<'_>, run: RunId) -> Result<(), St
 
 #[cfg(test)]
 mod tests {
+    use identity::RunId;
+
     use super::{MAX_SESSIONS, Taken, Turn};
-    use crate::ids::RunId;
     use crate::store::Store;
     use crate::store::tests::record;
 

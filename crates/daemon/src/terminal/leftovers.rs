@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use audit::Event;
+use identity::{RunId, SessionId};
 
 use super::record;
 use super::recording::digest_of;
-use crate::ids::{RunId, SessionId};
 use crate::runs::{Directories, remove_tree};
 
 /// The recording of a session.
@@ -48,9 +48,9 @@ pub(crate) async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId)
 #[cfg(test)]
 mod tests {
     use audit::{Event, Kind};
+    use identity::{RunId, SessionId};
 
     use super::{interrupted, path, remove_leftovers, session_of};
-    use crate::ids::{RunId, SessionId};
     use crate::runs::Directories;
     use crate::terminal::record::details;
 

@@ -29,7 +29,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{Stream, StreamExt as _};
 use gateway::{SessionPermit, SessionRequest};
+use identity::{Principal, Role, SessionId};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -39,10 +41,7 @@ use worker::client::LaneError;
 
 use crate::app::App;
 use crate::executor::{Metered, failure};
-use crate::ids::SessionId;
-use crate::rpc::{Principal, Role};
 use crate::runs::Run;
-use crate::status::{Refusal, chain};
 
 use cast::Header;
 use places::Place;

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use identity::RunId;
 use ops::Reason;
-
-use crate::ids::RunId;
-use crate::status::Refusal;
+use refusal::Refusal;
 
 /// What the operator of the daemon lets a session have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,10 +76,10 @@ impl Drop for Place {
 mod tests {
     use std::time::Duration;
 
+    use identity::RunId;
     use ops::Reason;
 
     use super::{Limits, Sessions};
-    use crate::ids::RunId;
 
     #[test]
     fn each_run_has_its_own_places_and_gets_them_back() {

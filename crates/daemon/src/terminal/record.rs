@@ -5,7 +5,9 @@
 use std::time::Instant;
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
+use identity::{RunId, SessionId};
 use ops::{ExecResult, OpResult, Reason};
+use refusal::Refusal;
 use serde_json::json;
 use wire::v1::{self, open_terminal_response::Event as Shown, terminal_closed};
 use worker::client::{Finished, LaneError};
@@ -14,8 +16,6 @@ use super::recording::Digest;
 use super::session::{Cause, End, Response};
 use super::start::Start;
 use crate::executor::failure;
-use crate::ids::{RunId, SessionId};
-use crate::status::Refusal;
 use crate::time::micros;
 
 /// What both records have in common.
@@ -190,14 +190,14 @@ pub(super) fn interrupted(opened: &Event, recording: Option<Digest>) -> Event {
 #[cfg(test)]
 mod tests {
     use audit::Status;
+    use identity::{RunId, SessionId};
     use ops::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
+    use refusal::Refusal;
     use wire::v1::{open_terminal_response::Event as Shown, terminal_closed::Reason as Ended};
     use worker::client::{CloseReason, Finished, LaneError, Usage};
 
     use super::{Chapter, Closing};
     use crate::executor::Metered;
-    use crate::ids::{RunId, SessionId};
-    use crate::status::Refusal;
     use crate::terminal::session::{Cause, End};
 
     fn finished(outcome: Result<ExecResult, ToolFailure>) -> Finished {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
+use refusal::{Refusal, chain};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,6 @@ use super::places::Limits;
 use super::recording::{Recorder, RecordingError};
 use super::start::Event;
 use crate::executor::Metered;
-use crate::status::{Refusal, chain};
 
 /// For an operator to read what is left when the session is over.
 pub(super) const GOODBYE: Duration = Duration::from_secs(10);

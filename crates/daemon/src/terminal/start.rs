@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use gateway::SessionCommand;
+use identity::RunId;
 use ops::{Malformed, Operation};
+use refusal::Refusal;
 use wire::v1::open_terminal_request::Event as WireEvent;
 use wire::v1::{self, terminal_signal::Kind};
 use worker::client::{TerminalSignal, TerminalSize};
-
-use crate::ids::RunId;
-use crate::status::Refusal;
 
 /// Bytes that one message may bring.
 const MAX_INPUT: usize = 16 * 1024;
@@ -120,6 +119,7 @@ fn command(words: Vec<String>, cwd: String, term: &str) -> Result<SessionCommand
 
 #[cfg(test)]
 mod tests {
+    use identity::RunId;
     use ops::Reason;
     use wire::v1::open_terminal_request::Event as Wire;
     use wire::v1::terminal_signal::Kind;
@@ -127,7 +127,6 @@ mod tests {
     use worker::client::{TerminalSignal, TerminalSize};
 
     use super::{Event, MAX_INPUT, Start};
-    use crate::ids::RunId;
 
     fn start(start: TerminalStart) -> OpenTerminalRequest {
         let run_id = if start.run_id.is_empty() { RunId::new().to_string() } else { start.run_id };

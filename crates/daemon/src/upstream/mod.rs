@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gateway::{McpServer, Permit, PermitParts};
+use identity::RunId;
 use ops::{Bound, McpTool, Operation, Outcome, Reason, ToolFailure};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -42,7 +43,6 @@ use worker::client::{Finished, Usage};
 
 use crate::audit::AuditLog;
 use crate::executor::Lanes;
-use crate::ids::RunId;
 use crate::runs::Run;
 use crate::tls::Tls;
 use fault::Fault;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use audit::{Event, Kind};
+use identity::RunId;
 use serde_json::Value;
 
 use crate::audit::AuditLog;
-use crate::ids::RunId;
 
 /// Writes the events of one run.
 #[derive(Clone)]

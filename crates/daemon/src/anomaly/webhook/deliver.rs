@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use identity::AlertId;
 use tokio_util::sync::CancellationToken;
 
 use super::Webhook;
 use crate::anomaly::Alerts;
 use crate::anomaly::alert::{Delivery, DeliveryState};
 use crate::anomaly::desk::now;
-use crate::ids::AlertId;
 use crate::webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};
 
 /// Delivers until `stop`. An attempt under way is given up then, and made again by the next daemon.

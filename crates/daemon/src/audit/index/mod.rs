@@ -24,11 +24,11 @@ use std::time::Duration;
 
 use audit::{Head, ReadError};
 use ops::Reason;
+use refusal::{Refusal, chain};
 use rusqlite::Connection;
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::audit::tail::Tail;
-use crate::status::{Refusal, chain};
 
 pub(crate) use query::{Page, Query};
 pub(crate) use token::Bound;

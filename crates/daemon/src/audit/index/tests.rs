@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use audit::{Decision, Event, Head, Kind, Outcome, Record, Status, Verdict, Writer};
 use ops::Reason;
+use refusal::Refusal;
 use tokio::sync::watch;
 use wire::v1::EventFilter;
 
 use super::query::Query;
 use super::{Index, Page, State};
 use crate::audit::Filter;
-use crate::status::Refusal;
 
 /// A log, its index, and what a query should find by looking at every record.
 struct Log {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use audit::{Head, Reader};
+use refusal::chain;
 use tokio::sync::watch;
 
 use super::fill::Filler;
@@ -20,7 +21,6 @@ use super::schema::{self, Through};
 use super::{IndexError, Shared, State};
 use crate::audit::follow::Line;
 use crate::audit::tail::Tail;
-use crate::status::chain;
 
 /// Records of one transaction.
 const BATCH: usize = 4_096;

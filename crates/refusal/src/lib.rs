@@ -1,14 +1,12 @@
-//! The one table that turns what went wrong into a gRPC status with `google.rpc.ErrorInfo`.
-//!
-//! Handlers return a [`Refusal`]; nothing else in the daemon makes a `tonic::Status`. Messages reach agents: they say
-//! what was attempted and what to change, and hold no host path and no secret.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use containers::EngineError;
 use ops::{Hint, Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -16,49 +14,51 @@ use wire::v1;
 use worker::convert::Malformed;
 
 /// The `domain` of every `ErrorInfo`.
-pub(crate) const DOMAIN: &str = "cofferdam";
+pub const DOMAIN: &str = "cofferdam";
 
 /// The fact that says when to try again, milliseconds; it becomes `RetryInfo` as well.
 const RETRY_AFTER: &str = "retry_after_ms";
 
 /// A request that was refused or could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// Stable reason.
-    pub(crate) reason: Reason,
+    pub reason: Reason,
     /// A sentence for the client.
-    pub(crate) message: String,
+    pub message: String,
     /// Facts to act on; they become `ErrorInfo.metadata`.
-    pub(crate) metadata: Vec<(Cow<'static, str>, String)>,
+    pub metadata: Vec<(Cow<'static, str>, String)>,
     /// What to try that every caller has another name for.
-    pub(crate) hints: Vec<Hint>,
+    pub hints: Vec<Hint>,
 }
 
 impl Refusal {
-    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+    /// Without facts.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), metadata: Vec::new(), hints: Vec::new() }
     }
 
     /// A request that is malformed in `field`.
-    pub(crate) fn invalid(field: &'static str, message: impl fmt::Display) -> Self {
+    pub fn invalid(field: &'static str, message: impl fmt::Display) -> Self {
         Self::new(Reason::InvalidArgument, format!("{field}: {message}")).with("field", field)
     }
 
     /// A fault of ours. What happened goes to the log, not to the client.
-    pub(crate) fn internal(what: &str, error: &dyn fmt::Display) -> Self {
+    pub fn internal(what: &str, error: &dyn fmt::Display) -> Self {
         tracing::error!(error = %error, "{what}");
         Self::new(Reason::Internal, format!("{what}: an internal error; the daemon's log says more"))
     }
 
     /// It goes through after this time, if nothing else comes before. Rounded up to milliseconds.
     #[must_use]
-    pub(crate) fn retry_after(self, time: Duration) -> Self {
+    pub fn retry_after(self, time: Duration) -> Self {
         let millis = time.as_nanos().div_ceil(1_000_000);
         self.with(RETRY_AFTER, millis.to_string())
     }
 
+    /// With a fact more.
     #[must_use]
-    pub(crate) fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.metadata.push((name.into(), value.into()));
         self
     }
@@ -141,30 +141,8 @@ fn code(reason: Reason) -> Code {
     }
 }
 
-/// What an engine's failure means for a client.
-#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` asks for
-pub(crate) fn engine_refusal(error: EngineError) -> Refusal {
-    tracing::error!(error = %chain(&error), "the engine failed");
-    match error {
-        EngineError::Unreachable { .. } => Refusal::new(
-            Reason::EngineUnavailable,
-            "the container engine does not answer; `coffer doctor` says more",
-        ),
-        EngineError::TimedOut { attempt, .. } => {
-            Refusal::new(Reason::EngineUnavailable, format!("the container engine did not {attempt} in time"))
-        }
-        EngineError::NotFound { attempt }
-        | EngineError::Conflict { attempt, .. }
-        | EngineError::Api { attempt, .. }
-        | EngineError::Malformed { attempt, .. } => Refusal::new(
-            Reason::EngineUnavailable,
-            format!("the container engine failed to {attempt}; the daemon's log has its words"),
-        ),
-    }
-}
-
 /// An error with its causes, for the log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -3,26 +3,26 @@
 use std::fmt;
 
 use ops::Reason;
+use refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::status::Refusal;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub(crate) struct $name(Uuid);
+        pub struct $name(Uuid);
 
+        #[allow(clippy::new_without_default)] // no two are the same
         impl $name {
             /// A new one.
-            pub(crate) fn new() -> Self {
+            pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
 
             /// Parses the hyphenated form. Something else names nothing.
-            pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
+            pub fn parse(text: &str) -> Result<Self, Refusal> {
                 let none = || Refusal::new(Reason::NotFound, concat!("there is no such ", $what)).with("resource", $what);
                 if text.is_empty() {
                     return Err(Refusal::new(Reason::InvalidArgument, concat!($what, "_id is missing")));
@@ -72,7 +72,7 @@ id!(
 const MAX_CLIENT_NAME: usize = 128;
 
 /// Checks a name that a client made up: `field` is where it stands.
-pub(crate) fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal> {
+pub fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal> {
     if name.len() <= MAX_CLIENT_NAME && !name.chars().any(char::is_control) {
         return Ok(());
     }
@@ -84,13 +84,13 @@ pub(crate) fn check_client_name(field: &'static str, name: &str) -> Result<(), R
 
 impl RunId {
     /// Its random end.
-    pub(crate) fn low_bits(self) -> u32 {
+    pub fn low_bits(self) -> u32 {
         let bytes = self.0.as_bytes();
         u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])
     }
 
     /// An id that a client chose: a version 7 UUID.
-    pub(crate) fn chosen(text: &str) -> Result<Self, Refusal> {
+    pub fn chosen(text: &str) -> Result<Self, Refusal> {
         match Self::parse(text) {
             Ok(id) if id.0.get_version_num() == 7 => Ok(id),
             _ => Err(Refusal::invalid("run_id", "is not a version 7 UUID in hyphenated lower-case form")),

@@ -1,8 +1,7 @@
 //! Who connected, and what they may call.
 //!
-//! The *principal* is taken from the connection (the uid at the other end of the Unix socket), never from a message.
-//! One layer over the whole server asks [`Access`] before any service sees a request, reflection and health included:
-//! a method that is not in the table needs a role all the same, so that none can be forgotten.
+//! One layer over the whole server asks before any service sees a request, reflection and health included: a method that is not
+//! in the table needs a role all the same, so that none can be forgotten.
 
 use gateway::Level;
 
@@ -10,7 +9,7 @@ use crate::ids::RunId;
 
 /// A role on the API. Not to be confused with an agent's role in the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub enum Role {
     /// Runs the daemon: everything but deciding on approvals.
     Operator,
     /// Decides on approvals, except those of critical calls.
@@ -25,7 +24,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// As the configuration names them.
-    pub(crate) const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("operator", Self::Operator),
         ("approver", Self::Approver),
         ("orchestrator", Self::Orchestrator),
@@ -36,52 +35,59 @@ impl Role {
 
 /// A set of roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Roles(u8);
+pub struct Roles(u8);
 
 impl Roles {
-    pub(crate) fn none() -> Self {
+    /// No role.
+    pub fn none() -> Self {
         Self(0)
     }
 
-    pub(crate) fn all() -> Self {
+    /// Every role.
+    pub fn all() -> Self {
         Role::ALL.into_iter().fold(Self::none(), |roles, (_, role)| roles.with(role))
     }
 
-    pub(crate) fn with(self, role: Role) -> Self {
+    /// With `role` too.
+    #[must_use]
+    pub fn with(self, role: Role) -> Self {
         Self(self.0 | 1 << role as u8)
     }
 
-    pub(crate) fn has(self, role: Role) -> bool {
+    /// Whether `role` is among them.
+    pub fn has(self, role: Role) -> bool {
         self.0 & 1 << role as u8 != 0
     }
 
     /// As the configuration names them.
-    pub(crate) fn names(self) -> Vec<&'static str> {
+    pub fn names(self) -> Vec<&'static str> {
         Role::ALL.into_iter().filter(|(_, role)| self.has(*role)).map(|(name, _)| name).collect()
     }
 
-    pub(crate) fn is_empty(self) -> bool {
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(crate) fn has_any(self, roles: &[Role]) -> bool {
+    /// Whether one of `roles` is among them.
+    pub fn has_any(self, roles: &[Role]) -> bool {
         roles.iter().any(|role| self.has(*role))
     }
 }
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Principal {
+pub struct Principal {
     /// As the record names it: `uid:1000`.
-    pub(crate) name: String,
+    pub name: String,
     /// Its user id.
-    pub(crate) uid: u32,
+    pub uid: u32,
     /// Its primary group.
-    pub(crate) gid: u32,
+    pub gid: u32,
     /// What it may do.
-    pub(crate) roles: Roles,
+    pub roles: Roles,
     /// It has presented this run's token: it acts for the run's own principal, in this run and nowhere else.
-    pub(crate) run: Option<RunId>,
+    pub run: Option<RunId>,
 }
 
 /// nobody's, user_namespaces(7): nothing is ever done with it.
@@ -89,29 +95,29 @@ const NOBODY: u32 = 65_534;
 
 impl Principal {
     /// Whoever did not come over the Unix socket: the kernel says nothing of them, and they have no role.
-    pub(crate) fn stranger() -> Self {
+    pub fn stranger() -> Self {
         Self { name: "stranger".to_owned(), uid: NOBODY, gid: NOBODY, roles: Roles::none(), run: None }
     }
 
     /// Whether it may use what `owner` made: its own, and an operator everything. With a run's token nothing but what
     /// [`Self::may_use_run`] says.
-    pub(crate) fn may_use(&self, owner: &str) -> bool {
+    pub fn may_use(&self, owner: &str) -> bool {
         self.run.is_none() && (self.name == owner || self.roles.has(Role::Operator))
     }
 
     /// Whether it may use a run of `owner`'s, and the calls in it.
-    pub(crate) fn may_use_run(&self, run: RunId, owner: &str) -> bool {
+    pub fn may_use_run(&self, run: RunId, owner: &str) -> bool {
         self.run.map_or_else(|| self.may_use(owner), |own| own == run)
     }
 
     /// Whether it may look at what `owner` made: reviewers and auditors have to.
-    pub(crate) fn may_see(&self, owner: &str) -> bool {
+    pub fn may_see(&self, owner: &str) -> bool {
         self.may_use(owner)
             || self.run.is_none() && self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
     }
 
     /// How far its word goes on approvals.
-    pub(crate) fn level(&self) -> Option<Level> {
+    pub fn level(&self) -> Option<Level> {
         if self.roles.has(Role::Director) {
             Some(Level::Director)
         } else {
@@ -122,18 +128,19 @@ impl Principal {
 
 /// Which uid has which roles.
 #[derive(Debug, Clone)]
-pub(crate) struct Access {
+pub struct Access {
     own_uid: u32,
     granted: Vec<(u32, Roles)>,
 }
 
 impl Access {
     /// Root and the daemon's own uid have every role, the listed ones what is listed, everybody else none.
-    pub(crate) fn new(own_uid: u32, granted: Vec<(u32, Roles)>) -> Self {
+    pub fn new(own_uid: u32, granted: Vec<(u32, Roles)>) -> Self {
         Self { own_uid, granted }
     }
 
-    pub(crate) fn principal(&self, uid: u32, gid: u32) -> Principal {
+    /// The principal with this uid and primary group.
+    pub fn principal(&self, uid: u32, gid: u32) -> Principal {
         let listed = self.granted.iter().find(|(listed, _)| *listed == uid).map(|(_, roles)| *roles);
         let roles = match listed {
             Some(roles) => roles,
@@ -145,7 +152,7 @@ impl Access {
 }
 
 /// Whether `roles` may call the method with this path, such as `/cofferdam.v1.ToolService/Call`.
-pub(super) fn may_call(roles: Roles, path: &str) -> bool {
+pub fn may_call(roles: Roles, path: &str) -> bool {
     use Role::{Approver, Auditor, Director, Operator, Orchestrator};
     let Some((service, method)) = path.trim_start_matches('/').split_once('/') else { return false };
     match (service, method) {
@@ -176,7 +183,7 @@ pub(super) fn may_call(roles: Roles, path: &str) -> bool {
 }
 
 /// Whether the holder of a run's token may call the method with this path: the tools, and nothing else.
-pub(super) fn may_call_with_token(path: &str) -> bool {
+pub fn may_call_with_token(path: &str) -> bool {
     let method = path.strip_prefix("/cofferdam.v1.ToolService/");
     method.is_some_and(|method| {
         matches!(method, "Call" | "CallStream" | "GetCall" | "CancelCall" | "ListTools" | "StepTranscript")

@@ -23,10 +23,10 @@ const LATELY: usize = 256;
 /// The hash of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct TokenHash(String);
+pub struct TokenHash(String);
 
 /// Makes a token for a run.
-pub(crate) fn issue(run: RunId) -> (String, TokenHash) {
+pub fn issue(run: RunId) -> (String, TokenHash) {
     let secret = ops::encode_base64(&seal::secret());
     let token = format!("{PREFIX}{run}_{}", secret.trim_end_matches('='));
     let hash = TokenHash::of(&token);
@@ -34,7 +34,7 @@ pub(crate) fn issue(run: RunId) -> (String, TokenHash) {
 }
 
 /// The run that a token says it is for.
-pub(crate) fn run_of(token: &str) -> Option<RunId> {
+pub fn run_of(token: &str) -> Option<RunId> {
     let rest = token.strip_prefix(PREFIX).filter(|_| token.len() <= MAX_BYTES)?;
     RunId::parse(rest.split_once('_')?.0).ok()
 }
@@ -45,21 +45,22 @@ impl TokenHash {
     }
 
     /// Whether this is the hash of `token`.
-    pub(crate) fn is_of(&self, token: &str) -> bool {
+    pub fn is_of(&self, token: &str) -> bool {
         self.0.as_bytes().ct_eq(Self::of(token).0.as_bytes()).into()
     }
 }
 
 /// Those of runs that were deleted lately: their clients and their endpoint may not have seen it yet.
 #[derive(Default)]
-pub(super) struct DeletedTokens(Mutex<VecDeque<TokenHash>>);
+pub struct DeletedTokens(Mutex<VecDeque<TokenHash>>);
 
 impl DeletedTokens {
     fn lock(&self) -> MutexGuard<'_, VecDeque<TokenHash>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn keep(&self, hash: Option<TokenHash>) {
+    /// Keeps the hash of a run that is deleted.
+    pub fn keep(&self, hash: Option<TokenHash>) {
         let mut kept = self.lock();
         kept.extend(hash);
         while kept.len() > LATELY {
@@ -67,7 +68,8 @@ impl DeletedTokens {
         }
     }
 
-    pub(super) fn has(&self, token: &str) -> bool {
+    /// Whether `token` is among them.
+    pub fn has(&self, token: &str) -> bool {
         let shown = TokenHash::of(token);
         self.lock().iter().any(|hash| hash.0.as_bytes().ct_eq(shown.0.as_bytes()).into())
     }

@@ -1,0 +1,27 @@
+//! An engine that failed, as the client of a call or a run is told.
+
+use containers::EngineError;
+use ops::Reason;
+use refusal::{Refusal, chain};
+
+/// What an engine's failure means for a client.
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` asks for
+pub(crate) fn engine_refusal(error: EngineError) -> Refusal {
+    tracing::error!(error = %chain(&error), "the engine failed");
+    match error {
+        EngineError::Unreachable { .. } => Refusal::new(
+            Reason::EngineUnavailable,
+            "the container engine does not answer; `coffer doctor` says more",
+        ),
+        EngineError::TimedOut { attempt, .. } => {
+            Refusal::new(Reason::EngineUnavailable, format!("the container engine did not {attempt} in time"))
+        }
+        EngineError::NotFound { attempt }
+        | EngineError::Conflict { attempt, .. }
+        | EngineError::Api { attempt, .. }
+        | EngineError::Malformed { attempt, .. } => Refusal::new(
+            Reason::EngineUnavailable,
+            format!("the container engine failed to {attempt}; the daemon's log has its words"),
+        ),
+    }
+}
