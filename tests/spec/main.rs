@@ -177,6 +177,23 @@ fn the_architecture_has_ten_invariants_and_their_tests_are_in_the_specification(
 }
 
 #[test]
+fn every_crate_has_a_line_in_the_architecture_and_a_readme() {
+    let page = std::fs::read_to_string(root().join("crates/ARCHITECTURE.md")).unwrap();
+    let directories = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut crates = 0;
+    for directory in directories.filter(|path| path.join("Cargo.toml").exists()) {
+        let name = directory.file_name().unwrap().to_str().unwrap();
+        assert!(
+            page.contains(&format!("| [`{name}`]({name}) |")),
+            "crates/ARCHITECTURE.md does not have {name}"
+        );
+        assert!(directory.join("README.md").exists(), "crates/{name} has no README.md");
+        crates += 1;
+    }
+    assert!(crates >= 15, "{crates} crates");
+}
+
+#[test]
 fn every_threat_has_a_line() {
     let document = document();
     let ids: BTreeSet<&str> = lines(&document).iter().map(|line| line.id).collect();
