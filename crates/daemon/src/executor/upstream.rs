@@ -3,14 +3,18 @@
 //! The one thing that is begun here without a permit of its own. Which program it is says the operator's policy and nobody
 //! else; what leads here is the permit of a call to it, or the question of an agent that may call it which tools it has.
 
-use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use gateway::McpStdio;
 use jail::SandboxPath;
-use ops::{Bounds, Exec};
+use mcp_upstream::{Fault, Output, Pipes};
+use ops::{Bounds, Exec, OpResult};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use worker::client::{LaneError, OutputSink, Terminal, TerminalSize, TerminalSpec};
+use worker::client::{Finished, LaneError, OutputSink, OutputStream, Terminal, TerminalSize, TerminalSpec};
 
 use super::Lanes;
 
@@ -19,27 +23,70 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most bytes that it may write in that time.
 const MOST: u64 = 64 << 30;
 
+/// What the program writes.
+struct Ear(mpsc::Sender<Output>);
+
+impl OutputSink for Ear {
+    fn take(
+        &self,
+        stream: OutputStream,
+        _: u64,
+        data: Bytes,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let output = match stream {
+            OutputStream::Stdout => Output::Stdout(data),
+            OutputStream::Stderr => Output::Stderr(data),
+        };
+        // Where nobody hears it any more, the program is about to end.
+        Box::pin(async move { drop(self.0.send(output).await) })
+    }
+}
+
 impl Lanes {
-    /// Starts the program, in the workspace and in a leaf cgroup called after `name`. Dropping what is returned, or
-    /// `cancel`, ends it and all that it started.
-    pub(crate) fn spoken_with(
+    /// Starts a server's program, in the workspace and in a leaf cgroup called after `name`.
+    pub(crate) fn speak(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault> {
+        let Pipes { mut input, output, end } = pipes;
+        let ear: Arc<dyn OutputSink> = Arc::new(Ear(output.clone()));
+        let terminal = self.spoken_with(name, program, &ear, &end).map_err(|error| not_started(&error))?;
+        drop(ear);
+        tokio::spawn(async move {
+            let keyboard = terminal.keyboard();
+            let written = async {
+                while let Some(mut line) = input.recv().await {
+                    line.push('\n');
+                    if keyboard.write(line.as_bytes()).await.is_err() {
+                        break;
+                    }
+                }
+                // The program's end says why.
+                std::future::pending().await
+            };
+            let finished = tokio::select! {
+                finished = terminal.finished() => finished,
+                never = written => never,
+            };
+            drop(output.send(Output::Ended(ended(&finished))).await);
+        });
+        Ok(())
+    }
+
+    fn spoken_with(
         &self,
         name: &str,
-        command: &[String],
-        env: &BTreeMap<String, String>,
+        program: &McpStdio,
         output: &Arc<dyn OutputSink>,
         cancel: &CancellationToken,
     ) -> Result<Terminal, LaneError> {
-        let (Some((program, args)), Ok(cwd), Some(size)) =
-            (command.split_first(), SandboxPath::parse("."), TerminalSize::new(1, 1))
+        let (Some((command, args)), Ok(cwd), Some(size)) =
+            (program.command.split_first(), SandboxPath::parse("."), TerminalSize::new(1, 1))
         else {
             return Err(LaneError::NotPlaced("it has no program".to_owned()));
         };
         let exec = Exec {
-            command: program.clone(),
+            command: command.clone(),
             args: args.to_vec(),
             cwd,
-            env: env.clone(),
+            env: program.env.clone(),
             stdin: Vec::new(),
             // Has no meaning for what is spoken with, and must be one.
             timeout: Duration::from_secs(120),
@@ -57,5 +104,29 @@ impl Lanes {
         };
         let placement = self.agent.leaf(name).map(|leaf| Arc::new(leaf) as _);
         self.agent.client().terminal(spec, placement, cancel)
+    }
+}
+
+fn not_started(error: &LaneError) -> Fault {
+    Fault::Absent(match error {
+        LaneError::Busy => "as many servers run in this run as may".to_owned(),
+        LaneError::Lost(_) => "the run's worker is lost".to_owned(),
+        _ => "it could not be started".to_owned(),
+    })
+}
+
+fn ended(finished: &Result<Finished, LaneError>) -> Fault {
+    match finished.as_ref().map(|finished| &finished.outcome) {
+        Ok(Ok(OpResult::Exec(result))) => Fault::Lost(match (result.exit_code, result.signal) {
+            (Some(code), _) => format!("its program ended with exit code {code}"),
+            (None, Some(signal)) => format!("its program was ended by signal {signal}"),
+            (None, None) => "its program ended".to_owned(),
+        }),
+        Ok(Ok(_)) => Fault::Lost("its program ended".to_owned()),
+        Ok(Err(failure)) => Fault::Absent(format!("its program could not be run: {}", failure.message)),
+        Err(LaneError::TimedOut) => {
+            Fault::Lost("it ran for as long as a server may, and was ended".to_owned())
+        }
+        Err(_) => Fault::Lost("the run's worker is lost".to_owned()),
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use audit::Kind;
 use gateway::{McpServer, McpTransport};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -13,13 +12,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::fault::Fault;
+use super::host::{Host, Subject};
 use super::http::Http;
 use super::link::{Link, Listed};
-use super::record::Recorder;
 use super::stdio::Stdio;
 use super::tools::Tools;
-use crate::executor::Lanes;
-use crate::tls::Tls;
 
 /// Until a server that could not be had is tried again; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -33,7 +30,6 @@ const RELIST: Duration = Duration::from_secs(5);
 /// A server of a run.
 pub(super) struct Server {
     name: String,
-    recorder: Recorder,
     slot: Mutex<Slot>,
 }
 
@@ -62,16 +58,15 @@ pub(super) struct Session {
 }
 
 impl Server {
-    pub(super) fn new(name: &str, recorder: Recorder) -> Self {
-        Self { name: name.to_owned(), recorder, slot: Mutex::default() }
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), slot: Mutex::default() }
     }
 
     /// The session, with tools that are as they were when the server last spoke of them. Who comes meanwhile waits.
     pub(super) async fn session(
         &self,
-        lanes: &Lanes,
+        host: &dyn Host,
         definition: &McpServer,
-        tls: &(dyn Fn() -> Result<Tls, Fault> + Sync),
         until: Instant,
         cancel: &CancellationToken,
     ) -> Result<Arc<Session>, Fault> {
@@ -84,28 +79,28 @@ impl Server {
         if let Some(session) =
             slot.session.take_if(|session| session.link.is_over() || session.definition != *definition)
         {
-            self.lost(&mut slot, &session).await;
+            self.lost(&mut slot, host, &session).await;
         }
         if let Some(session) = &slot.session {
             let stale = session.listed.elapsed() >= RELIST && session.link.tools_changed();
             if !stale {
                 return Ok(Arc::clone(session));
             }
-            return self.look_again(&mut slot, definition, until, cancel).await;
+            return self.look_again(&mut slot, host, definition, until, cancel).await;
         }
         if let Some(wait) = slot.not_before.and_then(|moment| moment.checked_duration_since(Instant::now())) {
             let why = slot.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             return Err(Fault::Absent(format!("it is tried again in {} s{why}", wait.as_secs() + 1)));
         }
         slot.starts += 1;
-        match self.start(&mut slot, lanes, definition, tls, until, cancel).await {
+        match self.start(&mut slot, host, definition, until, cancel).await {
             Ok(session) => {
                 slot.session = Some(Arc::clone(&session));
                 Ok(session)
             }
             Err(Fault::Cancelled) => Err(Fault::Cancelled),
             Err(fault) => {
-                self.failed(&mut slot, &fault).await;
+                self.failed(&mut slot, host, &fault).await;
                 Err(fault)
             }
         }
@@ -114,17 +109,16 @@ impl Server {
     async fn start(
         &self,
         slot: &mut Slot,
-        lanes: &Lanes,
+        host: &dyn Host,
         definition: &McpServer,
-        tls: &(dyn Fn() -> Result<Tls, Fault> + Sync),
         until: Instant,
         cancel: &CancellationToken,
     ) -> Result<Arc<Session>, Fault> {
         let link = match &definition.transport {
             McpTransport::Stdio(stdio) => {
-                Link::Stdio(Stdio::start(lanes, &format!("mcp-{}-{}", self.name, slot.starts), stdio)?)
+                Link::Stdio(Stdio::start(host, &format!("mcp-{}-{}", self.name, slot.starts), stdio)?)
             }
-            McpTransport::Http(http) => Link::Http(Http::new(http, tls()?)?),
+            McpTransport::Http(http) => Link::Http(Http::new(http, host.tls()?)?),
         };
         let most = usize::try_from(definition.max_tools).unwrap_or(usize::MAX);
         let asked = async {
@@ -135,9 +129,9 @@ impl Server {
             let (name, said) = (&self.name, link.last_words());
             tracing::warn!(server = %name, %fault, said, "an MCP server did not come up");
         })?;
-        let tools = self.read(slot, definition, listed).await;
-        self.recorder
-            .record(Kind::McpServer, json!({
+        let tools = self.read(slot, host, definition, listed).await;
+        host
+            .record(Subject::Server, json!({
                 "server": self.name, "event": "started", "tools": tools.offered.len(), "withheld": tools.withheld.len(),
             }))
             .await;
@@ -151,6 +145,7 @@ impl Server {
     async fn look_again(
         &self,
         slot: &mut Slot,
+        host: &dyn Host,
         definition: &McpServer,
         until: Instant,
         cancel: &CancellationToken,
@@ -162,11 +157,11 @@ impl Server {
         let listed = match before.link.list(most, until, cancel).await {
             Ok(listed) => listed,
             Err(fault) => {
-                self.failed(slot, &fault).await;
+                self.failed(slot, host, &fault).await;
                 return Err(fault);
             }
         };
-        let tools = self.read(slot, definition, listed).await;
+        let tools = self.read(slot, host, definition, listed).await;
         // Calls that are under way go on: the link stays the same one.
         let session = Arc::new(Session {
             link: Arc::clone(&before.link),
@@ -180,7 +175,13 @@ impl Server {
         Ok(session)
     }
 
-    async fn read(&self, slot: &mut Slot, definition: &McpServer, listed: Listed) -> Arc<Tools> {
+    async fn read(
+        &self,
+        slot: &mut Slot,
+        host: &dyn Host,
+        definition: &McpServer,
+        listed: Listed,
+    ) -> Arc<Tools> {
         let Listed { entries, is_cut } = listed;
         let (name, definition, mut seen) =
             (self.name.clone(), definition.clone(), std::mem::take(&mut slot.seen));
@@ -198,26 +199,26 @@ impl Server {
             tracing::warn!(server = %self.name, tool, "the definition of an MCP tool has changed; it is withheld");
             let details =
                 json!({"server": self.name, "tool": tool, "sha256_before": before, "sha256_now": now});
-            self.recorder.record(Kind::McpToolChanged, details).await;
+            host.record(Subject::ToolChanged, details).await;
         }
         Arc::new(tools)
     }
 
-    async fn failed(&self, slot: &mut Slot, fault: &Fault) {
+    async fn failed(&self, slot: &mut Slot, host: &dyn Host, fault: &Fault) {
         slot.failures = slot.failures.saturating_add(1);
         slot.not_before = Some(Instant::now() + patience(slot.failures));
         slot.why = Some(fault.clone());
         let said = super::text::one_line(&fault.to_string(), 512);
         let details =
             json!({"server": self.name, "event": "failed", "problem": said, "failures": slot.failures});
-        self.recorder.record(Kind::McpServer, details).await;
+        host.record(Subject::Server, details).await;
     }
 
     /// A session has ended: by itself, or because the policy has another server in its place.
-    async fn lost(&self, slot: &mut Slot, session: &Session) {
+    async fn lost(&self, slot: &mut Slot, host: &dyn Host, session: &Session) {
         let said = session.link.last_words();
         tracing::info!(server = %self.name, said, "an MCP server has ended");
-        self.recorder.record(Kind::McpServer, json!({"server": self.name, "event": "ended"})).await;
+        host.record(Subject::Server, json!({"server": self.name, "event": "ended"})).await;
         if session.began.elapsed() >= LASTED || session.served.load(Ordering::Relaxed) {
             slot.failures = 0;
             slot.not_before = None;

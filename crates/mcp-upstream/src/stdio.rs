@@ -1,8 +1,8 @@
 //! A server in the run's container, spoken with over its standard streams: one message a line.
 //!
 //! ```text
-//!  request ─► queue ─► writer ─► stdin │ server │ stdout ─► lines ─► Incoming ─► whoever waits
-//!                ▲───── answers to what it asks of us ◄──────────────────┘
+//!  request ─► queue ─► stdin │ server │ stdout ─► lines ─► Incoming ─► whoever waits
+//!                ▲───── answers to what it asks of us ◄────────┘
 //! ```
 //!
 //! What a server can make us keep is one line, the queue, and the last words of its standard error. It is read no faster
@@ -10,25 +10,21 @@
 //! holds up whoever waits for it, until their time is over.
 
 use std::collections::{HashMap, VecDeque};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use gateway::McpStdio;
-use ops::OpResult;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use worker::client::{Finished, Keyboard, LaneError, OutputSink, OutputStream};
 
 use super::fault::Fault;
+use super::host::{Host, Output, Pipes};
 use super::lines::Lines;
 use super::message::{self, Incoming};
 use super::text::one_line;
-use crate::executor::Lanes;
 
 /// Messages that wait for the server to read them.
 const QUEUE: usize = 32;
@@ -36,6 +32,8 @@ const QUEUE: usize = 32;
 const MAX_WAITING: usize = 64;
 /// Bytes of messages between two answers that somebody waits for.
 const MAX_UNASKED: usize = 16 * 1024 * 1024;
+/// Pieces of its output that wait to be heard.
+const PIECES: usize = 4;
 /// Bytes of standard error that are kept.
 const LAST_WORDS: usize = 4 * 1024;
 /// For a server that a call was given up on to show that it is alive.
@@ -67,15 +65,9 @@ struct State {
     why: Option<Fault>,
 }
 
-/// What the server writes.
-struct Ear {
-    shared: Arc<Shared>,
-    queue: mpsc::WeakSender<String>,
-}
-
 impl Stdio {
     /// Starts the server's program. Whether it can be run is seen when it is first asked.
-    pub(super) fn start(lanes: &Lanes, name: &str, server: &McpStdio) -> Result<Self, Fault> {
+    pub(super) fn start(host: &dyn Host, name: &str, program: &McpStdio) -> Result<Self, Fault> {
         let end = CancellationToken::new();
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -84,17 +76,10 @@ impl Stdio {
             over: CancellationToken::new(),
             end: end.clone(),
         });
-        let (queue, messages) = mpsc::channel(QUEUE);
-        let ear = Ear { shared: Arc::clone(&shared), queue: queue.downgrade() };
-        let output: Arc<dyn OutputSink> = Arc::new(ear);
-        let spoken = lanes.spoken_with(name, &server.command, &server.env, &output, &end);
-        let terminal = spoken.map_err(|error| not_started(&error))?;
-        tokio::spawn(write(terminal.keyboard(), messages, Arc::clone(&shared)));
-        let ending = Arc::clone(&shared);
-        tokio::spawn(async move {
-            let finished = terminal.finished().await;
-            ending.end(ended(&finished));
-        });
+        let (queue, input) = mpsc::channel(QUEUE);
+        let (output, written) = mpsc::channel(PIECES);
+        host.start(name, program, Pipes { input, output, end: end.clone() })?;
+        tokio::spawn(listen(written, queue.clone(), Arc::clone(&shared)));
         Ok(Self { shared, queue, _end: end.drop_guard() })
     }
 
@@ -257,79 +242,32 @@ impl Shared {
     }
 }
 
-impl OutputSink for Ear {
-    fn take(
-        &self,
-        stream: OutputStream,
-        _: u64,
-        data: Bytes,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async move {
-            if self.shared.over.is_cancelled() {
-                return;
-            }
-            match stream {
-                OutputStream::Stdout => match self.shared.heard(&data) {
-                    Ok(answers) => {
-                        let Some(queue) = self.queue.upgrade() else { return };
-                        for answer in answers {
-                            // A server that asks and does not read goes without.
-                            let _ = queue.try_send(answer);
-                        }
-                    }
-                    Err(fault) => self.shared.end(fault),
-                },
-                OutputStream::Stderr => {
-                    let mut state = self.shared.state();
-                    state.last_words.extend(data);
-                    let over = state.last_words.len().saturating_sub(LAST_WORDS);
-                    state.last_words.drain(..over);
-                }
-            }
-        })
-    }
-}
-
-async fn write(keyboard: Keyboard, mut messages: mpsc::Receiver<String>, shared: Arc<Shared>) {
+/// Hears what the program writes until it ends, or is no longer worth hearing.
+async fn listen(mut written: mpsc::Receiver<Output>, queue: mpsc::Sender<String>, shared: Arc<Shared>) {
     loop {
-        let line = tokio::select! {
+        let said = tokio::select! {
             biased;
             () = shared.over.cancelled() => return,
-            line = messages.recv() => line,
+            said = written.recv() => said,
         };
-        let Some(mut line) = line else { return };
-        line.push('\n');
-        tokio::select! {
-            biased;
-            () = shared.over.cancelled() => return,
-            written = keyboard.write(line.as_bytes()) => if written.is_err() {
-                // Why is said by whoever waits for its end.
-                return;
+        match said {
+            Some(Output::Stdout(data)) => match shared.heard(&data) {
+                Ok(answers) => {
+                    for answer in answers {
+                        // A server that asks and does not read goes without.
+                        let _ = queue.try_send(answer);
+                    }
+                }
+                Err(fault) => shared.end(fault),
+            },
+            Some(Output::Stderr(data)) => {
+                let mut state = shared.state();
+                state.last_words.extend(data);
+                let over = state.last_words.len().saturating_sub(LAST_WORDS);
+                state.last_words.drain(..over);
             }
+            Some(Output::Ended(why)) => shared.end(why),
+            None => shared.end(Fault::Lost("its stream is closed".to_owned())),
         }
-    }
-}
-
-fn not_started(error: &LaneError) -> Fault {
-    Fault::Absent(match error {
-        LaneError::Busy => "as many servers run in this run as may".to_owned(),
-        LaneError::Lost(_) => "the run's worker is lost".to_owned(),
-        _ => "it could not be started".to_owned(),
-    })
-}
-
-fn ended(finished: &Result<Finished, LaneError>) -> Fault {
-    match finished.as_ref().map(|finished| &finished.outcome) {
-        Ok(Ok(OpResult::Exec(result))) => Fault::Lost(match (result.exit_code, result.signal) {
-            (Some(code), _) => format!("its program ended with exit code {code}"),
-            (None, Some(signal)) => format!("its program was ended by signal {signal}"),
-            (None, None) => "its program ended".to_owned(),
-        }),
-        Ok(Ok(_)) => Fault::Lost("its program ended".to_owned()),
-        Ok(Err(failure)) => Fault::Absent(format!("its program could not be run: {}", failure.message)),
-        Err(LaneError::TimedOut) => {
-            Fault::Lost("it ran for as long as a server may, and was ended".to_owned())
-        }
-        Err(_) => Fault::Lost("the run's worker is lost".to_owned()),
     }
 }

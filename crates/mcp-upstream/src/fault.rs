@@ -9,7 +9,7 @@ const SAID: usize = 1_024;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub enum Fault {
     /// It could not be started or reached.
     #[error("it is not there: {0}")]
     Absent(String),

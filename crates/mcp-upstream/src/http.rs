@@ -9,7 +9,7 @@
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -32,7 +33,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::events::Events;
 use super::fault::Fault;
 use super::message::{self, Incoming, MAX_MESSAGE};
-use crate::tls::Tls;
 
 /// Bytes of the head of an answer.
 const MAX_HEAD: usize = 64 * 1024;
@@ -52,7 +52,7 @@ const VERSION: &str = "mcp-protocol-version";
 
 /// A server, and our session with it.
 pub(super) struct Http {
-    peer: std::sync::Arc<Peer>,
+    peer: Arc<Peer>,
     next: AtomicU64,
     changed: AtomicBool,
     over: AtomicBool,
@@ -61,7 +61,7 @@ pub(super) struct Http {
 /// What every exchange needs.
 struct Peer {
     target: HttpTarget,
-    tls: Tls,
+    tls: Arc<ClientConfig>,
     bearer: Option<HeaderValue>,
     /// As the server named it.
     session: Mutex<Option<HeaderValue>>,
@@ -77,12 +77,12 @@ struct Answer {
 
 impl Http {
     /// Nothing is connected to before the first message.
-    pub(super) fn new(server: &McpHttp, tls: Tls) -> Result<Self, Fault> {
+    pub(super) fn new(server: &McpHttp, tls: Arc<ClientConfig>) -> Result<Self, Fault> {
         let target = HttpTarget::parse(&server.url).map_err(Fault::Absent)?;
         let bearer = server.bearer_token_file.as_deref().map(token).transpose()?;
         let peer = Peer { target, tls, bearer, session: Mutex::default(), version: Mutex::default() };
         Ok(Self {
-            peer: std::sync::Arc::new(peer),
+            peer: Arc::new(peer),
             next: AtomicU64::new(1),
             changed: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -112,8 +112,7 @@ impl Http {
                 Err(_) => Fault::TimedOut,
             },
         };
-        let (peer, cancelled) =
-            (std::sync::Arc::clone(&self.peer), message::cancelled(id, &fault.to_string()));
+        let (peer, cancelled) = (Arc::clone(&self.peer), message::cancelled(id, &fault.to_string()));
         tokio::spawn(async move { timeout(ASIDE, peer.send(Method::POST, cancelled)).await });
         Err(fault)
     }
@@ -212,7 +211,7 @@ enum Heard {
 impl Drop for Http {
     /// The server is told that the session is over, where it made one.
     fn drop(&mut self) {
-        let peer = std::sync::Arc::clone(&self.peer);
+        let peer = Arc::clone(&self.peer);
         let named = peer.session.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if let (true, Ok(runtime)) = (named, tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move { timeout(ASIDE, peer.send(Method::DELETE, String::new())).await });
@@ -230,7 +229,7 @@ impl Peer {
         if *tls {
             let name = ServerName::try_from(host.clone())
                 .map_err(|_| Fault::Absent("the host has no valid name".to_owned()))?;
-            let connected = TlsConnector::from(self.tls.config()).connect(name, stream).await;
+            let connected = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
             let stream = connected.map_err(|error| Fault::Absent(format!("TLS failed: {}", error.kind())))?;
             self.post(stream, method, body).await
         } else {

@@ -176,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::upstream::tools::{Tools, server};
+    use crate::tools::{Tools, server};
 
     fn outcome(tool: &Tool, answer: &Value, most: u64) -> Outcome {
         super::outcome(tool, answer, &answer.to_string(), most)

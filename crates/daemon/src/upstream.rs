@@ -1,0 +1,124 @@
+//! Upstream MCP servers: those of each run, and what the crate `mcp-upstream`, which speaks with them, needs of a run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use audit::{Event, Kind};
+use gateway::{McpServer, McpStdio, Permit, PermitParts};
+use identity::RunId;
+use mcp_upstream::{Called, Fault, Host, Offer, Pipes, Servers, Subject};
+use ops::{Bound, Operation, Reason, ToolFailure};
+use serde_json::Value;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_util::sync::CancellationToken;
+use worker::client::{Finished, Usage};
+
+use crate::audit::AuditLog;
+use crate::executor::Lanes;
+
+use crate::runs::Run;
+use crate::tls::Tls;
+
+/// The servers of all runs.
+pub(crate) struct Upstreams {
+    audit: Arc<AuditLog>,
+    /// Made when the first server is reached that is somewhere else.
+    tls: OnceLock<Option<Tls>>,
+    runs: Arc<Mutex<HashMap<RunId, Arc<Servers>>>>,
+}
+
+/// A run during one call.
+struct OfRun<'c> {
+    upstreams: &'c Upstreams,
+    run: &'c Run,
+    lanes: &'c Lanes,
+}
+
+impl Upstreams {
+    /// Nothing is started or reached.
+    pub(crate) fn new(audit: Arc<AuditLog>) -> Self {
+        Self { audit, tls: OnceLock::new(), runs: Arc::default() }
+    }
+
+    /// Makes the call that a permit is for, within `limit` if that is less than the server's own.
+    pub(crate) async fn execute(
+        &self,
+        run: &Run,
+        lanes: &Lanes,
+        permit: Permit,
+        limit: Option<Duration>,
+        cancel: &CancellationToken,
+    ) -> Finished {
+        let PermitParts { operation, server, .. } = permit.into_parts();
+        let (called, bytes_in) = if let (Operation::Mcp(mcp), Some(definition)) = (operation, server) {
+            let host = OfRun { upstreams: self, run, lanes };
+            let called = self.of(run).call(&host, &definition, &mcp, limit, cancel).await;
+            (called, mcp.arguments_json().len() as u64)
+        } else {
+            let failure = ToolFailure::new(Reason::Internal, "the permit is for no upstream server");
+            (Called { outcome: Err(failure), bytes: 0 }, 0)
+        };
+        let Called { outcome, bytes: bytes_out } = called;
+        Finished { outcome, bound: Bound::default(), usage: Usage::default(), bytes_in, bytes_out }
+    }
+
+    /// What a server offers, started or reached for this where it was not before.
+    pub(crate) async fn offer(
+        &self,
+        run: &Run,
+        lanes: &Lanes,
+        name: &str,
+        definition: &McpServer,
+    ) -> Result<Offer, String> {
+        self.of(run).offer(&OfRun { upstreams: self, run, lanes }, name, definition).await
+    }
+
+    /// The servers of a run. When the run ends, so do they.
+    fn of(&self, run: &Run) -> Arc<Servers> {
+        let id = run.record().id;
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(servers) = runs.get(&id) {
+            return Arc::clone(servers);
+        }
+        let servers = Arc::<Servers>::default();
+        runs.insert(id, Arc::clone(&servers));
+        let (ended, runs) = (run.ended.clone(), Arc::clone(&self.runs));
+        tokio::spawn(async move {
+            ended.cancelled().await;
+            let servers = runs.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            drop(servers);
+        });
+        servers
+    }
+}
+
+#[async_trait]
+impl Host for OfRun<'_> {
+    fn start(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault> {
+        self.lanes.speak(name, program, pipes)
+    }
+
+    fn tls(&self) -> Result<Arc<ClientConfig>, Fault> {
+        let made = self.upstreams.tls.get_or_init(|| {
+            tokio::task::block_in_place(Tls::new)
+                .inspect_err(|error| tracing::error!(error, "no MCP server can be reached over TLS"))
+                .ok()
+        });
+        made.as_ref().map(Tls::config).ok_or_else(|| Fault::Absent("TLS cannot be set up".to_owned()))
+    }
+
+    /// A log that cannot be written admits no calls either.
+    async fn record(&self, subject: Subject, details: Value) {
+        let kind = match subject {
+            Subject::Server => Kind::McpServer,
+            Subject::ToolChanged => Kind::McpToolChanged,
+        };
+        let run = self.run.record().id;
+        let event = Event::new(kind).run(run.to_string()).agent(&self.run.spec().agent_id).details(details);
+        if self.upstreams.audit.enqueue(event).await.is_err() {
+            tracing::error!(%run, "an event of an MCP server is not on record: the audit log cannot be written");
+        }
+    }
+}
