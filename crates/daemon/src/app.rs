@@ -10,6 +10,8 @@ use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
 use refusal::chain;
+use store::spool::Spool;
+use store::{StateDisk, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +23,6 @@ use crate::audit::{AuditLog, Index};
 use crate::bundle::Bundles;
 use crate::calls::Calls;
 use crate::config::Config;
-use crate::disk::StateDisk;
 use crate::escalation::Escalations;
 use crate::grants::Grants;
 use crate::limits::Limits;
@@ -29,8 +30,6 @@ use crate::recovery::Marker;
 use crate::replay::Replays;
 use crate::rpc::{self, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
-use crate::spool::Spool;
-use crate::store::{Store, StoreError};
 use crate::terminal::{self, Sessions};
 use crate::upstream::Upstreams;
 use crate::{call, embedded, execution_log, mcp, policy, quota, recovery, startup};
@@ -232,7 +231,7 @@ fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
     let (clock, ends, counters, owed) = (app.clone(), app.clone(), app.clone(), app.clone());
     [
         tokio::spawn(disk.watch(app.stop.clone())),
-        tokio::spawn(app.spool.clone().watch(app.audit.clone(), app.stop.clone())),
+        tokio::spawn(watch_spool(app.spool.clone(), app.audit.clone(), app.stop.clone())),
         tokio::spawn(app.store.clone().keep_bounds(app.stop.clone())),
         tokio::spawn(quota::watch(app.clone())),
         tokio::spawn(async move { owed.grants.keep_owed(owed.stop.clone()).await }),
@@ -240,6 +239,17 @@ fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
         tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),
         tokio::spawn(async move { counters.limits.keep(counters.stop.clone()).await }),
     ]
+}
+
+/// The log has it when nothing can be kept of what commands write, and when it can again.
+async fn watch_spool(spool: Arc<Spool>, audit: Arc<AuditLog>, stop: CancellationToken) {
+    let record = |event| {
+        let audit = audit.clone();
+        async move {
+            let _ = audit.enqueue(event).await;
+        }
+    };
+    spool.watch(record, stop).await;
 }
 
 /// Ends what only watches.

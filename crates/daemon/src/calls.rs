@@ -13,13 +13,13 @@ use identity::{CallId, Principal, RunId, check_client_name};
 use ops::Reason;
 use prost::Message as _;
 use refusal::{Refusal, chain};
+use store::spool::{Output, Spool};
+use store::{Store, StoreError, StoredCall};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wire::v1::{CallResponse, call_response::Status};
 
 use crate::approvals::Asker;
-use crate::spool::{Output, Spool};
-use crate::store::{Store, StoreError, StoredCall};
 
 /// Finished calls that are kept in memory.
 const FINISHED: usize = 2_048;
@@ -365,16 +365,15 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 mod tests {
     use identity::{Principal, Roles, RunId};
     use ops::Reason;
+    use store::Store;
+    use store::spool::{Bounds, Spool};
     use wire::v1::{CallResponse, call_response::Status};
 
     use super::{Begun, Calls, FINISHED, FINISHED_BYTES, Keep, UNDER_WAY};
-    use crate::spool::{Bounds, Spool};
-    use crate::store::Store;
 
     fn calls() -> (tempfile::TempDir, Calls) {
         let directory = tempfile::tempdir().unwrap();
-        let store =
-            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&directory.path().join("store.db"), crate::testing::WIDE).unwrap();
         let bounds = Bounds { max_total: 1 << 20, min_free: 0 };
         let none = (&[].into(), &[].into());
         let spool =
@@ -385,7 +384,7 @@ mod tests {
 
     /// A run that is in the store.
     fn run(calls: &Calls) -> RunId {
-        let record = crate::store::tests::record();
+        let record = crate::testing::record();
         calls.store.insert_run(&record, None).unwrap();
         record.id
     }

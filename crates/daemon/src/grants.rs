@@ -13,11 +13,11 @@ use identity::PermissionId;
 use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
+use store::{Store, StoreError};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
-use crate::store::{Store, StoreError};
 
 /// Characters of a reason.
 const MAX_REASON: usize = 1_000;
@@ -236,8 +236,7 @@ mod tests {
     impl Scene {
         fn new() -> Self {
             let place = tempfile::tempdir().unwrap();
-            let store =
-                Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+            let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
             let (log, _, _) =
                 AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
             let log = Arc::new(log);

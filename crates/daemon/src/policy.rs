@@ -7,10 +7,10 @@ use audit::{Event, Kind};
 use gateway::{Gateway, Policy, Problems};
 use ops::Reason;
 use refusal::{Refusal, chain};
+use store::Store;
 use tokio::sync::Mutex;
 
 use crate::audit::AuditLog;
-use crate::store::Store;
 
 /// Reads the directory, or takes the built-in policy.
 pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {

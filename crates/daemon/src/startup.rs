@@ -12,13 +12,13 @@ use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
 use refusal::chain;
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use store::Store;
+use store::spool::{Bounds, Spool};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
 use crate::executor;
 use crate::runs::DefaultImageSource;
-use crate::spool::{Bounds, Spool};
-use crate::store::Store;
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {

@@ -18,13 +18,13 @@ use identity::{Principal, RunId, check_client_name};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use sha2::{Digest as _, Sha256};
+use store::{MAX_SESSIONS, Taken, Turn};
 use wire::v1::step_transcript_response::Status;
 use wire::v1::{
     CallRequest, DialectCall, StepTranscriptRequest, StepTranscriptResponse, call_request, call_response,
 };
 
 use crate::app::App;
-use crate::store::{MAX_SESSIONS, Taken, Turn};
 
 /// Turns that a session has, at most and unless it says otherwise.
 const MAX_TURNS: u32 = 10;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gateway::AnomalySetting;
 use identity::AlertId;
+use store::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, ImposedState, Measure, Whom};
 
-use super::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, ImposedState, Measure, Whom};
 use super::detector::Firing;
 
 /// Alerts that are kept. Beyond them the least important go.

@@ -1,6 +1,6 @@
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+use store::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
 
-use super::super::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
 use super::super::detector::Firing;
 use super::super::rules::{Evidence, testing};
 use super::super::seen::Subject;

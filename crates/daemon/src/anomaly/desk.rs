@@ -12,14 +12,14 @@ use identity::{AlertId, Principal};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::{Value, json};
+use store::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};
+use store::{Store, StoreError};
 use tokio::sync::{broadcast, watch};
 
-use super::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};
 use super::book::{Book, Listener};
 use super::detector::Firing;
 use super::enforce::Enforcement;
 use crate::audit::AuditLog;
-use crate::store::{Store, StoreError};
 
 /// Changes that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;

@@ -7,15 +7,15 @@ use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use identity::{Principal, Roles};
 use ops::Reason;
 use serde_json::Value;
+use store::Store;
+use store::alert::{Alert, ImposedState};
 
-use super::super::alert::{Alert, ImposedState};
 use super::super::detector::Firing;
 use super::super::enforce::Enforcement;
 use super::super::rules::{Evidence, testing};
 use super::super::seen::Subject;
 use super::Alerts;
 use crate::audit::AuditLog;
-use crate::store::Store;
 
 /// Notes what it is told.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Place {
 
     /// A daemon's alerts, on what the one before has stored at `store`.
     fn open(&self, store: &Path) -> Alerts {
-        let store = Store::open(store, crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(store, crate::testing::WIDE).unwrap();
         Alerts::open(store, self.audit.clone(), self.notes.clone(), Vec::new()).unwrap()
     }
 

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use gateway::limits::{Agent, Throttle};
 use gateway::{Clock as _, Gateway, Measure as Consent, MeasureScope, SystemClock, UnixMillis};
 use identity::RunId;
+use store::alert::{Alert, Measure, Whom};
+use store::run::Hold;
 
-use super::alert::{Alert, Measure, Whom};
-use crate::runs::{Hold, Runs};
+use crate::runs::Runs;
 
 /// Changes what holds for calls. Failures are for operators.
 #[async_trait]

@@ -12,7 +12,6 @@
 //! Invariants: nothing here is on a call's path; what an alert imposes is on record before it is done; the same alert never
 //! imposes twice, and none is lost or raised again by a restart; memory is bounded whatever agents do and are called.
 
-mod alert;
 mod book;
 mod desk;
 mod detector;
@@ -33,16 +32,15 @@ use std::sync::Arc;
 
 use gateway::Gateway;
 use refusal::chain;
+use store::Store;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::audit::AuditLog;
 use crate::config;
 use crate::runs::Runs;
-use crate::store::Store;
 use crate::webhook::Sender;
 
-pub(crate) use alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 pub(crate) use desk::Alerts;
 
 use enforce::Hands;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gateway::AnomalyRule;
 use sha2::{Digest as _, Sha256};
+use store::alert::Whom;
 
 /// Milliseconds on a line of time that never goes back, see [`super::timeline`].
 pub(super) type Moment = u64;
@@ -22,6 +23,17 @@ pub(crate) struct Agent {
 pub(crate) enum Subject {
     Agent(Agent),
     Run(Arc<str>),
+}
+
+impl From<&Subject> for Whom {
+    fn from(subject: &Subject) -> Self {
+        match subject {
+            Subject::Run(run) => Self::Run { run_id: run.to_string() },
+            Subject::Agent(Agent { principal, id }) => {
+                Self::Agent { principal: principal.to_string(), agent_id: id.to_string() }
+            }
+        }
+    }
 }
 
 /// Who may be granted something beside one agent.

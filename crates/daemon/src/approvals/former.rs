@@ -8,11 +8,11 @@ use audit::Kind;
 use gateway::{Approval, Consent, Gateway};
 use identity::CallId;
 use refusal::chain;
+use store::{SettledApproval, Store};
 
 use super::events::replay;
 use super::kept::{Kept, settled};
 use crate::audit::AuditLog;
-use crate::store::{SettledApproval, Store};
 
 /// What a former daemon has left waiting.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Former {
 impl Former {
     /// Reads store and log.
     pub(crate) async fn read(store: &Store, log: &AuditLog) -> anyhow::Result<Self> {
-        let failed = |error: crate::store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
+        let failed = |error: store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
         let (stored, unreadable) = store.approvals().map_err(failed)?;
         let mut former = Self { lost: unreadable, ..Self::default() };
         for approval in &former.lost {
@@ -90,7 +90,7 @@ impl Former {
         gateway: &Gateway,
         lives: impl Fn(&str) -> bool,
     ) -> anyhow::Result<Vec<Kept>> {
-        let failed = |error: crate::store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
+        let failed = |error: store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
         for approval in &self.lost {
             store.delete_approval(approval).map_err(failed)?;
         }

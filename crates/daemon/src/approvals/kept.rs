@@ -7,10 +7,9 @@ use identity::{CallId, RunId};
 use ops::Operation;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
+use store::{SettledApproval, StoredApproval};
 use wire::v1;
 use worker::convert::{operation_from_wire, operation_to_wire};
-
-use crate::store::{SettledApproval, StoredApproval};
 
 /// Whose call it is, how it was put, and how it is to be answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,11 +24,11 @@ use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Revi
 use identity::Principal;
 use ops::Reason;
 use refusal::{Refusal, chain};
+use store::Store;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
-use crate::store::Store;
 
 pub(crate) use former::Former;
 pub(crate) use kept::{Asker, Kept};

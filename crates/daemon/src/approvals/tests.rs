@@ -10,14 +10,14 @@ use gateway::{
 };
 use identity::{CallId, RunId};
 use ops::{Operation, Write};
+use store::run::Record;
+use store::{Store, StoredApproval};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::former::Former;
 use super::{Asker, Desk};
 use crate::audit::AuditLog;
-use crate::runs::Record;
-use crate::store::{Store, StoredApproval};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
@@ -47,7 +47,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let (log, _, _) =
             AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
@@ -205,7 +205,7 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
     let scene = Scene::new();
     let (approval, _settled) = scene.asks().await;
     let id = &approval.approval_id;
-    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..crate::store::tests::record() };
+    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..crate::testing::record() };
     scene.store.insert_run(&run, None).unwrap();
     let stored = scene.store.approvals().unwrap().0.pop().unwrap();
     // As it was stored before approvals were bound to what a call uses.

@@ -8,9 +8,9 @@ use identity::Principal;
 use ops::{Bounds, Git, GitDiffFlag, OpResult, Operation};
 use refusal::Refusal;
 use serde_json::json;
+use store::run::Record;
 
 use crate::app::App;
-use crate::runs::Record;
 
 /// Most bytes of a diff.
 const LARGEST: u32 = 1024 * 1024;

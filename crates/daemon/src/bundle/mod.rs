@@ -29,11 +29,11 @@ use identity::{Principal, Role, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
+use store::run::Record;
 use tokio::sync::Semaphore;
 use wire::v1;
 
 use crate::app::App;
-use crate::runs::Record;
 use collect::{CollectError, Collected};
 use place::Place;
 

@@ -6,9 +6,9 @@ use audit::{Event, Kind, Record as AuditRecord, Redactor, Status};
 use identity::Principal;
 use refusal::Refusal;
 use serde_json::{Value, json};
+use store::run::Record;
 
 use super::diff::Diff;
-use crate::runs::Record;
 
 /// Approvals that are told; the records have all of them.
 const MOST_APPROVALS: usize = 10_000;

@@ -7,6 +7,7 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
 use ops::{Bound, Lane, Reason};
 use refusal::Refusal;
+use store::run::State;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -16,7 +17,7 @@ use super::room::Room;
 use super::standstill::Standstill;
 use super::{Admitted, Story, review};
 use crate::approvals::Asker;
-use crate::runs::{OnStop, Run, State};
+use crate::runs::{OnStop, Run};
 
 /// A call that waits, and how its reviewers' answer arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);

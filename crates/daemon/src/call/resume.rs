@@ -11,6 +11,7 @@ use gateway::{Approval, Clock as _, SystemClock, Ticket};
 use identity::{Principal, Roles};
 use ops::Reason;
 use refusal::Refusal;
+use store::run::Hold;
 use tokio::sync::oneshot;
 
 use super::asked::Asked;
@@ -21,7 +22,7 @@ use super::record::{Journal, Times};
 use super::{Close, Story};
 use crate::app::App;
 use crate::approvals::Kept;
-use crate::runs::{Hold, Run};
+use crate::runs::Run;
 
 /// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on; and no run
 /// stands still for a call that does not wait.

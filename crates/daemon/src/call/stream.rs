@@ -11,6 +11,7 @@ use std::sync::Arc;
 use futures_util::{Stream, stream};
 use identity::{CallId, Principal, RunId};
 use refusal::{Refusal, chain};
+use store::spool::{Live, Spool, Unkept, index};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 use tonic::Status;
@@ -22,7 +23,6 @@ use worker::client::OutputStream;
 use super::begin::{self, Manner, Taken};
 use crate::app::App;
 use crate::calls::{Answer, Call, Found};
-use crate::spool::{Live, Spool, Unkept, index};
 
 /// Most bytes of one piece of output.
 const PIECE: usize = 64 * 1024;

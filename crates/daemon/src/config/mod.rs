@@ -20,11 +20,11 @@ use gateway::limits::concurrency::Whole;
 use hand::WeakerForm;
 use identity::Roles;
 use serde_json::json;
+use store::OutcomeBounds;
 
 use crate::audit::Settings;
 use crate::quota::Thresholds;
 use crate::runs::OnStop;
-use crate::store::OutcomeBounds;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;

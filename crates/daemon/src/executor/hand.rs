@@ -241,11 +241,12 @@ pub(crate) async fn clone_repository(
 
 #[cfg(test)]
 mod tests {
+    use store::run::Owner;
     use tokio_util::sync::CancellationToken;
     use worker::client::{CallSpec, LaneError};
 
     use super::HandLane;
-    use crate::runs::{Directory, Owner};
+    use crate::runs::Directory;
 
     #[tokio::test]
     async fn a_call_that_comes_after_the_end_starts_no_hand() {

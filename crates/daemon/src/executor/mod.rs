@@ -20,10 +20,9 @@ use std::time::Duration;
 use containers::{Commands, Group};
 use gateway::Permit;
 use ops::{Bound, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
+use store::spool::Output;
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Usage};
-
-use crate::spool::Output;
 
 pub(crate) use agent::AgentLane;
 pub(crate) use engine::engine_refusal;

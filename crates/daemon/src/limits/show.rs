@@ -29,7 +29,7 @@ pub(crate) fn show(
         ("", "") => return Err(Refusal::invalid("run_id", "give a run, or an agent")),
         ("", agent) => {
             identity::check_client_name("agent_id", agent)?;
-            let of_agent = |record: &crate::runs::Record| {
+            let of_agent = |record: &store::run::Record| {
                 record.spec.agent_id == agent
                     && !record.state.has_ended()
                     && record.spec.principal == principal.name

@@ -16,10 +16,11 @@ use identity::RunId;
 use refusal::chain;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
+use store::run::{Record, Workspace};
 use wire::v1;
 
 use super::account::Found;
-use crate::runs::{Directories, Record, Workspace};
+use crate::runs::Directories;
 
 /// Numbers that are tried before a run does without.
 const TRIES: usize = 1_000;

@@ -15,11 +15,12 @@ use containers::{Amount, Commands, Group};
 use identity::RunId;
 use refusal::chain;
 use serde_json::json;
+use store::run::{Record, Workspace};
 
 use super::account::{Found, Verdict};
 use super::room::{Free, Level};
 use crate::app::App;
-use crate::runs::{Record, Run, Workspace};
+use crate::runs::Run;
 
 /// Between looks at the free room.
 const TICK: Duration = Duration::from_millis(250);

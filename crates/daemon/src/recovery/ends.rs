@@ -2,25 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use audit::{Event, Hash, Kind, Record};
+use audit::{Event, Kind, Record};
 use identity::SessionId;
+use store::{Mark, Marked};
 
 use crate::terminal;
-
-/// A place in the log: a record, by its number and its hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub(crate) sequence: u64,
-    pub(crate) hash: Hash,
-}
-
-/// A place in the log, and what was open there: enough to go on without what stands before it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Marked {
-    pub(crate) mark: Mark,
-    /// The records that opened it, without their input.
-    pub(crate) open: Vec<Event>,
-}
 
 /// What has begun and has no end.
 #[derive(Default)]

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use audit::Event;
 use refusal::chain;
+use store::{Marked, Store};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::ends::{Ends, Marked};
+use super::ends::Ends;
 use crate::audit::AuditLog;
-use crate::store::Store;
 
 /// Between two looks at what was recorded meanwhile: what a start after a crash reads at least.
 const EVERY: Duration = Duration::from_secs(600);
@@ -151,12 +151,12 @@ mod tests {
     use std::time::Duration;
 
     use audit::{Event, Kind, Limits, Policy};
+    use store::Store;
     use tokio_util::sync::CancellationToken;
 
     use super::{Begun, Marker, begin};
     use crate::audit::{AuditLog, Keeper};
     use crate::recovery::look;
-    use crate::store::Store;
 
     async fn log(directory: &Path, kinds: &[(Kind, &str)]) -> Arc<AuditLog> {
         let (log, _, _) = AuditLog::open(directory, crate::audit::Settings::default()).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     async fn a_start_reads_from_the_mark_and_knows_what_was_open_there() {
         use Kind::{CallIntent, CallReceipt};
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let calls = [
             (CallIntent, "a"),
             (CallReceipt, "a"),
@@ -195,7 +195,7 @@ mod tests {
     #[tokio::test]
     async fn the_mark_of_another_log_is_not_believed() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let many = [(Kind::CallReceipt, "x"); 5];
         let marked = log(&place.path().join("one"), &many).await;
         Marker::new(marked.clone(), store.clone()).finish().await;
@@ -209,7 +209,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_open_is_closed_although_its_beginning_was_removed() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let directory = place.path().join("audit");
         let settings = crate::audit::Settings {
             limits: Limits { segment_bytes: 1, ..Limits::default() },

@@ -11,15 +11,13 @@ use ops::{Reason, ToolFailure};
 use prost::Message as _;
 use refusal::chain;
 use serde_json::json;
+use store::{Store, StoredCall, Timestamp};
 use wire::v1::{CallResponse, call_response};
 
 use crate::audit::AuditLog;
 use crate::runs::{Directories, TakenOver};
-use crate::store::{Store, StoredCall};
 use crate::terminal;
-use crate::time::Timestamp;
 
-pub(crate) use ends::{Mark, Marked};
 pub(crate) use marker::Marker;
 
 use ends::Ends;
@@ -179,21 +177,21 @@ mod tests {
     use audit::{Event, Kind};
     use identity::CallId;
     use prost::Message as _;
+    use store::{Store, StoredCall};
     use wire::v1::CallResponse;
 
     use super::look;
     use crate::audit::AuditLog;
     use crate::runs::{Directories, TakenOver};
-    use crate::store::{Store, StoredCall};
 
     #[tokio::test]
     async fn a_request_whose_outcome_was_not_kept_is_not_made_again() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let (log, _, _) =
             AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
         let log = Arc::new(log);
-        let run = crate::store::tests::record();
+        let run = crate::testing::record();
         store.insert_run(&run, None).unwrap();
         let calls: Vec<_> = ["kept", "lost", "open", "waits"].map(|request| (CallId::new(), request)).into();
         for (call, request) in &calls {

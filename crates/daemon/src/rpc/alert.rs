@@ -8,6 +8,8 @@ use gateway::{AnomalyRule, Severity};
 use identity::{AlertId, Principal, Role, RunId};
 use ops::Reason;
 use refusal::Refusal;
+use store::Timestamp;
+use store::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::Status;
 use wire::v1;
@@ -16,9 +18,7 @@ use wire::v1::alert_delivery::State as DeliveryWire;
 use wire::v1::alert_measure::State as MeasureWire;
 
 use super::{behind, portion};
-use crate::anomaly::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use crate::app::App;
-use crate::time::Timestamp;
 
 /// Alerts of a page, at the most.
 const MAX_PAGE: u32 = 500;

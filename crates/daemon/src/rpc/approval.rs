@@ -11,6 +11,7 @@ use gateway::{
 use identity::{Principal, RunId};
 use ops::{FileState, Reason};
 use refusal::Refusal;
+use store::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -19,7 +20,6 @@ use wire::v1::decide_approval_request::Decision;
 
 use super::{MAX_MESSAGE, behind, principal};
 use crate::app::App;
-use crate::time::Timestamp;
 
 /// What a list shows of what the calls would do, bytes; it has to fit into one message.
 const MAX_SHOWN: usize = MAX_MESSAGE / 2;

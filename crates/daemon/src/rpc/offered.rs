@@ -9,9 +9,9 @@ use gateway::{
     Clock as _, Effect, McpServer, Permissions, Policy, Scope, Subject, SystemClock, Verdict, covers,
 };
 use ops::McpTool;
+use store::run::Spec;
 
 use crate::app::App;
-use crate::runs::Spec;
 
 /// What holds for one agent now.
 pub(super) struct Offered {

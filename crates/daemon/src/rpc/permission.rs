@@ -5,12 +5,12 @@ use std::sync::Arc;
 use gateway::{Effect, PathPattern, Permission, Scope, Subject, UnixMillis};
 use identity::{PermissionId, Principal};
 use refusal::Refusal;
+use store::Timestamp;
 use wire::v1::{self, grant_permission_request, permission as wire_permission, revoke_permission_request};
 
 use super::portion;
 use crate::app::App;
 use crate::grants::now;
-use crate::time::Timestamp;
 
 const MAX_PAGE: u32 = 1_000;
 

@@ -9,6 +9,7 @@ use ops::Reason;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use sha2::{Digest as _, Sha256};
+use store::run::{Hold, Record};
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
@@ -16,7 +17,7 @@ use wire::v1::{self, CreateRunRequest};
 
 use super::{behind, portion, principal};
 use crate::app::App;
-use crate::runs::{Hold, Record, hide_secrets, parse_request};
+use crate::runs::{hide_secrets, parse_request};
 
 const MAX_PAGE: u32 = 1_000;
 /// Bytes of a diff.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use identity::{CallId, Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
+use store::spool::Piece;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
@@ -15,7 +16,6 @@ use super::portion::piece;
 use super::{principal, upstreams};
 use crate::app::App;
 use crate::calls::Found;
-use crate::spool::Piece;
 
 /// `ToolService`.
 pub(super) struct Service(pub(super) Arc<App>);

@@ -22,12 +22,11 @@ use containers::{
 use gateway::{Policy, Profile};
 use jail::Mount;
 use refusal::chain;
+use store::run::{Marks, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
 use super::launch::{Launcher, Wanted, differs};
-use super::marks::{Marks, Place};
 use super::mounting::{Shown, arrived, bind};
-use super::record::{Ownership, Record, Spec, Started};
 use super::registry::wanted;
 use super::remains::Remains;
 use super::source;

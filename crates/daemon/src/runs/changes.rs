@@ -18,10 +18,10 @@ use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
+use store::run::{Changes, Layer, Record, Workspace};
 use tokio::task::block_in_place;
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
-use super::record::{Changes, Layer, Record, Workspace};
 use super::registry::Runs;
 use super::remove::remove_tree;
 use super::workspace;

@@ -23,18 +23,19 @@ use gateway::Policy;
 use identity::{CallId, RunId};
 use refusal::chain;
 use serde_json::json;
+use store::Timestamp;
+use store::run::{Record, State};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::adopt::{Adopted, Misfit, terms};
 use super::freeze::end_leftover;
-use super::record::{Record, State};
 use super::recover::recover;
 use super::registry::Runs;
 use super::remove::remove_tree;
 use super::run::Run;
 use super::task::{self, Shared};
-use crate::time::{Timestamp, micros};
+use crate::time::micros;
 
 /// Runs that are looked at, and containers that are removed, at the same time.
 const AT_ONCE: usize = 8;

@@ -19,42 +19,19 @@ use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Gr
 use identity::RunId;
 use ops::Reason;
 use refusal::{Refusal, chain};
-use serde::{Deserialize, Serialize};
+use store::Timestamp;
+use store::run::{Held, Hold, Record, State};
 use tokio::sync::oneshot;
-use wire::v1;
 
-use super::record::{Record, State};
 use super::registry::Runs;
 use super::run::takes_no_calls;
 use super::task::{Command, Shared};
 use crate::executor::Lanes;
-use crate::time::Timestamp;
 
 /// For commands to stand still, or to be gone. What waits in the kernel for longer does so without running on.
 const WITHIN: Duration = Duration::from_secs(2);
 /// Holds of one run.
 const MOST: usize = 256;
-
-/// Why a run is paused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Hold {
-    /// `PauseRun`, until `ResumeRun`.
-    Operator,
-    /// An approval with this id waits for its reviewers.
-    Approval(String),
-    /// An alert with this id.
-    Alert(String),
-}
-
-/// A hold, as the run's record has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Held {
-    pub(crate) hold: Hold,
-    /// Who asked for it; `None`: the daemon itself.
-    pub(crate) by: Option<String>,
-    pub(crate) since: Timestamp,
-}
 
 /// What a run's task is asked to do.
 pub(super) struct Freeze {
@@ -66,54 +43,6 @@ enum Change {
     Hold(Held),
     /// All holds of which this is true.
     Release(Box<dyn Fn(&Hold) -> bool + Send + Sync>),
-}
-
-impl Hold {
-    fn kind(&self) -> v1::run_hold::Kind {
-        match self {
-            Self::Operator => v1::run_hold::Kind::Operator,
-            Self::Approval(_) => v1::run_hold::Kind::Approval,
-            Self::Alert(_) => v1::run_hold::Kind::Alert,
-        }
-    }
-
-    /// Whether these commands stand still for it. What was approved goes on while a reviewer is asked about something else.
-    fn stills(&self, group: Group) -> bool {
-        match self {
-            Self::Operator | Self::Alert(_) => true,
-            Self::Approval(_) => group == Group::Ordinary,
-        }
-    }
-
-    /// Whether it lets nothing go on at all.
-    pub(super) fn is_total(&self) -> bool {
-        Group::ALL.into_iter().all(|group| self.stills(group))
-    }
-
-    fn cause(&self) -> &str {
-        match self {
-            Self::Operator => "",
-            Self::Approval(id) | Self::Alert(id) => id,
-        }
-    }
-}
-
-impl Held {
-    pub(super) fn to_wire(&self) -> v1::RunHold {
-        v1::RunHold {
-            kind: self.hold.kind().into(),
-            cause_id: self.hold.cause().to_owned(),
-            principal: self.by.clone().unwrap_or_default(),
-            since: Some(self.since.to_wire()),
-        }
-    }
-
-    /// For the audit log.
-    pub(super) fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({
-            "kind": self.hold.kind().as_str_name(), "cause_id": self.hold.cause(), "principal": self.by,
-        })
-    }
 }
 
 impl Runs {

@@ -7,42 +7,15 @@ use std::sync::{MutexGuard, PoisonError};
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
+use store::run::{Kept, Record, Workspace};
 use tokio::task::block_in_place;
 use wire::v1;
 
-use super::record::{Record, Workspace};
 use super::registry::Runs;
 use super::remove::remove_tree;
 use super::workspace;
 use crate::executor::layer;
-use crate::time::Timestamp;
-
-/// A managed or cloned workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    /// Of the run that it was made for, and its own.
-    pub(crate) id: RunId,
-    /// Of the run that it was made for.
-    pub(crate) principal: String,
-    pub(crate) created_at: Timestamp,
-    /// What it was when it was made.
-    pub(crate) workspace: Workspace,
-}
-
-impl Kept {
-    /// What the run of this record gets, if the daemon makes something for it.
-    pub(super) fn of(record: &Record) -> Option<Self> {
-        let made = matches!(record.spec.workspace, Workspace::Managed | Workspace::Clone { .. });
-        made.then(|| Self {
-            id: record.id,
-            principal: record.spec.principal.clone(),
-            created_at: record.created_at,
-            workspace: record.spec.workspace.clone(),
-        })
-    }
-}
 
 impl Runs {
     /// What `principal` may use of what is kept, newest first: the page after `after`, and whether there is more.

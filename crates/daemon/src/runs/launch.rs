@@ -18,16 +18,15 @@ use identity::{Principal, RunId};
 use jail::Mount;
 use ops::Reason;
 use refusal::Refusal;
+use store::run::{Marks, Owner, Place, Record, Started, Workspace};
 use tokio::task::block_in_place;
 
 use super::default_image::DefaultImageSource;
-use super::marks::{Marks, Place};
 use super::mounting::{Shown, arrived, mount};
-use super::record::{Record, Started, Workspace};
 use super::remains::Remains;
 use super::remove::remove_tree;
 use super::source::Source;
-use super::workspace::{self, Directory, Owner, Purpose, Roots};
+use super::workspace::{self, Directory, Purpose, Roots};
 use crate::executor::engine_refusal;
 use crate::executor::{AgentLane, HandLane, Lanes};
 use crate::quota::Projects;

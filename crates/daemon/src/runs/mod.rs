@@ -7,9 +7,7 @@ mod former;
 mod freeze;
 mod kept;
 mod launch;
-mod marks;
 mod mounting;
-mod record;
 mod recover;
 mod registry;
 mod remains;
@@ -23,19 +21,10 @@ mod workspace;
 
 pub(crate) use default_image::{DefaultImageSource, read as read_busybox};
 pub(crate) use former::TakenOver;
-pub(crate) use freeze::Hold;
-pub(crate) use kept::Kept;
 pub(crate) use launch::{Directories, Launcher};
-pub(crate) use record::{Record, Spec, State, Workspace};
 pub(crate) use registry::{OnStop, Runs};
 pub(crate) use remove::remove_tree;
 pub(crate) use request::{hide_secrets, parse as parse_request};
 pub(crate) use run::Run;
 pub(crate) use trash::{Deleted, Trash};
 pub(crate) use workspace::{Directory, Roots, open_own};
-
-#[cfg(test)]
-pub(crate) use workspace::Owner;
-
-#[cfg(test)]
-pub(crate) use record::Limits;

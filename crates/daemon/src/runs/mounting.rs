@@ -14,8 +14,8 @@ use ops::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use store::run::Ownership;
 
-use super::record::Ownership;
 use super::remains::Remains;
 use super::workspace::Directory;
 

@@ -17,12 +17,12 @@ use identity::RunId;
 use jail::Private;
 use refusal::chain;
 use rustix::fs::{Mode, OFlags};
+use store::run::{Changes, Owner, Record};
 
 use super::launch::Directories;
-use super::record::{Changes, Record};
 use super::remove::remove_tree;
 use super::source;
-use super::workspace::{Owner, Roots};
+use super::workspace::Roots;
 use crate::executor::launcher;
 
 /// Longest that the recovery of one run may take.

@@ -11,18 +11,17 @@ use gateway::policy::WorkspaceMode;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use ops::Reason;
 use refusal::{Refusal, chain};
+use store::Store;
+use store::run::{Kept, Record, Spec, State, Workspace};
+use store::spool::Spool;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
-use super::kept::Kept;
 use super::launch::{Launcher, Wanted};
-use super::record::{Record, Spec, State, Workspace};
 use super::remove::remove_tree;
 use super::run::{Run, takes_no_calls};
 use super::task::{self, Command, Shared};
 use crate::audit::AuditLog;
-use crate::spool::Spool;
-use crate::store::Store;
 
 /// Changes of state that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
@@ -79,7 +78,7 @@ impl Runs {
         launcher: Launcher,
         spool: Arc<Spool>,
         limit: usize,
-    ) -> Result<(Self, Vec<Record>), crate::store::StoreError> {
+    ) -> Result<(Self, Vec<Record>), store::StoreError> {
         let mut former = Vec::new();
         let mut ended = BTreeMap::new();
         let mut kept: BTreeMap<_, _> =

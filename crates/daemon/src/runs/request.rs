@@ -8,9 +8,9 @@ use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::Refusal;
+use store::run::{Limits, Spec, Workspace};
 use wire::v1;
 
-use super::record::{Limits, Spec, Workspace};
 use crate::time::duration_from_wire;
 
 const MAX_NAME: usize = 128;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use gateway::RunScope;
 use ops::{Operation, Reason};
 use refusal::Refusal;
+use store::run::{Record, Spec, State, Workspace};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::record::{Record, Spec, State, Workspace};
 use super::task::Command;
 use crate::executor::Lanes;
 use crate::quota::Account;

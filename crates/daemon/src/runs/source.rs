@@ -10,12 +10,12 @@ use identity::Principal;
 use ops::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
+use store::run::{Changes, Layer, Owner, Record, Workspace};
 use tokio::task::block_in_place;
 
 use super::launch::{Directories, Launcher};
-use super::record::{Changes, Layer, Record, Workspace};
 use super::remains::Remains;
-use super::workspace::{self, Directory, Owner, Purpose, Roots};
+use super::workspace::{self, Directory, Purpose, Roots};
 
 /// The directory, and the layer of an overlay.
 pub(super) struct Source {

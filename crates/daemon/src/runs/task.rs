@@ -9,17 +9,17 @@ use identity::Principal;
 use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
+use store::Timestamp;
+use store::run::{Held, Record, State};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::former;
-use super::freeze::{Freeze, Held, end_frozen};
+use super::freeze::{Freeze, end_frozen};
 use super::launch::{Launched, Wanted};
-use super::record::{Record, State};
 use super::registry::Runs;
 use super::remains::Remains;
 use super::run::Run;
 use crate::executor::{Lanes, Loss};
-use crate::time::Timestamp;
 
 /// Between looks at the clock, for `ttl` and `idle_timeout`.
 const TICK: Duration = Duration::from_millis(500);

@@ -16,14 +16,7 @@ use refusal::Refusal;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
-use serde::{Deserialize, Serialize};
-
-/// The owner of a workspace's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owner {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
+use store::run::Owner;
 
 /// A directory that may be mounted.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::AlertId;
+use store::alert::{Delivery, DeliveryState};
 use tokio_util::sync::CancellationToken;
 
 use super::Webhook;
 use crate::anomaly::Alerts;
-use crate::anomaly::alert::{Delivery, DeliveryState};
 use crate::anomaly::desk::now;
 use crate::webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};
 

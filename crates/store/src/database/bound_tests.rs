@@ -6,8 +6,8 @@ use wire::v1::call_response::{Result as Answer, Status};
 use wire::v1::{CallResponse, ReadResult};
 
 use super::{Outcomes, cost};
-use crate::store::tests::record;
-use crate::store::{Store, StoredCall};
+use crate::database::tests::record;
+use crate::database::{Store, StoredCall};
 
 const KIB: usize = 1_024;
 const BOUNDS: Outcomes = Outcomes {

@@ -14,60 +14,58 @@ use identity::AlertId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::seen::{Agent, Subject};
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Alert {
-    pub(crate) id: AlertId,
+pub struct Alert {
+    pub id: AlertId,
     /// Id of the rule.
-    pub(crate) rule: String,
-    pub(crate) severity: Severity,
-    pub(crate) subject: Whom,
+    pub rule: String,
+    pub severity: Severity,
+    pub subject: Whom,
     /// Whose call fired it.
-    pub(crate) principal: String,
-    pub(crate) agent_id: String,
+    pub principal: String,
+    pub agent_id: String,
     /// In which run; empty when in none.
-    pub(crate) run_id: String,
-    pub(crate) threshold: u64,
-    pub(crate) window_s: u64,
+    pub run_id: String,
+    pub threshold: u64,
+    pub window_s: u64,
     /// When it was raised: how many, and which records.
-    pub(crate) count: u64,
-    pub(crate) sequences: Vec<u64>,
+    pub count: u64,
+    pub sequences: Vec<u64>,
     /// When the record was written at which it fired, milliseconds since 1970.
-    pub(crate) raised_at: u64,
+    pub raised_at: u64,
     /// How often the condition held since, the first time included, and when last.
-    pub(crate) occurrences: u64,
-    pub(crate) last_at: u64,
-    pub(crate) last_sequence: u64,
-    pub(crate) imposed: Imposed,
+    pub occurrences: u64,
+    pub last_at: u64,
+    pub last_sequence: u64,
+    pub imposed: Imposed,
     /// It is in the audit log.
-    pub(crate) recorded: bool,
-    pub(crate) acknowledged: Option<Acknowledged>,
-    pub(crate) deliveries: Vec<Delivery>,
+    pub recorded: bool,
+    pub acknowledged: Option<Acknowledged>,
+    pub deliveries: Vec<Delivery>,
 }
 
 /// For whom the rule counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Whom {
+pub enum Whom {
     Run { run_id: String },
     Agent { principal: String, agent_id: String },
 }
 
 /// What followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Imposed {
-    pub(crate) measure: Measure,
-    pub(crate) state: ImposedState,
+pub struct Imposed {
+    pub measure: Measure,
+    pub state: ImposedState,
     /// When it ends by itself, milliseconds since 1970.
-    pub(crate) until: Option<u64>,
+    pub until: Option<u64>,
     /// Why it failed.
-    pub(crate) failure: String,
+    pub failure: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Measure {
+pub enum Measure {
     None,
     Throttle { per_minute: u32, for_s: u64 },
     RequireApproval { for_s: u64 },
@@ -77,7 +75,7 @@ pub(crate) enum Measure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ImposedState {
+pub enum ImposedState {
     None,
     Due,
     InForce,
@@ -89,46 +87,35 @@ pub(crate) enum ImposedState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Acknowledged {
-    pub(crate) by: String,
-    pub(crate) at: u64,
-    pub(crate) comment: String,
+pub struct Acknowledged {
+    pub by: String,
+    pub at: u64,
+    pub comment: String,
 }
 
 /// Telling one webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Delivery {
+pub struct Delivery {
     /// Its name in the configuration.
-    pub(crate) webhook: String,
-    pub(crate) state: DeliveryState,
-    pub(crate) attempts: u32,
+    pub webhook: String,
+    pub state: DeliveryState,
+    pub attempts: u32,
     /// When to try next, milliseconds since 1970.
-    pub(crate) next_at: u64,
+    pub next_at: u64,
     /// Why the last attempt failed.
-    pub(crate) failure: String,
+    pub failure: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum DeliveryState {
+pub enum DeliveryState {
     Due,
     Delivered,
     GaveUp,
 }
 
-impl From<&Subject> for Whom {
-    fn from(subject: &Subject) -> Self {
-        match subject {
-            Subject::Run(run) => Self::Run { run_id: run.to_string() },
-            Subject::Agent(Agent { principal, id }) => {
-                Self::Agent { principal: principal.to_string(), agent_id: id.to_string() }
-            }
-        }
-    }
-}
-
 impl Imposed {
-    pub(super) fn due(setting: &AnomalySetting) -> Self {
+    pub fn due(setting: &AnomalySetting) -> Self {
         let measure = match setting.action {
             AnomalyAction::Off | AnomalyAction::Alert => Measure::None,
             AnomalyAction::Throttle { per_minute, for_s } => Measure::Throttle { per_minute, for_s },
@@ -143,7 +130,7 @@ impl Imposed {
 
 impl Measure {
     /// As in policy, record and API.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::None => "alert",
             Self::Throttle { .. } => "throttle",
@@ -154,7 +141,7 @@ impl Measure {
     }
 
     /// How long it holds, milliseconds; None: until somebody lifts it.
-    pub(super) fn lasts(self) -> Option<u64> {
+    pub fn lasts(self) -> Option<u64> {
         match self {
             Self::Throttle { for_s, .. } | Self::RequireApproval { for_s } => {
                 Some(for_s.saturating_mul(1_000))
@@ -166,7 +153,7 @@ impl Measure {
 
 impl Alert {
     /// What it says in one sentence.
-    pub(crate) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let what = match AnomalyRule::parse(&self.rule) {
             Some(AnomalyRule::Spike) => "calls, which is far more than usual",
             Some(AnomalyRule::RepeatedFailures) => "of the last calls failed",
@@ -190,7 +177,7 @@ impl Alert {
     }
 
     /// What its record and its message have in common.
-    pub(super) fn facts(&self) -> Value {
+    pub fn facts(&self) -> Value {
         json!({
             "alert_id": self.id,
             "rule": self.rule,
@@ -206,7 +193,7 @@ impl Alert {
     }
 
     /// Whether what it imposed is over, with time or by somebody.
-    pub(super) fn is_over(&self, now: u64) -> bool {
+    pub fn is_over(&self, now: u64) -> bool {
         match self.imposed.state {
             ImposedState::Due => false,
             ImposedState::InForce => self.imposed.until.is_some_and(|until| until <= now),
@@ -215,7 +202,7 @@ impl Alert {
     }
 
     /// Nothing more will become of it by itself.
-    pub(super) fn is_settled(&self, now: u64) -> bool {
+    pub fn is_settled(&self, now: u64) -> bool {
         let told = self.deliveries.iter().all(|delivery| delivery.state != DeliveryState::Due);
         self.recorded && told && self.is_over(now)
     }

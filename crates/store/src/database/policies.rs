@@ -11,7 +11,7 @@ const MOST: u32 = 1_000;
 
 impl Store {
     /// Keeps a policy, in its canonical form, as the last one that came into force.
-    pub(crate) fn put_policy(&self, digest: &str, canonical: &str) -> Result<(), StoreError> {
+    pub fn put_policy(&self, digest: &str, canonical: &str) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         transaction.execute("DELETE FROM policies WHERE digest = ?1", [digest])?;
@@ -26,7 +26,7 @@ impl Store {
     }
 
     /// Those of these digests that are kept, in their canonical form.
-    pub(crate) fn policies(&self, digests: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
+    pub fn policies(&self, digests: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT canonical FROM policies WHERE digest = ?1")?;
         let mut found = BTreeMap::new();
@@ -47,7 +47,7 @@ mod tests {
     fn the_last_policies_are_kept_by_their_digest() {
         let directory = tempfile::tempdir().unwrap();
         let store =
-            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+            Store::open(&directory.path().join("store.db"), crate::database::OutcomeBounds::WIDE).unwrap();
         let put = |n: u32| store.put_policy(&n.to_string(), &format!("{{{n}}}")).unwrap();
         let has = |n: u32| store.policies(&[n.to_string()]).unwrap().remove(&n.to_string());
         put(0);

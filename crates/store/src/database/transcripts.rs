@@ -6,25 +6,25 @@ use rusqlite::{OptionalExtension as _, Transaction, params};
 use super::{Store, StoreError};
 
 /// Sessions that a run may have.
-pub(crate) const MAX_SESSIONS: u32 = 256;
+pub const MAX_SESSIONS: u32 = 256;
 
 /// A request for a turn.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn {
-    pub(crate) run: RunId,
-    pub(crate) session: String,
+pub struct Turn {
+    pub run: RunId,
+    pub session: String,
     /// Turns that a new session gets; those that a known one must have, unless 0.
-    pub(crate) max_turns: u32,
+    pub max_turns: u32,
     /// What a new session gets when nothing is asked for.
-    pub(crate) default_turns: u32,
-    pub(crate) request_id: Option<String>,
+    pub default_turns: u32,
+    pub request_id: Option<String>,
     /// Digest of the text.
-    pub(crate) digest: Vec<u8>,
+    pub digest: Vec<u8>,
 }
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// It has this turn, perhaps since an earlier request.
     Turn { turn: u32, of: u32 },
     /// The session has no turn left.
@@ -41,7 +41,7 @@ pub(crate) enum Taken {
 
 impl Store {
     /// Takes a turn, or finds the one that the same request took before.
-    pub(crate) fn take_turn(&self, wanted: &Turn) -> Result<Taken, StoreError> {
+    pub fn take_turn(&self, wanted: &Turn) -> Result<Taken, StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         let taken = take(&transaction, wanted)?;
@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Turns that a session has used, and has; nothing when there is no such session.
-    pub(crate) fn turns(&self, run: RunId, session: &str) -> Result<Option<(u32, u32)>, StoreError> {
+    pub fn turns(&self, run: RunId, session: &str) -> Result<Option<(u32, u32)>, StoreError> {
         let row = self.lock().query_row(
             "SELECT (SELECT count(*) FROM transcript_turns t WHERE t.run_id = s.run_id AND t.session_id = s.session_id),
                     max_turns
@@ -133,16 +133,17 @@ pub(super) fn forget(transaction: &Transaction<'_>, run: RunId) -> Result<(), St
 
 #[cfg(test)]
 mod tests {
+
     use identity::RunId;
 
     use super::{MAX_SESSIONS, Taken, Turn};
-    use crate::store::Store;
-    use crate::store::tests::record;
+    use crate::database::Store;
+    use crate::database::tests::record;
 
     fn store() -> (tempfile::TempDir, Store, RunId) {
         let directory = tempfile::tempdir().unwrap();
         let store =
-            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+            Store::open(&directory.path().join("store.db"), crate::database::OutcomeBounds::WIDE).unwrap();
         let run = record();
         store.insert_run(&run, None).unwrap();
         (directory, store, run.id)
@@ -167,7 +168,7 @@ mod tests {
         }
         drop(store);
         let store =
-            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+            Store::open(&directory.path().join("store.db"), crate::database::OutcomeBounds::WIDE).unwrap();
         assert_eq!(store.turns(run, "s").unwrap(), Some((2, 3)));
         assert_eq!(store.take_turn(&wanted(run, "s", 0, None)).unwrap(), Taken::Turn { turn: 3, of: 3 });
         assert_eq!(store.take_turn(&wanted(run, "s", 0, None)).unwrap(), Taken::Exhausted { of: 3 });

@@ -20,20 +20,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
-
-pub(crate) use approvals::StoredApproval;
-pub(crate) use bound::Outcomes as OutcomeBounds;
-pub(crate) use calls::StoredCall;
 use seal::{Broken, Seal, StreamKey};
-pub(crate) use settled::SettledApproval;
-pub(crate) use transcripts::{MAX_SESSIONS, Taken, Turn};
+
+pub use approvals::StoredApproval;
+pub use bound::Outcomes as OutcomeBounds;
+pub use calls::StoredCall;
+pub use mark::{Mark, Marked};
+pub use settled::SettledApproval;
+pub use transcripts::{MAX_SESSIONS, Taken, Turn};
 
 /// Bytes of the journal that stay when it has been taken over into the database.
 const JOURNAL: u32 = 4 << 20;
 
 /// Why the store did not do it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreError {
+pub enum StoreError {
     #[error("the store failed")]
     Sqlite(#[from] rusqlite::Error),
     #[error("the store holds a record that cannot be read")]
@@ -50,7 +51,7 @@ pub(crate) enum StoreError {
 
 impl StoreError {
     /// Somebody else has taken the id meanwhile.
-    pub(crate) fn is_conflict(&self) -> bool {
+    pub fn is_conflict(&self) -> bool {
         use rusqlite::ErrorCode::ConstraintViolation;
         matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ConstraintViolation))
     }
@@ -58,7 +59,7 @@ impl StoreError {
 
 /// A handle on the store; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Store(Arc<Inner>);
+pub struct Store(Arc<Inner>);
 
 struct Inner {
     connection: Mutex<Connection>,
@@ -70,7 +71,7 @@ struct Inner {
 
 impl Store {
     /// Opens or makes the database at `path`, and beside it the key that it is sealed with. What it keeps of calls is bounded.
-    pub(crate) fn open(path: &Path, bounds: OutcomeBounds) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, bounds: OutcomeBounds) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
         // Of a new database. Pages that are free can be given back to the disk then.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -86,7 +87,7 @@ impl Store {
     }
 
     /// Runs `job` where blocking is allowed.
-    pub(crate) async fn with<T, F>(&self, job: F) -> Result<T, StoreError>
+    pub async fn with<T, F>(&self, job: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
@@ -96,7 +97,7 @@ impl Store {
     }
 
     /// The key of streams that lie beside the store, such as the spool's.
-    pub(crate) fn stream_key(&self, purpose: &str) -> StreamKey {
+    pub fn stream_key(&self, purpose: &str) -> StreamKey {
         self.0.seal.stream_key(purpose)
     }
 
@@ -112,7 +113,7 @@ pub(crate) mod tests {
     use identity::{CallId, RunId};
 
     use super::{OutcomeBounds, Store, StoredCall};
-    use crate::runs::{Limits, Record, Spec, State, Workspace};
+    use crate::run::{Limits, Record, Spec, State, Workspace};
 
     pub(crate) fn record() -> Record {
         let spec = Spec {

@@ -9,31 +9,31 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::workspace::Owner;
+use super::Owner;
 
 /// What a run was launched with, as far as the rest of its record does not say it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Marks {
+pub struct Marks {
     /// When the container's first process started, in the engine's words.
-    pub(crate) container_started: String,
+    pub container_started: String,
     /// The agent's binary on the host: a later release has another one.
-    pub(crate) agent: PathBuf,
+    pub agent: PathBuf,
     /// The workspace's owner, as the host lane has to be.
-    pub(crate) owner: Owner,
+    pub owner: Owner,
     /// That owner appears as the run's user already.
-    pub(crate) is_mapped: bool,
-    pub(crate) workspace: Place,
-    pub(crate) state: Place,
-    pub(crate) private: Place,
-    pub(crate) pkg: Option<Place>,
+    pub is_mapped: bool,
+    pub workspace: Place,
+    pub state: Place,
+    pub private: Place,
+    pub pkg: Option<Place>,
     /// Not there: the run was launched by a release that kept its log in `/state`.
     #[serde(default)]
-    pub(crate) log: Option<Place>,
+    pub log: Option<Place>,
 }
 
 /// A directory, for as long as it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub struct Place {
     device: u64,
     inode: u64,
     /// Its owner on disk.
@@ -41,13 +41,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(directory: impl AsFd) -> Result<Self, Errno> {
+    pub fn of(directory: impl AsFd) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(directory)?;
         Ok(Self { device: stat.st_dev, inode: stat.st_ino, uid: stat.st_uid })
     }
 
     /// The same directory, whoever it belongs to.
-    pub(super) fn is(self, other: Self) -> bool {
+    pub fn is(self, other: Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }

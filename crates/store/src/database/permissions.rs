@@ -10,7 +10,7 @@ const OVER: u32 = 10_000;
 
 impl Store {
     /// Adds a permission, or writes its end. The oldest of those that are over make room.
-    pub(crate) fn put_permission(&self, permission: &Permission, now: UnixMillis) -> Result<(), StoreError> {
+    pub fn put_permission(&self, permission: &Permission, now: UnixMillis) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         let end = permission.ended.as_ref().map(|ended| ended.at.0);
@@ -30,7 +30,7 @@ impl Store {
     }
 
     /// The permissions that count at this moment.
-    pub(crate) fn permissions_in_force(&self, now: UnixMillis) -> Result<Vec<Permission>, StoreError> {
+    pub fn permissions_in_force(&self, now: UnixMillis) -> Result<Vec<Permission>, StoreError> {
         let connection = self.lock();
         let mut statement =
             connection.prepare("SELECT record FROM permissions WHERE ends_at IS NULL OR ends_at > ?1")?;
@@ -39,7 +39,7 @@ impl Store {
     }
 
     /// So many permissions, newest first, behind the one named; with those that are over, or only what counts `since`.
-    pub(crate) fn permissions(
+    pub fn permissions(
         &self,
         before: Option<&str>,
         since: Option<UnixMillis>,
@@ -67,7 +67,7 @@ fn signed(millis: u64) -> i64 {
 mod tests {
     use gateway::{Effect, Ended, Permission, Scope, Subject, UnixMillis};
 
-    use crate::store::Store;
+    use crate::database::Store;
 
     fn permission(id: &str, expires_at: Option<u64>) -> Permission {
         Permission {
@@ -92,14 +92,14 @@ mod tests {
         let (lasting, short, ended) =
             (permission("a", None), permission("b", Some(101)), permission("c", None));
         {
-            let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
+            let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();
             for permission in [&lasting, &short, &ended] {
                 store.put_permission(permission, now).unwrap();
             }
             let end = Ended { by: "uid:0".into(), at: UnixMillis(50), reason: "over".into() };
             store.put_permission(&Permission { ended: Some(end), ..ended.clone() }, now).unwrap();
         }
-        let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();
         assert_eq!(store.permissions_in_force(now).unwrap(), [lasting.clone(), short.clone()]);
         assert_eq!(store.permissions_in_force(UnixMillis(101)).unwrap(), std::slice::from_ref(&lasting));
         let ids = |before, since, most| {

@@ -136,6 +136,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+
     use identity::{CallId, RunId};
 
     use super::{BLOCK, Key, LEAST, Ledger};

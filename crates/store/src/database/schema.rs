@@ -163,7 +163,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::{STEPS, bring_up_to_date};
-    use crate::store::StoreError;
+    use crate::database::StoreError;
 
     fn version(connection: &Connection) -> u32 {
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()

@@ -12,13 +12,13 @@ const MOST_BYTES: u32 = 64 * 1024 * 1024;
 
 /// An approval whose call is over, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SettledApproval {
-    pub(crate) approval_id: String,
-    pub(crate) run_id: String,
+pub struct SettledApproval {
+    pub approval_id: String,
+    pub run_id: String,
     /// When it was settled, milliseconds since 1970.
-    pub(crate) at: u64,
+    pub at: u64,
     /// JSON.
-    pub(crate) approval: Vec<u8>,
+    pub approval: Vec<u8>,
 }
 
 fn place(approval_id: &str) -> String {
@@ -27,7 +27,7 @@ fn place(approval_id: &str) -> String {
 
 impl Store {
     /// Keeps an approval whose call is over, in place of the call that waited, while its run is kept.
-    pub(crate) fn settle_approval(&self, settled: &SettledApproval) -> Result<(), StoreError> {
+    pub fn settle_approval(&self, settled: &SettledApproval) -> Result<(), StoreError> {
         self.settle_within(settled, MOST, MOST_BYTES)
     }
 
@@ -56,7 +56,7 @@ impl Store {
     }
 
     /// What is kept of them, as JSON, oldest first. One that cannot be read any more is passed over.
-    pub(crate) fn settled_approvals(&self) -> Result<Vec<Vec<u8>>, StoreError> {
+    pub fn settled_approvals(&self) -> Result<Vec<Vec<u8>>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare(
             "SELECT approval_id, approval FROM settled_approvals ORDER BY settled_at, approval_id",
@@ -75,7 +75,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::{SettledApproval, Store};
-    use crate::store::tests::record;
+    use crate::database::tests::record;
 
     const MOST: u32 = 10;
     const MOST_BYTES: u32 = 10_000;
@@ -84,7 +84,7 @@ mod tests {
     fn the_oldest_make_room_by_number_and_size_and_a_run_takes_its_own_along() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("store.db");
-        let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();
         let (run, other) = (record(), record());
         store.insert_run(&run, None).unwrap();
         store.insert_run(&other, None).unwrap();

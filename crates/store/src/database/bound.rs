@@ -60,19 +60,19 @@ mod keeps {
 
 /// How much may be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Outcomes {
+pub struct Outcomes {
     /// Bytes of all.
-    pub(crate) max_total: u64,
+    pub max_total: u64,
     /// Nothing is kept for longer.
-    pub(crate) max_age: Duration,
+    pub max_age: Duration,
     /// So long a call can be found by its request id, or after a reviewer was asked.
-    pub(crate) request_ids: Duration,
+    pub request_ids: Duration,
 }
 
 impl Outcomes {
     /// More than a test makes.
     #[cfg(test)]
-    pub(crate) const WIDE: Self = Self {
+    pub const WIDE: Self = Self {
         max_total: 1 << 30,
         max_age: Duration::from_secs(86_400),
         request_ids: Duration::from_secs(3_600),
@@ -162,12 +162,12 @@ impl Store {
     }
 
     /// Whether there is no room left to remember another request id in.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub fn is_crowded(&self) -> bool {
         self.0.outcomes.crowded.load(Ordering::Acquire)
     }
 
     /// Keeps to the bounds until the daemon stops.
-    pub(crate) async fn keep_bounds(self, stop: CancellationToken) {
+    pub async fn keep_bounds(self, stop: CancellationToken) {
         let mut wait = Duration::ZERO;
         while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
             wait = match self.with(Self::tidy_outcomes).await {

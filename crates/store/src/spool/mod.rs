@@ -33,17 +33,15 @@ use std::time::{Duration, Instant};
 use audit::{Event, Kind};
 use identity::{CallId, RunId};
 use refusal::chain;
+use seal::StreamKey;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use worker::client::OutputStream;
 
-use crate::audit::AuditLog;
-use seal::StreamKey;
-
-pub(crate) use files::Piece;
-pub(crate) use live::{Live, Unkept};
-pub(crate) use output::Output;
+pub use files::Piece;
+pub use live::{Live, Unkept};
+pub use output::Output;
 
 use files::Files;
 use ledger::{Key, LEAST, Ledger};
@@ -60,15 +58,15 @@ const READERS: usize = 16;
 
 /// How much may be kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// In all, bytes.
-    pub(crate) max_total: u64,
+    pub max_total: u64,
     /// Bytes that stay free of the file system that the spool is on; 0 to fill it.
-    pub(crate) min_free: u64,
+    pub min_free: u64,
 }
 
 /// All that is kept.
-pub(crate) struct Spool {
+pub struct Spool {
     files: Files,
     ledger: Mutex<Ledger>,
     writers: Arc<Semaphore>,
@@ -83,7 +81,7 @@ pub(crate) struct Spool {
 impl Spool {
     /// Opens the spool of a former daemon, or an empty one. What belongs to none of these runs and calls is removed.
     /// Blocks on the disk.
-    pub(crate) fn open(
+    pub fn open(
         directory: PathBuf,
         bounds: Bounds,
         key: StreamKey,
@@ -123,8 +121,12 @@ impl Spool {
         Ok(Arc::new(spool))
     }
 
-    /// Looks again and again whether anything can be kept, and says on record when that changes.
-    pub(crate) async fn watch(self: Arc<Self>, audit: Arc<AuditLog>, stop: CancellationToken) {
+    /// Looks again and again whether anything can be kept, and has a change of that put on record.
+    pub async fn watch<F: Future<Output = ()>>(
+        self: Arc<Self>,
+        record: impl Fn(Event) -> F,
+        stop: CancellationToken,
+    ) {
         let mut was_off = false;
         loop {
             let spool = self.clone();
@@ -136,7 +138,7 @@ impl Spool {
                     Some(why) => json!({ "state": "spool_off", "why": why }),
                     None => json!({ "state": "spool_on" }),
                 };
-                let _ = audit.enqueue(Event::new(Kind::DiskSpace).details(details)).await;
+                record(Event::new(Kind::DiskSpace).details(details)).await;
             }
             if stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_none() {
                 return;
@@ -182,12 +184,12 @@ impl Spool {
     }
 
     /// Where a call's output goes. Costs nothing on disk before the first byte.
-    pub(crate) fn output(self: &Arc<Self>, run: RunId, call: CallId) -> Output {
+    pub fn output(self: &Arc<Self>, run: RunId, call: CallId) -> Output {
         Output::new(self.clone(), Key { call, run })
     }
 
     /// What a stream has from `offset` on, at most `most` bytes of it: nothing when nothing is kept (any more).
-    pub(crate) async fn read(
+    pub async fn read(
         self: &Arc<Self>,
         run: RunId,
         call: CallId,
@@ -206,7 +208,7 @@ impl Spool {
     }
 
     /// Removes all that a run has.
-    pub(crate) async fn remove_run(self: &Arc<Self>, run: RunId) {
+    pub async fn remove_run(self: &Arc<Self>, run: RunId) {
         let spool = self.clone();
         let removed = tokio::task::spawn_blocking(move || {
             spool.ledger().forget_run(run);
@@ -282,7 +284,7 @@ fn enter(files: &Files, ledger: &mut Ledger, run: RunId, calls: &HashSet<CallId>
 }
 
 /// Where a stream stands in pairs of both.
-pub(crate) fn index(stream: OutputStream) -> usize {
+pub fn index(stream: OutputStream) -> usize {
     match stream {
         OutputStream::Stdout => 0,
         OutputStream::Stderr => 1,

@@ -68,27 +68,27 @@ impl Space {
 }
 
 /// The state directory's file system. One for the daemon.
-pub(crate) struct StateDisk {
+pub struct StateDisk {
     directory: PathBuf,
     full: watch::Sender<bool>,
 }
 
 impl StateDisk {
     /// As it is now.
-    pub(crate) fn of(directory: &Path) -> Self {
+    pub fn of(directory: &Path) -> Self {
         let disk = Self { directory: directory.to_owned(), full: watch::Sender::new(false) };
         disk.look();
         disk
     }
 
     /// Whether it is full, and changes of that.
-    pub(crate) fn follow(&self) -> watch::Receiver<bool> {
+    pub fn follow(&self) -> watch::Receiver<bool> {
         self.full.subscribe()
     }
 
     /// Returns when there is room for a start, if need be by giving something up. Until then nothing can be served: the log could
     /// not even be opened.
-    pub(crate) async fn make_room(&self) {
+    pub async fn make_room(&self) {
         while Space::of(&self.directory).is_ok_and(|space| !space.has(START)) {
             match self.give_up() {
                 Ok(Some(what)) => {
@@ -123,7 +123,7 @@ impl StateDisk {
     }
 
     /// Looks again and again, and keeps the reserve.
-    pub(crate) async fn watch(self, stop: CancellationToken) {
+    pub async fn watch(self, stop: CancellationToken) {
         let disk = std::sync::Arc::new(self);
         let mut ticks = tokio::time::interval(TICK);
         loop {

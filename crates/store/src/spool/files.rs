@@ -14,9 +14,9 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use identity::{CallId, RunId};
+use seal::StreamKey;
 
 use super::ledger::Key;
-use seal::StreamKey;
 
 /// Ends of the files' names, by the stream's index.
 pub(super) const END: [&str; 2] = ["stdout", "stderr"];
@@ -36,10 +36,10 @@ pub(super) struct Files {
 
 /// What a stream has from some byte on.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) data: Vec<u8>,
+pub struct Piece {
+    pub data: Vec<u8>,
     /// Bytes of the stream that are kept.
-    pub(crate) kept: u64,
+    pub kept: u64,
 }
 
 impl Files {

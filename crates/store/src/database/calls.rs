@@ -9,17 +9,17 @@ use super::{Store, StoreError};
 
 /// A finished call, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoredCall {
-    pub(crate) call_id: CallId,
-    pub(crate) run_id: RunId,
-    pub(crate) principal: String,
-    pub(crate) request_id: Option<String>,
+pub struct StoredCall {
+    pub call_id: CallId,
+    pub run_id: RunId,
+    pub principal: String,
+    pub request_id: Option<String>,
     /// Digest of the request, to tell a repetition from another request under the same id.
-    pub(crate) request: Vec<u8>,
+    pub request: Vec<u8>,
     /// The encoded `CallResponse`.
-    pub(crate) response: Vec<u8>,
+    pub response: Vec<u8>,
     /// Somebody will look for it: it has a request id, or a reviewer was asked.
-    pub(crate) promised: bool,
+    pub promised: bool,
 }
 
 /// What an outcome is sealed for: it holds what the call read and what its command printed.
@@ -29,13 +29,13 @@ pub(super) fn place(call: CallId) -> String {
 
 impl Store {
     /// Keeps a finished call, unless its run has been deleted meanwhile. It survives a crash of the machine, too.
-    pub(crate) fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
+    pub fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
         self.insert(&mut self.lock(), call)
     }
 
     /// The same, but only what is kept later brings it to the disk: it survives a crash of the daemon. A sync of its own
     /// would be in the way of the audit log's, for which calls wait.
-    pub(crate) fn insert_call_unsynced(&self, call: &StoredCall) -> Result<(), StoreError> {
+    pub fn insert_call_unsynced(&self, call: &StoredCall) -> Result<(), StoreError> {
         let mut connection = self.lock();
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let inserted = self.insert(&mut connection, call);
@@ -73,12 +73,12 @@ impl Store {
     }
 
     /// A finished call.
-    pub(crate) fn call(&self, id: CallId) -> Result<Option<StoredCall>, StoreError> {
+    pub fn call(&self, id: CallId) -> Result<Option<StoredCall>, StoreError> {
         self.find("call_id = ?1 AND ?2 IS NULL", &id.to_string(), None)
     }
 
     /// The finished calls that there are.
-    pub(crate) fn call_ids(&self) -> Result<HashSet<CallId>, StoreError> {
+    pub fn call_ids(&self) -> Result<HashSet<CallId>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT call_id FROM calls")?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -87,11 +87,7 @@ impl Store {
     }
 
     /// The finished call that a request made in a run.
-    pub(crate) fn call_by_request(
-        &self,
-        run: RunId,
-        request_id: &str,
-    ) -> Result<Option<StoredCall>, StoreError> {
+    pub fn call_by_request(&self, run: RunId, request_id: &str) -> Result<Option<StoredCall>, StoreError> {
         self.find("run_id = ?1 AND request_id = ?2", &run.to_string(), Some(request_id))
     }
 

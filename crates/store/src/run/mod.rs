@@ -1,5 +1,8 @@
 //! A run as it is kept and shown.
 
+mod hold;
+mod marks;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,9 +13,9 @@ use identity::{RunId, TokenHash};
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
-use super::freeze::Held;
-use super::marks::Marks;
-use super::workspace::Owner;
+pub use hold::{Held, Hold};
+pub use marks::{Marks, Place};
+
 use crate::time::Timestamp;
 
 /// Where a run is in its life.
@@ -27,7 +30,7 @@ use crate::time::Timestamp;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub enum State {
     /// Its container is being made.
     Creating,
     /// It takes calls.
@@ -43,16 +46,16 @@ pub(crate) enum State {
 }
 
 impl State {
-    pub(crate) fn has_ended(self) -> bool {
+    pub fn has_ended(self) -> bool {
         matches!(self, Self::Stopped | Self::Failed)
     }
 
     /// As the API names it.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         self.to_wire().as_str_name()
     }
 
-    pub(crate) fn to_wire(self) -> v1::run::State {
+    pub fn to_wire(self) -> v1::run::State {
         match self {
             Self::Creating => v1::run::State::Creating,
             Self::Ready => v1::run::State::Ready,
@@ -67,7 +70,7 @@ impl State {
 /// What `/workspace` is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Workspace {
+pub enum Workspace {
     /// An existing directory, used in place.
     Bind {
         /// As it was asked for.
@@ -94,24 +97,56 @@ pub(crate) enum Workspace {
     },
 }
 
+/// The owner of a workspace's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// A managed or cloned workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Of the run that it was made for, and its own.
+    pub id: RunId,
+    /// Of the run that it was made for.
+    pub principal: String,
+    pub created_at: Timestamp,
+    /// What it was when it was made.
+    pub workspace: Workspace,
+}
+
+impl Kept {
+    /// What the run of this record gets, if the daemon makes something for it.
+    pub fn of(record: &Record) -> Option<Self> {
+        let made = matches!(record.spec.workspace, Workspace::Managed | Workspace::Clone { .. });
+        made.then(|| Self {
+            id: record.id,
+            principal: record.spec.principal.clone(),
+            created_at: record.created_at,
+            workspace: record.spec.workspace.clone(),
+        })
+    }
+}
+
 /// The layer of an overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Layer {
-    pub(crate) changes: Changes,
+pub struct Layer {
+    pub changes: Changes,
     /// When it was made, by the clock of the file system: seconds since 1970, and nanoseconds.
-    pub(crate) since: (i64, u32),
+    pub since: (i64, u32),
     /// Inode of the directory beneath: what is at its path later may be another one.
-    pub(crate) inode: u64,
+    pub inode: u64,
     /// Its owner.
-    pub(crate) owner: Owner,
+    pub owner: Owner,
     /// An accept was begun, so that some of the changes may have been applied.
-    pub(crate) begun: bool,
+    pub begun: bool,
 }
 
 /// Where the changes of an overlay are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Changes {
+pub enum Changes {
     /// In the layer.
     Pending,
     /// In the directory beneath.
@@ -132,22 +167,22 @@ impl Changes {
 
 /// Limits of the container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limits {
-    pub(crate) memory_bytes: u64,
-    pub(crate) cpu_millis: u32,
-    pub(crate) pids: u32,
-    pub(crate) file_size_bytes: u64,
-    pub(crate) open_files: u32,
+pub struct Limits {
+    pub memory_bytes: u64,
+    pub cpu_millis: u32,
+    pub pids: u32,
+    pub file_size_bytes: u64,
+    pub open_files: u32,
     /// Of what the daemon keeps for the run on its disk. 0 in records of daemons that had no such limits.
     #[serde(default)]
-    pub(crate) disk_bytes: u64,
+    pub disk_bytes: u64,
     #[serde(default)]
-    pub(crate) disk_files: u64,
+    pub disk_files: u64,
 }
 
 impl Limits {
     /// What the daemon may keep for the run on its disk.
-    pub(crate) fn disk(&self) -> Amount {
+    pub fn disk(&self) -> Amount {
         match (self.disk_bytes, self.disk_files) {
             // Made before there were such limits: the strict ones.
             (0, _) | (_, 0) => Amount { bytes: 1 << 30, files: 50_000 },
@@ -158,68 +193,68 @@ impl Limits {
 
 /// What was asked for when the run was made, within what the host can give. Never changed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    pub(crate) profile: String,
-    pub(crate) image: String,
-    pub(crate) workspace: Workspace,
-    pub(crate) pkg_path: Option<PathBuf>,
-    pub(crate) agent_id: String,
-    pub(crate) role: String,
-    pub(crate) limits: Limits,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) principal: String,
+pub struct Spec {
+    pub profile: String,
+    pub image: String,
+    pub workspace: Workspace,
+    pub pkg_path: Option<PathBuf>,
+    pub agent_id: String,
+    pub role: String,
+    pub limits: Limits,
+    pub ttl: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
+    pub labels: BTreeMap<String, String>,
+    pub principal: String,
     /// Of the run's token, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<TokenHash>,
+    pub token: Option<TokenHash>,
 }
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) id: RunId,
-    pub(crate) spec: Spec,
-    pub(crate) state: State,
-    pub(crate) failure: Option<String>,
-    pub(crate) created_at: Timestamp,
-    pub(crate) ready_at: Option<Timestamp>,
-    pub(crate) ended_at: Option<Timestamp>,
-    pub(crate) started: Option<Started>,
+pub struct Record {
+    pub id: RunId,
+    pub spec: Spec,
+    pub state: State,
+    pub failure: Option<String>,
+    pub created_at: Timestamp,
+    pub ready_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub started: Option<Started>,
     /// Daemons that the run has outlived.
     #[serde(default)]
-    pub(crate) restarts: u32,
+    pub restarts: u32,
     /// When this daemon took it over from the one before; `None`: it made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) adopted_at: Option<Timestamp>,
+    pub adopted_at: Option<Timestamp>,
     /// What keeps it paused, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) holds: Vec<Held>,
+    pub holds: Vec<Held>,
 }
 
 /// What was launched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Started {
+pub struct Started {
     /// Digest of the image.
-    pub(crate) image_id: String,
-    pub(crate) container_id: String,
+    pub image_id: String,
+    pub container_id: String,
     /// Name and value of each setting, as the engine confirmed it.
-    pub(crate) hardening: Vec<(String, String)>,
-    pub(crate) ownership: Ownership,
+    pub hardening: Vec<(String, String)>,
+    pub ownership: Ownership,
     /// The workspace on the host.
-    pub(crate) workspace_path: PathBuf,
+    pub workspace_path: PathBuf,
     /// Of an overlay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) layer: Option<Layer>,
+    pub layer: Option<Layer>,
     /// Absent in records of daemons whose runs ended with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) marks: Option<Marks>,
+    pub marks: Option<Marks>,
 }
 
 /// How the files of the workspace's owner look to the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Ownership {
+pub enum Ownership {
     /// An idmapped mount shows them as uid 1001's.
     Idmapped,
     /// The file system cannot: the container runs under the owner's uid.
@@ -228,7 +263,7 @@ pub(crate) enum Ownership {
 
 impl Record {
     /// A run that is about to be made.
-    pub(crate) fn new(id: RunId, spec: Spec) -> Self {
+    pub fn new(id: RunId, spec: Spec) -> Self {
         Self {
             id,
             spec,
@@ -245,7 +280,7 @@ impl Record {
     }
 
     /// The state changes.
-    pub(super) fn enter(&mut self, state: State, failure: Option<String>) {
+    pub fn enter(&mut self, state: State, failure: Option<String>) {
         self.state = state;
         self.failure = failure;
         match state {
@@ -256,7 +291,7 @@ impl Record {
     }
 
     /// What the audit log says of the run's state.
-    pub(super) fn event(&self, details: serde_json::Value) -> Event {
+    pub fn event(&self, details: serde_json::Value) -> Event {
         let event = Event::new(Kind::RunState).run(self.id.to_string()).details(details);
         match &self.started {
             Some(started) => event.image(&started.image_id),
@@ -265,16 +300,16 @@ impl Record {
     }
 
     /// The layer of an overlay that was launched.
-    pub(crate) fn layer(&self) -> Option<Layer> {
+    pub fn layer(&self) -> Option<Layer> {
         self.started.as_ref().and_then(|started| started.layer)
     }
 
     /// Whether the daemon still keeps changes of the run's overlay.
-    pub(crate) fn has_pending_changes(&self) -> bool {
+    pub fn has_pending_changes(&self) -> bool {
         self.layer().is_some_and(|layer| layer.changes == Changes::Pending)
     }
 
-    pub(crate) fn to_wire(&self) -> v1::Run {
+    pub fn to_wire(&self) -> v1::Run {
         let spec = &self.spec;
         let started = self.started.as_ref();
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();

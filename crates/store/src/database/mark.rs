@@ -1,14 +1,28 @@
 //! The place in the audit log up to which it was read for what has no end, and what that is.
 
-use audit::Event;
+use audit::{Event, Hash};
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
-use crate::recovery::{Mark, Marked};
+
+/// A place in the log: a record, by its number and its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    pub sequence: u64,
+    pub hash: Hash,
+}
+
+/// A place in the log, and what was open there: enough to go on without what stands before it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Marked {
+    pub mark: Mark,
+    /// The records that opened it, without their input.
+    pub open: Vec<Event>,
+}
 
 impl Store {
     /// The place, if one is kept that makes sense.
-    pub(crate) fn mark(&self) -> Result<Option<Marked>, StoreError> {
+    pub fn mark(&self) -> Result<Option<Marked>, StoreError> {
         let row: Option<(i64, String, String)> = self
             .lock()
             .query_row("SELECT sequence, hash, open FROM audit_mark", [], |row| {
@@ -22,7 +36,7 @@ impl Store {
     }
 
     /// Keeps another one in its place.
-    pub(crate) fn set_mark(&self, Marked { mark, open }: &Marked) -> Result<(), StoreError> {
+    pub fn set_mark(&self, Marked { mark, open }: &Marked) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT OR REPLACE INTO audit_mark (one, sequence, hash, open) VALUES (1, ?1, ?2, ?3)",
             params![

@@ -4,11 +4,11 @@ use identity::AlertId;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
-use crate::anomaly::Alert;
+use crate::alert::Alert;
 
 impl Store {
     /// All alerts, oldest first, and the sequence number of the last record that they are of; 0 at first.
-    pub(crate) fn alerts(&self) -> Result<(Vec<Alert>, u64), StoreError> {
+    pub fn alerts(&self) -> Result<(Vec<Alert>, u64), StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT record FROM alerts ORDER BY alert_id")?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -19,7 +19,7 @@ impl Store {
     }
 
     /// Writes alerts, forgets others and moves the position, all or nothing.
-    pub(crate) fn save_alerts(
+    pub fn save_alerts(
         &self,
         alerts: &[Alert],
         removed: &[AlertId],

@@ -20,7 +20,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a call's output goes. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Output(Arc<Inner>);
+pub struct Output(Arc<Inner>);
 
 struct Inner {
     spool: Arc<Spool>,
@@ -48,17 +48,17 @@ impl Output {
     }
 
     /// Bytes of standard output and standard error that are kept.
-    pub(crate) fn kept(&self) -> [u64; 2] {
+    pub fn kept(&self) -> [u64; 2] {
         *self.0.kept.borrow()
     }
 
     /// The same as it grows, and from here on what is not kept.
-    pub(crate) fn follow(&self) -> (watch::Receiver<[u64; 2]>, Live) {
+    pub fn follow(&self) -> (watch::Receiver<[u64; 2]>, Live) {
         (self.0.kept.subscribe(), self.0.followers.add())
     }
 
     /// The call is over: nothing is added any more.
-    pub(crate) async fn finish(&self) {
+    pub async fn finish(&self) {
         let inner = &self.0;
         for stopped in &inner.stopped {
             stopped.store(true, Ordering::Release);

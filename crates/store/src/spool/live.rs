@@ -15,34 +15,34 @@ const PIECES: usize = 8;
 
 /// A piece of output that is not kept.
 #[derive(Debug, Clone)]
-pub(crate) struct Unkept {
+pub struct Unkept {
     /// Which stream, as in pairs of both.
-    pub(crate) at: usize,
+    pub at: usize,
     /// Where in its stream it begins.
-    pub(crate) offset: u64,
-    pub(crate) data: Bytes,
+    pub offset: u64,
+    pub data: Bytes,
 }
 
 /// One follower's end.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub struct Live {
     pieces: mpsc::Receiver<Unkept>,
     taken: Arc<AtomicU64>,
 }
 
 impl Live {
     /// The next piece, if there is one now.
-    pub(crate) fn try_next(&mut self) -> Option<Unkept> {
+    pub fn try_next(&mut self) -> Option<Unkept> {
         self.pieces.try_recv().ok()
     }
 
     /// The next piece; nothing when there will be none any more.
-    pub(crate) async fn next(&mut self) -> Option<Unkept> {
+    pub async fn next(&mut self) -> Option<Unkept> {
         self.pieces.recv().await
     }
 
     /// The follower's client has taken something: it is slow, perhaps, and there.
-    pub(crate) fn has_taken(&self) {
+    pub fn has_taken(&self) {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -9,17 +9,17 @@ use super::{Store, StoreError};
 
 /// A call that waits for a reviewer, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoredApproval {
-    pub(crate) approval_id: String,
-    pub(crate) run_id: String,
+pub struct StoredApproval {
+    pub approval_id: String,
+    pub run_id: String,
     /// Sequence of the record that says it was asked: everything that was said of it comes later.
-    pub(crate) after: u64,
+    pub after: u64,
     /// Its consent was used or is void. Nothing is executed for it any more.
-    pub(crate) spent: bool,
+    pub spent: bool,
     /// The approval as it was asked for, and whose call it is: JSON.
-    pub(crate) approval: Vec<u8>,
+    pub approval: Vec<u8>,
     /// The operation as a protocol message.
-    pub(crate) operation: Vec<u8>,
+    pub operation: Vec<u8>,
 }
 
 /// The id of a remembered consent, and what it is as JSON unless it cannot be read any more.
@@ -31,7 +31,7 @@ fn place(what: &str, approval_id: &str) -> String {
 
 impl Store {
     /// Keeps a call that waits.
-    pub(crate) fn insert_approval(&self, stored: &StoredApproval) -> Result<(), StoreError> {
+    pub fn insert_approval(&self, stored: &StoredApproval) -> Result<(), StoreError> {
         let seal = |what, plain: &[u8]| self.0.seal.seal(&place(what, &stored.approval_id), plain);
         self.lock().execute(
             "INSERT INTO approvals (approval_id, run_id, after, spent, approval, operation)
@@ -49,19 +49,19 @@ impl Store {
     }
 
     /// Marks a consent as used. Whether it was live: it is marked once.
-    pub(crate) fn spend_approval(&self, approval_id: &str) -> Result<bool, StoreError> {
+    pub fn spend_approval(&self, approval_id: &str) -> Result<bool, StoreError> {
         let query = "UPDATE approvals SET spent = 1 WHERE approval_id = ?1 AND spent = 0";
         Ok(self.lock().execute(query, [approval_id])? == 1)
     }
 
     /// Forgets a call that waits no longer.
-    pub(crate) fn delete_approval(&self, approval_id: &str) -> Result<(), StoreError> {
+    pub fn delete_approval(&self, approval_id: &str) -> Result<(), StoreError> {
         self.lock().execute("DELETE FROM approvals WHERE approval_id = ?1", [approval_id])?;
         Ok(())
     }
 
     /// The calls that waited, oldest first, and the ids of those that cannot be read any more.
-    pub(crate) fn approvals(&self) -> Result<(Vec<StoredApproval>, Vec<String>), StoreError> {
+    pub fn approvals(&self) -> Result<(Vec<StoredApproval>, Vec<String>), StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare(
             "SELECT approval_id, run_id, after, spent, approval, operation FROM approvals ORDER BY approval_id",
@@ -91,7 +91,7 @@ impl Store {
     }
 
     /// Keeps a consent that is remembered. `consent` is JSON.
-    pub(crate) fn insert_consent(&self, id: &str, run: &str, consent: &[u8]) -> Result<(), StoreError> {
+    pub fn insert_consent(&self, id: &str, run: &str, consent: &[u8]) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT INTO consents (consent_id, run_id, consent) VALUES (?1, ?2, ?3)",
             params![id, run, self.0.seal.seal(&place("consent", id), consent)],
@@ -100,13 +100,13 @@ impl Store {
     }
 
     /// Forgets a consent.
-    pub(crate) fn delete_consent(&self, id: &str) -> Result<(), StoreError> {
+    pub fn delete_consent(&self, id: &str) -> Result<(), StoreError> {
         self.lock().execute("DELETE FROM consents WHERE consent_id = ?1", [id])?;
         Ok(())
     }
 
     /// The consents that are remembered, oldest first.
-    pub(crate) fn consents(&self) -> Result<Vec<StoredConsent>, StoreError> {
+    pub fn consents(&self) -> Result<Vec<StoredConsent>, StoreError> {
         let connection = self.lock();
         let mut statement =
             connection.prepare("SELECT consent_id, consent FROM consents ORDER BY consent_id")?;
@@ -141,7 +141,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
         {
-            let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
+            let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();
             store.insert_approval(&stored("a")).unwrap();
             store.insert_approval(&stored("b")).unwrap();
             assert!(store.insert_approval(&stored("a")).is_err(), "there is one of each");
@@ -153,7 +153,7 @@ mod tests {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
         }
-        let store = Store::open(&path, crate::store::OutcomeBounds::WIDE).unwrap();
+        let store = Store::open(&path, crate::database::OutcomeBounds::WIDE).unwrap();
         let spent = StoredApproval { spent: true, ..stored("a") };
         assert_eq!(store.approvals().unwrap(), (vec![spent, stored("b")], vec![]));
         assert_eq!(store.consents().unwrap(), [("k".to_owned(), Some(b"hunter2".to_vec()))]);
@@ -167,7 +167,7 @@ mod tests {
     fn what_was_moved_to_another_row_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let store =
-            Store::open(&directory.path().join("store.db"), crate::store::OutcomeBounds::WIDE).unwrap();
+            Store::open(&directory.path().join("store.db"), crate::database::OutcomeBounds::WIDE).unwrap();
         store.insert_approval(&stored("a")).unwrap();
         store.lock().execute("UPDATE approvals SET approval_id = 'b'", []).unwrap();
         assert_eq!(store.approvals().unwrap(), (vec![], vec!["b".to_owned()]));

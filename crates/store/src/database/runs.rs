@@ -6,15 +6,11 @@ use identity::RunId;
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
-use crate::runs::{Kept, Record};
+use crate::run::{Kept, Record};
 
 impl Store {
     /// Adds a run. `request` is the id and digest of the request that made it.
-    pub(crate) fn insert_run(
-        &self,
-        record: &Record,
-        request: Option<(&str, &[u8])>,
-    ) -> Result<(), StoreError> {
+    pub fn insert_run(&self, record: &Record, request: Option<(&str, &[u8])>) -> Result<(), StoreError> {
         let (request_id, digest) = request.unzip();
         self.lock().execute(
             "INSERT INTO runs (run_id, request_id, request, record) VALUES (?1, ?2, ?3, ?4)",
@@ -24,7 +20,7 @@ impl Store {
     }
 
     /// Writes a run's new state.
-    pub(crate) fn update_run(&self, record: &Record) -> Result<(), StoreError> {
+    pub fn update_run(&self, record: &Record) -> Result<(), StoreError> {
         self.lock().execute(
             "UPDATE runs SET record = ?2 WHERE run_id = ?1",
             params![record.id.to_string(), serde_json::to_string(record)?],
@@ -33,7 +29,7 @@ impl Store {
     }
 
     /// Forgets a run and the outcomes of its calls.
-    pub(crate) fn delete_run(&self, id: RunId) -> Result<(), StoreError> {
+    pub fn delete_run(&self, id: RunId) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         let mut room = self.room(&transaction);
@@ -48,7 +44,7 @@ impl Store {
     }
 
     /// All runs, oldest first.
-    pub(crate) fn runs(&self) -> Result<Vec<Record>, StoreError> {
+    pub fn runs(&self) -> Result<Vec<Record>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT record FROM runs ORDER BY run_id")?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -56,13 +52,13 @@ impl Store {
     }
 
     /// The runs that have not ended.
-    pub(crate) fn living_runs(&self) -> Result<BTreeSet<RunId>, StoreError> {
+    pub fn living_runs(&self) -> Result<BTreeSet<RunId>, StoreError> {
         let runs = self.runs()?;
         Ok(runs.into_iter().filter(|record| !record.state.has_ended()).map(|record| record.id).collect())
     }
 
     /// The run that a request made, with that request's digest.
-    pub(crate) fn run_by_request(&self, request_id: &str) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
+    pub fn run_by_request(&self, request_id: &str) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
         let row: Option<(String, Vec<u8>)> = self
             .lock()
             .query_row("SELECT record, request FROM runs WHERE request_id = ?1", [request_id], |row| {
@@ -73,7 +69,7 @@ impl Store {
     }
 
     /// Adds a workspace that is kept.
-    pub(crate) fn insert_workspace(&self, workspace: &Kept) -> Result<(), StoreError> {
+    pub fn insert_workspace(&self, workspace: &Kept) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)",
             params![workspace.id.to_string(), serde_json::to_string(workspace)?],
@@ -82,13 +78,13 @@ impl Store {
     }
 
     /// Forgets one.
-    pub(crate) fn delete_workspace(&self, id: RunId) -> Result<(), StoreError> {
+    pub fn delete_workspace(&self, id: RunId) -> Result<(), StoreError> {
         self.lock().execute("DELETE FROM workspaces WHERE workspace_id = ?1", [id.to_string()])?;
         Ok(())
     }
 
     /// All workspaces that are kept.
-    pub(crate) fn workspaces(&self) -> Result<Vec<Kept>, StoreError> {
+    pub fn workspaces(&self) -> Result<Vec<Kept>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT record FROM workspaces")?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use identity::{CallId, RunId};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use seal::StreamKey;
 use tempfile::TempDir;
 use tokio::time::Instant;
 use worker::client::OutputStream::{Stderr, Stdout};
 use worker::client::{OutputSink as _, OutputStream};
 
 use super::{Bounds, Output, Spool, Unkept, WRITERS};
-use seal::StreamKey;
 
 const WIDE: Bounds = Bounds { max_total: 1 << 30, min_free: 0 };
 const MIB: usize = 1 << 20;

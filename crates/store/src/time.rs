@@ -1,0 +1,38 @@
+//! Wall-clock time as the API and the store have it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    pub fn from_millis(millis: u64) -> Self {
+        Self(i64::try_from(millis).unwrap_or(i64::MAX).saturating_mul(1_000_000))
+    }
+
+    /// When a record of the audit log was written.
+    pub fn of_record(time: audit::Time) -> Self {
+        let seconds = time.unix_seconds().saturating_mul(1_000_000_000);
+        Self(seconds.saturating_add(time.subsecond_nanos().into()))
+    }
+
+    /// How long ago that was; nothing when the clock was set back meanwhile.
+    pub fn elapsed(self) -> Duration {
+        let nanos = Self::now().0.saturating_sub(self.0);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    }
+
+    pub fn to_wire(self) -> wire::Timestamp {
+        let nanos = i32::try_from(self.0.rem_euclid(1_000_000_000)).unwrap_or(0);
+        wire::Timestamp { seconds: self.0.div_euclid(1_000_000_000), nanos }
+    }
+}
