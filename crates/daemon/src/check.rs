@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use refusal::chain;
+use webhook::Sender;
 
 use crate::config::Config;
-use crate::webhook::Sender;
 use crate::{policy, runs, startup};
 
 /// Checks what `file` says, and what it names.

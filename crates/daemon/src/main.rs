@@ -31,10 +31,8 @@ mod terminal;
 #[cfg(test)]
 mod testing;
 mod time;
-mod tls;
 mod transcript;
 mod upstream;
-mod webhook;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;

@@ -13,13 +13,13 @@ use ops::{Bound, Operation, Reason, ToolFailure};
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
+use webhook::Tls;
 use worker::client::{Finished, Usage};
 
 use crate::audit::AuditLog;
 use crate::executor::Lanes;
 
 use crate::runs::Run;
-use crate::tls::Tls;
 
 /// The servers of all runs.
 pub(crate) struct Upstreams {

@@ -13,6 +13,7 @@
 //! imposes twice, and none is lost or raised again by a restart; memory is bounded whatever agents do and are called.
 
 mod book;
+mod deliver;
 mod desk;
 mod detector;
 mod enforce;
@@ -23,7 +24,6 @@ mod rules;
 mod seen;
 mod timeline;
 mod watch;
-mod webhook;
 
 #[cfg(test)]
 mod traces;
@@ -34,17 +34,17 @@ use gateway::Gateway;
 use refusal::chain;
 use store::Store;
 use tokio_util::task::TaskTracker;
+use webhook::Sender;
 
 use crate::app::App;
 use crate::audit::AuditLog;
 use crate::config;
 use crate::runs::Runs;
-use crate::webhook::Sender;
 
 pub(crate) use desk::Alerts;
 
+use deliver::{Webhook, deliver};
 use enforce::Hands;
-use webhook::Webhook;
 
 /// The webhooks of the configuration, with their secrets read.
 pub(crate) struct Webhooks(Vec<Arc<Webhook>>, Option<Sender>);
@@ -95,7 +95,7 @@ pub(crate) fn start(app: &App, Webhooks(webhooks, sender): Webhooks) -> TaskTrac
     tasks.spawn(watch.run(app.stop.clone()));
     for webhook in webhooks {
         if let Some(sender) = sender.clone() {
-            tasks.spawn(webhook::deliver(app.alerts.clone(), webhook, sender, app.stop.clone()));
+            tasks.spawn(deliver(app.alerts.clone(), webhook, sender, app.stop.clone()));
         }
     }
     tasks.close();

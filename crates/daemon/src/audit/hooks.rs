@@ -15,10 +15,10 @@ use audit::Checkpoint;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use webhook::{Endpoint, Failed, Sender, backoff};
 
 use super::thread::Signed;
 use crate::config;
-use crate::webhook::{Endpoint, Failed, Sender, backoff};
 
 /// Between attempts to append one checkpoint: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -184,9 +184,9 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;
+    use webhook::{Secret, Target};
 
     use super::*;
-    use crate::webhook::{Secret, Target};
 
     fn checkpoint(size: u64) -> Checkpoint {
         let key = tempfile::tempdir().unwrap();

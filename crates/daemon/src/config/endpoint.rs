@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use gateway::document::Fields;
 use serde_json::{Value, json};
+use webhook::{Secret, Target};
 
 use super::seconds;
 use super::values::{number_or, path, time_or};
-use crate::webhook::{self, Secret, Target};
 
 /// Keys of such a place.
 pub(super) const KEYS: [&str; 6] = ["url", "secret_file", "timeout", "attempts", "first_retry", "allow_http"];

@@ -21,11 +21,11 @@ const MAX_FILE: u64 = 1024;
 
 /// A webhook's secret. It is shown nowhere.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(Vec<u8>);
+pub struct Secret(Vec<u8>);
 
 impl Secret {
     /// Reads `whsec_` and base64 from a file that only its owner and group can read.
-    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() {
@@ -53,7 +53,7 @@ impl Secret {
     }
 
     /// The value of the header `webhook-signature`.
-    pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+    pub(crate) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         // Takes keys of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
         mac.update(format!("{id}.{timestamp}.").as_bytes());

@@ -13,7 +13,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{Endpoint, Target};
+use crate::endpoint::Endpoint;
+use crate::target::Target;
 use crate::tls::Tls;
 
 /// Bytes that the head of an answer may have.
@@ -21,23 +22,23 @@ const MAX_HEAD: usize = 16 * 1024;
 
 /// Posts. One for the daemon.
 #[derive(Clone)]
-pub(crate) struct Sender(Tls);
+pub struct Sender(Tls);
 
 impl Sender {
     /// Trusts what this host trusts.
-    pub(crate) fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         Tls::new().map(Self)
     }
 
     #[cfg(test)]
-    pub(super) fn trusting(
+    pub(crate) fn trusting(
         certificates: impl IntoIterator<Item = CertificateDer<'static>>,
     ) -> Result<Self, String> {
         Tls::trusting(certificates).map(Self)
     }
 
     /// Sends a body, once. Why it failed is said without a word of the URL's path.
-    pub(crate) async fn post(
+    pub async fn post(
         &self,
         endpoint: &Endpoint,
         id: &str,
@@ -83,10 +84,11 @@ impl Sender {
 
 /// Why an attempt failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failed {
-    pub(crate) message: String,
+pub struct Failed {
+    /// Why, without a word of the URL's path.
+    pub message: String,
     /// Trying again is of no use.
-    pub(crate) for_good: bool,
+    pub for_good: bool,
 }
 
 impl Failed {

@@ -1,19 +1,30 @@
-//! One webhook's task: what is due is sent, what failed is tried again, later each time, until it is given up.
+//! Who is told of alerts: one POST an alert and webhook, tried again later each time, until it is given up.
+//!
+//! Each webhook has a task of its own, which waits for it and for nothing else: one that never answers holds up itself. What
+//! waits is in the store with its alert, so that a restart goes on with it; a receiver that had it already can tell by
+//! `webhook-id`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::Severity;
 use identity::AlertId;
 use store::alert::{Delivery, DeliveryState};
 use tokio_util::sync::CancellationToken;
+use webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};
 
-use super::Webhook;
-use crate::anomaly::Alerts;
-use crate::anomaly::desk::now;
-use crate::webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};
+use super::desk::{Alerts, now};
+
+/// A webhook, ready to be used.
+#[derive(Debug)]
+pub(crate) struct Webhook {
+    /// Its name is that of its deliveries, too.
+    pub(crate) endpoint: Endpoint,
+    pub(crate) min_severity: Severity,
+}
 
 /// Delivers until `stop`. An attempt under way is given up then, and made again by the next daemon.
-pub(in crate::anomaly) async fn deliver(
+pub(super) async fn deliver(
     alerts: Arc<Alerts>,
     webhook: Arc<Webhook>,
     sender: Sender,

@@ -11,8 +11,8 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::super::{Endpoint, Secret, Target};
 use super::Sender;
+use crate::{Endpoint, Secret, Target};
 
 fn webhook(url: &str) -> Endpoint {
     let directory = tempfile::tempdir().unwrap();

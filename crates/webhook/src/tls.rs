@@ -8,11 +8,11 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// How servers prove who they are. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Tls(Arc<ClientConfig>);
+pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     /// Trusts what this host trusts: its certificate store, or `SSL_CERT_FILE`.
-    pub(crate) fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
             tracing::warn!(%error, "a certificate of this host cannot be read");
@@ -20,9 +20,8 @@ impl Tls {
         Self::trusting(found.certs)
     }
 
-    pub(crate) fn trusting(
-        certificates: impl IntoIterator<Item = CertificateDer<'static>>,
-    ) -> Result<Self, String> {
+    /// Trusts these.
+    pub fn trusting(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(certificates);
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -34,7 +33,7 @@ impl Tls {
     }
 
     /// For a connection.
-    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+    pub fn config(&self) -> Arc<ClientConfig> {
         self.0.clone()
     }
 }

@@ -1,38 +1,33 @@
-//! Telling others over HTTP: one signed POST a message, after the Standard Webhooks specification (standardwebhooks.com).
-//! Used for alerts and for checkpoints of the audit log, which decide themselves what is sent again, and when it is given
-//! up.
-
-mod send;
-mod sign;
-mod target;
-
-pub(crate) use send::{Failed, Sender};
-pub(crate) use sign::Secret;
-pub(crate) use target::Target;
+//! Where something is posted, and when it is tried again.
 
 use std::time::Duration;
 
+use crate::sign::Secret;
+use crate::target::Target;
+
 /// Longest between two attempts.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(3600);
+pub const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Where something is posted, ready to be used.
 #[derive(Debug, Clone)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// Names it in logs, which never show where it is.
-    pub(crate) name: String,
-    pub(crate) target: Target,
-    pub(crate) secret: Secret,
+    pub name: String,
+    /// Where it is.
+    pub target: Target,
+    /// Signs what is posted.
+    pub secret: Secret,
     /// For one attempt, all of it.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// Attempts before a message is given up.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// Between the first and the second; doubled each time.
-    pub(crate) first_retry: Duration,
+    pub first_retry: Duration,
 }
 
 /// The wait after so many attempts: twice as long each time, from half of that to all of it, so that many senders do not
 /// come back together.
-pub(crate) fn backoff(first: Duration, attempts: u32, random: u128) -> Duration {
+pub fn backoff(first: Duration, attempts: u32, random: u128) -> Duration {
     let whole = first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(MAX_WAIT);
     let half = whole / 2;
     let share = u32::try_from(random % 1_000).unwrap_or(0);

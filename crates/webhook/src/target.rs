@@ -7,19 +7,19 @@ use hyper::Uri;
 
 /// A URL that may be posted to. Its path may be a secret of its own, so it is not shown.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(super) tls: bool,
+pub struct Target {
+    pub(crate) tls: bool,
     /// Without brackets, as it is resolved and as a certificate names it.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// As the `host` header has it.
-    pub(super) authority: String,
-    pub(super) path: String,
+    pub(crate) authority: String,
+    pub(crate) path: String,
 }
 
 impl Target {
     /// Parses a URL. Plain `http` is for this host alone unless `allow_http`.
-    pub(crate) fn parse(url: &str, allow_http: bool) -> Result<Self, String> {
+    pub fn parse(url: &str, allow_http: bool) -> Result<Self, String> {
         let uri: Uri =
             url.parse().map_err(|_| "is not a URL, such as https://alerts.example.org/cofferdam")?;
         let tls = match uri.scheme_str() {
@@ -55,7 +55,7 @@ impl Target {
     }
 
     /// Scheme and host: the rest may be secret.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         format!("{}://{}/REDACTED", if self.tls { "https" } else { "http" }, self.authority)
     }
 }

@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod endpoint;
+mod send;
+mod sign;
+mod target;
+mod tls;
+
+pub use endpoint::{Endpoint, MAX_WAIT, backoff};
+pub use send::{Failed, Sender};
+pub use sign::Secret;
+pub use target::Target;
+pub use tls::Tls;
