@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use audit::{Event, Kind};
 use gateway::{McpServer, McpStdio, Permit, PermitParts};
 use identity::RunId;
-use mcp_upstream::{Called, Fault, Host, Offer, Pipes, Servers, Subject};
+use mcp_upstream::{Fault, Host, Offer, Pipes, Servers, Subject};
 use ops::{Bound, Operation, Reason, ToolFailure};
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
@@ -18,7 +18,6 @@ use worker::client::{Finished, Usage};
 
 use crate::audit::AuditLog;
 use crate::executor::Lanes;
-
 use crate::runs::Run;
 
 /// The servers of all runs.
@@ -52,15 +51,15 @@ impl Upstreams {
         cancel: &CancellationToken,
     ) -> Finished {
         let PermitParts { operation, server, .. } = permit.into_parts();
-        let (called, bytes_in) = if let (Operation::Mcp(mcp), Some(definition)) = (operation, server) {
-            let host = OfRun { upstreams: self, run, lanes };
-            let called = self.of(run).call(&host, &definition, &mcp, limit, cancel).await;
-            (called, mcp.arguments_json().len() as u64)
-        } else {
-            let failure = ToolFailure::new(Reason::Internal, "the permit is for no upstream server");
-            (Called { outcome: Err(failure), bytes: 0 }, 0)
-        };
-        let Called { outcome, bytes: bytes_out } = called;
+        let (bytes_in, (outcome, bytes_out)) =
+            if let (Operation::Mcp(mcp), Some(definition)) = (operation, server) {
+                let host = OfRun { upstreams: self, run, lanes };
+                let called = self.of(run).call(&host, &definition, &mcp, limit, cancel).await;
+                (mcp.arguments_json().len() as u64, called)
+            } else {
+                let failure = ToolFailure::new(Reason::Internal, "the permit is for no upstream server");
+                (0, (Err(failure), 0))
+            };
         Finished { outcome, bound: Bound::default(), usage: Usage::default(), bytes_in, bytes_out }
     }
 

@@ -1,4 +1,4 @@
-//! Server-sent events: the data of each, bounded. Names, ids and waits mean nothing here, since no stream is taken up again.
+//! Server-sent events: the data of each, bounded. Names, ids and waits have no use, since no stream is resumed.
 
 use super::fault::Fault;
 use super::lines::Lines;
@@ -8,7 +8,8 @@ use super::message::MAX_MESSAGE;
 #[derive(Debug, Default)]
 pub(super) struct Events {
     lines: Lines,
-    data: Option<String>,
+    /// Each line of its data, with a line break.
+    data: String,
 }
 
 impl Events {
@@ -21,27 +22,19 @@ impl Events {
         let data = &mut self.data;
         self.lines.take(bytes, |line| {
             if line.is_empty() {
-                return data.take().filter(|data| !data.is_empty()).map_or(Ok(()), &mut each);
+                let mut event = std::mem::take(data);
+                event.pop();
+                return if event.is_empty() { Ok(()) } else { each(event) };
             }
-            let Some(value) = line.strip_prefix(b"data") else { return Ok(()) };
-            let value = match value.strip_prefix(b":") {
-                Some(value) => value.strip_prefix(b" ").unwrap_or(value),
-                None if value.is_empty() => value,
-                None => return Ok(()),
+            let Some([b':', b' ', value @ ..] | [b':', value @ ..] | value @ []) = line.strip_prefix(b"data")
+            else {
+                return Ok(());
             };
-            let value =
-                std::str::from_utf8(value).map_err(|_| Fault::Broken("an event is not UTF-8".to_owned()))?;
-            let before = data.as_ref().map_or(0, String::len);
-            if before + value.len() > MAX_MESSAGE {
+            if data.len() + value.len() > MAX_MESSAGE {
                 return Err(Fault::Broken(format!("an event has more than {MAX_MESSAGE} bytes")));
             }
-            match data {
-                Some(data) => {
-                    data.push('\n');
-                    data.push_str(value);
-                }
-                None => *data = Some(value.to_owned()),
-            }
+            data.push_str(&String::from_utf8_lossy(value));
+            data.push('\n');
             Ok(())
         })
     }

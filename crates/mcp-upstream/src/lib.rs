@@ -17,7 +17,6 @@ mod text;
 mod tools;
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,44 +28,26 @@ use tokio_util::sync::CancellationToken;
 
 pub use fault::Fault;
 pub use host::{Host, Output, Pipes, Subject};
+pub use tools::Tool;
 
 use server::Server;
-use tools::{Tool, Tools};
+use tools::Tools;
 
 /// The servers of one run, by name. Dropping them ends them.
 #[derive(Default)]
 pub struct Servers(Mutex<HashMap<String, Arc<Server>>>);
 
-/// What became of a call.
-pub struct Called {
-    /// For the agent.
-    pub outcome: Outcome,
-    /// Bytes of the server's answer.
-    pub bytes: u64,
-}
-
-/// A tool for an agent's list.
-pub struct Offered {
-    /// Which.
-    pub tool: McpTool,
-    /// The server's words, and that they are.
-    pub description: String,
-    /// What its arguments have to fit.
-    pub input_schema: Value,
-    /// SHA-256 of its definition as the server says it.
-    pub digest: String,
-}
-
 /// What a server offers.
 pub struct Offer {
     /// What the agent may be shown.
-    pub tools: Vec<Offered>,
+    pub tools: Vec<Arc<Tool>>,
     /// Tools that are not offered, and why, a line each.
     pub withheld: Vec<String>,
 }
 
 impl Servers {
-    /// Makes a call that is permitted to the server of this definition, within `limit` if that is less than the server's own.
+    /// Makes a permitted call to the server of this definition, within `limit` if that is less than the server's own. Gives
+    /// its outcome, and the bytes of the server's answer.
     pub async fn call(
         &self,
         host: &dyn Host,
@@ -74,23 +55,27 @@ impl Servers {
         mcp: &Mcp,
         limit: Option<Duration>,
         cancel: &CancellationToken,
-    ) -> Called {
+    ) -> (Outcome, u64) {
         let own = Duration::from_secs(definition.call_timeout_s);
         let until = Instant::now() + limit.map_or(own, |limit| limit.min(own));
-        let mut bytes = 0;
-        let outcome = self.call_within(host, definition, mcp, until, cancel, &mut bytes).await;
-        Called { outcome, bytes }
+        let (tool, answer) = match self.ask(host, definition, mcp, until, cancel).await {
+            Ok(answered) => answered,
+            Err(failure) => return (Err(failure), 0),
+        };
+        tokio::task::block_in_place(|| {
+            let text = answer.to_string();
+            (result::outcome(&tool, &answer, &text, definition.max_result_bytes), text.len() as u64)
+        })
     }
 
-    async fn call_within(
+    async fn ask(
         &self,
         host: &dyn Host,
         definition: &McpServer,
         mcp: &Mcp,
         until: Instant,
         cancel: &CancellationToken,
-        bytes: &mut u64,
-    ) -> Outcome {
+    ) -> Result<(Arc<Tool>, Value), ToolFailure> {
         let name = mcp.tool.server();
         let session = self.server(name).session(host, definition, until, cancel).await;
         let session = session.map_err(|fault| fault.failure(name, false))?;
@@ -98,19 +83,12 @@ impl Servers {
         let arguments = Value::Object(mcp.arguments.clone());
         // Checking what is hostile is bounded, and long enough not to be done where others wait.
         tokio::task::block_in_place(|| tool.input.check(&arguments)).map_err(|why| {
-            ToolFailure::new(
-                Reason::InvalidArgument,
-                format!("arguments: do not fit the tool's schema: {why}"),
-            )
+            let message = format!("arguments: do not fit the tool's schema: {why}");
+            ToolFailure::new(Reason::InvalidArgument, message)
         })?;
-        let called = session.link.call(mcp.tool.tool(), &mcp.arguments, until, cancel).await;
-        let answer = called.map_err(|fault| fault.failure(name, true))?;
-        session.served.store(true, Ordering::Relaxed);
-        tokio::task::block_in_place(|| {
-            let text = answer.to_string();
-            *bytes = text.len() as u64;
-            result::outcome(&tool, &answer, &text, definition.max_result_bytes)
-        })
+        let answer = session.link.call(mcp.tool.tool(), arguments, until, cancel).await;
+        let answer = answer.map_err(|fault| fault.failure(name, true))?;
+        Ok((tool, answer))
     }
 
     /// What a server offers, started or reached for this where it was not before.
@@ -118,13 +96,8 @@ impl Servers {
         let until = Instant::now() + Duration::from_secs(definition.start_timeout_s);
         let session = self.server(name).session(host, definition, until, &CancellationToken::new()).await;
         let session = session.map_err(|fault| text::one_line(&fault.to_string(), 512))?;
-        let tools = session.tools.offered.values().map(|tool| Offered {
-            tool: tool.id.clone(),
-            description: tool.description.clone(),
-            input_schema: tool.input_schema.clone(),
-            digest: tool.digest.clone(),
-        });
-        Ok(Offer { tools: tools.collect(), withheld: session.tools.withheld.clone() })
+        let Tools { offered, withheld, .. } = &*session.tools;
+        Ok(Offer { tools: offered.values().cloned().collect(), withheld: withheld.clone() })
     }
 
     fn server(&self, name: &str) -> Arc<Server> {

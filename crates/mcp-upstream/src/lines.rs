@@ -1,50 +1,44 @@
 //! Bytes of a stream into lines of bounded length.
 
+use bytes::BytesMut;
+use tokio_util::codec::{Decoder as _, LinesCodec, LinesCodecError};
+
 use super::fault::Fault;
 use super::message::MAX_MESSAGE;
 
 /// Bytes of the line that is not complete yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lines {
-    rest: Vec<u8>,
+    codec: LinesCodec,
+    rest: BytesMut,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self { codec: LinesCodec::new_with_max_length(MAX_MESSAGE), rest: BytesMut::new() }
+    }
 }
 
 impl Lines {
-    /// Takes bytes, and shows each line that they complete to `each`, without its end.
+    /// Takes bytes, and shows each line that they complete to `each`, without its end. A fault is the end of the stream.
     pub(super) fn take(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            let (head, tail) = bytes.split_at(end);
-            bytes = &tail[1..];
-            if self.rest.is_empty() {
-                show(head, &mut each)?;
-            } else {
-                self.push(head)?;
-                let line = std::mem::take(&mut self.rest);
-                show(&line, &mut each)?;
+        self.rest.extend_from_slice(bytes);
+        loop {
+            match self.codec.decode(&mut self.rest) {
+                Ok(Some(line)) => each(line.as_bytes())?,
+                Ok(None) => return Ok(()),
+                Err(LinesCodecError::MaxLineLengthExceeded) => {
+                    self.rest = BytesMut::new();
+                    return Err(Fault::Broken(format!("a message has more than {MAX_MESSAGE} bytes")));
+                }
+                Err(LinesCodecError::Io(_)) => return Err(Fault::Broken("a line is not UTF-8".to_owned())),
             }
         }
-        self.push(bytes)
     }
-
-    fn push(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        if self.rest.len() + bytes.len() > MAX_MESSAGE {
-            return Err(Fault::Broken(format!("a message has more than {MAX_MESSAGE} bytes")));
-        }
-        self.rest.extend_from_slice(bytes);
-        Ok(())
-    }
-}
-
-fn show(line: &[u8], each: &mut impl FnMut(&[u8]) -> Result<(), Fault>) -> Result<(), Fault> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.len() > MAX_MESSAGE {
-        return Err(Fault::Broken(format!("a message has more than {MAX_MESSAGE} bytes")));
-    }
-    each(line)
 }
 
 #[cfg(test)]

@@ -1,15 +1,24 @@
-//! What both kinds of servers have in common: the handshake, the list of tools, and calls.
+//! The way to one server: the handshake, the list of tools, calls, and the end of a call that is given up.
 
-use serde_json::{Map, Value, json};
-use tokio::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use gateway::McpTransport;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::fault::Fault;
+use super::host::Host;
 use super::http::Http;
+use super::message;
 use super::stdio::Stdio;
 
 /// Versions of the protocol that are spoken here, newest first. What differs between them is not used.
 const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// A server that lasted so long is not one that fails over and over.
+const LASTED: Duration = Duration::from_secs(30);
 /// Pages of one list.
 const MAX_PAGES: usize = 64;
 /// Bytes of a list's cursor.
@@ -17,12 +26,28 @@ const MAX_CURSOR: usize = 4 * 1024;
 /// Bytes of all of a server's tools as JSON.
 const MAX_LIST: usize = 4 * 1024 * 1024;
 
-/// The way to a server.
-pub(super) enum Link {
-    /// In the container.
+/// The way to a server. Dropping it ends a program, and an HTTP session.
+pub(super) struct Link {
+    wire: Wire,
+    next: AtomicU64,
+    state: LinkState,
+    began: Instant,
+    /// It has answered a call.
+    served: AtomicBool,
+}
+
+enum Wire {
     Stdio(Stdio),
-    /// Somewhere else.
-    Http(Http),
+    Http(Arc<Http>),
+}
+
+/// What a wire tells its link.
+#[derive(Clone, Default)]
+pub(super) struct LinkState {
+    /// The server said that it has other tools now.
+    pub(super) changed: Arc<AtomicBool>,
+    /// Cancelled when nothing more can be asked; ends a program.
+    pub(super) end: CancellationToken,
 }
 
 /// A server's list of tools.
@@ -34,7 +59,25 @@ pub(super) struct Listed {
 }
 
 impl Link {
-    /// Says hello. A server without tools is none for us.
+    /// Starts a program, under `name`, or prepares to connect. Whether the server answers is seen by the handshake.
+    pub(super) fn open(host: &dyn Host, name: &str, transport: &McpTransport) -> Result<Self, Fault> {
+        let state = LinkState::default();
+        let wire = match transport {
+            McpTransport::Stdio(program) => Wire::Stdio(Stdio::start(host, name, program, state.clone())?),
+            McpTransport::Http(server) => {
+                Wire::Http(Arc::new(Http::new(server, host.tls()?, state.clone())?))
+            }
+        };
+        Ok(Self {
+            wire,
+            next: AtomicU64::new(1),
+            state,
+            began: Instant::now(),
+            served: AtomicBool::new(false),
+        })
+    }
+
+    /// Performs the handshake. A server without tools is of no use.
     pub(super) async fn hello(&self, until: Instant, cancel: &CancellationToken) -> Result<(), Fault> {
         let params = json!({
             "protocolVersion": VERSIONS[0],
@@ -49,13 +92,17 @@ impl Link {
         if !hello.pointer("/capabilities/tools").is_some_and(Value::is_object) {
             return Err(Fault::Broken("it offers no tools".to_owned()));
         }
-        if let Self::Http(http) = self {
-            http.agreed(version);
-        }
-        match self {
-            Self::Stdio(stdio) => stdio.notify("notifications/initialized", &json!({}), until).await,
-            Self::Http(http) => http.notify("notifications/initialized", &json!({}), until).await,
-        }
+        let ready = message::notification("notifications/initialized", &json!({}));
+        let told = async {
+            match &self.wire {
+                Wire::Stdio(stdio) => stdio.send(ready).await,
+                Wire::Http(http) => {
+                    http.agreed(version);
+                    http.send(ready).await
+                }
+            }
+        };
+        timeout_at(until, told).await.map_err(|_| Fault::TimedOut)?
     }
 
     /// Lists its tools, at most so many.
@@ -65,11 +112,9 @@ impl Link {
         until: Instant,
         cancel: &CancellationToken,
     ) -> Result<Listed, Fault> {
-        let (mut entries, mut bytes, mut cursor) = (Vec::new(), 0, None::<String>);
+        let (mut entries, mut bytes, mut params) = (Vec::new(), 0, json!({}));
         for _ in 0..MAX_PAGES {
-            let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
             let mut page = self.request("tools/list", &params, until, cancel).await?;
-            let next = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
             let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) else {
                 return Err(Fault::Broken("its list of tools is none".to_owned()));
             };
@@ -80,14 +125,14 @@ impl Link {
                 }
                 entries.push(tool);
             }
-            match next {
+            match page.get("nextCursor").and_then(Value::as_str) {
                 None => return Ok(Listed { entries, is_cut: false }),
                 Some(next) if next.len() > MAX_CURSOR => {
                     return Err(Fault::Broken(format!(
                         "the cursor of its list has more than {MAX_CURSOR} bytes"
                     )));
                 }
-                next => cursor = next,
+                Some(next) => params = json!({"cursor": next}),
             }
         }
         Ok(Listed { entries, is_cut: true })
@@ -97,37 +142,40 @@ impl Link {
     pub(super) async fn call(
         &self,
         tool: &str,
-        arguments: &Map<String, Value>,
+        arguments: Value,
         until: Instant,
         cancel: &CancellationToken,
     ) -> Result<Value, Fault> {
-        self.request("tools/call", &json!({"name": tool, "arguments": arguments}), until, cancel).await
+        let params = json!({"name": tool, "arguments": arguments});
+        let answer = self.request("tools/call", &params, until, cancel).await?;
+        self.served.store(true, Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    /// Whether the server is no one that fails over and over: once lost, it is worth another start at once.
+    pub(super) fn has_proved(&self) -> bool {
+        self.served.load(Ordering::Relaxed) || self.began.elapsed() >= LASTED
     }
 
     /// Whether the server said, since this was last asked, that it has other tools now.
     pub(super) fn tools_changed(&self) -> bool {
-        match self {
-            Self::Stdio(stdio) => stdio.tools_changed(),
-            Self::Http(http) => http.tools_changed(),
-        }
+        self.state.changed.swap(false, Ordering::Relaxed)
     }
 
     /// Whether it is of no use any more.
     pub(super) fn is_over(&self) -> bool {
-        match self {
-            Self::Stdio(stdio) => stdio.is_over(),
-            Self::Http(http) => http.is_over(),
-        }
+        self.state.end.is_cancelled()
     }
 
     /// What the server said beside the protocol, for the operator's log.
     pub(super) fn last_words(&self) -> String {
-        match self {
-            Self::Stdio(stdio) => stdio.last_words(),
-            Self::Http(_) => String::new(),
+        match &self.wire {
+            Wire::Stdio(stdio) => stdio.last_words(),
+            Wire::Http(_) => String::new(),
         }
     }
 
+    /// Asks, and waits for the answer. A request that is given up is cancelled at the server.
     async fn request(
         &self,
         method: &str,
@@ -135,9 +183,45 @@ impl Link {
         until: Instant,
         cancel: &CancellationToken,
     ) -> Result<Value, Fault> {
-        match self {
-            Self::Stdio(stdio) => stdio.request(method, params, until, cancel).await,
-            Self::Http(http) => http.request(method, params, until, cancel).await,
+        let id = self.id();
+        let message = message::request(id, method, params);
+        let exchange = async {
+            match &self.wire {
+                Wire::Stdio(stdio) => stdio.exchange(id, message).await,
+                Wire::Http(http) => http.exchange(id, message).await,
+            }
+        };
+        let fault = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Fault::Cancelled,
+            answer = timeout_at(until, exchange) => match answer {
+                Ok(answer) => {
+                    if answer.as_ref().is_err_and(Fault::is_final) {
+                        self.state.end.cancel();
+                    }
+                    return answer;
+                }
+                Err(_) => Fault::TimedOut,
+            },
+        };
+        let cancelled = message::cancelled(id, &fault.to_string());
+        match &self.wire {
+            Wire::Stdio(stdio) => stdio.give_up(cancelled, self.id()),
+            Wire::Http(http) => http.say_aside(cancelled),
+        }
+        Err(fault)
+    }
+
+    fn id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.state.end.cancel();
+        if let Wire::Http(http) = &self.wire {
+            http.hang_up();
         }
     }
 }

@@ -62,52 +62,39 @@ impl Incoming {
     /// Reads one message.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Fault> {
         let broken = |why: &str| Fault::Broken(why.to_owned());
-        let message: Message =
+        let Message { jsonrpc, id, method, result, error } =
             serde_json::from_slice(bytes).map_err(|_| broken("what it wrote is no message"))?;
-        if message.jsonrpc != "2.0" {
+        if jsonrpc != "2.0" {
             return Err(broken("what it wrote is not JSON-RPC 2.0"));
         }
-        match message {
-            Message { method: Some(method), id: Some(id), result: None, error: None, .. } => {
-                Ok(Self::Request { answer: refusal(&method, &id)? })
+        let answer = match (method, &id, result, error) {
+            (Some(method), Some(id), None, None) => {
+                return Ok(Self::Request { answer: refusal(&method, id)? });
             }
-            Message { method: Some(method), id: None, result: None, error: None, .. } => {
-                Ok(if method == "notifications/tools/list_changed" {
-                    Self::ToolsChanged
-                } else {
-                    Self::Other
-                })
+            (Some(method), None, None, None) if method == "notifications/tools/list_changed" => {
+                return Ok(Self::ToolsChanged);
             }
-            Message { method: None, id, result, error, .. } => {
-                let answer = match (result, error) {
-                    (Some(result), None) => Ok(result),
-                    (None, Some(Error { code, message })) => Err(Fault::Refused { code, message }),
-                    _ => return Err(broken("an answer has neither a result nor an error, or both")),
-                };
-                // Our ids are numbers. What answers nobody is no reason to end a server that is merely late.
-                Ok(id.as_ref().and_then(Value::as_u64).map_or(Self::Other, |id| Self::Answer { id, answer }))
-            }
-            Message { method: Some(_), .. } => Err(broken("a message is a request and an answer")),
-        }
+            (Some(_), None, None, None) => return Ok(Self::Other),
+            (None, _, Some(result), None) => Ok(result),
+            (None, _, None, Some(Error { code, message })) => Err(Fault::Refused { code, message }),
+            _ => return Err(broken("a message is neither a request nor an answer")),
+        };
+        // Our ids are numbers. What answers nobody is no reason to end a server that is merely late.
+        Ok(id.as_ref().and_then(Value::as_u64).map_or(Self::Other, |id| Self::Answer { id, answer }))
     }
 }
 
 /// A server may ask whether we are there. Models, roots, people: there are none for it to ask.
 fn refusal(method: &str, id: &Value) -> Result<String, Fault> {
-    let plain = match id {
-        Value::String(text) => text.len() <= MAX_ID,
-        Value::Number(_) => true,
-        _ => false,
-    };
-    if !plain {
+    if !(id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID)) {
         return Err(Fault::Broken("a request has an id that is none".to_owned()));
     }
-    let answer = if method == "ping" {
-        json!({"jsonrpc": "2.0", "id": id, "result": {}})
+    let (key, value) = if method == "ping" {
+        ("result", json!({}))
     } else {
-        json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32_601, "message": "this client offers nothing to servers"}})
+        ("error", json!({"code": -32_601, "message": "this client offers nothing to servers"}))
     };
-    Ok(answer.to_string())
+    Ok(json!({"jsonrpc": "2.0", "id": id, key: value}).to_string())
 }
 
 /// A request of ours.

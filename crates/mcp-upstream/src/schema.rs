@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 
-use boon::{CompileError, Compiler, Draft, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use boon::{CompileError, Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use regex::RegexBuilder;
 use serde_json::Value;
 
@@ -56,25 +56,11 @@ impl Schema {
         }
         let mut sizes = Sizes { root: schema, known: HashMap::new() };
         let size = sizes.of(schema, MAX_DEPTH)?;
-        let draft =
-            match schema.get("$schema").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#') {
-                "" | "https://json-schema.org/draft/2020-12/schema" => Draft::V2020_12,
-                "https://json-schema.org/draft/2019-09/schema" => Draft::V2019_09,
-                "http://json-schema.org/draft-07/schema" | "https://json-schema.org/draft-07/schema" => {
-                    Draft::V7
-                }
-                _ => return Err("is of a kind that is not known".to_owned()),
-            };
-        let mut schema = schema.clone();
-        if let Some(members) = schema.as_object_mut() {
-            members.remove("$schema");
-        }
         let mut compiler = Compiler::new();
-        compiler.set_default_draft(draft);
         compiler.use_loader(Box::new(Nothing));
         let mut schemas = Schemas::new();
         let unusable = |error: CompileError| format!("is no schema: {}", shortened(&error.to_string()));
-        compiler.add_resource(NAME, schema).map_err(unusable)?;
+        compiler.add_resource(NAME, schema.clone()).map_err(unusable)?;
         let root = compiler.compile(NAME, &mut schemas).map_err(unusable)?;
         Ok(Self { schemas, root, size })
     }
@@ -259,6 +245,19 @@ mod tests {
         }
         let deep = (0..100).fold(json!({}), |inner, _| json!({"not": inner}));
         assert!(refused(&deep).contains("levels"));
+    }
+
+    #[test]
+    fn a_schema_means_what_its_draft_says() {
+        let four = json!({
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": {"n": {"minimum": 1, "exclusiveMinimum": true}},
+        });
+        let schema = Schema::compile(&four).unwrap();
+        assert_eq!(schema.check(&json!({"n": 2})), Ok(()));
+        assert!(schema.check(&json!({"n": 1})).is_err());
+        // In the newest draft, which a schema has that names none, it is a number.
+        assert!(refused(&json!({"properties": {"n": {"exclusiveMinimum": true}}})).contains("schema"));
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! One server of one run: started or reached when it is first needed, again when it was lost, and never too often.
+//! One server of one run. A call starts or reaches it when it is first needed and when it was lost, and never too often.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gateway::{McpServer, McpTransport};
+use gateway::McpServer;
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
@@ -13,18 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::Fault;
 use super::host::{Host, Subject};
-use super::http::Http;
 use super::link::{Link, Listed};
-use super::stdio::Stdio;
 use super::tools::Tools;
 
-/// Until a server that could not be had is tried again; doubled each time.
+/// The wait after the first failure; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// And at most.
+/// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A server that lasted so long is not one that fails over and over.
-const LASTED: Duration = Duration::from_secs(30);
-/// Between two looks at the tools of a server that says that they change.
+/// The shortest time between two lists of the tools of one server.
 const RELIST: Duration = Duration::from_secs(5);
 
 /// A server of a run.
@@ -42,7 +37,7 @@ struct Slot {
     starts: u32,
     failures: u32,
     not_before: Option<Instant>,
-    /// The last failure, for those who come too soon.
+    /// The last failure, for a call that comes too soon.
     why: Option<Fault>,
 }
 
@@ -51,9 +46,6 @@ pub(super) struct Session {
     pub(super) link: Arc<Link>,
     pub(super) tools: Arc<Tools>,
     definition: McpServer,
-    /// It has answered a call: when it is lost, it is worth another start at once.
-    pub(super) served: Arc<AtomicBool>,
-    began: Instant,
     listed: Instant,
 }
 
@@ -62,7 +54,7 @@ impl Server {
         Self { name: name.to_owned(), slot: Mutex::default() }
     }
 
-    /// The session, with tools that are as they were when the server last spoke of them. Who comes meanwhile waits.
+    /// The session, with the tools that the server last listed. Other calls wait meanwhile.
     pub(super) async fn session(
         &self,
         host: &dyn Host,
@@ -86,19 +78,21 @@ impl Server {
             if !stale {
                 return Ok(Arc::clone(session));
             }
-            return self.look_again(&mut slot, host, definition, until, cancel).await;
-        }
-        if let Some(wait) = slot.not_before.and_then(|moment| moment.checked_duration_since(Instant::now())) {
+        } else if let Some(wait) =
+            slot.not_before.and_then(|moment| moment.checked_duration_since(Instant::now()))
+        {
             let why = slot.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             return Err(Fault::Absent(format!("it is tried again in {} s{why}", wait.as_secs() + 1)));
         }
-        slot.starts += 1;
-        match self.start(&mut slot, host, definition, until, cancel).await {
+        let before = slot.session.take();
+        let is_new = before.is_none();
+        match self.renew(&mut slot, host, definition, before, until, cancel).await {
             Ok(session) => {
+                let session = Arc::new(session);
                 slot.session = Some(Arc::clone(&session));
                 Ok(session)
             }
-            Err(Fault::Cancelled) => Err(Fault::Cancelled),
+            Err(Fault::Cancelled) if is_new => Err(Fault::Cancelled),
             Err(fault) => {
                 self.failed(&mut slot, host, &fault).await;
                 Err(fault)
@@ -106,82 +100,48 @@ impl Server {
         }
     }
 
-    async fn start(
+    /// Starts or reaches the server and lists its tools. A server whose tools have changed only lists them again: the link
+    /// stays, and the calls under way go on.
+    async fn renew(
         &self,
         slot: &mut Slot,
         host: &dyn Host,
         definition: &McpServer,
+        before: Option<Arc<Session>>,
         until: Instant,
         cancel: &CancellationToken,
-    ) -> Result<Arc<Session>, Fault> {
-        let link = match &definition.transport {
-            McpTransport::Stdio(stdio) => {
-                Link::Stdio(Stdio::start(host, &format!("mcp-{}-{}", self.name, slot.starts), stdio)?)
-            }
-            McpTransport::Http(http) => Link::Http(Http::new(http, host.tls()?)?),
+    ) -> Result<Session, Fault> {
+        let is_new = before.is_none();
+        let link = if let Some(before) = before {
+            Arc::clone(&before.link)
+        } else {
+            slot.starts += 1;
+            let name = format!("mcp-{}-{}", self.name, slot.starts);
+            Arc::new(Link::open(host, &name, &definition.transport)?)
         };
         let most = usize::try_from(definition.max_tools).unwrap_or(usize::MAX);
         let asked = async {
-            link.hello(until, cancel).await?;
+            if is_new {
+                link.hello(until, cancel).await?;
+            }
             link.list(most, until, cancel).await
         };
         let listed = asked.await.inspect_err(|fault| {
             let (name, said) = (&self.name, link.last_words());
-            tracing::warn!(server = %name, %fault, said, "an MCP server did not come up");
+            tracing::warn!(server = %name, %fault, said, "an MCP server cannot be used");
         })?;
         let tools = self.read(slot, host, definition, listed).await;
-        host
-            .record(Subject::Server, json!({
-                "server": self.name, "event": "started", "tools": tools.offered.len(), "withheld": tools.withheld.len(),
-            }))
-            .await;
-        let now = Instant::now();
-        let (link, definition) = (Arc::new(link), definition.clone());
-        let session = Session { link, tools, definition, served: Arc::default(), began: now, listed: now };
-        Ok(Arc::new(session))
+        if is_new {
+            let (offered, withheld) = (tools.offered.len(), tools.withheld.len());
+            let details =
+                json!({"server": self.name, "event": "started", "tools": offered, "withheld": withheld});
+            host.record(Subject::Server, details).await;
+        }
+        let definition = definition.clone();
+        Ok(Session { link, tools: Arc::new(tools), definition, listed: Instant::now() })
     }
 
-    /// Lists the tools of a server that says that they have changed.
-    async fn look_again(
-        &self,
-        slot: &mut Slot,
-        host: &dyn Host,
-        definition: &McpServer,
-        until: Instant,
-        cancel: &CancellationToken,
-    ) -> Result<Arc<Session>, Fault> {
-        let Some(before) = slot.session.take() else {
-            return Err(Fault::Lost("its session is gone".to_owned()));
-        };
-        let most = usize::try_from(definition.max_tools).unwrap_or(usize::MAX);
-        let listed = match before.link.list(most, until, cancel).await {
-            Ok(listed) => listed,
-            Err(fault) => {
-                self.failed(slot, host, &fault).await;
-                return Err(fault);
-            }
-        };
-        let tools = self.read(slot, host, definition, listed).await;
-        // Calls that are under way go on: the link stays the same one.
-        let session = Arc::new(Session {
-            link: Arc::clone(&before.link),
-            tools,
-            definition: definition.clone(),
-            served: Arc::clone(&before.served),
-            began: before.began,
-            listed: Instant::now(),
-        });
-        slot.session = Some(Arc::clone(&session));
-        Ok(session)
-    }
-
-    async fn read(
-        &self,
-        slot: &mut Slot,
-        host: &dyn Host,
-        definition: &McpServer,
-        listed: Listed,
-    ) -> Arc<Tools> {
+    async fn read(&self, slot: &mut Slot, host: &dyn Host, definition: &McpServer, listed: Listed) -> Tools {
         let Listed { entries, is_cut } = listed;
         let (name, definition, mut seen) =
             (self.name.clone(), definition.clone(), std::mem::take(&mut slot.seen));
@@ -201,7 +161,7 @@ impl Server {
                 json!({"server": self.name, "tool": tool, "sha256_before": before, "sha256_now": now});
             host.record(Subject::ToolChanged, details).await;
         }
-        Arc::new(tools)
+        tools
     }
 
     async fn failed(&self, slot: &mut Slot, host: &dyn Host, fault: &Fault) {
@@ -219,7 +179,7 @@ impl Server {
         let said = session.link.last_words();
         tracing::info!(server = %self.name, said, "an MCP server has ended");
         host.record(Subject::Server, json!({"server": self.name, "event": "ended"})).await;
-        if session.began.elapsed() >= LASTED || session.served.load(Ordering::Relaxed) {
+        if session.link.has_proved() {
             slot.failures = 0;
             slot.not_before = None;
         } else {

@@ -17,19 +17,19 @@ const MAX_DESCRIPTION: usize = 2_048;
 const MAX_WITHHELD: usize = 32;
 
 /// A tool that may be called.
-pub(super) struct Tool {
-    /// Which.
-    pub(super) id: McpTool,
+pub struct Tool {
+    /// Its name.
+    pub id: McpTool,
     /// For the model: the server's words, and that they are.
-    pub(super) description: String,
+    pub description: String,
     /// For the model, made harmless.
-    pub(super) input_schema: Value,
+    pub input_schema: Value,
+    /// SHA-256 of its definition as the server says it.
+    pub digest: String,
     /// What arguments have to fit.
     pub(super) input: Schema,
     /// What structured content has to fit.
     pub(super) output: Option<Schema>,
-    /// SHA-256 of its definition as the server says it.
-    pub(super) digest: String,
 }
 
 /// What a server offers.

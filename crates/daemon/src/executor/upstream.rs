@@ -13,8 +13,7 @@ use jail::SandboxPath;
 use mcp_upstream::{Fault, Output, Pipes};
 use ops::{Bounds, Exec, OpResult};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-use worker::client::{Finished, LaneError, OutputSink, OutputStream, Terminal, TerminalSize, TerminalSpec};
+use worker::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
 
 use super::Lanes;
 
@@ -46,9 +45,33 @@ impl Lanes {
     /// Starts a server's program, in the workspace and in a leaf cgroup called after `name`.
     pub(crate) fn speak(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault> {
         let Pipes { mut input, output, end } = pipes;
-        let ear: Arc<dyn OutputSink> = Arc::new(Ear(output.clone()));
-        let terminal = self.spoken_with(name, program, &ear, &end).map_err(|error| not_started(&error))?;
-        drop(ear);
+        let (Some((command, args)), Ok(cwd), Some(size)) =
+            (program.command.split_first(), SandboxPath::parse("."), TerminalSize::new(1, 1))
+        else {
+            return Err(Fault::Absent("it has no program".to_owned()));
+        };
+        let exec = Exec {
+            command: command.clone(),
+            args: args.to_vec(),
+            cwd,
+            env: program.env.clone(),
+            stdin: Vec::new(),
+            // Has no meaning for what is spoken with, and must be one.
+            timeout: Duration::from_secs(120),
+            only_reads: false,
+        };
+        let spec = TerminalSpec {
+            exec: &exec,
+            login_shell: false,
+            bounds: &Bounds { max_spool_bytes: MOST, max_output_bytes: 0, ..Bounds::default() },
+            size,
+            pipes: true,
+            deadline: LONGEST,
+            output: &(Arc::new(Ear(output.clone())) as _),
+        };
+        let placement = self.agent.leaf(name).map(|leaf| Arc::new(leaf) as _);
+        let terminal = self.agent.client().terminal(spec, placement, &end);
+        let terminal = terminal.map_err(|error| not_started(&error))?;
         tokio::spawn(async move {
             let keyboard = terminal.keyboard();
             let written = async {
@@ -68,42 +91,6 @@ impl Lanes {
             drop(output.send(Output::Ended(ended(&finished))).await);
         });
         Ok(())
-    }
-
-    fn spoken_with(
-        &self,
-        name: &str,
-        program: &McpStdio,
-        output: &Arc<dyn OutputSink>,
-        cancel: &CancellationToken,
-    ) -> Result<Terminal, LaneError> {
-        let (Some((command, args)), Ok(cwd), Some(size)) =
-            (program.command.split_first(), SandboxPath::parse("."), TerminalSize::new(1, 1))
-        else {
-            return Err(LaneError::NotPlaced("it has no program".to_owned()));
-        };
-        let exec = Exec {
-            command: command.clone(),
-            args: args.to_vec(),
-            cwd,
-            env: program.env.clone(),
-            stdin: Vec::new(),
-            // Has no meaning for what is spoken with, and must be one.
-            timeout: Duration::from_secs(120),
-            only_reads: false,
-        };
-        let bounds = Bounds { max_spool_bytes: MOST, max_output_bytes: 0, ..Bounds::default() };
-        let spec = TerminalSpec {
-            exec: &exec,
-            login_shell: false,
-            bounds: &bounds,
-            size,
-            pipes: true,
-            deadline: LONGEST,
-            output,
-        };
-        let placement = self.agent.leaf(name).map(|leaf| Arc::new(leaf) as _);
-        self.agent.client().terminal(spec, placement, cancel)
     }
 }
 

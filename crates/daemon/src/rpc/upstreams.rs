@@ -57,15 +57,15 @@ pub(super) async fn offer(app: &Arc<App>, run: RunId, offered: &Offered) -> Upst
             Ok(offer) => {
                 status.available = true;
                 status.withheld = offer.withheld;
-                let permitted = offer.tools.into_iter().filter(|tool| offered.permits(tool.tool.canonical()));
+                let permitted = offer.tools.into_iter().filter(|tool| offered.permits(tool.id.canonical()));
                 let permitted: Vec<_> = permitted.collect();
-                let digests = permitted.iter().map(|tool| (tool.tool.tool().to_owned(), tool.digest.clone()));
+                let digests = permitted.iter().map(|tool| (tool.id.tool().to_owned(), tool.digest.clone()));
                 status.definitions = digests.collect();
                 upstream.tools.extend(permitted.into_iter().map(|tool| UpstreamTool {
-                    alias: offered.alias(&tool.tool).map(str::to_owned),
-                    tool: tool.tool,
-                    description: tool.description,
-                    input_schema: tool.input_schema,
+                    alias: offered.alias(&tool.id).map(str::to_owned),
+                    tool: tool.id.clone(),
+                    description: tool.description.clone(),
+                    input_schema: tool.input_schema.clone(),
                 }));
             }
             Err(problem) => status.problem = problem,
