@@ -1,10 +1,10 @@
-//! Why a server gave no answer that can be used. One table says what the agent is told.
+//! Why a server gave no usable answer. One table says what the agent is told.
 
 use ops::{Reason, ToolFailure};
 
 use super::text::one_line;
 
-/// Bytes of what a server said that are told on.
+/// Bytes of a server's own words in a message to the agent.
 const SAID: usize = 1_024;
 
 /// Why there is no answer.
@@ -19,10 +19,10 @@ pub enum Fault {
     /// It did not answer in time.
     #[error("it did not answer in time")]
     TimedOut,
-    /// Whoever asked has gone.
+    /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// What it said is not the protocol, or more than it may say.
+    /// It sent a message that is not the protocol, or too much.
     #[error("it broke the protocol: {0}")]
     Broken(String),
     /// It answered with an error of its own.
@@ -33,18 +33,18 @@ pub enum Fault {
         /// Its own words.
         message: String,
     },
-    /// Too much waits for it.
+    /// As many requests wait for it as may.
     #[error("too much waits for it")]
     Busy,
 }
 
 impl Fault {
-    /// Whether the connection is of no use any more.
+    /// Whether the connection is no longer of use.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Absent(_) | Self::Lost(_) | Self::Broken(_))
     }
 
-    /// As the agent sees it. `sent` says that the call may have reached the server.
+    /// The failure that the agent sees. `sent`: the call may have reached the server.
     pub(super) fn failure(&self, server: &str, sent: bool) -> ToolFailure {
         let (reason, kind) = match self {
             Self::TimedOut => (Reason::TimedOut, "timed_out"),

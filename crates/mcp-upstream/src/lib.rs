@@ -46,8 +46,8 @@ pub struct Offer {
 }
 
 impl Servers {
-    /// Makes a permitted call to the server of this definition, within `limit` if that is less than the server's own. Gives
-    /// its outcome, and the bytes of the server's answer.
+    /// Makes a permitted call to the server of this definition, within the shorter of `limit` and the server's own timeout.
+    /// Returns the outcome, and the bytes of the server's answer.
     pub async fn call(
         &self,
         host: &dyn Host,
@@ -81,7 +81,7 @@ impl Servers {
         let session = session.map_err(|fault| fault.failure(name, false))?;
         let tool = known(&session.tools, &mcp.tool)?;
         let arguments = Value::Object(mcp.arguments.clone());
-        // Checking what is hostile is bounded, and long enough not to be done where others wait.
+        // A hostile schema makes the check slow, though bounded: other tasks must not wait for it.
         tokio::task::block_in_place(|| tool.input.check(&arguments)).map_err(|why| {
             let message = format!("arguments: do not fit the tool's schema: {why}");
             ToolFailure::new(Reason::InvalidArgument, message)
@@ -91,7 +91,7 @@ impl Servers {
         Ok((tool, answer))
     }
 
-    /// What a server offers, started or reached for this where it was not before.
+    /// Lists what a server offers. Starts or reaches the server if needed.
     pub async fn offer(&self, host: &dyn Host, name: &str, definition: &McpServer) -> Result<Offer, String> {
         let until = Instant::now() + Duration::from_secs(definition.start_timeout_s);
         let session = self.server(name).session(host, definition, until, &CancellationToken::new()).await;

@@ -1,35 +1,35 @@
-//! One message of a server, JSON-RPC 2.0: what it is, as far as anything is done about it.
+//! One message of a server, JSON-RPC 2.0, as far as it has a use here.
 //!
-//! Trust boundary: every byte is the server's. Nothing here starts a task, keeps a message or answers one.
+//! Trust boundary: every byte is the server's. This module starts no task and keeps no message.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fault::Fault;
 
-/// Bytes of one message. It also bounds the memory that a server can take up here: one message is kept while it comes.
+/// Bytes of one message. It bounds memory, too: only one message is kept while it arrives.
 pub(super) const MAX_MESSAGE: usize = 8 * 1024 * 1024;
 /// Bytes of an id that a request of the server may have.
 const MAX_ID: usize = 256;
 
-/// What a message is.
+/// A message, by its use.
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
     /// The answer to a request of ours.
     Answer {
-        /// As we numbered it.
+        /// Our number of the request.
         id: u64,
-        /// What it says.
+        /// The result, or the server's error.
         answer: Result<Value, Fault>,
     },
-    /// The tools that it has are others now.
+    /// The server has other tools now.
     ToolsChanged,
-    /// It asks something of us: this is the answer.
+    /// A request of the server.
     Request {
-        /// What to send back.
+        /// The reply to send.
         answer: String,
     },
-    /// Nothing that matters.
+    /// A message without a use.
     Other,
 }
 
@@ -46,7 +46,7 @@ struct Message {
     error: Option<Error>,
 }
 
-/// `null` is a result, too: a wrong one.
+/// Tells a result of `null` from none.
 fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
@@ -79,12 +79,12 @@ impl Incoming {
             (None, _, None, Some(Error { code, message })) => Err(Fault::Refused { code, message }),
             _ => return Err(broken("a message is neither a request nor an answer")),
         };
-        // Our ids are numbers. What answers nobody is no reason to end a server that is merely late.
+        // Our ids are numbers. An answer to no request may merely be late, and is no reason to end a server.
         Ok(id.as_ref().and_then(Value::as_u64).map_or(Self::Other, |id| Self::Answer { id, answer }))
     }
 }
 
-/// A server may ask whether we are there. Models, roots, people: there are none for it to ask.
+/// The reply to a request of the server: only a ping is granted.
 fn refusal(method: &str, id: &Value) -> Result<String, Fault> {
     if !(id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID)) {
         return Err(Fault::Broken("a request has an id that is none".to_owned()));
@@ -107,7 +107,7 @@ pub(super) fn notification(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
 }
 
-/// That a request of ours is of no use any more.
+/// The notification that a request of ours is given up.
 pub(super) fn cancelled(id: u64, reason: &str) -> String {
     notification("notifications/cancelled", &json!({"requestId": id, "reason": reason}))
 }

@@ -1,4 +1,4 @@
-//! What a tool answered, bounded and checked, as an outcome.
+//! A tool's answer, bounded and checked, as an outcome.
 
 use ops::{McpContent, McpResult, Outcome, Reason, ToolFailure};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use super::tools::Tool;
 const MAX_ITEMS: usize = 256;
 /// Bytes of a media type, a name, an address.
 const MAX_LABEL: usize = 1_024;
-/// Bytes of what a tool says of its failure.
+/// Bytes of a tool's own message about its failure.
 const MAX_ERROR: usize = 4_096;
 
 /// Reads the result of `tools/call`, of which `text` is the JSON.
@@ -45,7 +45,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
         };
         schema.check(value).map_err(|why| mismatch(server, &why))?;
     }
-    // Without a schema it is what the texts say once more, and nothing vouches for it.
+    // Without a schema it repeats the texts, and nothing vouches for it.
     let structured = structured.filter(|_| tool.output.is_some()).and_then(|value| {
         let bytes = value.to_string().len();
         (bytes <= room.left).then(|| value.clone()).or_else(|| {
@@ -66,7 +66,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
     }))
 }
 
-/// A tool that says of itself that it failed.
+/// The failure of a tool that reports one.
 fn failed(server: &str, items: &[McpContent]) -> ToolFailure {
     let said: Vec<&str> = items
         .iter()
@@ -125,7 +125,7 @@ fn base64(data: String) -> Option<String> {
         .then_some(data)
 }
 
-/// What may still be handed on.
+/// The bytes that may still be passed on, and the count of those that were not.
 struct Room {
     left: usize,
     omitted_items: u32,
@@ -138,7 +138,7 @@ impl Room {
         self.omitted_bytes = self.omitted_bytes.saturating_add(bytes as u64);
     }
 
-    /// The item, a text perhaps cut. Half a picture is none.
+    /// Takes an item if there is room. Only texts are cut.
     fn take(&mut self, item: McpContent) -> Option<McpContent> {
         let bytes = match &item {
             McpContent::Text { text } => text.len(),

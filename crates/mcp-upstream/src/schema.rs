@@ -1,8 +1,8 @@
-//! JSON Schemas of a server's tools: bounded before they are compiled, and held against arguments and answers.
+//! JSON Schemas of a server's tools: bounded before they are compiled, then used to check arguments and answers.
 //!
-//! A schema is the server's, and so is what is held against it: either can be made so that checking never ends. So a schema
-//! may refer only to its own definitions and not to itself, which gives it a size, references followed; and that size times
-//! the size of what is checked is bounded. Patterns are compiled by an engine that does not backtrack. Nothing is fetched.
+//! The server writes the schema and the answer, so that either could make a check endless. Therefore a schema may refer
+//! only to its own definitions, and not in a circle. That gives it a size, references followed. This size times the size
+//! of the value is bounded. Patterns are compiled by an engine that does not backtrack. Nothing is fetched.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -17,15 +17,15 @@ const MAX_BYTES: usize = 64 * 1024;
 const MAX_DEPTH: usize = 48;
 /// Values in one schema, references followed.
 const MAX_SIZE: u64 = 20_000;
-/// Size of a schema times values in what is checked.
+/// Size of a schema times the size of the value.
 const MAX_WORK: u64 = 50_000_000;
 /// Bytes of a pattern, and of what it is compiled to.
 const MAX_PATTERN: usize = 1_024;
 const MAX_COMPILED: usize = 256 * 1024;
-/// Characters of what is said of a value that does not fit.
+/// Characters of a message about a value that does not fit.
 const SAID: usize = 300;
 
-/// What reads beyond the schema, or round in it.
+/// Keywords that change what a reference means.
 const UNKNOWN: [&str; 7] =
     ["$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
 
@@ -39,7 +39,7 @@ pub(super) struct Schema {
     size: u64,
 }
 
-/// Refuses what a schema refers to elsewhere.
+/// Refuses every reference to another document.
 struct Nothing;
 
 impl UrlLoader for Nothing {
@@ -49,7 +49,7 @@ impl UrlLoader for Nothing {
 }
 
 impl Schema {
-    /// Compiles a schema; why it cannot be used otherwise.
+    /// Compiles a schema, or says why it cannot be used.
     pub(super) fn compile(schema: &Value) -> Result<Self, String> {
         if schema.to_string().len() > MAX_BYTES {
             return Err(format!("has more than {MAX_BYTES} bytes"));
@@ -65,7 +65,7 @@ impl Schema {
         Ok(Self { schemas, root, size })
     }
 
-    /// Whether a value fits; where and how it does not otherwise.
+    /// Checks a value. The error says where and how it does not fit.
     pub(super) fn check(&self, value: &Value) -> Result<(), String> {
         if self.size.saturating_mul(count(value)) > MAX_WORK {
             return Err("it is too large to be checked".to_owned());
@@ -78,12 +78,12 @@ impl Schema {
     }
 }
 
-/// The first of the errors that made the others.
+/// The first of the errors that caused the others.
 fn first_cause<'e, 's, 'v>(error: &'e ValidationError<'s, 'v>) -> &'e ValidationError<'s, 'v> {
     error.causes.first().map_or(error, first_cause)
 }
 
-/// What is wrong, without the value that is: it may be a secret.
+/// The error without the value, which may be a secret.
 fn without_value(kind: &ErrorKind<'_, '_>) -> String {
     match kind {
         ErrorKind::Format { want, .. } => format!("is no valid {want}"),
@@ -100,7 +100,7 @@ fn without_value(kind: &ErrorKind<'_, '_>) -> String {
     }
 }
 
-/// Whether a pattern can be used: short, and small when it is compiled.
+/// Accepts a pattern that is short, and small when compiled.
 fn check_pattern(pattern: &str) -> Result<(), String> {
     if pattern.len() > MAX_PATTERN {
         return Err(format!("has a pattern of more than {MAX_PATTERN} bytes"));
@@ -115,7 +115,7 @@ fn shortened(text: &str) -> String {
     super::text::one_line(text, SAID)
 }
 
-/// Values in a value, itself and keys among them; texts by their length.
+/// The number of values in a value, including itself and keys. Texts count by their length.
 fn count(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<u64>(),
@@ -148,7 +148,7 @@ impl Sizes<'_> {
             }
             Value::Object(members) => {
                 for (key, value) in members {
-                    // Names of properties mean nothing here, and are refused all the same: a reader could take them for more.
+                    // Also refused as a name of a property, where it has no meaning: a reader could take it for the keyword.
                     if UNKNOWN.contains(&key.as_str()) && value.is_string() {
                         return Err(format!("uses `{key}`"));
                     }

@@ -1,9 +1,9 @@
-//! What servers say of themselves, made harmless before a model or a person sees it: nothing in it is hidden, and nothing
-//! in it moves what stands beside it.
+//! Texts of servers, made harmless before a model or a person sees them: without hidden characters, and without those
+//! that move the text around them.
 
 use serde_json::Value;
 
-/// A text of at most `most` bytes without characters that cannot be seen. What is longer ends with `…`.
+/// The first `most` bytes of a text, without invisible characters. A text that was cut ends with `…`.
 pub(super) fn harmless(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !is_hidden(*c)) {

@@ -1,4 +1,4 @@
-//! The tools of a server, from its list: names, descriptions and schemas that fit, and a reason for each one that does not.
+//! The tools in a server's list: those that fit, and a reason for each one that does not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::text::{harmless, harmless_value, one_line};
 
 /// Characters of a description, and of a text within a schema.
 const MAX_DESCRIPTION: usize = 2_048;
-/// Tools that are named among those withheld.
+/// Withheld tools that are named.
 const MAX_WITHHELD: usize = 32;
 
 /// A tool that may be called.
 pub struct Tool {
     /// Its name.
     pub id: McpTool,
-    /// For the model: the server's words, and that they are.
+    /// For the model: the server's words, marked as such.
     pub description: String,
     /// For the model, made harmless.
     pub input_schema: Value,
-    /// SHA-256 of its definition as the server says it.
+    /// SHA-256 of its definition as the server sent it.
     pub digest: String,
-    /// What arguments have to fit.
+    /// Arguments must fit it.
     pub(super) input: Schema,
-    /// What structured content has to fit.
+    /// Structured content must fit it.
     pub(super) output: Option<Schema>,
 }
 
@@ -37,14 +37,14 @@ pub struct Tool {
 pub(super) struct Tools {
     /// By the server's own names.
     pub(super) offered: BTreeMap<String, Arc<Tool>>,
-    /// What is not offered, and why.
+    /// Tools that are not offered, and why.
     pub(super) withheld: Vec<String>,
-    /// Tools whose definition is not what it has to be: name, before, now.
+    /// Tools whose definition changed, or is not the pinned one: name, digest before, digest now.
     pub(super) changed: Vec<(String, String, String)>,
 }
 
 impl Tools {
-    /// Takes the entries of a list. `seen` are the definitions that the run has seen before; new ones are added to it.
+    /// Reads the entries of a list. `seen` has the digests that the run has seen before; new ones are added.
     pub(super) fn read(
         name: &str,
         server: &McpServer,
@@ -78,7 +78,7 @@ impl Tools {
                     tools.changed.push((called.clone(), before.clone(), tool.digest.clone()));
                     tools.withhold(&called, why);
                 }
-                // As many as there is room for: a server cannot fill memory by changing its list.
+                // Bounded, so that a server cannot fill memory by changing its list.
                 None => {
                     if seen.len() < 4 * 512 || seen.contains_key(&called) {
                         seen.insert(called.clone(), tool.digest.clone());
@@ -89,7 +89,7 @@ impl Tools {
                 }
             }
         }
-        // Which of the two is meant is for nobody to guess.
+        // A call could mean either of the two.
         for called in twice {
             if tools.offered.remove(&called).is_some() {
                 tools.withhold(&called, "the server lists two tools of this name");
@@ -98,7 +98,7 @@ impl Tools {
         tools
     }
 
-    /// Says of a tool why it is not offered.
+    /// Notes why a tool is not offered.
     pub(super) fn withhold(&mut self, called: &str, why: &str) {
         if self.withheld.len() < MAX_WITHHELD {
             self.withheld.push(format!("{}: {why}", one_line(called, 128)));
@@ -128,7 +128,7 @@ fn read(server: &str, entry: &Value) -> Result<Tool, String> {
     })
 }
 
-/// Over what a model is told and what is checked: a name, a title or a hint that changes is none of these.
+/// Covers what a model is told and what is checked, and no hints.
 fn digest(entry: &Value) -> String {
     let mut text = String::from("cofferdam mcp tool 1");
     for key in ["name", "title", "description", "inputSchema", "outputSchema"] {
@@ -138,7 +138,7 @@ fn digest(entry: &Value) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))
 }
 
-/// JSON with its keys in order, whatever order they came in.
+/// JSON with sorted keys. A change here changes every digest, and with it every pin.
 fn sorted(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
@@ -165,7 +165,7 @@ fn sorted(value: &Value, out: &mut String) {
     }
 }
 
-/// A server as a policy names one, with these pins.
+/// A server with these pins.
 #[cfg(test)]
 pub(super) fn server(pins: &[(&str, &str)]) -> McpServer {
     use gateway::{McpStdio, McpTransport};
