@@ -7,25 +7,11 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Which line ends may stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Newlines and tabs stay.
-    Block,
-    /// Everything must fit into one line.
-    Line,
-}
+pub(crate) use text::Shape;
 
 /// `text`, harmless.
 pub(crate) fn clean(text: &str, shape: Shape) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_harmful(c, shape)) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_harmful(c, shape) { picture(c, &mut out) } else { out.push(c) }
-    }
-    Cow::Owned(out)
+    text::without_hidden(text, shape, picture)
 }
 
 /// Makes bytes harmless that come piece by piece. A character that is cut between two pieces stays whole; what is no
@@ -65,34 +51,11 @@ impl Cleaner {
 /// JSON text of the same value without any character that a terminal could obey. Such characters can only stand
 /// inside strings, so escaping them changes nothing for a parser.
 pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
-    if !json.chars().any(|c| is_harmful(c, Shape::Block)) {
-        return Cow::Borrowed(json);
-    }
-    let mut out = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        if is_harmful(c, Shape::Block) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        } else {
-            out.push(c);
+    text::without_hidden(json, Shape::Block, |c, out| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
         }
-    }
-    Cow::Owned(out)
-}
-
-fn is_harmful(c: char, shape: Shape) -> bool {
-    match c {
-        '\n' | '\t' => shape == Shape::Line,
-        // Bidirectional controls, invisible characters and tags; line separators of Unicode.
-        '\u{61c}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}'
-        | '\u{e0000}'..='\u{e007f}' => true,
-        c => c.is_control(),
-    }
+    })
 }
 
 fn picture(c: char, out: &mut String) {

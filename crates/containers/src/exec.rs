@@ -59,11 +59,7 @@ impl ErrorTail {
     pub fn text(&self) -> String {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = tail.iter().copied().collect();
-        let text = String::from_utf8_lossy(&bytes);
-        text.trim()
-            .chars()
-            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-            .collect()
+        text::one_line(String::from_utf8_lossy(&bytes).trim()).into_owned()
     }
 }
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
-use crate::shown::shown;
 use crate::tool::Tool;
+use text::excerpt;
 
 /// Bytes of JSON that are looked at.
 const MAX_JSON: usize = 4 * 1024 * 1024;
@@ -37,7 +37,7 @@ impl Arguments {
         }
         let json = if json.trim().is_empty() { "{}" } else { json };
         let Object(values) = serde_json::from_str(json).map_err(|error| {
-            let message = format!("the arguments are not one JSON object: {}", shown(&error.to_string()));
+            let message = format!("the arguments are not one JSON object: {}", excerpt(&error.to_string()));
             ParseFailure::new(Reason::InvalidArgument, message)
         })?;
         Ok(values)
@@ -145,7 +145,7 @@ impl Arguments {
 fn unknown_argument(tool: &Tool, name: &str) -> ParseFailure {
     let known: Vec<&str> = tool.parameters.iter().map(|parameter| parameter.name).collect();
     ParseFailure::argument(
-        &shown(name),
+        &excerpt(name),
         format!("is no argument of {}; it takes {}", tool.name, known.join(", ")),
     )
 }
@@ -168,7 +168,7 @@ impl<'de> Deserialize<'de> for Object {
                 let mut values = Map::new();
                 while let Some((key, value)) = entries.next_entry::<String, Value>()? {
                     if values.contains_key(&key) {
-                        return Err(A::Error::custom(format_args!("`{}` is there twice", shown(&key))));
+                        return Err(A::Error::custom(format_args!("`{}` is there twice", excerpt(&key))));
                     }
                     values.insert(key, value);
                 }

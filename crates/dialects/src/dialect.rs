@@ -7,8 +7,8 @@ use crate::arguments::Arguments;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::made::Made;
-use crate::shown::shown;
 use crate::tool::Tool;
+use text::excerpt;
 
 /// Names, argument shapes and renderings of the operations.
 pub trait Dialect: Sync {
@@ -89,7 +89,8 @@ pub trait Dialect: Sync {
         let name = self.plain_name(name);
         self.tools().iter().find(|tool| tool.name == name || tool.undotted_name() == name).ok_or_else(|| {
             let known: Vec<&str> = self.tools().iter().map(|tool| tool.name).collect();
-            let message = format!("no tool is called `{}`; the tools are {}", shown(name), known.join(", "));
+            let message =
+                format!("no tool is called `{}`; the tools are {}", excerpt(name), known.join(", "));
             ParseFailure::new(Reason::NotFound, message)
         })
     }

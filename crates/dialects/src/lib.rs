@@ -15,7 +15,6 @@ mod list;
 mod made;
 mod native;
 mod reading;
-mod shown;
 mod tool;
 mod upstream;
 

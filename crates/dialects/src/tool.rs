@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::Arguments;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
-use crate::shown::shown;
+use text::excerpt;
 
 /// A tool of a dialect.
 #[derive(Debug)]
@@ -212,7 +212,7 @@ fn misfit(members: &[Parameter], value: &Value) -> Option<String> {
     let unknown = object.keys().find(|key| members.iter().all(|member| member.name != **key));
     if let Some(unknown) = unknown {
         let known: Vec<&str> = members.iter().map(|member| member.name).collect();
-        return Some(format!("{} is none of its members, which are {}", shown(unknown), known.join(", ")));
+        return Some(format!("{} is none of its members, which are {}", excerpt(unknown), known.join(", ")));
     }
     members.iter().find_map(|member| match object.get(member.name) {
         None | Some(Value::Null) if !member.required => None,
@@ -223,7 +223,7 @@ fn misfit(members: &[Parameter], value: &Value) -> Option<String> {
 }
 
 fn not_allowed(name: &str, program: &str, programs: &[&str]) -> ParseFailure {
-    let message = format!("Command not allowed: {}; use one of {}", shown(program), programs.join(", "));
+    let message = format!("Command not allowed: {}; use one of {}", excerpt(program), programs.join(", "));
     let failure = ParseFailure::new(Reason::CommandNotAllowed, message);
     ParseFailure { field: Some(name.to_owned()), ..failure }
 }

@@ -22,7 +22,6 @@ pub mod policy;
 mod risk;
 mod ruling;
 mod session;
-mod shown;
 mod validate;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::grants::{Holders, Permissions, Standing};
 use crate::policy::{Grant, Policy, Profile, Role, Team};
 use crate::risk::risk_of;
 use crate::ruling::{Holder, How, Ruling, Says};
-use crate::shown::shown;
+use text::excerpt;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'q> {
@@ -76,11 +76,11 @@ const RULINGS: usize = 5;
 pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal> {
     let Question { policy, operation, caller, .. } = *question;
     let Some(profile) = policy.profile(question.profile) else {
-        let message = format!("no such profile: `{}`", shown(question.profile));
+        let message = format!("no such profile: `{}`", excerpt(question.profile));
         return Err(refusal(policy, Reason::NotFound, message, "profile"));
     };
     let Some(role) = policy.role(&caller.role) else {
-        let message = format!("the role `{}` is not in the policy", shown(&caller.role));
+        let message = format!("the role `{}` is not in the policy", excerpt(&caller.role));
         return Err(refusal(policy, Reason::PermissionDenied, message, "role"));
     };
     let command = match operation {

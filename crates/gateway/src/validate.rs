@@ -14,7 +14,7 @@ use ops::{
 };
 
 use crate::policy::Profile;
-use crate::shown::shown;
+use text::excerpt;
 
 const MAX_ARGS: usize = 4_096;
 const MAX_ARG_BYTES: usize = 128 * 1024;
@@ -108,7 +108,7 @@ fn grep(profile: &Profile, grep: &Grep) -> Checked {
 fn exec(profile: &Profile, exec: &Exec) -> Checked {
     let command = &exec.command;
     argument(!command.is_empty() && (command.starts_with('/') || !command.contains('/')), || {
-        format!("`{}`: a command is a bare name or an absolute path", shown(command))
+        format!("`{}`: a command is a bare name or an absolute path", excerpt(command))
     })?;
     argument(exec.args.len() <= MAX_ARGS, || format!("more than {MAX_ARGS} arguments"))?;
     let bytes = command.len() + exec.args.iter().map(String::len).sum::<usize>();
@@ -146,7 +146,7 @@ fn surroundings(
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let well_formed =
             !name.is_empty() && name.chars().all(word) && !name.starts_with(|c: char| c.is_ascii_digit());
-        argument(well_formed, || format!("`{}` is no name of an environment variable", shown(name)))?;
+        argument(well_formed, || format!("`{}` is no name of an environment variable", excerpt(name)))?;
     }
     argument(stdin.len() <= MAX_STDIN_BYTES, || {
         format!("standard input has more than {MAX_STDIN_BYTES} bytes")

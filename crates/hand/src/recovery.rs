@@ -119,9 +119,6 @@ impl Recovery {
             return "what it left could not be put right now; that is tried again when the run's next hand starts"
                 .to_owned();
         };
-        String::from_utf8_lossy(&said[..said.len().min(REMARKS)])
-            .chars()
-            .map(|character| if character.is_control() { ' ' } else { character })
-            .collect()
+        text::one_line(&String::from_utf8_lossy(&said[..said.len().min(REMARKS)])).into_owned()
     }
 }

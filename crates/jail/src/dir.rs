@@ -7,11 +7,11 @@ use rustix::fs::{AtFlags, FileType, fstat, statat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::error::{OpenError, OpenErrorKind};
-use crate::excerpt::excerpt;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
 use crate::resolve;
 use crate::root::Inner;
+use text::excerpt;
 
 /// An open directory beneath a mount.
 #[derive(Debug)]

@@ -11,12 +11,12 @@ use rustix::fs::readlinkat;
 use rustix::io::Errno;
 
 use crate::error::{AccessError, OpenError, OpenErrorKind};
-use crate::excerpt::excerpt;
 use crate::meta::FileKind;
 use crate::name::EntryName;
 use crate::refusal::PathRefusal;
 use crate::rel::{MAX_PATH_BYTES, RelPath};
 use crate::root::Root;
+use text::excerpt;
 
 /// Links on one walk, as in the kernel.
 const MAX_LINKS: u32 = 40;

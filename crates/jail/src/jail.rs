@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::dir::Dir;
 use crate::error::{AccessError, OpenError, OpenErrorKind, RemoveError};
-use crate::excerpt::excerpt;
 use crate::follow::follow;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::mount::Mount;
@@ -17,6 +16,7 @@ use crate::rel::RelPath;
 use crate::remove::Removal;
 use crate::root::Root;
 use crate::write::{Parents, Target};
+use text::excerpt;
 
 /// The mounts of one run. A mount that is not given does not exist for it.
 #[derive(Debug)]

@@ -4,7 +4,6 @@
 
 mod dir;
 mod error;
-mod excerpt;
 mod follow;
 mod jail;
 mod lookalike;
@@ -28,7 +27,6 @@ mod write;
 
 pub use dir::{Dir, Entries, Entry};
 pub use error::{AccessError, OpenError, OpenErrorKind, RemoveError, WriteError};
-pub use excerpt::excerpt;
 pub use jail::{Jail, Readable, Writable};
 pub use meta::{FileKind, Metadata, RegularFile};
 pub use mount::Mount;
@@ -42,5 +40,6 @@ pub use remove::{Removable, Removal};
 pub use resolve::{Unsupported, supported};
 pub use root::Root;
 pub use sweep::Swept;
+pub use text::excerpt;
 pub use transaction::{Change, CommitError, Left, LeftState, PatchRecovery, Recovery, Then};
 pub use write::{Found, Parents, Target, WriteMode, Written};

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::excerpt::excerpt;
 use crate::mount::Mount;
 use crate::refusal::PathRefusal;
 use crate::rel::{Fault, RelPath};
+use text::excerpt;
 
 /// A place in a run: a mount and a normalised path beneath it. Displays as `@project/src/a.rs`, which parses back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

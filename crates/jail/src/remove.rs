@@ -16,11 +16,11 @@ use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::error::{OpenError, OpenErrorKind, RemoveError};
-use crate::excerpt::excerpt;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
 use crate::rel::RelPath;
 use crate::root::Root;
+use text::excerpt;
 
 /// A thing that may be removed.
 #[derive(Debug)]

@@ -20,7 +20,6 @@ use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::error::{OpenError, OpenErrorKind, WriteError};
-use crate::excerpt::excerpt;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
 use crate::note::Note;
@@ -30,6 +29,7 @@ use crate::rel::RelPath;
 use crate::resolve;
 use crate::root::Root;
 use crate::temporary::Temporary;
+use text::excerpt;
 
 const NEW_FILE_MODE: u32 = 0o644;
 const NEW_DIRECTORY_MODE: u32 = 0o755;

@@ -33,14 +33,9 @@ pub(super) fn harmless_value(value: &Value, most: usize) -> Value {
     }
 }
 
-/// Control characters but line breaks and tabs, and what Unicode has for moving text about and for hiding it: directions,
-/// joiners, spaces without a width, tags, variation selectors.
+/// What cannot be seen, but line breaks and tabs. Selectors belong to an emoji or hide bytes: both are left out.
 fn is_hidden(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t')
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+    !matches!(c, '\n' | '\t') && (::text::is_hidden(c) || matches!(c, '\u{fe00}'..='\u{fe0f}'))
 }
 
 #[cfg(test)]

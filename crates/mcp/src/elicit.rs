@@ -17,6 +17,7 @@ use rmcp::model::{
     ElicitationSchema, InputRequest, InputRequests, InputRequiredResult, RequestMetaObject,
 };
 use serde_json::{Value, json};
+use text::{Shape, without_hidden};
 use wire::v1::Approval;
 
 /// Under which a client answers when it calls again (MCP 2026-07-28, multi round-trip requests).
@@ -173,11 +174,7 @@ fn cut(text: &str, most: usize) -> (&str, usize) {
 /// Text of a run for a person's eyes: without what moves a terminal's cursor, or turns text around
 /// (CVE-2021-42574).
 pub(crate) fn plain(text: &str) -> String {
-    let hides = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
-    text.chars().map(|c| if hides(c) { '\u{fffd}' } else { c }).collect()
+    without_hidden(text, Shape::Block, |_, shown| shown.push(char::REPLACEMENT_CHARACTER)).into_owned()
 }
 
 #[cfg(test)]

@@ -42,7 +42,6 @@ pub(crate) use husks::Husks;
 use crate::call::{Call, Signal};
 use crate::desk::Desk;
 use crate::exec::attach::{Attached, Given, attach};
-use crate::exec::program::shown;
 use crate::exec::terminal::Pty;
 use crate::serve::Lane;
 use crate::sys::{Exit, Spawned};
@@ -104,7 +103,7 @@ async fn conduct(
 ) -> Result<ExecResult, ToolFailure> {
     // Whatever comes in between, it is this call's.
     let waiting = lane.husks.take(call.prepared);
-    let command = shown(&exec.command);
+    let command = text::excerpt(&exec.command);
     let terminal = given.terminal().map_err(|error| not_forked(&error))?;
     let plan = plan::make(call, lane, exec, terminal).await?;
     let ready = waiting.and_then(|waiting| waiting.become_command(&plan, &lane.children));

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use jail::Jail;
 use ops::{Reason, ToolFailure};
 use rustix::fs::{Access as Mode, access};
+use text::excerpt;
 
 use lead::Rules;
 
@@ -19,8 +20,6 @@ use lead::Rules;
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// What login shells read in a home directory.
 const STARTUP_FILES: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bash_logout"];
-/// Characters of a command's name in messages.
-const SHOWN: usize = 200;
 
 /// The program's absolute path as it is to be executed: links are not resolved in it, because programs look at the
 /// name that they were called by. `denied` are the profile's own names beside the list.
@@ -54,23 +53,19 @@ pub(super) fn script_option(home: &str) -> &'static str {
     if planted { "-c" } else { "-lc" }
 }
 
-/// A command's name, fit for a message.
-pub(super) fn shown(command: &str) -> String {
-    command.chars().take(SHOWN).flat_map(char::escape_debug).collect()
-}
-
 fn absolute(command: &str) -> Result<PathBuf, ToolFailure> {
     let path = PathBuf::from(command);
     if Path::new(command).components().any(|part| part.as_os_str() == "..") {
-        let message = format!("{}: a program's path cannot contain `..`", shown(command));
+        let message = format!("{}: a program's path cannot contain `..`", excerpt(command));
         return Err(ToolFailure::new(Reason::SandboxViolation, message));
     }
     match look(&path) {
         Found::Program => Ok(path),
         Found::NotExecutable => Err(not_executable(&path)),
-        Found::Nothing => {
-            Err(ToolFailure::new(Reason::NotFound, format!("{}: no such program in the run", shown(command))))
-        }
+        Found::Nothing => Err(ToolFailure::new(
+            Reason::NotFound,
+            format!("{}: no such program in the run", excerpt(command)),
+        )),
     }
 }
 
@@ -78,8 +73,8 @@ fn lookup(name: &str) -> Result<PathBuf, ToolFailure> {
     if name.contains('/') {
         let message = format!(
             "{}: name a program of PATH, or give its absolute path such as /workspace/{}",
-            shown(name),
-            shown(name.trim_start_matches("./"))
+            excerpt(name),
+            excerpt(name.trim_start_matches("./"))
         );
         return Err(ToolFailure::new(Reason::InvalidArgument, message));
     }
@@ -113,13 +108,13 @@ fn not_found(name: &str) -> ToolFailure {
     let message = format!(
         "{}: no such program in this image (looked in {PATH}); there is no shell, so builtins, aliases and \
          operators such as && or | do not exist",
-        shown(name)
+        excerpt(name)
     );
     ToolFailure::new(Reason::NotFound, message)
 }
 
 fn not_executable(path: &Path) -> ToolFailure {
-    let message = format!("{}: exists, but is no executable file", shown(&path.to_string_lossy()));
+    let message = format!("{}: exists, but is no executable file", excerpt(&path.to_string_lossy()));
     ToolFailure::new(Reason::PermissionDenied, message)
 }
 

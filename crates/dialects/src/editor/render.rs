@@ -6,7 +6,7 @@ use ops::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Ou
 
 use crate::canonical::{PENDING, render_canonical};
 use crate::reading::Rest;
-use crate::shown::one_line;
+use text::one_line;
 
 /// Results of operations that no tool of this dialect leads to are rendered canonically.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {

@@ -18,7 +18,7 @@
 
 use std::fmt::Write as _;
 
-use crate::shown::one_line;
+use text::one_line;
 
 /// First line.
 const OPEN: &str = "[forge:tool]";

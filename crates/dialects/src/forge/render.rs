@@ -10,13 +10,13 @@ use crate::canonical::{PENDING, render_canonical};
 use crate::exec::render::timed_out;
 use crate::made::Made;
 use crate::reading::Rest;
-use crate::shown::{one_line, shown};
+use text::{excerpt, one_line};
 
 /// Most bytes of one section.
 const CLIP: usize = 16_384;
 
 pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
-    let tool = shown(made.tool.strip_prefix(PREFIX).unwrap_or(made.tool));
+    let tool = excerpt(made.tool.strip_prefix(PREFIX).unwrap_or(made.tool));
     let frame = match outcome {
         Err(failure) => failed(&tool, made, failure),
         Ok(result) => done(Frame::new(&tool, status(result)), made, result, outcome),
@@ -25,7 +25,7 @@ pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
 }
 
 pub(super) fn render_pending(made: &Made<'_>, approval_id: &str) -> String {
-    let tool = shown(made.tool.strip_prefix(PREFIX).unwrap_or(made.tool));
+    let tool = excerpt(made.tool.strip_prefix(PREFIX).unwrap_or(made.tool));
     Frame::new(&tool, "pending").fact("approval", approval_id).section("message", PENDING).write()
 }
 

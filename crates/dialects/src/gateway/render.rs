@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::canonical::{PENDING, to_json};
 use crate::exec::render::timed_out;
 use crate::made::Made;
-use crate::shown::shown;
+use text::excerpt;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -123,11 +123,11 @@ fn metadata<'a>(made: &Made<'a>, approval_id: &'a str) -> Metadata<'a> {
 /// The gateway's own words first where it has some, then ours.
 fn message(made: &Made<'_>, failure: &ToolFailure) -> String {
     let ToolFailure { reason, message, .. } = failure;
-    let tool = shown(made.tool);
+    let tool = excerpt(made.tool);
     match reason {
         Reason::NotFound if made.operation.is_none() => format!("Tool not found: {tool}: {message}"),
         Reason::PermissionDenied => {
-            format!("Agent {} lacks permission for {tool}: {message}", shown(&made.facts.agent_id))
+            format!("Agent {} lacks permission for {tool}: {message}", excerpt(&made.facts.agent_id))
         }
         Reason::RateLimited => format!("Rate limit exceeded for {tool}: {message}"),
         Reason::TimedOut => format!("Tool execution timeout: {message}"),

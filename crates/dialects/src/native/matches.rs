@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use ops::GrepMatch;
 
-use crate::shown::one_line;
+use text::one_line;
 
 /// A line to print. Two matches near each other have context in common, and one may be in the other's.
 struct Line<'a> {

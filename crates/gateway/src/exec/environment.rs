@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jail::{Mount, SandboxPath};
 
 use crate::policy::ExecPolicy;
-use crate::shown::shown;
+use text::excerpt;
 
 /// Says which variable the profile does not let a call set, and why.
 pub(super) fn not_allowed(
@@ -23,7 +23,7 @@ pub(super) fn not_allowed(
     } else {
         "not be set under this profile"
     };
-    Some(format!("the environment variable `{}` may {how}", shown(name)))
+    Some(format!("the environment variable `{}` may {how}", excerpt(name)))
 }
 
 /// Whether the environment makes a command into another one than an `allow` rule was written for.

@@ -12,7 +12,7 @@ use super::read_only::{self, DoesMore};
 use super::see_through::Seen;
 use crate::decision::Verdict;
 use crate::policy::{ExecRule, Profile};
-use crate::shown::shown;
+use text::excerpt;
 
 /// What `exec` of a profile says to one command.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl ExecRuling {
     }
 
     fn deny_command(rule: &str, program: &str) -> Self {
-        Self::deny(Reason::CommandNotAllowed, rule, format!("Command not allowed: {}", shown(program)))
+        Self::deny(Reason::CommandNotAllowed, rule, format!("Command not allowed: {}", excerpt(program)))
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         return ExecRuling::deny_command("exec.default", &exec.command);
     };
     let message = match verdict {
-        Verdict::Deny => format!("Command not allowed: {}", shown(&exec.command)),
+        Verdict::Deny => format!("Command not allowed: {}", excerpt(&exec.command)),
         Verdict::Allow | Verdict::Ask => String::new(),
     };
     ExecRuling { verdict, rule, justification, reason: Reason::CommandNotAllowed, message, reads, applied }

@@ -8,7 +8,7 @@ use jail::{Access, Protection, SandboxPath};
 use ops::{Exec, Reason};
 
 use super::effects::{Effect, effect};
-use crate::shown::shown;
+use text::excerpt;
 
 /// Why a command is none of the read-only rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) struct DoesMore {
 /// The paths that a command of the read-only rule reads.
 pub(super) fn paths(exec: &Exec, protection: Protection) -> Result<Vec<SandboxPath>, DoesMore> {
     let not = |why: &str| {
-        let message = format!("Command not allowed: {}: {why}", shown(&exec.command));
+        let message = format!("Command not allowed: {}: {why}", excerpt(&exec.command));
         DoesMore { reason: Reason::CommandNotAllowed, message }
     };
     if !is_one_of_them(&exec.command) {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::code::{Code, code};
 use super::effects::{Effect, effect};
 use super::script::not_plain;
-use crate::shown::shown;
+use text::excerpt;
 
 /// One thing that cannot be seen through, as a reviewer is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,15 +39,15 @@ impl Unseen {
 impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::Script(word) => write!(f, "a script with `{}` in it", shown(word)),
+            What::Script(word) => write!(f, "a script with `{}` in it", excerpt(word)),
             What::Runs(program) => {
-                write!(f, "`{}` runs what it reads, or what its arguments make up", shown(program))
+                write!(f, "`{}` runs what it reads, or what its arguments make up", excerpt(program))
             }
             What::Code { program, word } => {
-                write!(f, "`{}` takes code with `{}`", shown(program), shown(word))
+                write!(f, "`{}` takes code with `{}`", excerpt(program), excerpt(word))
             }
-            What::Takes(program) => write!(f, "`{}` takes code", shown(program)),
-            What::Reads(program) => write!(f, "`{}` reads code from its input", shown(program)),
+            What::Takes(program) => write!(f, "`{}` takes code", excerpt(program)),
+            What::Reads(program) => write!(f, "`{}` reads code from its input", excerpt(program)),
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use git2::{ErrorClass, ErrorCode};
 use ops::{Held, Reason, ToolFailure, before_effect};
+use text::{Shape, excerpt_of};
 use thiserror::Error;
-
-use super::output::char_boundary;
 
 /// A git operation that failed or was refused.
 #[derive(Debug, Error)]
@@ -121,14 +120,7 @@ impl From<GitError> for ToolFailure {
     }
 }
 
-/// libgit2's message: it may quote anything from the repository, so it is put on one line and cut.
+/// libgit2's message, which may quote anything from the repository.
 pub(super) fn shown(message: &str) -> String {
-    const MOST: usize = 400;
-    let line: String = message
-        .replace("/workspace", "@project")
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    let kept = char_boundary(&line, MOST);
-    if kept < line.len() { format!("{}…", &line[..kept]) } else { line }
+    excerpt_of(&message.replace("/workspace", "@project"), Shape::Line, 400)
 }

@@ -39,7 +39,7 @@ impl Output {
 }
 
 /// The largest boundary between characters that is not beyond `at`.
-pub(super) fn char_boundary(text: &str, at: usize) -> usize {
+fn char_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)
 }
 

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use text::{Shape, excerpt_of};
+
 use super::change::line_numbers;
 
 const MAX_CANDIDATES: usize = 3;
@@ -72,20 +74,9 @@ fn similar(text: &str, old: &str) -> Vec<Candidate> {
             best.truncate(MAX_CANDIDATES);
         }
     }
-    best.into_iter().map(|(_, line, text)| Candidate { line, text: excerpt(text) }).collect()
-}
-
-/// The line, clipped, with nothing that a terminal would obey.
-fn excerpt(line: &str) -> String {
-    let mut shown = String::new();
-    for (count, c) in line.chars().enumerate() {
-        if count == MAX_SHOWN_CHARS {
-            shown.push('…');
-            break;
-        }
-        if c.is_control() && c != '\t' { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    shown
+    best.into_iter()
+        .map(|(_, line, text)| Candidate { line, text: excerpt_of(text, Shape::Block, MAX_SHOWN_CHARS) })
+        .collect()
 }
 
 /// The pairs of neighbouring bytes of a line, for Dice's coefficient.

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use jail::{Access, Jail, SandboxPath};
 use ops::{Reason, ToolFailure, deny};
 use rustix::fs::OFlags;
-
-use super::shown;
+use text::excerpt;
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -56,7 +55,7 @@ impl Rules<'_> {
             if deny::is_magic_link(&text) {
                 let message = format!(
                     "{}: leads through /proc, where a name says nothing of the program; name the program itself",
-                    shown(self.command)
+                    excerpt(self.command)
                 );
                 return Err(ToolFailure::new(Reason::SandboxViolation, message));
             }
@@ -73,7 +72,7 @@ impl Rules<'_> {
 
     fn name(&self, name: &str) -> Result<(), ToolFailure> {
         if deny::is_denied_with(name, self.denied) {
-            let message = format!("Command not allowed: {}", shown(self.command));
+            let message = format!("Command not allowed: {}", excerpt(self.command));
             return Err(ToolFailure::new(Reason::CommandNotAllowed, message));
         }
         Ok(())

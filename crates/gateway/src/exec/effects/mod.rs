@@ -38,7 +38,7 @@ impl Effect<'_> {
             Self::Deletes(word) => (word, "deletes files"),
             Self::Runs(word) => (word, "runs a program"),
         };
-        Some(format!("`{}` {does}", crate::shown::shown(word)))
+        Some(format!("`{}` {does}", text::excerpt(word)))
     }
 }
 
