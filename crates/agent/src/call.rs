@@ -1,9 +1,10 @@
 //! One call in the agent, from its Start frame to its outcome, and the table of those in flight.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use lock::Mutex;
 use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome, Reason, ToolFailure};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -125,7 +126,7 @@ impl Calls {
         credit: &Arc<Credit>,
         desk: Option<&Arc<Desk>>,
     ) -> Result<mpsc::Receiver<Signal>, NotTaken> {
-        let mut calls = self.lock();
+        let mut calls = self.0.lock();
         if calls.contains_key(&id) {
             return Err(NotTaken::Duplicate);
         }
@@ -139,37 +140,33 @@ impl Calls {
 
     /// Whether there is one of this id.
     pub(crate) fn has(&self, id: u64) -> bool {
-        self.lock().contains_key(&id)
+        self.0.lock().contains_key(&id)
     }
 
     /// Passes a signal on. A call that has just ended does not hear it.
     pub(crate) fn signal(&self, id: u64, signal: Signal) {
-        if let Some(call) = self.lock().get(&id) {
+        if let Some(call) = self.0.lock().get(&id) {
             let _ = call.signals.try_send(signal);
         }
     }
 
     /// There is room for more output of a call, unless it has just ended.
     pub(crate) fn grant(&self, id: u64, bytes: u64) {
-        if let Some(call) = self.lock().get(&id) {
+        if let Some(call) = self.0.lock().get(&id) {
             call.credit.grant(bytes);
         }
     }
 
     /// Says something to a call's terminal: whether it could be said. To one that has just ended everything can.
     pub(crate) fn at_desk(&self, id: u64, say: impl FnOnce(&Desk) -> bool) -> bool {
-        match self.lock().get(&id) {
+        match self.0.lock().get(&id) {
             Some(call) => call.desk.as_deref().is_some_and(say),
             None => true,
         }
     }
 
     fn forget(&self, id: u64) {
-        self.lock().remove(&id);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Hearing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&id);
     }
 }
 

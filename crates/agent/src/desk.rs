@@ -3,8 +3,8 @@
 //! Bounded whatever comes: input by what may be under way, and of sizes and signals the last of each kind counts.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lock::Mutex;
 use tokio::sync::Notify;
 use wire::worker::v1;
 use worker::terminal::{MAX_INPUT, MAX_UNTAKEN, TerminalSignal, TerminalSize};
@@ -50,7 +50,7 @@ impl Desk {
 
     /// Input came; false when it is more than may come.
     pub(crate) fn typed(&self, bytes: &[u8]) -> bool {
-        let mut heard = self.lock();
+        let mut heard = self.heard.lock();
         if bytes.is_empty() || bytes.len() > MAX_INPUT || heard.typed.len() + bytes.len() > MAX_UNTAKEN {
             return false;
         }
@@ -62,7 +62,7 @@ impl Desk {
     /// It is to have another size; false when there is no such size.
     pub(crate) fn resize(&self, wanted: v1::TerminalSize) -> bool {
         let Some(size) = size(wanted) else { return false };
-        self.lock().orders.size = Some(size);
+        self.heard.lock().orders.size = Some(size);
         self.news.notify_one();
         true
     }
@@ -70,7 +70,7 @@ impl Desk {
     /// A signal is to be sent; false when it may not be. One that waits already is sent once, as the kernel does it.
     pub(crate) fn signal(&self, number: u32) -> bool {
         let Some(signal) = TerminalSignal::from_number(number) else { return false };
-        let signals = &mut self.lock().orders.signals;
+        let signals = &mut self.heard.lock().orders.signals;
         if !signals.contains(&signal) {
             signals.push(signal);
         }
@@ -85,24 +85,20 @@ impl Desk {
 
     /// What is to be done now.
     pub(crate) fn orders(&self) -> Orders {
-        std::mem::take(&mut self.lock().orders)
+        std::mem::take(&mut self.heard.lock().orders)
     }
 
     /// Whether input waits.
     pub(crate) fn has_input(&self) -> bool {
-        !self.lock().typed.is_empty()
+        !self.heard.lock().typed.is_empty()
     }
 
     /// Gives input to `write`, which says how much it took. How much that was.
     pub(crate) fn take(&self, write: impl FnOnce(&[u8]) -> usize) -> usize {
-        let mut heard = self.lock();
+        let mut heard = self.heard.lock();
         let taken = write(heard.typed.as_slices().0);
         heard.typed.drain(..taken);
         taken
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

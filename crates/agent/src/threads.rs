@@ -8,10 +8,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
+use lock::Mutex;
 use tokio::sync::oneshot;
 
 /// At once; more work waits.
@@ -57,7 +58,7 @@ impl Threads {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (done, result) = oneshot::channel();
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.waiting.push_back(Box::new(move || {
             // Nobody may be waiting for it any more.
             let _ = done.send(work());
@@ -73,7 +74,7 @@ impl Threads {
 
     /// Something was done elsewhere: what it freed goes back to the system in the same way.
     pub(crate) fn used(&self) {
-        if !std::mem::replace(&mut self.0.lock().used, true) {
+        if !std::mem::replace(&mut self.0.state.lock().used, true) {
             self.0.news.notify_one();
         }
     }
@@ -82,14 +83,14 @@ impl Threads {
 impl Shared {
     /// Works until there has been nothing to do for a while; for ever when it `stays`.
     fn serve(&self, stays: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(work) = state.waiting.pop_front() {
                 state.used = true;
                 drop(state);
                 // It belongs to one call. The thread belongs to all.
                 let _ = catch_unwind(AssertUnwindSafe(work));
-                state = self.lock();
+                state = self.state.lock();
                 continue;
             }
             state.idle += 1;
@@ -111,10 +112,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,7 +137,7 @@ mod tests {
         for (number, result) in results.into_iter().enumerate() {
             assert_eq!(result.blocking_recv(), Ok(number));
         }
-        assert!(threads.0.lock().threads <= MOST);
+        assert!(threads.0.state.lock().threads <= MOST);
     }
 
     #[test]
@@ -164,7 +161,7 @@ mod tests {
         });
         let leaders = pair.into_iter().map(|one| one.blocking_recv().unwrap());
         assert_eq!(leaders.filter(|leader| *leader).count(), 1);
-        while shared.lock().threads > 1 {
+        while shared.state.lock().threads > 1 {
             std::thread::yield_now();
         }
         assert_eq!(threads.run(|| 2).blocking_recv(), Ok(2));

@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use futures_util::Stream;
+use lock::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::ids::ExecId;
@@ -48,7 +49,7 @@ pub struct ErrorTail(Arc<Mutex<VecDeque<u8>>>);
 
 impl ErrorTail {
     fn push(&self, bytes: &[u8]) {
-        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = self.0.lock();
         let bytes = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
         let surplus = (tail.len() + bytes.len()).saturating_sub(TAIL_BYTES);
         tail.drain(..surplus);
@@ -57,7 +58,7 @@ impl ErrorTail {
 
     /// The tail as text on one line, fit for a log: control characters are escaped.
     pub fn text(&self) -> String {
-        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = self.0.lock();
         let bytes: Vec<u8> = tail.iter().copied().collect();
         text::one_line(String::from_utf8_lossy(&bytes).trim()).into_owned()
     }

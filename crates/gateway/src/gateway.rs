@@ -1,7 +1,8 @@
 //! The door: every call goes through [`Gateway::admit`], and no permit comes from anywhere else in the daemon.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard};
 
+use lock::{Mutex, RwLock};
 use ops::{Bounds, Operation, Reason};
 
 use crate::admission::{Admission, Ticket};
@@ -50,7 +51,7 @@ impl Gateway {
 
     /// The policy in force.
     pub fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.policy.read())
     }
 
     /// Puts another policy into force, at once and whole. Approvals that were given under a different policy are void.
@@ -63,7 +64,7 @@ impl Gateway {
 
     /// The permissions that were given and taken at run time.
     pub fn permissions(&self) -> Arc<Permissions> {
-        Arc::clone(&self.permissions.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.permissions.read())
     }
 
     /// Puts other permissions into force, at once and whole, also for calls that wait for an approval.
@@ -132,12 +133,12 @@ impl Gateway {
     }
 
     pub(crate) fn approvals(&self) -> MutexGuard<'_, Approvals> {
-        self.approvals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.approvals.lock()
     }
 
     /// What reviewers want remembered. Locked after [`Self::approvals`] where both are.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     pub(crate) fn now(&self) -> UnixMillis {
@@ -147,7 +148,7 @@ impl Gateway {
 
 /// Puts `next` into force, and gives back what was, so that no call waits while that is dropped.
 fn replace<T>(current: &RwLock<Arc<T>>, next: Arc<T>) -> Arc<T> {
-    std::mem::replace(&mut current.write().unwrap_or_else(PoisonError::into_inner), next)
+    std::mem::replace(&mut current.write(), next)
 }
 
 /// What a call is held against: one policy and one set of permissions, whatever comes into force meanwhile.

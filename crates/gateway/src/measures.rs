@@ -5,9 +5,9 @@
 //! looks here, so a look costs next to nothing while there are none.
 
 use std::hash::RandomState;
-use std::sync::{PoisonError, RwLock};
 
 use hashbrown::{Equivalent, HashMap};
+use lock::RwLock;
 
 use crate::caller::Caller;
 use crate::clock::UnixMillis;
@@ -96,7 +96,7 @@ impl Book {
 impl Measures {
     /// Puts a measure into force. The same alert's again takes the place of the former.
     pub(crate) fn impose(&self, measure: Measure, now: UnixMillis) {
-        let mut book = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut book = self.0.write();
         book.remove(&measure.alert_id);
         let over: Vec<String> = book
             .all()
@@ -118,12 +118,12 @@ impl Measures {
 
     /// Ends what an alert imposed. Whether there was anything.
     pub(crate) fn lift(&self, alert_id: &str) -> bool {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(alert_id)
+        self.0.write().remove(alert_id)
     }
 
     /// Makes `decision` as strict as the measures say.
     pub(crate) fn apply(&self, caller: &Caller, now: UnixMillis, decision: &mut Decision) {
-        let book = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let book = self.0.read();
         if book.by_alert.is_empty() || decision.verdict != Verdict::Allow {
             return;
         }

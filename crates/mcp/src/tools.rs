@@ -1,8 +1,8 @@
 //! The run's tools, as the API lists them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use lock::Mutex;
 use rmcp::ErrorData;
 use rmcp::model::Tool;
 use tonic::Status;
@@ -43,14 +43,14 @@ impl Tools {
             .map_err(|_| ErrorData::internal_error("the daemon's list of tools cannot be read", None))?;
         let shape = |tool: &Tool| if tool.output_schema.is_some() { Shape::Structured } else { Shape::Text };
         let shapes = tools.iter().map(|tool| (tool.name.to_string(), shape(tool))).collect();
-        *self.shapes.lock().unwrap_or_else(PoisonError::into_inner) = shapes;
+        *self.shapes.lock() = shapes;
         Ok(tools)
     }
 
     /// How a tool answers. One that is not known is looked for once more.
     pub(crate) async fn shape(&self, name: &str) -> Shape {
         let known = |tools: &Self| {
-            let shapes = tools.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+            let shapes = tools.shapes.lock();
             shapes.get(name).copied()
         };
         if let Some(shape) = known(self) {

@@ -5,8 +5,8 @@
 //! state it is in, also after a restart of the daemon: this is a bridge's memory of what to ask for and no state of its own.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lock::Mutex;
 use sha2::{Digest as _, Sha256};
 
 /// Calls that are remembered; the oldest is forgotten.
@@ -41,16 +41,12 @@ pub(crate) struct Waits {
 pub(crate) struct Waiting(Mutex<VecDeque<(Key, Waits)>>);
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Waits)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn get(&self, key: Key) -> Option<Waits> {
-        self.lock().iter().find(|(known, _)| *known == key).map(|(_, waits)| waits.clone())
+        self.0.lock().iter().find(|(known, _)| *known == key).map(|(_, waits)| waits.clone())
     }
 
     pub(crate) fn remember(&self, key: Key, waits: Waits) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.retain(|(known, _)| *known != key);
         if all.len() == MOST {
             all.pop_front();
@@ -59,7 +55,7 @@ impl Waiting {
     }
 
     pub(crate) fn forget(&self, key: Key) {
-        self.lock().retain(|(known, _)| *known != key);
+        self.0.lock().retain(|(known, _)| *known != key);
     }
 }
 
@@ -87,7 +83,7 @@ mod tests {
         }
         assert_eq!(waiting.get(key(0)), None);
         assert_eq!(waiting.get(key(1)), Some(waits("second")));
-        assert_eq!(waiting.lock().len(), MOST);
+        assert_eq!(waiting.0.lock().len(), MOST);
         waiting.forget(key(1));
         assert_eq!(waiting.get(key(1)), None);
     }

@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lock::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use seccompiler::BpfProgram;
 use tokio::sync::oneshot;
@@ -36,7 +36,7 @@ impl Children {
     /// Makes one. The receiver gets its end.
     pub(super) fn spawn(&self, plan: &Plan) -> io::Result<(Spawned, oneshot::Receiver<Exit>)> {
         let (exit, exited) = oneshot::channel();
-        let mut live = self.lock();
+        let mut live = self.live.lock();
         let spawned = sys::spawn(plan, &self.filters)?;
         live.insert(spawned.pid, exit);
         Ok((spawned, exited))
@@ -45,7 +45,7 @@ impl Children {
     /// Makes a process that waits to become one. The receiver gets its end.
     pub(super) fn husk(&self) -> io::Result<(Husk, oneshot::Receiver<Exit>)> {
         let (exit, exited) = oneshot::channel();
-        let mut live = self.lock();
+        let mut live = self.live.lock();
         let husk = Husk::fork(&self.filters)?;
         live.insert(husk.pid, exit);
         Ok((husk, exited))
@@ -53,7 +53,7 @@ impl Children {
 
     /// Reaps everything that is over, orphans too.
     pub(crate) fn reap(&self) {
-        let mut live = self.lock();
+        let mut live = self.live.lock();
         while let Some((pid, exit)) = sys::reap() {
             if let Some(waiting) = live.remove(&pid) {
                 let _ = waiting.send(exit);
@@ -63,14 +63,14 @@ impl Children {
 
     /// Sends a command a signal, unless it is reaped already and its number perhaps another's.
     pub(super) fn signal(&self, pid: i32, wanted: Signal) {
-        if self.lock().contains_key(&pid) {
+        if self.live.lock().contains_key(&pid) {
             signal(pid, wanted);
         }
     }
 
     /// The commands that live now.
     pub(super) fn live(&self) -> HashSet<i32> {
-        self.lock().keys().copied().collect()
+        self.live.lock().keys().copied().collect()
     }
 
     /// Of these processes, what belongs to `command` alone. `before` lived before they were looked at.
@@ -80,7 +80,7 @@ impl Children {
         command: i32,
         before: &HashSet<i32>,
     ) -> Vec<i32> {
-        let live = self.lock();
+        let live = self.live.lock();
         tree::doomed(processes, own_pid(), command, |pid| before.contains(&pid) || live.contains_key(&pid))
     }
 
@@ -98,10 +98,6 @@ impl Children {
             }
             sleep(LOOK_AGAIN);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<i32, oneshot::Sender<Exit>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

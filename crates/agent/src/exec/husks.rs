@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lock::Mutex;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
@@ -26,7 +26,7 @@ pub(super) struct Waiting {
 impl Husks {
     /// Makes one, and says its pid.
     pub(crate) fn make(&self, id: u64, children: &Children) -> io::Result<i32> {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         if waiting.len() >= MOST || waiting.contains_key(&id) {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
@@ -43,11 +43,7 @@ impl Husks {
 
     /// For the command that it is to become.
     pub(super) fn take(&self, id: u64) -> Option<Waiting> {
-        self.lock().remove(&id)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&id)
     }
 }
 

@@ -4,7 +4,9 @@
 //! A name is hashed once for each call, and a counter is looked for once: the hash says which shard it is in, and where.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
+
+use lock::Mutex;
 
 use super::counter::Counter;
 use super::key::Key;
@@ -158,7 +160,7 @@ impl Table {
     }
 
     fn lock(&self, home: usize) -> MutexGuard<'_, Shard> {
-        self.shards[home].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[home].lock()
     }
 }
 

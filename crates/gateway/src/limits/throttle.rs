@@ -1,9 +1,9 @@
 //! Agents that may do less for a while, because something looked wrong.
 
 use std::hash::RandomState;
-use std::sync::{PoisonError, RwLock};
 
 use hashbrown::{Equivalent, HashMap};
+use lock::RwLock;
 use serde::{Deserialize, Serialize};
 
 use super::key::Key;
@@ -64,7 +64,7 @@ impl Equivalent<Agent> for Named<'_> {
 impl Throttles {
     /// The agent's throttle. It costs next to nothing while nobody is throttled.
     pub(super) fn of(&self, principal: &str, id: &str, now: Moment) -> Option<Imposed> {
-        let throttles = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let throttles = self.0.read();
         throttles.get(&Named { principal, id }).filter(|throttle| throttle.until > now).copied()
     }
 }
@@ -74,7 +74,7 @@ impl Limits {
     /// nothing that happens during a throttle makes it milder. One that has ended already changes nothing.
     pub fn throttle(&self, agent: &Agent, throttle: Throttle) -> Throttle {
         let (now, wall) = (self.moment(), self.clock.now());
-        let mut throttles = self.throttles.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut throttles = self.throttles.0.write();
         throttles.retain(|_, throttle| throttle.until > now);
         let mut imposed = Imposed {
             per_minute: throttle.per_minute,
@@ -95,14 +95,14 @@ impl Limits {
     /// Lifts an agent's throttle: whether there was one.
     pub fn lift_throttle(&self, agent: &Agent) -> bool {
         let now = self.moment();
-        let mut throttles = self.throttles.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut throttles = self.throttles.0.write();
         throttles.remove(agent).is_some_and(|throttle| throttle.until > now)
     }
 
     /// The throttles in force, by agent.
     pub fn throttles(&self) -> Vec<(Agent, Throttle)> {
         let (now, wall) = (self.moment(), self.clock.now());
-        let throttles = self.throttles.0.read().unwrap_or_else(PoisonError::into_inner);
+        let throttles = self.throttles.0.read();
         let in_force = throttles.iter().filter(|(_, throttle)| throttle.until > now);
         let mut list: Vec<_> = in_force
             .map(|(agent, imposed)| {

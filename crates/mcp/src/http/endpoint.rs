@@ -1,7 +1,7 @@
 //! One run's endpoint.
 
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -41,7 +41,7 @@ pub(super) struct Endpoint {
     places: Arc<Semaphore>,
     /// Held while a session may be made, so that there is never one too many.
     making: Mutex<()>,
-    used: std::sync::Mutex<Instant>,
+    used: lock::Mutex<Instant>,
     ends: CancellationToken,
 }
 
@@ -69,7 +69,7 @@ impl Endpoint {
             uses: Sessions::default(),
             places: Arc::new(Semaphore::new(REQUESTS)),
             making: Mutex::default(),
-            used: std::sync::Mutex::new(Instant::now()),
+            used: lock::Mutex::new(Instant::now()),
             ends,
         }
     }
@@ -84,7 +84,7 @@ impl Endpoint {
             let message = "too many requests of this run are under way";
             return plain(StatusCode::TOO_MANY_REQUESTS, message).map(|body| Held::new(body, None));
         };
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.used.lock() = Instant::now();
         let (response, busy) = self.answer_in_place(head, body).await;
         response.map(|body| Held::new(body, Some((place, busy))))
     }
@@ -138,7 +138,7 @@ impl Endpoint {
 
     /// Whether nobody has used it for so long, and nobody is connected.
     pub(super) async fn is_idle(&self, long: Duration) -> bool {
-        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = *self.used.lock();
         used.elapsed() > long
             && self.places.available_permits() == REQUESTS
             && self.sessions.sessions.read().await.is_empty()

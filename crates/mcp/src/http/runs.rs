@@ -1,9 +1,10 @@
 //! The runs that have an endpoint.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use lock::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -30,13 +31,9 @@ impl<D: Door> Runs<D> {
         Self { door, settings, stop, by_run: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Endpoint>>> {
-        self.by_run.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The endpoint of the run whose token this is; the door has opened for it.
     pub(super) fn of(&self, token: RunToken) -> Arc<Endpoint> {
-        let mut by_run = self.lock();
+        let mut by_run = self.by_run.lock();
         if let Some(endpoint) = by_run.get(token.run()) {
             return endpoint.clone();
         }
@@ -53,16 +50,16 @@ impl<D: Door> Runs<D> {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                () = self.stop.cancelled() => return self.lock().clear(),
+                () = self.stop.cancelled() => return self.by_run.lock().clear(),
             }
-            let all: Vec<Arc<Endpoint>> = self.lock().values().cloned().collect();
+            let all: Vec<Arc<Endpoint>> = self.by_run.lock().values().cloned().collect();
             for endpoint in all {
                 let ended = !self.door.opens(endpoint.token());
                 if ended {
                     endpoint.end();
                 }
                 if ended || endpoint.is_idle(IDLE).await {
-                    self.lock().remove(endpoint.token().run());
+                    self.by_run.lock().remove(endpoint.token().run());
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! Which sessions of a run are in use, and which one has been idle longest.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use lock::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -27,19 +28,15 @@ struct Use {
 }
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Use>> {
-        self.0.by_id.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A session that was just made, and is busy until the answer has been sent.
     pub(super) fn begin(&self, id: &str) -> Busy {
-        self.lock().insert(id.to_owned(), Use { busy: 1, idle_since: Instant::now() });
+        self.0.by_id.lock().insert(id.to_owned(), Use { busy: 1, idle_since: Instant::now() });
         Busy { sessions: self.clone(), id: id.to_owned() }
     }
 
     /// A request of a session. `None`: there is no such session.
     pub(super) fn enter(&self, id: &str) -> Option<Busy> {
-        self.lock().get_mut(id)?.busy += 1;
+        self.0.by_id.lock().get_mut(id)?.busy += 1;
         Some(Busy { sessions: self.clone(), id: id.to_owned() })
     }
 
@@ -51,7 +48,7 @@ impl Sessions {
     /// Takes the one of `living` out of use that has been idle longest; `None` when each has a request or a stream under way.
     /// Those that do not live are forgotten.
     pub(super) fn evict<'l>(&self, living: &'l [Arc<str>]) -> Option<&'l str> {
-        let mut uses = self.lock();
+        let mut uses = self.0.by_id.lock();
         uses.retain(|id, _| living.iter().any(|living| **living == **id));
         let idle = |id: &&str| uses.get(*id).map(|used| (used.busy == 0).then_some(used.idle_since));
         // One that nobody has seen a request of is as idle as can be.
@@ -74,7 +71,7 @@ pub(super) struct Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if let Some(used) = self.sessions.lock().get_mut(&self.id) {
+        if let Some(used) = self.sessions.0.by_id.lock().get_mut(&self.id) {
             used.busy = used.busy.saturating_sub(1);
             used.idle_since = Instant::now();
         }

@@ -4,9 +4,9 @@
 //! streams in turn, makes them longer and not more.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use lock::Mutex;
 use tokio::sync::Notify;
 
 use crate::client::OutputStream;
@@ -49,7 +49,7 @@ struct Queue {
 impl Backlog {
     /// Puts bytes in.
     pub(super) fn push(&self, stream: OutputStream, offset: u64, data: Bytes) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         if queue.closed {
             return;
         }
@@ -69,13 +69,13 @@ impl Backlog {
 
     /// No more comes. What waits can still be taken.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.queue.lock().closed = true;
         self.news.notify_one();
     }
 
     /// Nobody takes any more: forgets what waits, and what comes.
     pub(super) fn discard(&self) {
-        *self.lock() = Queue { pieces: VecDeque::new(), closed: true };
+        *self.queue.lock() = Queue { pieces: VecDeque::new(), closed: true };
         self.news.notify_one();
     }
 
@@ -83,7 +83,7 @@ impl Backlog {
     pub(super) async fn next(&self) -> Option<Piece> {
         loop {
             {
-                let mut queue = self.lock();
+                let mut queue = self.queue.lock();
                 if let Some(piece) = queue.take() {
                     return Some(piece);
                 }
@@ -93,10 +93,6 @@ impl Backlog {
             }
             self.news.notified().await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -122,7 +118,7 @@ mod tests {
 
     impl Backlog {
         fn taken(&self) -> Vec<Piece> {
-            std::iter::from_fn(|| self.lock().take()).collect()
+            std::iter::from_fn(|| self.queue.lock().take()).collect()
         }
     }
 
@@ -132,7 +128,7 @@ mod tests {
         for offset in 0..100_000 {
             backlog.push(OutputStream::Stdout, offset, Bytes::from_static(b"o"));
             backlog.push(OutputStream::Stderr, offset, Bytes::from_static(b"e"));
-            assert!(backlog.lock().pieces.len() <= PIECES);
+            assert!(backlog.queue.lock().pieces.len() <= PIECES);
         }
         let taken = backlog.taken();
         assert!(taken.iter().all(|piece| piece.data.len() <= PIECE));
@@ -174,7 +170,7 @@ mod tests {
                 backlog.push(stream, *offset, (*offset..end).map(|at| (at % 251) as u8).collect());
                 *offset = end;
                 if take {
-                    backlog.lock().take().into_iter().for_each(&mut check);
+                    backlog.queue.lock().take().into_iter().for_each(&mut check);
                 }
             }
             backlog.taken().into_iter().for_each(&mut check);

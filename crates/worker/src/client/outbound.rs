@@ -3,8 +3,7 @@
 //! A frame that the worker's socket takes as it is saves the turn of the task that empties the queue. What is not taken
 //! whole waits, its rest first, and nothing overtakes what waits.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use lock::Mutex;
 use tokio::sync::mpsc;
 
 use crate::client::channel::Now;
@@ -47,18 +46,14 @@ impl Outbound {
 
     /// A frame of the queue has been written.
     pub(super) fn written(&self) {
-        self.line().waiting -= 1;
-    }
-
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.lock().waiting -= 1;
     }
 }
 
 impl Place<'_> {
     /// Sends the frame, now or later.
     pub(super) fn send(self, mut frame: Vec<u8>) {
-        let mut line = self.outbound.line();
+        let mut line = self.outbound.line.lock();
         if line.waiting == 0
             && let Some(now) = &line.now
         {
@@ -114,7 +109,7 @@ mod tests {
             })
             .collect();
         // Until the socket is full and frames wait.
-        while outbound.line().waiting == 0 {
+        while outbound.line.lock().waiting == 0 {
             tokio::task::yield_now().await;
         }
         let mut next = [0; SENDERS as usize];
@@ -129,9 +124,9 @@ mod tests {
         for sender in senders {
             sender.await.unwrap();
         }
-        assert_eq!(outbound.line().waiting, 0);
+        assert_eq!(outbound.line.lock().waiting, 0);
         // What can be sent at once does not wait.
         outbound.place().await.unwrap().send(vec![1; 10]);
-        assert_eq!(outbound.line().waiting, 0);
+        assert_eq!(outbound.line.lock().waiting, 0);
     }
 }

@@ -1,8 +1,9 @@
 //! What a stream's tasks share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use lock::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -55,7 +56,7 @@ impl Shared {
 
     /// Works on the table. Never held across an await.
     pub(super) fn table<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
-        work(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.table.lock())
     }
 
     /// Closes the stream, unless it is closed: the first reason is the one that counts.

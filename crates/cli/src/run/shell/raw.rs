@@ -1,8 +1,9 @@
 //! The local terminal in raw mode, and back again on every way out.
 
 use std::io;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
 
+use lock::Mutex;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use wire::v1::TerminalSize;
 
@@ -47,7 +48,7 @@ impl Raw {
                 next(panic);
             }));
         });
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        *BEFORE.lock() = Some(before);
         let guard = Self(());
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
         Ok(guard)
@@ -61,7 +62,7 @@ impl Drop for Raw {
 }
 
 fn restore() {
-    if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(before) = BEFORE.lock().take() {
         // A terminal that is gone needs no mode.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }

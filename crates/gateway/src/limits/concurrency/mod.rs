@@ -38,11 +38,12 @@ mod property;
 mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::clock::Clock;
 use book::Book;
 use groups::Name;
+use lock::Mutex;
 
 pub(crate) use caps::STRICT_CAPS;
 pub use caps::{Busy, Caps, Count, Together, Turn, Whole};
@@ -87,28 +88,28 @@ impl Places {
     ) -> Result<Place, Busy> {
         let (whole, now) = (self.0.whole, self.0.uptime());
         let names = (self.0.name(run), self.0.name(principal));
-        let call = self.0.book().enter(names, (caps, turn), whole, now, wait)?;
+        let call = self.0.book.lock().enter(names, (caps, turn), whole, now, wait)?;
         Ok(Place { call, shared: self.0.clone() })
     }
 
     /// What runs and waits of this run.
     pub fn of_run(&self, run: &str) -> Count {
-        self.0.book().of_run(self.0.name(run))
+        self.0.book.lock().of_run(self.0.name(run))
     }
 
     /// What runs and waits of this principal.
     pub fn of_principal(&self, principal: &str) -> Count {
-        self.0.book().of_principal(self.0.name(principal))
+        self.0.book.lock().of_principal(self.0.name(principal))
     }
 
     /// What runs and waits of all, and the most of it.
     pub fn of_all(&self) -> (Count, Whole) {
-        (self.0.book().of_all(), self.0.whole)
+        (self.0.book.lock().of_all(), self.0.whole)
     }
 
     #[cfg(test)]
     fn is_forgotten(&self) -> bool {
-        self.0.book().is_empty()
+        self.0.book.lock().is_empty()
     }
 }
 
@@ -116,14 +117,14 @@ impl Place {
     /// It has waited long enough: what it waits for, or nothing if it has its place by now.
     pub fn waits_for(&self) -> Option<Busy> {
         let now = self.shared.uptime();
-        self.shared.book().waits_for(self.call, self.shared.whole, now)
+        self.shared.book.lock().waits_for(self.call, self.shared.whole, now)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let Shared { whole, .. } = *self.shared;
-        let woken = self.shared.book().leave(self.call, whole, || self.shared.uptime());
+        let woken = self.shared.book.lock().leave(self.call, whole, || self.shared.uptime());
         for wake in woken {
             wake();
         }
@@ -131,10 +132,6 @@ impl Drop for Place {
 }
 
 impl Shared {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn name<'n>(&self, text: &'n str) -> Name<'n> {
         Name { text, hash: self.hasher.hash_one(text) }
     }
