@@ -1,12 +1,13 @@
 //! Where the daemon listens.
 
-use std::error::Error;
+use std::error::Error as _;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use thiserror::Error;
 use tonic::transport::Channel;
 
 use crate::failure::Failure;
@@ -26,24 +27,15 @@ impl Default for Endpoint {
 }
 
 /// What is wrong with an endpoint as it was written.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum BadEndpoint {
+    #[error("the daemon is served on Unix sockets only for now; use unix:/path/to/cofferd.sock")]
     Tcp,
+    #[error("the path of a socket must be absolute, as in unix:/run/cofferdam/cofferd.sock")]
     Relative,
+    #[error("an endpoint looks like unix:/run/cofferdam/cofferd.sock")]
     Unknown,
 }
-
-impl fmt::Display for BadEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "the daemon is served on Unix sockets only for now; use unix:/path/to/cofferd.sock",
-            Self::Relative => "the path of a socket must be absolute, as in unix:/run/cofferdam/cofferd.sock",
-            Self::Unknown => "an endpoint looks like unix:/run/cofferdam/cofferd.sock",
-        })
-    }
-}
-
-impl Error for BadEndpoint {}
 
 impl FromStr for Endpoint {
     type Err = BadEndpoint;

@@ -7,7 +7,7 @@ use wire::v1::{GetRateLimitsRequest, GetRateLimitsResponse, RateLimit, ThrottleA
 use crate::client::{Context, quick};
 use crate::exit::Ended;
 use crate::page::Page;
-use crate::run::{RunRef, one_or_all};
+use crate::run::RunRef;
 use crate::time;
 
 /// See how often calls were made, how many run now, and how many may.
@@ -53,8 +53,7 @@ pub(crate) struct Throttle {
 
 impl Limits {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = GetRateLimitsRequest { run_id, agent_id: self.agent.unwrap_or_default() };
         let response = client.policy().get_rate_limits(quick(request)).await?.into_inner();
         context.ui.answer(response, |response, page| render(&response, &time::now(), page))

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use tonic::{Response, Status};
 
 use crate::clean::escape_json;
 use crate::exit::{Ended, Exit};
@@ -168,6 +169,16 @@ impl Ui {
         }
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         Bar(ProgressBar::new(0).with_style(style))
+    }
+
+    /// Waits for an answer of the daemon, and shows that it takes its time.
+    pub(crate) async fn wait<T>(
+        self,
+        what: &'static str,
+        answer: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Failure> {
+        let _spinner = self.spinner(what);
+        Ok(answer.await?.into_inner())
     }
 
     /// Shows that something takes its time, until the answer is dropped; only on a terminal.

@@ -8,7 +8,7 @@ use super::{SEVERITIES, measure};
 use crate::client::{Context, pages, quick};
 use crate::exit::Ended;
 use crate::page::Page;
-use crate::run::{RunRef, one_or_all};
+use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{ids, time};
 
@@ -42,12 +42,12 @@ const STATES: &[&str] = &["open", "acknowledged", "all"];
 
 impl List {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = ListAlertsRequest {
             state: self.state.into(),
             min_severity: self.severity.into(),
             rule: self.rule,
-            run_id: one_or_all(self.run.as_ref(), &client).await?,
+            run_id,
             agent_id: self.agent,
             ..Default::default()
         };

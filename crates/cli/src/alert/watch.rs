@@ -8,7 +8,7 @@ use super::{SEVERITIES, ink, measure};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::page::{Ink, Page};
-use crate::run::{RunRef, one_or_all};
+use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{follow, ids};
 
@@ -27,8 +27,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
-        let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = WatchAlertsRequest { min_severity: self.severity.into(), run_id };
         let changes = client.policy().watch_alerts(request).await?.into_inner();
         follow::print(ui, changes, |change| change.alert, render, |_| false).await?;

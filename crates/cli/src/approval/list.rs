@@ -7,7 +7,7 @@ use wire::v1::{Approval, ListApprovalsRequest};
 use crate::client::{Context, quick};
 use crate::exit::Ended;
 use crate::page::Page;
-use crate::run::{RunRef, one_or_all};
+use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{ids, time};
 
@@ -27,8 +27,7 @@ const STATES: &[&str] = &["pending", "approved", "denied", "expired", "cancelled
 
 impl List {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = ListApprovalsRequest { state: self.state.into(), run_id };
         let response = client.approvals().list_approvals(quick(request)).await?.into_inner();
         context.ui.answer_and_talk(response, |response, page, talk| {

@@ -8,7 +8,7 @@ use crate::client::{Client, Context, quick};
 use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::page::Page;
-use crate::run::{RunRef, one_or_all};
+use crate::run::RunRef;
 use crate::{ids, time};
 
 /// List the consents that are remembered beyond their call, oldest first.
@@ -35,8 +35,8 @@ async fn list(client: &Client, run_id: String) -> Result<wire::v1::ListConsentsR
 
 impl Remembered {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let response = list(&client, one_or_all(self.run.as_ref(), &client).await?).await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
+        let response = list(&client, run_id).await?;
         context.ui.answer_and_talk(response, |response, page, talk| {
             if response.consents.is_empty() {
                 talk.own("nothing is remembered\n");

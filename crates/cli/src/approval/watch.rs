@@ -8,7 +8,7 @@ use super::votes::missing;
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::page::{Ink, Page};
-use crate::run::{RunRef, one_or_all};
+use crate::run::RunRef;
 use crate::{follow, ids};
 
 /// Print what waits, then each change.
@@ -23,8 +23,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
-        let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = WatchApprovalsRequest { run_id };
         let changes = client.approvals().watch_approvals(request).await?.into_inner();
         follow::print(ui, changes, |change| change.approval, render, |_| false).await?;

@@ -68,8 +68,7 @@ impl Verify {
 
 async fn by_daemon(context: &Context) -> Result<VerifyLogResponse, Failure> {
     let client = context.connect().await?;
-    let _spinner = context.ui.spinner("verifying…");
-    Ok(client.audit().verify_log(VerifyLogRequest {}).await?.into_inner())
+    context.ui.wait("verifying…", client.audit().verify_log(VerifyLogRequest {})).await
 }
 
 fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Failure> {

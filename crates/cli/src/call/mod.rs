@@ -106,8 +106,7 @@ async fn answer(
     let client = context.connect().await?;
     let working = working(&manner);
     let request = request(&client, target, manner, operation).await?;
-    let _spinner = context.ui.spinner(working);
-    Ok(client.tools().call(request).await?.into_inner())
+    context.ui.wait(working, client.tools().call(request)).await
 }
 
 async fn request(

@@ -29,28 +29,7 @@ struct Report<'r> {
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<&'r str>,
-    problems: Vec<Found<'r>>,
-}
-
-#[derive(Serialize)]
-struct Found<'r> {
-    file: &'r str,
-    line: Option<usize>,
-    key: &'r str,
-    message: &'r str,
-    suggestion: Option<&'r str>,
-}
-
-impl<'r> From<&'r Problem> for Found<'r> {
-    fn from(problem: &'r Problem) -> Self {
-        Self {
-            file: &problem.file,
-            line: problem.line,
-            key: &problem.key,
-            message: &problem.message,
-            suggestion: problem.suggestion.as_deref(),
-        }
-    }
+    problems: &'r [Problem],
 }
 
 impl Check {
@@ -58,10 +37,8 @@ impl Check {
     pub(super) async fn run(self, context: &Context) -> Ended {
         let checked = load(&self.path)?;
         let report = match &checked {
-            Ok(policy) => Report { ok: true, digest: Some(policy.digest()), problems: Vec::new() },
-            Err(Problems(problems)) => {
-                Report { ok: false, digest: None, problems: problems.iter().map(Found::from).collect() }
-            }
+            Ok(policy) => Report { ok: true, digest: Some(policy.digest()), problems: &[] },
+            Err(Problems(problems)) => Report { ok: false, digest: None, problems },
         };
         context.ui.answer(report, |_, page| render(&checked, page))?;
         Ok(if checked.is_ok() { Exit::Ok } else { Exit::Failed })

@@ -13,7 +13,7 @@ use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::ids;
 use crate::page::Page;
-use crate::run::{RunRef, one_or_all};
+use crate::run::RunRef;
 
 /// Judge recorded calls by another policy, and list those whose verdict would change. Nothing comes into force.
 ///
@@ -39,14 +39,11 @@ pub(crate) struct Replay {
 impl Replay {
     pub(super) async fn run(self, context: &Context) -> Ended {
         let files = files(&self.path)?;
-        let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request =
             ReplayPolicyRequest { files, run_id, after_sequence: self.after, max_calls: self.max_calls };
-        let response = {
-            let _spinner = context.ui.spinner("judging recorded calls…");
-            client.policy().replay_policy(request).await?.into_inner()
-        };
+        let response =
+            context.ui.wait("judging recorded calls…", client.policy().replay_policy(request)).await?;
         context.ui.answer_and_talk(response, |response, page, talk| render(&response, page, talk))
     }
 }

@@ -59,13 +59,9 @@ pub(crate) struct Discard {
 
 impl Diff {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
-        let response = {
-            let _spinner = context.ui.spinner("looking at the changes…");
-            let request = DiffRunRequest { run_id, max_diff_bytes: MOST };
-            client.runs().diff_run(request).await?.into_inner()
-        };
+        let (client, run_id) = context.connect_to(&self.run).await?;
+        let request = DiffRunRequest { run_id, max_diff_bytes: MOST };
+        let response = context.ui.wait("looking at the changes…", client.runs().diff_run(request)).await?;
         context.ui.answer_and_talk(response, |response, page, talk| {
             if self.name_status {
                 names(&response.changes, page);
@@ -79,27 +75,19 @@ impl Diff {
 
 impl Accept {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
-        let response = {
-            let _spinner = context.ui.spinner("applying the changes…");
-            let request = AcceptRunRequest { run_id, force: self.force };
-            client.runs().accept_run(request).await?.into_inner()
-        };
+        let (client, run_id) = context.connect_to(&self.run).await?;
+        let request = AcceptRunRequest { run_id, force: self.force };
+        let response = context.ui.wait("applying the changes…", client.runs().accept_run(request)).await?;
         context.ui.answer(response, |response, page| accepted(&response, page))
     }
 }
 
 impl Discard {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
-        let ui = context.ui;
-        let response = {
-            let _spinner = ui.spinner("deleting the changes…");
-            client.runs().discard_run(DiscardRunRequest { run_id }).await?.into_inner()
-        };
-        ui.answer(response, |response, page| {
+        let (client, run_id) = context.connect_to(&self.run).await?;
+        let request = DiscardRunRequest { run_id };
+        let response = context.ui.wait("deleting the changes…", client.runs().discard_run(request)).await?;
+        context.ui.answer(response, |response, page| {
             page.own("discarded ").word(&response.run.unwrap_or_default().run_id).end_line();
         })
     }

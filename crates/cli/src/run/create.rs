@@ -11,7 +11,7 @@ use wire::v1::{
 };
 
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
+use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::{quantity, time, workspace};
 
@@ -99,23 +99,16 @@ impl Create {
             managed.workspace_id = workspace::resolve(&client, &managed.workspace_id).await?;
         }
         let start = Instant::now();
-        let response = {
-            let _spinner = ui.spinner("creating the run…");
-            client.runs().create_run(request).await?.into_inner()
-        };
-        if ui.is_json() {
-            ui.json(&response)?;
-            return Ok(Exit::Ok);
+        let response = ui.wait("creating the run…", client.runs().create_run(request)).await?;
+        if !ui.is_json() {
+            ui.note(&ready(response.run.as_ref().unwrap_or(&Run::default()), start.elapsed()));
         }
-        let run = response.run.clone().unwrap_or_default();
-        ui.note(&ready(&run, start.elapsed()));
-        let mut page = ui.page();
-        page.word(&run.run_id).end_line();
-        if !response.token.is_empty() {
-            page.word(&response.token).end_line();
-        }
-        ui.show(&page)?;
-        Ok(Exit::Ok)
+        ui.answer(response, |response, page| {
+            page.word(&response.run.unwrap_or_default().run_id).end_line();
+            if !response.token.is_empty() {
+                page.word(&response.token).end_line();
+            }
+        })
     }
 
     fn request(self) -> Result<CreateRunRequest, Failure> {

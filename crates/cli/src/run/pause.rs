@@ -34,8 +34,7 @@ pub(crate) struct Resume {
 
 impl Pause {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
+        let (client, run_id) = context.connect_to(&self.run).await?;
         let response = client.runs().pause_run(PauseRunRequest { run_id }).await?.into_inner();
         tell(context, &response.run.unwrap_or_default())
     }
@@ -43,8 +42,7 @@ impl Pause {
 
 impl Resume {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
+        let (client, run_id) = context.connect_to(&self.run).await?;
         let request = ResumeRunRequest { run_id, lift_alerts: self.lift_alerts };
         let response = client.runs().resume_run(request).await?.into_inner();
         tell(context, &response.run.unwrap_or_default())

@@ -22,8 +22,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
+        let (client, run_id) = context.connect_to(&self.run).await?;
         let response = client.runs().get_run(quick(GetRunRequest { run_id })).await?.into_inner();
         context.ui.answer(response, |response, page| render(&response.run.unwrap_or_default(), page))
     }

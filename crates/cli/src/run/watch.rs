@@ -4,7 +4,7 @@ use clap::Args;
 use wire::v1::run::State;
 use wire::v1::{Run, WatchRunsRequest};
 
-use super::{RunRef, one_or_all};
+use super::RunRef;
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::page::{Ink, Page};
@@ -22,8 +22,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
-        let client = context.connect().await?;
-        let run_id = one_or_all(self.run.as_ref(), &client).await?;
+        let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = WatchRunsRequest { run_id: run_id.clone() };
         let changes = client.runs().watch_runs(request).await?.into_inner();
         let has_ended =

@@ -49,10 +49,7 @@ impl Step {
             wait_for_approval: self.wait,
             ..Default::default()
         };
-        let step = {
-            let _spinner = context.ui.spinner("working…");
-            client.tools().step_transcript(request).await?.into_inner()
-        };
+        let step = context.ui.wait("working…", client.tools().step_transcript(request)).await?;
         let exit = exit(&step);
         context.ui.answer_and_talk(step, |step, data, talk| {
             data.raw(&step.message);

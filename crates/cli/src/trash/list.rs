@@ -26,8 +26,7 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
+        let (client, run_id) = context.connect_to(&self.run).await?;
         let (entries, next_page_token) = pages(self.limit, PAGE, async |page_size, page_token| {
             let request = ListTrashRequest { run_id: run_id.clone(), page_size, page_token };
             let page = client.trash().list_trash(quick(request)).await?.into_inner();

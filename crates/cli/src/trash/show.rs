@@ -28,8 +28,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
-        let client = context.connect().await?;
-        let run_id = self.run.resolve(&client).await?;
+        let (client, run_id) = context.connect_to(&self.run).await?;
         let [mut outlet, _] = ui.outlets();
         let mut offset = 0;
         loop {
