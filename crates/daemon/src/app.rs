@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::{Event, Kind};
+use audit_service::{AuditLog, Index, Keeper, LAST_WAIT};
 use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
@@ -19,7 +20,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::anomaly::{self, Alerts};
 use crate::approvals::{Desk, Former};
-use crate::audit::{AuditLog, Index};
 use crate::bundle::Bundles;
 use crate::calls::Calls;
 use crate::config::Config;
@@ -94,7 +94,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         .map_err(|error| anyhow::anyhow!("the audit log: {}", chain(&error)))?;
     let audit = Arc::new(log.on(disk.follow()));
     let index = audit.index().context("cannot start the audit log's index")?;
-    let hooks = config.audit.hooks.start(audit.checkpoints())?;
+    let hooks = tokio::spawn(config.audit.hooks.open()?.run(audit.checkpoints()));
     let store = Store::open(&config.state_dir.join("store.db"), config.outcomes).map_err(broken_store)?;
     let open = recovery::look(&audit, &store, &store.living_runs().map_err(broken_store)?).await?;
     let former_approvals = Former::read(&store, &audit).await?;
@@ -165,7 +165,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
     let watches = watches(&app, disk);
     let anomalies = anomaly::start(&app, webhooks);
-    tokio::spawn(config.audit.keeper.clone().run(app.audit.clone(), marker.clone(), app.stop.clone()));
+    keep_log(&app, config.audit.keeper.clone(), marker.clone());
     let marking = tokio::spawn(marker.clone().keep(app.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
@@ -179,7 +179,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
     end(watches.into_iter().chain([marking]), &anomalies).await;
-    let patience = if app.audit.is_available() { GOODBYE } else { crate::audit::LAST_WAIT + GOODBYE };
+    let patience = if app.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
     drop((app, marker));
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
@@ -239,6 +239,12 @@ fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
         tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),
         tokio::spawn(async move { counters.limits.keep(counters.stop.clone()).await }),
     ]
+}
+
+/// Has the log signed and tidied. What a start needs is not removed.
+fn keep_log(app: &App, keeper: Keeper, marker: Arc<Marker>) {
+    let released = move || marker.clone().look_released();
+    tokio::spawn(keeper.run(app.audit.clone(), released, app.stop.clone()));
 }
 
 /// The log has it when nothing can be kept of what commands write, and when it can again.

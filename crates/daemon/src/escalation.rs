@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
+use audit_service::AuditLog;
 use identity::{Principal, RunId};
 use serde_json::json;
-
-use crate::audit::AuditLog;
 
 /// Records of one principal and run within [`WINDOW`].
 const MOST: u32 = 30;
@@ -114,13 +113,14 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
+    use audit_service::AuditLog;
+
     use super::{APART, Escalations, MOST, WINDOW};
-    use crate::audit::AuditLog;
 
     #[test]
     fn a_flood_is_counted_and_not_written() {
         let directory = tempfile::tempdir().unwrap();
-        let (log, _, _) = AuditLog::open(directory.path(), crate::audit::Settings::default()).unwrap();
+        let (log, _, _) = AuditLog::open(directory.path(), audit_service::Settings::default()).unwrap();
         let escalations = Escalations::new(Arc::new(log));
         let now = Instant::now();
         let admit = |who: &str, at| escalations.admit((who.to_owned(), None), at);

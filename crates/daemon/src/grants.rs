@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind};
+use audit_service::AuditLog;
 use gateway::{Clock as _, Effect, Ended, Gateway, Permission, Permissions, SystemClock, UnixMillis};
 use identity::PermissionId;
 use ops::Reason;
@@ -16,8 +17,6 @@ use serde_json::json;
 use store::{Store, StoreError};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-
-use crate::audit::AuditLog;
 
 /// Characters of a reason.
 const MAX_REASON: usize = 1_000;
@@ -238,7 +237,7 @@ mod tests {
             let place = tempfile::tempdir().unwrap();
             let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
             let (log, _, _) =
-                AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
+                AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
             let log = Arc::new(log);
             let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), Arc::new(SystemClock)));
             let grants = Grants::open(store, log.clone(), gateway.clone()).unwrap();

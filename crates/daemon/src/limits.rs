@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind, Verdict};
+use audit_service::{AuditLog, Unavailable};
 use gateway::limits::concurrency::{Places, Whole};
 use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle};
 use gateway::{Clock as _, Gateway, SystemClock, UnixMillis};
@@ -26,8 +27,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-
-use crate::audit::{AuditLog, Unavailable};
 
 pub(crate) use show::{show, throttle_agent};
 

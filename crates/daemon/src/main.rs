@@ -5,7 +5,6 @@ mod anomaly;
 mod app;
 mod approvals;
 mod args;
-mod audit;
 mod bundle;
 mod call;
 mod calls;

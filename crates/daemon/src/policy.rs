@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use audit::{Event, Kind};
+use audit_service::AuditLog;
 use gateway::{Gateway, Policy, Problems};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::Mutex;
-
-use crate::audit::AuditLog;
 
 /// Reads the directory, or takes the built-in policy.
 pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use audit::{Event, Kind};
+use audit_service::AuditLog;
 use gateway::{McpServer, McpStdio, Permit, PermitParts};
 use identity::RunId;
 use mcp_upstream::{Fault, Host, Offer, Pipes, Servers, Subject};
@@ -16,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use webhook::Tls;
 use worker::client::{Finished, Usage};
 
-use crate::audit::AuditLog;
 use crate::executor::Lanes;
 use crate::runs::Run;
 

@@ -21,7 +21,7 @@ use crate::tls::Tls;
 const MAX_HEAD: usize = 16 * 1024;
 
 /// Posts. One for the daemon.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Sender(Tls);
 
 impl Sender {

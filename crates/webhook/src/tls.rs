@@ -7,7 +7,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// How servers prove who they are. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {

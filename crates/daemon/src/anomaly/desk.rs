@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use audit::{Event, Kind, Record};
+use audit_service::AuditLog;
 use gateway::{Clock, SystemClock};
 use identity::{AlertId, Principal};
 use ops::Reason;
@@ -19,7 +20,6 @@ use tokio::sync::{broadcast, watch};
 use super::book::{Book, Listener};
 use super::detector::Firing;
 use super::enforce::Enforcement;
-use crate::audit::AuditLog;
 
 /// Changes that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
@@ -155,7 +155,7 @@ impl Alerts {
         self.wake.send_replace(());
     }
 
-    async fn record(&self, id: AlertId) -> Result<(), crate::audit::Unavailable> {
+    async fn record(&self, id: AlertId) -> Result<(), audit_service::Unavailable> {
         let Some(alert) = self.get(id).filter(|alert| !alert.recorded) else { return Ok(()) };
         // First what an interruption must not lose.
         self.keep().await;

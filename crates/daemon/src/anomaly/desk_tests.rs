@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use audit::{Kind, Reader};
+use audit_service::AuditLog;
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use identity::{Principal, Roles};
 use ops::Reason;
@@ -15,7 +16,6 @@ use super::super::enforce::Enforcement;
 use super::super::rules::{Evidence, testing};
 use super::super::seen::Subject;
 use super::Alerts;
-use crate::audit::AuditLog;
 
 /// Notes what it is told.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (log, ..) =
-            AuditLog::open(&directory.path().join("audit"), crate::audit::Settings::default()).unwrap();
+            AuditLog::open(&directory.path().join("audit"), audit_service::Settings::default()).unwrap();
         Self { directory, audit: Arc::new(log), notes: Arc::default() }
     }
 

@@ -30,6 +30,7 @@ mod traces;
 
 use std::sync::Arc;
 
+use audit_service::AuditLog;
 use gateway::Gateway;
 use refusal::chain;
 use store::Store;
@@ -37,7 +38,6 @@ use tokio_util::task::TaskTracker;
 use webhook::Sender;
 
 use crate::app::App;
-use crate::audit::AuditLog;
 use crate::config;
 use crate::runs::Runs;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Kind, Reader, Time};
+use audit_service::AuditLog;
 use futures_util::FutureExt as _;
 use gateway::Gateway;
 use identity::RunId;
@@ -20,7 +21,6 @@ use super::detector::Detector;
 use super::gifts::Gifts;
 use super::intake::Intake;
 use super::seen::Agent;
-use crate::audit::AuditLog;
 use crate::runs::Runs;
 
 /// Until what could not be done is tried again, and what is over is said to be.

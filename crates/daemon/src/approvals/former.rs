@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use audit::Kind;
+use audit_service::AuditLog;
 use gateway::{Approval, Consent, Gateway};
 use identity::CallId;
 use refusal::chain;
@@ -12,7 +13,6 @@ use store::{SettledApproval, Store};
 
 use super::events::replay;
 use super::kept::{Kept, settled};
-use crate::audit::AuditLog;
 
 /// What a former daemon has left waiting.
 #[derive(Default)]

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use audit::Kind;
+use audit_service::AuditLog;
 use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
 use identity::Principal;
 use ops::Reason;
@@ -27,8 +28,6 @@ use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
-
-use crate::audit::AuditLog;
 
 pub(crate) use former::Former;
 pub(crate) use kept::{Asker, Kept};

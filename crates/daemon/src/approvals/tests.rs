@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use audit_service::AuditLog;
 use gateway::{
     Admission, Approval, ApprovalState, Ballot, Caller, Choice, Clock, Gateway, Level, Policy, Review,
     Reviewer, RunScope, Ticket, UnixMillis,
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::former::Former;
 use super::{Asker, Desk};
-use crate::audit::AuditLog;
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
@@ -49,7 +49,7 @@ impl Scene {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let (log, _, _) =
-            AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
+            AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
         let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
         let desk = Desk::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), None, false);

@@ -174,7 +174,7 @@ impl Story {
         let approval = tokio::select! {
             // A decision that is there counts, whatever else has happened by now.
             biased;
-            settled = settled => settled.map_err(|_| Refusal::from(crate::audit::Unavailable))?,
+            settled = settled => settled.map_err(|_| Refusal::from(audit_service::Unavailable))?,
             () = self.call.cancel.cancelled() => {
                 self.app.desk.cancel(&approval.call_id).await;
                 return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
+use audit_service::{AuditLog, Unavailable};
 use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
 use ops::{OpResult, Operation};
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::decode::Decoded;
 use super::{Close, input};
-use crate::audit::{AuditLog, Unavailable};
 use crate::time::micros;
 
 /// Characters of a command's output that the record keeps.

@@ -1,15 +1,17 @@
 //! `audit`: segments, how long they are kept, and checkpoints.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ::audit::{Limits, Policy};
+use audit_service::{Couriers, Keeper};
 use gateway::document::Fields;
 use serde_json::{Value, json};
 
 use super::endpoint::{self, Endpoint};
 use super::seconds;
 use super::values::{NEVER, age_or, path, show_size, size, size_or, time_or};
-use crate::audit::{Hooks, Keeper};
+use webhook::Sender;
 
 /// What `keep` says when nothing is removed for its size.
 const ALL: &str = "all";
@@ -29,6 +31,26 @@ pub(crate) struct Audit {
     pub(crate) checkpoint_records: u64,
     /// Where checkpoints are sent.
     pub(crate) hooks: Hooks,
+}
+
+/// Where checkpoints go.
+#[derive(Debug, Clone)]
+pub(crate) struct Hooks {
+    /// Each is appended to this file, an empty line between.
+    pub(crate) file: Option<PathBuf>,
+    /// Each is posted there, signed.
+    pub(crate) webhook: Option<Endpoint>,
+}
+
+impl Hooks {
+    /// Reads what the webhook needs; without one no secret and no certificate is read.
+    pub(crate) fn open(&self) -> anyhow::Result<Couriers> {
+        const KEY: &str = "audit.checkpoint.webhook";
+        let open = |webhook: &Endpoint| Ok((webhook.open(KEY)?, Sender::new()?));
+        let webhook = self.webhook.as_ref().map(open).transpose();
+        let webhook = webhook.map_err(|error: String| anyhow::anyhow!("{KEY}: {error}"))?;
+        Ok(Couriers { file: self.file.clone(), webhook })
+    }
 }
 
 /// Reads the section.

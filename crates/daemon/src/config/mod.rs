@@ -15,6 +15,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use audit_service::Settings;
 use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use hand::WeakerForm;
@@ -22,13 +23,11 @@ use identity::Roles;
 use serde_json::json;
 use store::OutcomeBounds;
 
-use crate::audit::Settings;
 use crate::quota::Thresholds;
 use crate::runs::OnStop;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
-pub(crate) use endpoint::Endpoint;
 pub(crate) use mcp::Http;
 pub(crate) use parse::load;
 

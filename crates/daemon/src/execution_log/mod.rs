@@ -20,9 +20,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use audit::{Kind, Record};
+use audit_service::{AuditLog, Follow};
 use refusal::chain;
 
-use crate::audit::{AuditLog, Follow};
 use crate::runs::Directories;
 
 pub(crate) use place::prepare;

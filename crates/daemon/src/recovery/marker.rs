@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use audit::Event;
+use audit_service::AuditLog;
 use refusal::chain;
 use store::{Marked, Store};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::ends::Ends;
-use crate::audit::AuditLog;
 
 /// Between two looks at what was recorded meanwhile: what a start after a crash reads at least.
 const EVERY: Duration = Duration::from_secs(600);
@@ -59,8 +59,13 @@ impl Marker {
         }
     }
 
-    /// Records up to this one are needed by no start: it knows what was open there.
-    pub(crate) fn released(&self) -> u64 {
+    /// Looks, and gives the last of the records that no start needs: it knows what was open there.
+    pub(crate) async fn look_released(self: Arc<Self>) -> u64 {
+        self.look().await;
+        self.released()
+    }
+
+    fn released(&self) -> u64 {
         self.kept.load(Ordering::Acquire).saturating_sub(1)
     }
 
@@ -151,15 +156,15 @@ mod tests {
     use std::time::Duration;
 
     use audit::{Event, Kind, Limits, Policy};
+    use audit_service::{AuditLog, Keeper};
     use store::Store;
     use tokio_util::sync::CancellationToken;
 
     use super::{Begun, Marker, begin};
-    use crate::audit::{AuditLog, Keeper};
     use crate::recovery::look;
 
     async fn log(directory: &Path, kinds: &[(Kind, &str)]) -> Arc<AuditLog> {
-        let (log, _, _) = AuditLog::open(directory, crate::audit::Settings::default()).unwrap();
+        let (log, _, _) = AuditLog::open(directory, audit_service::Settings::default()).unwrap();
         for (kind, call) in kinds {
             log.record(Event::new(*kind).call(*call)).await.unwrap();
         }
@@ -211,7 +216,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let directory = place.path().join("audit");
-        let settings = crate::audit::Settings {
+        let settings = audit_service::Settings {
             limits: Limits { segment_bytes: 1, ..Limits::default() },
             signing: Some((place.path().join("key"), 1)),
         };
@@ -235,7 +240,8 @@ mod tests {
             },
         };
         let stop = CancellationToken::new();
-        let keeping = tokio::spawn(keeper.run(log.clone(), marker, stop.clone()));
+        let released = move || marker.clone().look_released();
+        let keeping = tokio::spawn(keeper.run(log.clone(), released, stop.clone()));
         // As they fall behind the mark: it may take more than one look.
         let removed = async {
             loop {

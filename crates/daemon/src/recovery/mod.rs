@@ -6,6 +6,7 @@ mod marker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use audit::{Event, Kind, Outcome, Status};
+use audit_service::AuditLog;
 use identity::{CallId, RunId};
 use ops::{Reason, ToolFailure};
 use prost::Message as _;
@@ -14,7 +15,6 @@ use serde_json::json;
 use store::{Store, StoredCall, Timestamp};
 use wire::v1::{CallResponse, call_response};
 
-use crate::audit::AuditLog;
 use crate::runs::{Directories, TakenOver};
 use crate::terminal;
 
@@ -175,13 +175,13 @@ mod tests {
     use std::sync::Arc;
 
     use audit::{Event, Kind};
+    use audit_service::AuditLog;
     use identity::CallId;
     use prost::Message as _;
     use store::{Store, StoredCall};
     use wire::v1::CallResponse;
 
     use super::look;
-    use crate::audit::AuditLog;
     use crate::runs::{Directories, TakenOver};
 
     #[tokio::test]
@@ -189,7 +189,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
         let (log, _, _) =
-            AuditLog::open(&place.path().join("audit"), crate::audit::Settings::default()).unwrap();
+            AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let log = Arc::new(log);
         let run = crate::testing::record();
         store.insert_run(&run, None).unwrap();

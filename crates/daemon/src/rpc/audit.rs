@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use audit::{Checkpoint, Integrity, Record};
+use audit_service::{Bound, Filter, Follow, IndexState, Line, Query};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
 use refusal::Refusal;
@@ -14,7 +15,6 @@ use wire::v1::audit_service_server::AuditService;
 use wire::v1::query_events_request::Order;
 
 use crate::app::App;
-use crate::audit::{Bound, Filter, Follow, IndexState, Line, Query};
 use crate::bundle::{self, Wanted};
 
 use super::{portion, principal};

@@ -178,7 +178,7 @@ impl Runs {
         details: serde_json::Value,
     ) -> Result<(), Refusal> {
         let recorded = self.audit.record(workspace_change(run, principal, details)).await;
-        recorded.map(drop).map_err(|_| crate::audit::Unavailable.into())
+        recorded.map(drop).map_err(|_| audit_service::Unavailable.into())
     }
 
     /// The same of what is deleted: on a full disk that is what makes room for the record.
@@ -189,7 +189,7 @@ impl Runs {
         details: serde_json::Value,
     ) -> Result<(), Refusal> {
         let recorded = self.audit.record_removal(workspace_change(run, principal, details)).await;
-        recorded.map_err(|_| crate::audit::Unavailable.into())
+        recorded.map_err(|_| audit_service::Unavailable.into())
     }
 }
 

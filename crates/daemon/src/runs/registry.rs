@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use audit::{Event, Kind};
+use audit_service::AuditLog;
 use containers::Access;
 use gateway::Profile;
 use gateway::policy::WorkspaceMode;
@@ -21,7 +22,6 @@ use super::launch::{Launcher, Wanted};
 use super::remove::remove_tree;
 use super::run::{Run, takes_no_calls};
 use super::task::{self, Command, Shared};
-use crate::audit::AuditLog;
 
 /// Changes of state that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
@@ -188,7 +188,7 @@ impl Runs {
             let _ = self.forget_workspace(id).await;
             self.living().remove(&id);
             let _ = self.store.with(move |store| store.delete_run(id)).await;
-            return Err(crate::audit::Unavailable.into());
+            return Err(audit_service::Unavailable.into());
         }
 
         let (ready, answer) = oneshot::channel();

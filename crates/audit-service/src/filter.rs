@@ -12,25 +12,25 @@ const STATUSES: [&str; 4] = ["succeeded", "failed", "denied", "interrupted"];
 
 /// A filter that was checked. What is not given matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(super) run: Option<String>,
-    pub(super) call: Option<String>,
-    pub(super) kinds: Vec<String>,
-    pub(super) agent: Option<String>,
-    pub(super) principal: Option<String>,
-    pub(super) operation: Option<String>,
-    pub(super) status: Option<String>,
-    pub(super) reason: Option<String>,
-    pub(super) approval: Option<String>,
+pub struct Filter {
+    pub(crate) run: Option<String>,
+    pub(crate) call: Option<String>,
+    pub(crate) kinds: Vec<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) principal: Option<String>,
+    pub(crate) operation: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) approval: Option<String>,
     /// Nanoseconds since 1970, and so is `until`.
-    pub(super) from: Option<i64>,
-    pub(super) until: Option<i64>,
-    pub(super) text: Option<Needle>,
+    pub(crate) from: Option<i64>,
+    pub(crate) until: Option<i64>,
+    pub(crate) text: Option<Needle>,
 }
 
 impl Filter {
     /// Checks what a client sent.
-    pub(crate) fn from_wire(wire: EventFilter) -> Result<Self, Refusal> {
+    pub fn from_wire(wire: EventFilter) -> Result<Self, Refusal> {
         if wire.kinds.len() > KINDS {
             return Err(Refusal::invalid("filter.kinds", format!("at most {KINDS}")));
         }
@@ -58,7 +58,7 @@ impl Filter {
     }
 
     /// Whether a record, which stands on `line`, is meant.
-    pub(crate) fn matches(&self, record: &Record, line: &str) -> bool {
+    pub fn matches(&self, record: &Record, line: &str) -> bool {
         let event = &record.event;
         let same =
             |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| found == Some(w));
@@ -79,22 +79,22 @@ impl Filter {
 }
 
 /// When a record was written, nanoseconds since 1970.
-pub(super) fn time_of(record: &Record) -> i64 {
+pub(crate) fn time_of(record: &Record) -> i64 {
     nanos_of(record.time)
 }
 
 /// A record's time, nanoseconds since 1970.
-pub(super) fn nanos_of(time: Time) -> i64 {
+pub(crate) fn nanos_of(time: Time) -> i64 {
     nanos(time.unix_seconds(), i32::try_from(time.subsecond_nanos()).unwrap_or(0))
 }
 
 /// How a call ended, as it stands in the log.
-pub(super) fn status_of(event: &Event) -> Option<&'static str> {
+pub(crate) fn status_of(event: &Event) -> Option<&'static str> {
     status_name(event.outcome.as_ref()?.status)
 }
 
 /// A status as it stands in the log. One of a later version has no name.
-pub(super) fn status_name(status: audit::Status) -> Option<&'static str> {
+pub(crate) fn status_name(status: audit::Status) -> Option<&'static str> {
     use audit::Status::{Denied, Failed, Interrupted, PendingApproval, Succeeded};
     Some(match status {
         Succeeded => "succeeded",
@@ -107,7 +107,7 @@ pub(super) fn status_name(status: audit::Status) -> Option<&'static str> {
 }
 
 /// The stable reason of an end, or of a refusal. Why something is allowed is a sentence, and none.
-pub(super) fn reason_of(event: &Event) -> Option<&str> {
+pub(crate) fn reason_of(event: &Event) -> Option<&str> {
     if let Some(outcome) = &event.outcome {
         return outcome.reason.as_deref();
     }
@@ -128,7 +128,7 @@ fn text(field: &'static str, text: String) -> Result<Option<String>, Refusal> {
 
 /// A text to be found in a line, where it stands as JSON writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Needle(Vec<u8>);
+pub(crate) struct Needle(Vec<u8>);
 
 impl Needle {
     fn new(text: &str) -> Self {
@@ -137,7 +137,7 @@ impl Needle {
         Self(inner.to_ascii_lowercase().into_bytes())
     }
 
-    pub(super) fn is_in(&self, line: &str) -> bool {
+    pub(crate) fn is_in(&self, line: &str) -> bool {
         let (needle, hay) = (&self.0, line.as_bytes());
         let Some(first) = needle.first() else { return true };
         let firsts = [*first, first.to_ascii_uppercase()];

@@ -14,54 +14,26 @@ use std::time::Duration;
 use audit::Checkpoint;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use webhook::{Endpoint, Failed, Sender, backoff};
 
-use super::thread::Signed;
-use crate::config;
+use crate::thread::Signed;
 
 /// Between attempts to append one checkpoint: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Where checkpoints go, as the configuration says.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Hooks {
-    /// Each is appended to this file, an empty line between.
-    pub(crate) file: Option<PathBuf>,
-    /// Each is posted there, signed.
-    pub(crate) webhook: Option<config::Endpoint>,
-}
-
 /// Who delivers them.
-struct Couriers {
-    file: Option<PathBuf>,
-    webhook: Option<(Endpoint, Sender)>,
-}
-
-impl Hooks {
-    /// Starts to deliver; it ends as [`Couriers::run`] says.
-    pub(crate) fn start(
-        &self,
-        checkpoints: watch::Receiver<Option<Signed>>,
-    ) -> anyhow::Result<JoinHandle<()>> {
-        let couriers = self.open().map_err(|error| anyhow::anyhow!("audit.checkpoint.webhook: {error}"))?;
-        Ok(tokio::spawn(couriers.run(checkpoints)))
-    }
-
-    /// Reads what the webhook needs; without one no secret and no certificate is read.
-    fn open(&self) -> Result<Couriers, String> {
-        let webhook = match &self.webhook {
-            Some(webhook) => Some((webhook.open("audit.checkpoint.webhook")?, Sender::new()?)),
-            None => None,
-        };
-        Ok(Couriers { file: self.file.clone(), webhook })
-    }
+#[derive(Debug)]
+pub struct Couriers {
+    /// Each is appended to this file, an empty line between.
+    pub file: Option<PathBuf>,
+    /// Each is posted there, signed.
+    pub webhook: Option<(Endpoint, Sender)>,
 }
 
 impl Couriers {
     /// Delivers until the log is closed and its last checkpoint is delivered. Ends when it cannot be then. Neither waits
     /// for the other.
-    async fn run(self, checkpoints: watch::Receiver<Option<Signed>>) {
+    pub async fn run(self, checkpoints: watch::Receiver<Option<Signed>>) {
         let Self { file, webhook } = self;
         let appended = follow(file, checkpoints.clone(), async |file, (checkpoint, _), newer| {
             deliver(file, checkpoint, newer).await;

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use audit::{Hash, Kind, Record, Status, Time, Verdict};
 use serde::Deserialize;
 
-use super::IndexError;
 use super::names::digest;
-use crate::audit::filter::{nanos_of, reason_of, status_name, status_of, time_of};
+use super::state::IndexError;
+use crate::filter::{nanos_of, reason_of, status_name, status_of, time_of};
 
 /// One record.
 #[derive(Debug, PartialEq, Eq)]

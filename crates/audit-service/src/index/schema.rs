@@ -7,7 +7,7 @@ use std::path::Path;
 use audit::Hash;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
-use super::IndexError;
+use super::state::IndexError;
 
 /// Changes with whatever a row means.
 const VERSION: u32 = 2;

@@ -8,25 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{Head, ReadError, Reader, Record};
+use audit::{Head, ReadError, Reader};
 use ops::Reason;
 use refusal::Refusal;
 use tokio::sync::watch;
 
-use super::tail::Tail;
+use crate::tail::{Line, Tail};
 
 /// Records read in one go.
 const BATCH: u64 = 256;
 
-/// A record and the line that it stands on, without its line feed.
-#[derive(Debug, Clone)]
-pub(crate) struct Line {
-    pub(crate) record: Record,
-    pub(crate) text: String,
-}
-
 /// A subscriber's place in the log.
-pub(crate) struct Follow {
+pub struct Follow {
     directory: PathBuf,
     next: u64,
     tail: Arc<Tail>,
@@ -38,7 +31,7 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    pub(super) fn new(
+    pub(crate) fn new(
         directory: &Path,
         tail: Arc<Tail>,
         after: u64,
@@ -51,12 +44,13 @@ impl Follow {
     }
 
     /// Lets what comes wait for company for so long, so that many records wake the follower once.
-    pub(crate) fn lingering(self, time: Duration) -> Self {
+    #[must_use]
+    pub fn lingering(self, time: Duration) -> Self {
         Self { linger: time, ..self }
     }
 
     /// The next records, waiting for some when following; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Arc<Line>>>, Refusal> {
+    pub async fn next(&mut self) -> Result<Option<Vec<Arc<Line>>>, Refusal> {
         loop {
             let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);
             if self.next > head {

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use audit::Record;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
-use super::IndexError;
 use super::fill::SPAN;
 use super::names::{self, Field, digest};
 use super::schema;
-use crate::audit::filter::Filter;
-use crate::audit::follow::Line;
+use super::state::IndexError;
+use crate::filter::Filter;
+use crate::tail::Line;
 
 /// Longest that a page is looked for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,23 +28,23 @@ const FEW: u64 = 64 * 1024;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct Query {
-    pub(crate) filter: Filter,
-    pub(crate) newest_first: bool,
+pub struct Query {
+    pub filter: Filter,
+    pub newest_first: bool,
     /// Records of a page.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Where the page begins; `None` for the first one.
-    pub(crate) start: Option<u64>,
+    pub start: Option<u64>,
 }
 
 /// What was found.
 #[derive(Default)]
-pub(crate) struct Page {
-    pub(crate) lines: Vec<Line>,
+pub struct Page {
+    pub lines: Vec<Line>,
     /// Where the next page begins.
-    pub(crate) next: Option<u64>,
+    pub next: Option<u64>,
     /// Up to where records were looked for.
-    pub(crate) through: u64,
+    pub through: u64,
 }
 
 /// A condition that the index can look up.

@@ -7,16 +7,23 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::follow::Line;
+use audit::Record;
 
 /// Records that are kept.
 const RECORDS: usize = 12_288;
 /// Bytes of their lines.
 const BYTES: usize = 8 * 1024 * 1024;
 
+/// A record and the line that it stands on, without its line feed.
+#[derive(Debug, Clone)]
+pub struct Line {
+    pub record: Record,
+    pub text: String,
+}
+
 /// The last records of a log, without a gap.
 #[derive(Default)]
-pub(super) struct Tail(Mutex<Recent>);
+pub(crate) struct Tail(Mutex<Recent>);
 
 #[derive(Default)]
 struct Recent {
@@ -40,7 +47,7 @@ impl Recent {
 
 impl Tail {
     /// Adds durable records, before anybody is told that they are there.
-    pub(super) fn push(&self, lines: &[Arc<Line>]) {
+    pub(crate) fn push(&self, lines: &[Arc<Line>]) {
         let mut recent = self.recent();
         for line in lines {
             recent.push(line.clone());
@@ -48,7 +55,7 @@ impl Tail {
     }
 
     /// Forgets what was removed from the log.
-    pub(super) fn forget(&self, last: u64) {
+    pub(crate) fn forget(&self, last: u64) {
         let mut recent = self.recent();
         while recent.lines.front().is_some_and(|first| first.record.sequence <= last) {
             let Some(first) = recent.lines.pop_front() else { return };
@@ -57,7 +64,7 @@ impl Tail {
     }
 
     /// The records from `next` to `last`, as far as they are here and no more than `most`. `None`: read the segments.
-    pub(super) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Arc<Line>>> {
+    pub(crate) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Arc<Line>>> {
         let recent = self.recent();
         let first = recent.lines.front()?.record.sequence;
         let skip = usize::try_from(next.checked_sub(first)?).ok()?;
@@ -77,8 +84,8 @@ mod tests {
 
     use audit::{Event, Kind, Writer};
 
-    use super::super::thread::lines;
     use super::{BYTES, Line, RECORDS, Tail};
+    use crate::thread::lines;
 
     fn sequences(lines: Option<Vec<Arc<Line>>>) -> Option<Vec<u64>> {
         Some(lines?.into_iter().map(|line| line.record.sequence).collect())

@@ -8,24 +8,28 @@ use refusal::chain;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use super::AuditLog;
-use crate::recovery::Marker;
+use crate::log::AuditLog;
 
 /// Old segments are looked for this often, or more often when they grow old sooner.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// See the module's documentation.
+/// How often, and what becomes of what is old.
 #[derive(Debug, Clone)]
-pub(crate) struct Keeper {
+pub struct Keeper {
     /// Between two checkpoints of a log that grows.
-    pub(crate) checkpoint_interval: Duration,
+    pub checkpoint_interval: Duration,
     /// What becomes of old segments.
-    pub(crate) policy: Policy,
+    pub policy: Policy,
 }
 
 impl Keeper {
-    /// Until `stop`. What `marker` still needs is not removed.
-    pub(crate) async fn run(self, log: Arc<AuditLog>, marker: Arc<Marker>, stop: CancellationToken) {
+    /// Until `stop`. Only records up to the one that `released` names are removed: no start needs them.
+    pub async fn run<F: Future<Output = u64>>(
+        self,
+        log: Arc<AuditLog>,
+        released: impl Fn() -> F,
+        stop: CancellationToken,
+    ) {
         let ages = [self.policy.compress_after, self.policy.remove_after].into_iter().flatten();
         let look = ages.min().map_or(LOOK, |age| (age / 2).clamp(Duration::from_secs(1), LOOK));
         let mut sign = ticks(self.checkpoint_interval);
@@ -36,8 +40,8 @@ impl Keeper {
                 // What goes wrong is said by the thread; the next tick tries again.
                 _ = sign.tick() => { let _ = log.checkpoint().await; }
                 _ = tidy.tick() => {
-                    marker.look().await;
-                    self.tidy(&log, marker.released(), &stop).await;
+                    let released = released().await;
+                    self.tidy(&log, released, &stop).await;
                 }
             }
         }

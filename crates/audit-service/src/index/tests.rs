@@ -10,7 +10,7 @@ use wire::v1::EventFilter;
 
 use super::query::Query;
 use super::{Index, Page, State};
-use crate::audit::Filter;
+use crate::Filter;
 
 /// A log, its index, and what a query should find by looking at every record.
 struct Log {

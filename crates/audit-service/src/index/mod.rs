@@ -14,24 +14,28 @@ mod names;
 mod query;
 mod row;
 mod schema;
+mod state;
 mod thread;
 mod token;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use audit::{Head, ReadError};
+use audit::Head;
 use ops::Reason;
 use refusal::{Refusal, chain};
 use rusqlite::Connection;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
-use crate::audit::tail::Tail;
+use crate::tail::Tail;
 
-pub(crate) use query::{Page, Query};
-pub(crate) use token::Bound;
+pub use query::{Page, Query};
+pub use state::{IndexError, State};
+pub use token::Bound;
+
+use state::Shared;
 
 /// Queries that are answered at the same time.
 const READERS: usize = 4;
@@ -40,32 +44,8 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 /// Longest that a query waits for others.
 const TURN: Duration = Duration::from_secs(10);
 
-/// Why the index did not do it.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum IndexError {
-    #[error("the index failed")]
-    Sqlite(#[from] rusqlite::Error),
-    #[error("the index contradicts itself or the log")]
-    Inconsistent,
-    #[error("the log cannot be read")]
-    Log(#[from] ReadError),
-    #[error("the index's file cannot be replaced")]
-    File(#[from] std::io::Error),
-}
-
-/// How the index is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// It is made anew, and has the records up to this one.
-    Building(u64),
-    /// It has the records up to this one.
-    Ready(u64),
-    /// It could be neither read nor made. It is tried again.
-    Failed,
-}
-
 /// A handle on the index.
-pub(crate) struct Index {
+pub struct Index {
     path: PathBuf,
     head: watch::Receiver<Option<Head>>,
     state: watch::Receiver<State>,
@@ -75,21 +55,9 @@ pub(crate) struct Index {
     idle: Mutex<Vec<(u64, Connection)>>,
 }
 
-/// Between queries and the thread.
-#[derive(Default)]
-struct Shared {
-    /// Wakes the thread for a query that waits, or to make the index anew.
-    wake: Notify,
-    /// A query waits.
-    hurry: AtomicBool,
-    rebuild: AtomicBool,
-    /// How often the file was replaced.
-    made: AtomicU64,
-}
-
 impl Index {
     /// Starts to index the log in `directory` up to its head, as that moves. The thread ends with the head's sender.
-    pub(in crate::audit) fn start(
+    pub(crate) fn start(
         directory: &Path,
         head: watch::Receiver<Option<Head>>,
         tail: Arc<Tail>,
@@ -112,28 +80,28 @@ impl Index {
     }
 
     /// The log's last durable record.
-    pub(crate) fn head(&self) -> u64 {
+    pub fn head(&self) -> u64 {
         self.head.borrow().map_or(0, |head| head.sequence)
     }
 
     /// How the index is, as it changes.
-    pub(crate) fn states(&self) -> watch::Receiver<State> {
+    pub fn states(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
 
     /// How often the index was made anew since the daemon's start.
-    pub(crate) fn made(&self) -> u64 {
+    pub fn made(&self) -> u64 {
         self.shared.made.load(Ordering::Acquire)
     }
 
     /// Has the index made anew.
-    pub(crate) fn rebuild(&self) {
+    pub fn rebuild(&self) {
         self.shared.rebuild.store(true, Ordering::Release);
         self.shared.wake.notify_one();
     }
 
     /// Answers a page, with all that is in the log now if the index comes so far in time.
-    pub(crate) async fn query(self: &Arc<Self>, query: Query) -> Result<Page, Refusal> {
+    pub async fn query(self: &Arc<Self>, query: Query) -> Result<Page, Refusal> {
         let turn = tokio::time::timeout(TURN, self.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
             return Err(Refusal::new(

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::IndexError;
 use super::names::{Field, Names};
 use super::row::Row;
 use super::schema::{self, Through};
+use super::state::IndexError;
 
 /// Records of one entry of `spans`.
 pub(super) const SPAN: u64 = 1_024;

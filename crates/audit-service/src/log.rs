@@ -13,14 +13,6 @@
 //!   call;
 //! * a full queue makes callers wait; nothing is dropped.
 
-mod filter;
-mod follow;
-mod hooks;
-mod index;
-mod keeper;
-mod tail;
-mod thread;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,16 +22,13 @@ use ops::Reason;
 use refusal::Refusal;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
-pub(crate) use filter::Filter;
-pub(crate) use follow::{Follow, Line};
-pub(crate) use hooks::Hooks;
-pub(crate) use index::{Bound, Index, Query, State as IndexState};
-pub(crate) use keeper::Keeper;
-use tail::Tail;
-use thread::{Job, Own, Signed, Signing, Told};
+use crate::follow::Follow;
+use crate::index::Index;
+use crate::tail::{Line, Tail};
+use crate::thread::{self, Entry, Job, Own, Signed, Signing, Told, Unavailable};
 
 /// How long what is left at an orderly stop may wait for a disk that fails.
-pub(crate) const LAST_WAIT: std::time::Duration = thread::LAST_WAIT;
+pub const LAST_WAIT: std::time::Duration = thread::LAST_WAIT;
 
 /// Until a disk that has just failed for want of room is known to be full.
 const NOTICED: std::time::Duration = std::time::Duration::from_secs(3);
@@ -47,38 +36,19 @@ const NOTICED: std::time::Duration = std::time::Duration::from_secs(3);
 /// Events that may wait for the writer.
 const QUEUE: usize = 4_096;
 
-/// One event, and who waits for it.
-struct Entry {
-    event: Event,
-    written: Option<oneshot::Sender<Result<Arc<Line>, Unavailable>>>,
-}
-
-/// The log cannot be written now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unavailable;
-
-impl From<Unavailable> for Refusal {
-    fn from(_: Unavailable) -> Self {
-        Self::new(
-            Reason::AuditUnavailable,
-            "the audit log cannot be written, so nothing may happen; try again when the operator has mended it",
-        )
-    }
-}
-
 /// How the log is written and signed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// When a segment is full.
-    pub(crate) limits: Limits,
+    pub limits: Limits,
     /// The file of the key that signs checkpoints, and the number of records after which one is due. `None`: nothing is
     /// signed.
-    pub(crate) signing: Option<(PathBuf, u64)>,
+    pub signing: Option<(PathBuf, u64)>,
 }
 
 /// Why the log cannot be had.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
+pub enum StartError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -90,7 +60,7 @@ pub(crate) enum StartError {
 }
 
 /// A handle on the log; cheap to share.
-pub(crate) struct AuditLog {
+pub struct AuditLog {
     queue: mpsc::Sender<Job>,
     head: watch::Receiver<Option<Head>>,
     available: watch::Receiver<bool>,
@@ -115,7 +85,7 @@ pub(crate) struct AuditLog {
 impl AuditLog {
     /// Opens the log in `directory` and starts its writer. The thread ends when the last handle is gone; join it to
     /// know that everything is on disk.
-    pub(crate) fn open(
+    pub fn open(
         directory: &Path,
         settings: Settings,
     ) -> Result<(Self, Opened, std::thread::JoinHandle<()>), StartError> {
@@ -170,12 +140,13 @@ impl AuditLog {
     }
 
     /// The same log on a disk that may be `full`.
-    pub(crate) fn on(self, full: watch::Receiver<bool>) -> Self {
+    #[must_use]
+    pub fn on(self, full: watch::Receiver<bool>) -> Self {
         Self { full, ..self }
     }
 
     /// Records an event and waits until it is on disk.
-    pub(crate) async fn record(&self, event: Event) -> Result<Arc<Line>, Unavailable> {
+    pub async fn record(&self, event: Event) -> Result<Arc<Line>, Unavailable> {
         let (written, answer) = oneshot::channel();
         self.send(event, Some(written)).await?;
         answer.await.map_err(|_| Unavailable)?
@@ -183,7 +154,7 @@ impl AuditLog {
 
     /// The same of what makes room on the disk: where that is full, the event is taken and written as soon as there is room, and
     /// whoever makes it need not wait.
-    pub(crate) async fn record_removal(&self, event: Event) -> Result<(), Unavailable> {
+    pub async fn record_removal(&self, event: Event) -> Result<(), Unavailable> {
         let is_full = || {
             let mut full = self.full.clone();
             async move { full.wait_for(|full| *full).await.is_ok() }
@@ -202,7 +173,7 @@ impl AuditLog {
     }
 
     /// Records an event without waiting for the disk. Waits only for room in the queue.
-    pub(crate) async fn enqueue(&self, event: Event) -> Result<(), Unavailable> {
+    pub async fn enqueue(&self, event: Event) -> Result<(), Unavailable> {
         self.send(event, None).await
     }
 
@@ -222,19 +193,19 @@ impl AuditLog {
     }
 
     /// Signs everything up to here and gives the last checkpoint with its key, which may be an earlier one when nothing came since.
-    pub(crate) async fn checkpoint(&self) -> Result<Signed, Unavailable> {
+    pub async fn checkpoint(&self) -> Result<Signed, Unavailable> {
         self.own(Own::Checkpoint).await?;
         self.checkpoints.borrow().clone().ok_or(Unavailable)
     }
 
     /// Goes over to a new key, for which the old one vouches, and gives the first checkpoint that it signed.
-    pub(crate) async fn rotate(&self) -> Result<Signed, Unavailable> {
+    pub async fn rotate(&self) -> Result<Signed, Unavailable> {
         self.own(Own::Rotate).await?;
         self.checkpoint().await
     }
 
     /// Puts on record that the oldest segments go.
-    async fn remove(&self, removal: Removal) -> Result<(), Unavailable> {
+    pub(crate) async fn remove(&self, removal: Removal) -> Result<(), Unavailable> {
         self.own(Own::Remove(Box::new(removal))).await
     }
 
@@ -249,17 +220,17 @@ impl AuditLog {
     }
 
     /// Checkpoints as they are signed.
-    pub(crate) fn checkpoints(&self) -> watch::Receiver<Option<Signed>> {
+    pub fn checkpoints(&self) -> watch::Receiver<Option<Signed>> {
         self.checkpoints.clone()
     }
 
     /// Records up to this one were removed: nobody is shown them any more.
-    fn forget(&self, last: u64) {
+    pub(crate) fn forget(&self, last: u64) {
         self.tail.forget(last);
     }
 
     /// While this is held no segment is compressed or removed.
-    pub(crate) async fn hold_segments(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub async fn hold_segments(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.tidying.lock().await
     }
 
@@ -271,7 +242,7 @@ impl AuditLog {
 
     /// Waits until everything that was taken before is on disk, or until the disk fails: whoever has had an answer
     /// finds its records.
-    pub(crate) async fn settle(&self) {
+    pub async fn settle(&self) {
         let taken = self.taken.load(Ordering::Acquire);
         let (mut written, mut available) = (self.written.clone(), self.available.clone());
         self.hurry();
@@ -282,12 +253,12 @@ impl AuditLog {
     }
 
     /// Whether events reach the disk.
-    pub(crate) fn is_available(&self) -> bool {
+    pub fn is_available(&self) -> bool {
         *self.available.borrow()
     }
 
     /// Whether anything new may begin.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), Refusal> {
         if !self.is_available() {
             return Err(Unavailable.into());
         }
@@ -302,7 +273,7 @@ impl AuditLog {
     }
 
     /// Resolves when [`Self::check`] says something else than that things may begin, or may not.
-    pub(crate) async fn changed_from(&self, admits: bool) {
+    pub async fn changed_from(&self, admits: bool) {
         let (mut available, mut full) = (self.available.clone(), self.full.clone());
         while (*available.borrow_and_update() && !*full.borrow_and_update()) == admits {
             tokio::select! {
@@ -314,30 +285,31 @@ impl AuditLog {
     }
 
     /// The last durable record.
-    pub(crate) fn head(&self) -> Option<Head> {
+    pub fn head(&self) -> Option<Head> {
         *self.head.borrow()
     }
 
     /// Reads the log after `sequence`; with `follow` it goes on for ever.
-    pub(crate) fn read_after(&self, sequence: u64, follow: bool) -> Follow {
+    pub fn read_after(&self, sequence: u64, follow: bool) -> Follow {
         Follow::new(&self.directory, self.tail.clone(), sequence, follow, self.head.clone())
     }
 
     /// Starts an index of the log, which follows it.
-    pub(crate) fn index(&self) -> std::io::Result<Index> {
+    pub fn index(&self) -> std::io::Result<Index> {
         Index::start(&self.directory, self.head.clone(), self.tail.clone())
     }
 
     /// Where the segments are.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Hides secrets in what is shown to reviewers and kept beside the log.
-    pub(crate) fn redactor(&self) -> &Redactor {
+    pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 }
 
 #[cfg(test)]
+#[path = "tests.rs"]
 mod tests;

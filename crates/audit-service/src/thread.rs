@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use audit::{
     Checkpoint, Event, Head, Limits, ReadError, Reader, Record, Removal, Signer, Unrecorded, Writer,
 };
-use refusal::chain;
+use ops::Reason;
+use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::follow::Line;
-use super::tail::Tail;
-use super::{Entry, Unavailable};
+use crate::tail::{Line, Tail};
 
 /// Events of one group commit.
 const BATCH: usize = 512;
@@ -27,14 +26,33 @@ const LINGER: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How long what is left at the end may wait for a disk that fails.
-pub(super) const LAST_WAIT: Duration = Duration::from_secs(20);
+pub(crate) const LAST_WAIT: Duration = Duration::from_secs(20);
+
+/// One event, and who waits for it.
+pub(crate) struct Entry {
+    pub(crate) event: Event,
+    pub(crate) written: Option<oneshot::Sender<Result<Arc<Line>, Unavailable>>>,
+}
+
+/// The log cannot be written now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unavailable;
+
+impl From<Unavailable> for Refusal {
+    fn from(_: Unavailable) -> Self {
+        Self::new(
+            Reason::AuditUnavailable,
+            "the audit log cannot be written, so nothing may happen; try again when the operator has mended it",
+        )
+    }
+}
 
 /// What the queue takes.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are records, and one allocation less for each counts"
 )]
-pub(super) enum Job {
+pub(crate) enum Job {
     /// To be recorded.
     Record(Entry),
     /// To be done by the log itself, between two batches.
@@ -42,7 +60,7 @@ pub(super) enum Job {
 }
 
 /// What the log does with itself.
-pub(super) enum Own {
+pub(crate) enum Own {
     /// Sign what is there.
     Checkpoint,
     /// Go over to a new key.
@@ -52,28 +70,28 @@ pub(super) enum Own {
 }
 
 /// A checkpoint, and the public key that signed it.
-pub(super) type Signed = (Checkpoint, String);
+pub type Signed = (Checkpoint, String);
 
 /// How the log is written and signed.
-pub(super) struct Signing {
-    pub(super) signer: Signer,
+pub(crate) struct Signing {
+    pub(crate) signer: Signer,
     /// A checkpoint is due after so many records.
-    pub(super) every: u64,
+    pub(crate) every: u64,
     /// The last one, for whoever sends it elsewhere.
-    pub(super) latest: watch::Sender<Option<Signed>>,
+    pub(crate) latest: watch::Sender<Option<Signed>>,
 }
 
 /// What others watch.
-pub(super) struct Told {
-    pub(super) head: watch::Sender<Option<Head>>,
-    pub(super) available: watch::Sender<bool>,
+pub(crate) struct Told {
+    pub(crate) head: watch::Sender<Option<Head>>,
+    pub(crate) available: watch::Sender<bool>,
     /// How many events are on disk since the start.
-    pub(super) written: watch::Sender<u64>,
+    pub(crate) written: watch::Sender<u64>,
     /// The last records, for who follows the log.
-    pub(super) tail: Arc<Tail>,
+    pub(crate) tail: Arc<Tail>,
 }
 
-pub(super) struct Thread {
+pub(crate) struct Thread {
     /// `None` while the log could not be opened again.
     writer: Option<Writer>,
     directory: PathBuf,
@@ -90,7 +108,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(
+    pub(crate) fn new(
         writer: Writer,
         directory: PathBuf,
         limits: Limits,
@@ -104,7 +122,7 @@ impl Thread {
     }
 
     /// Writes until the last handle is gone. What cannot be written even then is said in the daemon's log.
-    pub(super) fn run(mut self, mut entries: mpsc::Receiver<Job>) {
+    pub(crate) fn run(mut self, mut entries: mpsc::Receiver<Job>) {
         while let Some(job) = entries.blocking_recv() {
             let until = Instant::now() + LINGER;
             self.put(job);
@@ -282,7 +300,7 @@ impl Thread {
 }
 
 /// Each record with its line of `text`.
-pub(super) fn lines(records: Vec<Record>, text: &[u8]) -> Vec<Arc<Line>> {
+pub(crate) fn lines(records: Vec<Record>, text: &[u8]) -> Vec<Arc<Line>> {
     let texts = text.split_inclusive(|byte| *byte == b'\n');
     let line = |(record, text): (Record, &[u8])| {
         let text = text.strip_suffix(b"\n").unwrap_or(text);

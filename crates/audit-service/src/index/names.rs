@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::IndexError;
+use super::state::IndexError;
 
 /// What a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

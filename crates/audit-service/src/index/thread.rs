@@ -18,9 +18,8 @@ use tokio::sync::watch;
 use super::fill::Filler;
 use super::row::Row;
 use super::schema::{self, Through};
-use super::{IndexError, Shared, State};
-use crate::audit::follow::Line;
-use crate::audit::tail::Tail;
+use super::state::{IndexError, Shared, State};
+use crate::tail::{Line, Tail};
 
 /// Records of one transaction.
 const BATCH: usize = 4_096;

@@ -6,22 +6,22 @@ use sha2::{Digest as _, Sha256};
 
 /// What a page token is good for: filter and order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bound([u8; 8]);
+pub struct Bound([u8; 8]);
 
 impl Bound {
     /// Of a query, given in a form that says all of it.
-    pub(crate) fn to(query: &[u8]) -> Self {
+    pub fn to(query: &[u8]) -> Self {
         let hash: [u8; 32] = Sha256::digest(query).into();
         Self(hash.first_chunk().copied().unwrap_or_default())
     }
 
     /// The token for a page that begins at a record.
-    pub(crate) fn token(self, next: u64) -> String {
+    pub fn token(self, next: u64) -> String {
         BASE64_URL_SAFE_NO_PAD.encode([&[1][..], &self.0, &next.to_be_bytes()].concat())
     }
 
     /// The record at which a page begins; `None` for what is no token of this query.
-    pub(crate) fn parse(self, token: &str) -> Option<u64> {
+    pub fn parse(self, token: &str) -> Option<u64> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
         let rest = bytes.strip_prefix(&[1])?.strip_prefix(&self.0)?;
         rest.try_into().ok().map(u64::from_be_bytes)

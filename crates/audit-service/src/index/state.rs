@@ -1,0 +1,42 @@
+//! What queries and the index's thread share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use audit::ReadError;
+use tokio::sync::Notify;
+
+/// Why the index did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error("the index failed")]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("the index contradicts itself or the log")]
+    Inconsistent,
+    #[error("the log cannot be read")]
+    Log(#[from] ReadError),
+    #[error("the index's file cannot be replaced")]
+    File(#[from] std::io::Error),
+}
+
+/// How the index is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It is made anew, and has the records up to this one.
+    Building(u64),
+    /// It has the records up to this one.
+    Ready(u64),
+    /// It could be neither read nor made. It is tried again.
+    Failed,
+}
+
+/// Between queries and the thread.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Wakes the thread for a query that waits, or to make the index anew.
+    pub(super) wake: Notify,
+    /// A query waits.
+    pub(super) hurry: AtomicBool,
+    pub(super) rebuild: AtomicBool,
+    /// How often the file was replaced.
+    pub(super) made: AtomicU64,
+}

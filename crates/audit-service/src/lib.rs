@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // the daemon alone calls it
+
+mod filter;
+mod follow;
+mod hooks;
+mod index;
+mod keeper;
+mod log;
+mod tail;
+mod thread;
+
+pub use filter::Filter;
+pub use follow::Follow;
+pub use hooks::Couriers;
+pub use index::{Bound, Index, IndexError, Page, Query, State as IndexState};
+pub use keeper::Keeper;
+pub use log::{AuditLog, LAST_WAIT, Settings, StartError};
+pub use tail::Line;
+pub use thread::{Signed, Unavailable};
