@@ -40,6 +40,7 @@ use jail::Mount;
 use ops::{EndedBy, Lane, Limit, OpResult, Operation, Reason, ToolFailure};
 use refusal::Refusal;
 use rustix::process::Signal;
+use store::micros;
 use store::run::Spec;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
@@ -49,7 +50,6 @@ use crate::app::App;
 use crate::calls::{Answer, Call, Keep};
 use crate::escalation::Attempt;
 use crate::runs::{OnStop, Run};
-use crate::time::micros;
 
 pub(crate) use decode::limits;
 #[cfg(test)]

@@ -14,7 +14,6 @@ mod config;
 mod embedded;
 mod escalation;
 mod execution_log;
-mod executor;
 mod grants;
 mod limits;
 mod mcp;

@@ -17,7 +17,6 @@ use store::spool::{Bounds, Spool};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
-use crate::executor;
 use crate::runs::DefaultImageSource;
 
 /// Starts the daemon's own log, on standard error.

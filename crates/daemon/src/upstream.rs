@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
+use executor::Lanes;
 use gateway::{McpServer, McpStdio, Permit, PermitParts};
 use identity::RunId;
 use mcp_upstream::{Fault, Host, Offer, Pipes, Servers, Subject};
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use webhook::Tls;
 use worker::client::{Finished, Usage};
 
-use crate::executor::Lanes;
 use crate::runs::Run;
 
 /// The servers of all runs.

@@ -15,4 +15,4 @@ pub use database::{
     StoredCall, Taken, Turn,
 };
 pub use disk::StateDisk;
-pub use time::Timestamp;
+pub use time::{Timestamp, micros};

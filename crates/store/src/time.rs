@@ -36,3 +36,8 @@ impl Timestamp {
         wire::Timestamp { seconds: self.0.div_euclid(1_000_000_000), nanos }
     }
 }
+
+/// Microseconds, saturating.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

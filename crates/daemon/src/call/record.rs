@@ -11,10 +11,10 @@ use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
 use ops::{OpResult, Operation};
 use serde_json::{Value, json};
+use store::micros;
 
 use super::decode::Decoded;
 use super::{Close, input};
-use crate::time::micros;
 
 /// Characters of a command's output that the record keeps.
 const PREVIEW: usize = 256;

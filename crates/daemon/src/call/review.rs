@@ -10,6 +10,7 @@ mod describe;
 use std::fmt::Write as _;
 
 use audit::Redactor;
+use executor::Lanes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{Review, Ticket};
 use jail::SandboxPath;
@@ -20,7 +21,6 @@ use ops::{
 use refusal::Refusal;
 
 use super::request;
-use crate::executor::Lanes;
 use describe::{describe, quote, visible};
 
 /// Bytes of a diff that a reviewer is shown; more where the profile gives agents more.

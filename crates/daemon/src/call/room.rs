@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use executor::Lanes;
 use futures_util::FutureExt as _;
 use gateway::Caller;
 use gateway::limits::concurrency::{Place, Turn};
@@ -11,7 +12,6 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
 use super::Story;
 use super::record::Times;
-use crate::executor::Lanes;
 use crate::runs::Run;
 
 /// Room for one call, until it is dropped.

@@ -19,6 +19,7 @@ use containers::{
     Access, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
     Inspection, MountSlot, RunUser, UsableImage,
 };
+use executor::{AgentLane, Directory, HandLane, Lanes};
 use gateway::{Policy, Profile};
 use jail::Mount;
 use refusal::chain;
@@ -30,8 +31,7 @@ use super::mounting::{Shown, arrived, bind};
 use super::registry::wanted;
 use super::remains::Remains;
 use super::source;
-use super::workspace::{self, Directory};
-use crate::executor::{AgentLane, HandLane, Lanes};
+use super::workspace;
 
 /// Until everything of the former daemon's has to be gone, for each of its commands.
 const WITHIN: Duration = Duration::from_secs(2);

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use audit::{Event, Kind};
+use executor::layer;
 use hand::LayerSpec;
 use identity::{Principal, RunId};
 use ops::Reason;
@@ -25,7 +26,6 @@ use wire::v1::{AcceptRunResponse, DiffRunResponse};
 use super::registry::Runs;
 use super::remove::remove_tree;
 use super::workspace;
-use crate::executor::layer;
 
 /// A run whose changes or workspace are being settled: nobody else settles them meanwhile.
 pub(super) struct Settling<'a>(&'a Runs, RunId);

@@ -8,11 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use containers::{Busybox, DefaultImage, DefaultImageError, Engine, NoBusybox};
+use executor::engine_refusal;
 use ops::Reason;
 use refusal::{Refusal, chain};
 use tokio::sync::Mutex;
-
-use crate::executor::engine_refusal;
 
 /// What an operator can do when there is no usable busybox.
 const REMEDY: &str = "install the package busybox-static, or set default_image.busybox in the configuration, or name an image in the profile";

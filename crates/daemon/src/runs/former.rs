@@ -23,8 +23,8 @@ use gateway::Policy;
 use identity::{CallId, RunId};
 use refusal::chain;
 use serde_json::json;
-use store::Timestamp;
 use store::run::{Record, State};
+use store::{Timestamp, micros};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -35,7 +35,6 @@ use super::registry::Runs;
 use super::remove::remove_tree;
 use super::run::Run;
 use super::task::{self, Shared};
-use crate::time::micros;
 
 /// Runs that are looked at, and containers that are removed, at the same time.
 const AT_ONCE: usize = 8;

@@ -16,6 +16,7 @@
 use std::time::Duration;
 
 use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Group};
+use executor::Lanes;
 use identity::RunId;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -26,7 +27,6 @@ use tokio::sync::oneshot;
 use super::registry::Runs;
 use super::run::takes_no_calls;
 use super::task::{Command, Shared};
-use crate::executor::Lanes;
 
 /// For commands to stand still, or to be gone. What waits in the kernel for longer does so without running on.
 const WITHIN: Duration = Duration::from_secs(2);

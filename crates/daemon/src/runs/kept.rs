@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
+use executor::layer;
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -15,7 +16,6 @@ use wire::v1;
 use super::registry::Runs;
 use super::remove::remove_tree;
 use super::workspace;
-use crate::executor::layer;
 
 impl Runs {
     /// What `principal` may use of what is kept, newest first: the page after `after`, and whether there is more.

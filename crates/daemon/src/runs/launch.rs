@@ -14,6 +14,7 @@ use containers::{
     Access, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference, Inspection,
     MountSpec, RunFacts, RunUser, UsableImage,
 };
+use executor::{AgentLane, Directory, HandLane, Lanes, engine_refusal};
 use identity::{Principal, RunId};
 use jail::Mount;
 use ops::Reason;
@@ -26,9 +27,7 @@ use super::mounting::{Shown, arrived, mount};
 use super::remains::Remains;
 use super::remove::remove_tree;
 use super::source::Source;
-use super::workspace::{self, Directory, Purpose, Roots};
-use crate::executor::engine_refusal;
-use crate::executor::{AgentLane, HandLane, Lanes};
+use super::workspace::{self, Purpose, Roots};
 use crate::quota::Projects;
 use crate::{embedded, execution_log};
 

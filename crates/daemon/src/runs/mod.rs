@@ -27,4 +27,4 @@ pub(crate) use remove::remove_tree;
 pub(crate) use request::{hide_secrets, parse as parse_request};
 pub(crate) use run::Run;
 pub(crate) use trash::{Deleted, Trash};
-pub(crate) use workspace::{Directory, Roots, open_own};
+pub(crate) use workspace::{Roots, open_own};

@@ -9,6 +9,7 @@ use containers::accounts::Accounts;
 use containers::{
     Access, GROUP_PATH, IdMap, MountError, MountSlot, MountSpec, PASSWD_PATH, Propagation, RunUser,
 };
+use executor::Directory;
 use jail::Mount;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -17,7 +18,6 @@ use rustix::io::Errno;
 use store::run::Ownership;
 
 use super::remains::Remains;
-use super::workspace::Directory;
 
 /// A directory, and where the container sees it.
 pub(super) struct Shown<'d> {

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use executor::launcher;
 use hand::HandSpec;
 use identity::RunId;
 use jail::Private;
@@ -23,7 +24,6 @@ use super::launch::Directories;
 use super::remove::remove_tree;
 use super::source;
 use super::workspace::Roots;
-use crate::executor::launcher;
 
 /// Longest that the recovery of one run may take.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use executor::Lanes;
 use gateway::RunScope;
 use ops::{Operation, Reason};
 use refusal::Refusal;
@@ -11,7 +12,6 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::task::Command;
-use crate::executor::Lanes;
 use crate::quota::Account;
 
 /// A run, as everybody but its task sees it.

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use containers::{Amount, IdMap, MountError, OverlayError, RunUser};
+use executor::Directory;
 use identity::Principal;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -15,7 +16,7 @@ use tokio::task::block_in_place;
 
 use super::launch::{Directories, Launcher};
 use super::remains::Remains;
-use super::workspace::{self, Directory, Purpose, Roots};
+use super::workspace::{self, Purpose, Roots};
 
 /// The directory, and the layer of an overlay.
 pub(super) struct Source {
@@ -62,7 +63,7 @@ impl Launcher {
                     .make(record, &path, source.owner)
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 remains.made.push(path);
-                crate::executor::clone_repository(&source, &made, revision.as_deref()).await?;
+                executor::clone_repository(&source, &made, revision.as_deref()).await?;
                 block_in_place(|| within(&made, record.spec.limits.disk()))?;
                 Ok(made.into())
             }

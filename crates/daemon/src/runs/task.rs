@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
 use containers::FormerEnded;
+use executor::{Lanes, Loss};
 use identity::Principal;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -19,7 +20,6 @@ use super::launch::{Launched, Wanted};
 use super::registry::Runs;
 use super::remains::Remains;
 use super::run::Run;
-use crate::executor::{Lanes, Loss};
 
 /// Between looks at the clock, for `ttl` and `idle_timeout`.
 const TICK: Duration = Duration::from_millis(500);

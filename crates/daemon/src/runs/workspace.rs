@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use executor::Directory;
 use identity::Principal;
 use ops::Reason;
 use refusal::Refusal;
@@ -17,19 +18,6 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use store::run::Owner;
-
-/// A directory that may be mounted.
-#[derive(Debug)]
-pub(crate) struct Directory {
-    pub(crate) handle: OwnedFd,
-    /// For the engine where no mount of our own can be made, and for the operator's eyes.
-    pub(crate) path: PathBuf,
-    /// Whose files the run may use as its owner. Of a directory that is only shown that is the principal, whoever owns
-    /// it: an agent must not read as the owner what the owner keeps from others.
-    pub(crate) owner: Owner,
-    /// The owner appears as the run's user already.
-    pub(crate) is_mapped: bool,
-}
 
 /// What the directory is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use executor::{Metered, failure};
 use futures_util::{Stream, StreamExt as _};
 use gateway::{SessionPermit, SessionRequest};
 use identity::{Principal, Role, SessionId};
@@ -40,7 +41,6 @@ use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker::client::LaneError;
 
 use crate::app::App;
-use crate::executor::{Metered, failure};
 use crate::runs::Run;
 
 use cast::Header;

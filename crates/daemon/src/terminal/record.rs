@@ -5,18 +5,18 @@
 use std::time::Instant;
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
+use executor::failure;
 use identity::{RunId, SessionId};
 use ops::{ExecResult, OpResult, Reason};
 use refusal::Refusal;
 use serde_json::json;
+use store::micros;
 use wire::v1::{self, open_terminal_response::Event as Shown, terminal_closed};
 use worker::client::{Finished, LaneError};
 
 use super::recording::Digest;
 use super::session::{Cause, End, Response};
 use super::start::Start;
-use crate::executor::failure;
-use crate::time::micros;
 
 /// What both records have in common.
 pub(super) struct Chapter {
@@ -190,6 +190,7 @@ pub(super) fn interrupted(opened: &Event, recording: Option<Digest>) -> Event {
 #[cfg(test)]
 mod tests {
     use audit::Status;
+    use executor::Metered;
     use identity::{RunId, SessionId};
     use ops::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
     use refusal::Refusal;
@@ -197,7 +198,6 @@ mod tests {
     use worker::client::{CloseReason, Finished, LaneError, Usage};
 
     use super::{Chapter, Closing};
-    use crate::executor::Metered;
     use crate::terminal::session::{Cause, End};
 
     fn finished(outcome: Result<ExecResult, ToolFailure>) -> Finished {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use executor::Metered;
 use futures_util::{Stream, StreamExt as _};
 use refusal::{Refusal, chain};
 use tokio::sync::mpsc;
@@ -27,7 +28,6 @@ use super::hands::Hands;
 use super::places::Limits;
 use super::recording::{Recorder, RecordingError};
 use super::start::Event;
-use crate::executor::Metered;
 
 /// For an operator to read what is left when the session is over.
 pub(super) const GOODBYE: Duration = Duration::from_secs(10);

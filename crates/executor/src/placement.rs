@@ -11,11 +11,11 @@ use containers::{CgroupError, ContainerCgroup, Group, Leaf, LimitEvents};
 use ops::KillEvidence;
 use worker::client::Placement;
 
-use super::ending::{end, nothing_left};
-use super::metered::Metered;
+use crate::ending::{end, nothing_left};
+use crate::metered::Metered;
 
 /// The leaf of one call.
-pub(super) struct LeafPlacement {
+pub(crate) struct LeafPlacement {
     agent_host_pid: u32,
     group: Group,
     name: String,
@@ -43,34 +43,34 @@ struct Counts {
 
 impl LeafPlacement {
     /// For the command of a call or a session, or for whatever has this name.
-    pub(super) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, name: String) -> Self {
+    pub(crate) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, name: String) -> Self {
         let state = State { cgroup, leaf: Mutex::default(), counts: Mutex::default() };
         Self { agent_host_pid, group: Group::Ordinary, name, state: Arc::new(state) }
     }
 
     /// For one that runs while the others stand still.
-    pub(super) fn alone(self) -> Self {
+    pub(crate) fn alone(self) -> Self {
         Self { group: Group::Alone, ..self }
     }
 
     /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing. Reads three
     /// small files of the kernel's, which takes less time than asking another thread to.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.state.begin(self.state.leaf().as_ref());
     }
 
     /// The limits that the container met while the command ran. Known when it has been finished.
-    pub(super) fn events(&self) -> LimitEvents {
+    pub(crate) fn events(&self) -> LimitEvents {
         self.state.counts().events
     }
 
     /// Whether the command was ended. Known when it has been finished.
-    pub(super) fn forced(&self) -> bool {
+    pub(crate) fn forced(&self) -> bool {
         self.state.counts().forced
     }
 
     /// What the command used. Known when it has been finished.
-    pub(super) fn metered(&self) -> Metered {
+    pub(crate) fn metered(&self) -> Metered {
         self.state.counts().command
     }
 }

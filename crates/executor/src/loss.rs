@@ -16,11 +16,11 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// When workers of a run were lost, lately.
 #[derive(Debug, Default)]
-pub(super) struct Losses(VecDeque<Instant>);
+pub(crate) struct Losses(VecDeque<Instant>);
 
 impl Losses {
     /// One more, for this cause.
-    pub(super) fn count(&mut self, cause: Cause, now: Instant) -> Loss {
+    pub(crate) fn count(&mut self, cause: Cause, now: Instant) -> Loss {
         self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         self.0.push_back(now);
         Loss { is_last: self.0.len() > MOST || cause == Cause::Container, times: self.0.len(), cause }
@@ -29,7 +29,7 @@ impl Losses {
 
 /// One loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Loss {
+pub struct Loss {
     cause: Cause,
     times: usize,
     is_last: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Loss {
 
 /// What is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// A signal ended it; the run was out of memory meanwhile, or was not.
     Signal { number: i64, out_of_memory: bool },
     /// It ended by itself.
@@ -54,7 +54,7 @@ pub(super) enum Cause {
 
 impl Cause {
     /// From the exit code that the engine tells.
-    pub(super) fn exited(code: i64, out_of_memory: bool) -> Self {
+    pub(crate) fn exited(code: i64, out_of_memory: bool) -> Self {
         match code - 128 {
             number @ 1..=64 => Self::Signal { number, out_of_memory },
             _ => Self::Exited(code),
@@ -87,7 +87,7 @@ impl fmt::Display for Cause {
 
 impl Loss {
     /// Why the run ends with it, if it does.
-    pub(crate) fn fatal(&self) -> Option<String> {
+    pub fn fatal(&self) -> Option<String> {
         self.is_last.then(|| match self.times {
             1 => format!("its worker was {}", self.cause),
             times => {
@@ -97,12 +97,12 @@ impl Loss {
     }
 
     /// In the record.
-    pub(crate) fn why(&self) -> String {
+    pub fn why(&self) -> String {
         self.cause.to_string()
     }
 
     /// For a call that was under way.
-    pub(super) fn failure(&self) -> ToolFailure {
+    pub(crate) fn failure(&self) -> ToolFailure {
         let cause = &self.cause;
         if let Some(why) = self.fatal() {
             return ToolFailure::new(

@@ -7,7 +7,7 @@ use containers::{ContainerCgroup, KillMethod, Leaf};
 use ops::KillEvidence;
 use refusal::chain;
 
-use crate::time::micros;
+use store::micros;
 
 /// Between SIGTERM and SIGKILL when a command is ended before its time.
 const GRACE: Duration = Duration::from_secs(5);
@@ -19,12 +19,12 @@ const LOOK: Duration = Duration::from_millis(20);
 const LAST_FORKS: usize = 64;
 
 /// Of a leaf in which nothing had to be ended.
-pub(super) fn nothing_left() -> KillEvidence {
+pub(crate) fn nothing_left() -> KillEvidence {
     KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() }
 }
 
 /// Ends what is left. Says also the peak memory of the largest process that was still there, bytes; 0 without one.
-pub(super) fn end(leaf: &Leaf, container: &ContainerCgroup, forced: bool) -> (KillEvidence, u64) {
+pub(crate) fn end(leaf: &Leaf, container: &ContainerCgroup, forced: bool) -> (KillEvidence, u64) {
     let began = Instant::now();
     let mut asked = 0;
     let mut peak = leaf.peak_memory();

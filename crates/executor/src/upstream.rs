@@ -15,7 +15,7 @@ use ops::{Bounds, Exec, OpResult};
 use tokio::sync::mpsc;
 use worker::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
 
-use super::Lanes;
+use crate::lanes::Lanes;
 
 /// Longest that a server runs; the next call starts another.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -43,7 +43,7 @@ impl OutputSink for Ear {
 
 impl Lanes {
     /// Starts a server's program, in the workspace and in a leaf cgroup called after `name`.
-    pub(crate) fn speak(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault> {
+    pub fn speak(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault> {
         let Pipes { mut input, output, end } = pipes;
         let (Some((command, args)), Ok(cwd), Some(size)) =
             (program.command.split_first(), SandboxPath::parse("."), TerminalSize::new(1, 1))

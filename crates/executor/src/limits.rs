@@ -7,19 +7,19 @@ use rustix::process::Signal;
 
 /// What is known of a command besides its result.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Evidence {
+pub(crate) struct Evidence {
     /// What the kernel has counted for the container while the command ran.
-    pub(super) events: LimitEvents,
+    pub(crate) events: LimitEvents,
     /// Bytes that it may write.
-    pub(super) output_limit: u64,
+    pub(crate) output_limit: u64,
     /// Somebody asked to end it.
-    pub(super) cancelled: bool,
+    pub(crate) cancelled: bool,
     /// It was ended, and did not end by itself. Not known of one without a cgroup of its own.
-    pub(super) forced: bool,
+    pub(crate) forced: bool,
 }
 
 /// Completes the result.
-pub(super) fn judge(result: &mut ExecResult, evidence: Evidence) {
+pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
     let Evidence { events, output_limit, cancelled, forced } = evidence;
     let too_much = result.stdout_bytes.saturating_add(result.stderr_bytes) > output_limit;
     let died_of = |signal: Signal| result.signal == Some(signal.as_raw());

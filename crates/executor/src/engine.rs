@@ -6,7 +6,7 @@ use refusal::{Refusal, chain};
 
 /// What an engine's failure means for a client.
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` asks for
-pub(crate) fn engine_refusal(error: EngineError) -> Refusal {
+pub fn engine_refusal(error: EngineError) -> Refusal {
     tracing::error!(error = %chain(&error), "the engine failed");
     match error {
         EngineError::Unreachable { .. } => Refusal::new(

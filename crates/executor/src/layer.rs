@@ -8,8 +8,8 @@ use ops::Reason;
 use refusal::{Refusal, chain};
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
-use super::launcher::launcher;
-use crate::runs::Directory;
+use crate::directory::Directory;
+use crate::launcher::launcher;
 
 /// For a look at all changes.
 const DIFF: Duration = Duration::from_secs(60);
@@ -19,17 +19,17 @@ const ACCEPT: Duration = Duration::from_secs(600);
 const MEASURE: Duration = Duration::from_secs(10);
 
 /// What the changes are.
-pub(crate) async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
+pub async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
     blocking("looking at the changes", move || launcher().diff(&layer, most, DIFF)).await
 }
 
 /// Applies the changes.
-pub(crate) async fn accept(layer: LayerSpec, force: bool) -> Result<AcceptRunResponse, Refusal> {
+pub async fn accept(layer: LayerSpec, force: bool) -> Result<AcceptRunResponse, Refusal> {
     blocking("applying the changes", move || launcher().accept(&layer, force, ACCEPT)).await
 }
 
 /// The length of all files in a directory, bytes.
-pub(crate) async fn measure(directory: &Directory) -> Result<u64, Refusal> {
+pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     let owner = (directory.owner.uid, directory.owner.gid);
     let handle: OwnedFd =
         directory.handle.try_clone().map_err(|error| Refusal::internal("measuring a workspace", &error))?;

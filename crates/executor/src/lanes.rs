@@ -1,18 +1,4 @@
-//! Spends a permit in the right lane. Takes nothing but permits: what the gateway did not allow cannot be asked for.
-
-mod agent;
-mod ending;
-mod engine;
-mod hand;
-mod launcher;
-pub(crate) mod layer;
-mod limits;
-mod loss;
-mod metered;
-mod placement;
-mod spare;
-mod terminal;
-mod upstream;
+//! The two lanes of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,44 +8,40 @@ use gateway::Permit;
 use ops::{Bound, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use store::spool::Output;
 use tokio_util::sync::CancellationToken;
-use worker::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Usage};
+use worker::client::{CallSpec, Finished, OutputSink, Placement, Usage};
 
-pub(crate) use agent::AgentLane;
-pub(crate) use engine::engine_refusal;
-pub(crate) use hand::{HandLane, clone_repository};
-pub(crate) use launcher::{accept, launcher};
-pub(crate) use loss::Loss;
-pub(crate) use metered::Metered;
-
-use limits::Evidence;
-use placement::LeafPlacement;
-use spare::Ready;
+use crate::agent::AgentLane;
+use crate::failure::failure;
+use crate::hand::HandLane;
+use crate::limits::{self, Evidence};
+use crate::placement::LeafPlacement;
+use crate::spare::Ready;
 
 /// For operations that do not name a timeout of their own.
 const FILE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The two lanes of a run.
-pub(crate) struct Lanes {
-    agent: AgentLane,
+pub struct Lanes {
+    pub(crate) agent: AgentLane,
     hand: HandLane,
 }
 
 impl Lanes {
-    pub(crate) fn new(agent: AgentLane, hand: HandLane) -> Self {
+    pub fn new(agent: AgentLane, hand: HandLane) -> Self {
         Self { agent, hand }
     }
 
-    pub(crate) fn agent(&self) -> &AgentLane {
+    pub fn agent(&self) -> &AgentLane {
         &self.agent
     }
 
-    pub(crate) fn hand(&self) -> &HandLane {
+    pub fn hand(&self) -> &HandLane {
         &self.hand
     }
 
     /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes
     /// goes to `output` while it runs.
-    pub(crate) async fn execute(
+    pub async fn execute(
         &self,
         permit: Permit,
         limit: Option<Duration>,
@@ -124,13 +106,13 @@ impl Lanes {
     }
 
     /// A command has been answered: nobody waits while the process for the next one is made.
-    pub(crate) fn answered(&self) {
+    pub fn answered(&self) {
         self.agent.refill();
     }
 
     /// What the call would do, for its reviewer, and what it would use. Changes nothing. Of most that is done in the container
     /// nothing is told beforehand.
-    pub(crate) async fn preview(
+    pub async fn preview(
         &self,
         operation: &Operation,
         bounds: &ops::Bounds,
@@ -150,7 +132,7 @@ impl Lanes {
     }
 
     /// SHA-256 of a regular file as it is now.
-    pub(crate) async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
+    pub async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
         let operation = Operation::Read(ops::Read {
             path: path.clone(),
             part: ops::ReadPart::Bytes { offset: 0, limit: Some(0) },
@@ -172,12 +154,12 @@ impl Lanes {
     }
 
     /// Every command of the container that is of this group. None where the engine's cgroups are not this host's.
-    pub(crate) fn commands(&self, group: Group) -> Option<Commands> {
+    pub fn commands(&self, group: Group) -> Option<Commands> {
         self.agent.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
 
     /// Ends both workers.
-    pub(crate) async fn shutdown(&self) {
+    pub async fn shutdown(&self) {
         tokio::join!(self.agent.shutdown(), self.hand.shutdown());
     }
 }
@@ -192,31 +174,8 @@ fn failed(failure: ToolFailure) -> Finished {
     }
 }
 
-/// A lane that gave no outcome, as the model sees it. How the worker of a container was lost is for [`loss`] to say.
-pub(crate) fn failure(error: &LaneError) -> ToolFailure {
-    match error {
-        LaneError::Lost(CloseReason::Shutdown) => ToolFailure::new(
-            Reason::Cancelled,
-            "The run ended during the call. The call may have taken effect.",
-        ),
-        LaneError::Lost(_) => ToolFailure::new(
-            Reason::Cancelled,
-            "The worker was lost during the call; it is restarting. The call may have taken effect; check before retrying.",
-        )
-        .with("retryable", "true"),
-        LaneError::TimedOut => ToolFailure::new(Reason::TimedOut, "the operation gave no outcome in time"),
-        LaneError::Cancelled => ToolFailure::new(Reason::Cancelled, "the call was cancelled"),
-        LaneError::Busy => ToolFailure::new(Reason::Overloaded, "too many terminals are open in this run; close one"),
-        LaneError::TooLarge => ToolFailure::new(Reason::InvalidArgument, "the operation is too large to be sent"),
-        LaneError::NotPlaced(_) => ToolFailure::new(
-            Reason::Internal,
-            "the command could not be confined and was not run; the daemon's log says more",
-        ),
-    }
-}
-
 impl AgentLane {
-    fn leaf(&self, call: &str) -> Option<LeafPlacement> {
+    pub(crate) fn leaf(&self, call: &str) -> Option<LeafPlacement> {
         let (cgroup, pid) = self.cgroup()?;
         Some(LeafPlacement::new(cgroup, pid, format!("call-{call}")))
     }

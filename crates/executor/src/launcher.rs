@@ -7,12 +7,12 @@ use hand::{Launcher, WeakerForm};
 static ACCEPTED: OnceLock<Option<WeakerForm>> = OnceLock::new();
 
 /// Says, once and before the first hand, what the configuration accepts.
-pub(crate) fn accept(weaker: Option<WeakerForm>) {
+pub fn accept(weaker: Option<WeakerForm>) {
     // There is one configuration.
     let _ = ACCEPTED.set(weaker);
 }
 
 /// Starts hands.
-pub(crate) fn launcher() -> Launcher {
+pub fn launcher() -> Launcher {
     Launcher::default().accepting(ACCEPTED.get().copied().flatten())
 }

@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use containers::ContainerCgroup;
 use worker::client::{Client, Prepared};
 
-use super::placement::LeafPlacement;
+use crate::placement::LeafPlacement;
 
 /// As many wait: one for the next command, and one for who does not wait for that to end.
 const WAITING: usize = 2;
 
 /// A process that waits.
-pub(super) struct Ready {
-    pub(super) prepared: Prepared,
-    pub(super) leaf: Arc<LeafPlacement>,
+pub(crate) struct Ready {
+    pub(crate) prepared: Prepared,
+    pub(crate) leaf: Arc<LeafPlacement>,
 }
 
 /// The place for them. One for each worker: they go with it.
 #[derive(Default)]
-pub(super) struct Spare {
+pub(crate) struct Spare {
     ready: Mutex<VecDeque<Ready>>,
     /// Some are being made.
     making: AtomicBool,
@@ -32,12 +32,12 @@ pub(super) struct Spare {
 
 impl Spare {
     /// Takes the one that has waited longest, if there is one.
-    pub(super) fn take(&self) -> Option<Ready> {
+    pub(crate) fn take(&self) -> Option<Ready> {
         self.ready().pop_front()
     }
 
     /// Has those made that are missing, unless that is being done.
-    pub(super) fn refill(self: &Arc<Self>, client: Client, cgroup: ContainerCgroup, agent_host_pid: u32) {
+    pub(crate) fn refill(self: &Arc<Self>, client: Client, cgroup: ContainerCgroup, agent_host_pid: u32) {
         if self.ready().len() >= WAITING || self.making.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -11,17 +11,17 @@ use worker::client::{Finished, Usage};
 
 /// Of one command and all that it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Metered {
+pub struct Metered {
     /// Processor time, user and system. `None` where no cgroup counts it: then the worker's figure stands.
-    pub(super) cpu_time: Option<Duration>,
+    pub(crate) cpu_time: Option<Duration>,
     /// Peak resident memory of the largest process that was still there when the command was ended, bytes; 0 when there
     /// was none. What ended before is in the worker's figure, if its parent waited for it.
-    pub(super) peak_memory_bytes: u64,
+    pub(crate) peak_memory_bytes: u64,
 }
 
 impl Metered {
     /// Puts it over what the worker said.
-    pub(crate) fn over(self, said: Usage) -> Usage {
+    pub fn over(self, said: Usage) -> Usage {
         let cpu_time_us = self.cpu_time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         let peak_memory_bytes = match (said.peak_memory_bytes, self.peak_memory_bytes) {
             (said, 0) => said,
@@ -31,7 +31,7 @@ impl Metered {
     }
 
     /// The same for a call, and for the result in it: what the record says is what the caller sees.
-    pub(super) fn settle(self, finished: &mut Finished) {
+    pub(crate) fn settle(self, finished: &mut Finished) {
         finished.usage = self.over(finished.usage);
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
             result.cpu_time_us = finished.usage.cpu_time_us.unwrap_or_default();

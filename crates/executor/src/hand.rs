@@ -15,8 +15,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use worker::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError};
 
-use super::launcher::launcher;
-use crate::runs::Directory;
+use crate::directory::Directory;
+use crate::launcher::launcher;
 
 /// Until a clone has to be there.
 const CLONE: Duration = Duration::from_secs(120);
@@ -51,7 +51,7 @@ enum State {
 }
 
 /// The host lane of a run.
-pub(crate) struct HandLane {
+pub struct HandLane {
     directories: Directories,
     state: Mutex<State>,
     /// Why hands were lost, for the record.
@@ -59,7 +59,7 @@ pub(crate) struct HandLane {
 }
 
 impl HandLane {
-    pub(crate) fn new(
+    pub fn new(
         workspace: &Directory,
         state: &Directory,
         pkg: Option<&Directory>,
@@ -78,7 +78,7 @@ impl HandLane {
         Ok(Self { directories, state: Mutex::new(State::Absent), losses })
     }
 
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &self,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
@@ -94,7 +94,7 @@ impl HandLane {
     }
 
     /// Resolves when a hand was lost: why. One that was not needed so far is not lost.
-    pub(crate) async fn lost(&self) -> CloseReason {
+    pub async fn lost(&self) -> CloseReason {
         match self.losses.1.lock().await.recv().await {
             Some(why) => why,
             // The other end is here.
@@ -102,7 +102,7 @@ impl HandLane {
         }
     }
 
-    pub(super) async fn shutdown(&self) {
+    pub(crate) async fn shutdown(&self) {
         // Held to the end: a call that the shutdown ends is answered when nothing of it is left.
         let mut state = self.state.lock().await;
         if let State::Serves(serving) = std::mem::replace(&mut *state, State::Ended) {
@@ -135,7 +135,7 @@ impl HandLane {
     }
 
     /// What a hand left that could not see to it itself. No hand may live.
-    pub(crate) async fn recover(&self) -> Result<String, String> {
+    pub async fn recover(&self) -> Result<String, String> {
         if self.left_nothing().map_err(|error| chain(&error))? {
             return Ok(String::new());
         }
@@ -215,7 +215,7 @@ impl HandLane {
 }
 
 /// Clones a local repository into a new workspace, in a jail that sees nothing but the two.
-pub(crate) async fn clone_repository(
+pub async fn clone_repository(
     source: &Directory,
     workspace: &Directory,
     revision: Option<&str>,
@@ -246,7 +246,7 @@ mod tests {
     use worker::client::{CallSpec, LaneError};
 
     use super::HandLane;
-    use crate::runs::Directory;
+    use crate::directory::Directory;
 
     #[tokio::test]
     async fn a_call_that_comes_after_the_end_starts_no_hand() {

@@ -19,10 +19,10 @@ use worker::client::{
     Placement, Prepared,
 };
 
-use super::engine_refusal;
-use super::failure;
-use super::loss::{Cause, Loss, Losses};
-use super::spare::{Ready, Spare};
+use crate::engine::engine_refusal;
+use crate::failure::failure;
+use crate::loss::{Cause, Loss, Losses};
+use crate::spare::{Ready, Spare};
 
 /// For a lost worker that was killed to be gone, and for what it had started.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const RESTART: Duration = Duration::from_secs(10);
 
 /// The worker that serves now.
 #[derive(Clone)]
-pub(super) struct Serving {
+pub(crate) struct Serving {
     client: Client,
     exec: ExecId,
     host_pid: u32,
@@ -53,7 +53,7 @@ pub(super) struct Serving {
 }
 
 /// The container lane of a run.
-pub(crate) struct AgentLane {
+pub struct AgentLane {
     engine: Arc<dyn Engine>,
     container: ContainerId,
     user: RunUser,
@@ -66,7 +66,7 @@ pub(crate) struct AgentLane {
 
 impl AgentLane {
     /// Starts the worker and waits for its hello.
-    pub(crate) async fn connect(
+    pub async fn connect(
         engine: Arc<dyn Engine>,
         container: ContainerId,
         user: RunUser,
@@ -79,7 +79,7 @@ impl AgentLane {
         Ok(lane)
     }
 
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &self,
         spec: CallSpec<'_>,
         placement: Option<Arc<dyn Placement>>,
@@ -91,7 +91,7 @@ impl AgentLane {
     }
 
     /// The same for a command, in a process that waited for it.
-    pub(super) async fn call_prepared(
+    pub(crate) async fn call_prepared(
         &self,
         serving: &Serving,
         spec: CallSpec<'_>,
@@ -103,7 +103,7 @@ impl AgentLane {
     }
 
     /// The same for an operation that only looks: when the worker is lost under it, it is done once more by the next one.
-    pub(super) async fn look(
+    pub(crate) async fn look(
         &self,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
@@ -143,7 +143,7 @@ impl AgentLane {
     }
 
     /// Resolves when the worker is lost: how.
-    pub(crate) async fn lost(&self) -> Loss {
+    pub async fn lost(&self) -> Loss {
         let serving = self.serving();
         let reason = serving.client.closed().await;
         self.loss(&serving, reason).await
@@ -175,7 +175,7 @@ impl AgentLane {
 
     /// Starts a new worker in place of a lost one. Whatever else is in the container is ended first: the lost one, which would stay
     /// if it was stopped, and what it had started, which could end the next one as well.
-    pub(crate) async fn restart(&self) -> Result<(), Loss> {
+    pub async fn restart(&self) -> Result<(), Loss> {
         let Serving { process, first, cgroup, .. } = self.serving();
         let emptied = tokio::task::spawn_blocking(move || {
             let is_gone = process.is_none_or(|process| process.kill(GOODBYE));
@@ -199,25 +199,25 @@ impl AgentLane {
     }
 
     /// The worker's pid on this host; `None` where the engine's processes are not this host's.
-    pub(crate) fn host_pid(&self) -> Option<u32> {
+    pub fn host_pid(&self) -> Option<u32> {
         let serving = self.serving();
         serving.process.map(|_| serving.host_pid)
     }
 
     /// Where commands get their leaves, and the worker's pid on the host.
-    pub(super) fn cgroup(&self) -> Option<(ContainerCgroup, u32)> {
+    pub(crate) fn cgroup(&self) -> Option<(ContainerCgroup, u32)> {
         let serving = self.serving();
         serving.cgroup.map(|cgroup| (cgroup, serving.host_pid))
     }
 
     /// A process that waits for a command, and its worker.
-    pub(super) fn spare(&self) -> Option<(Serving, Ready)> {
+    pub(crate) fn spare(&self) -> Option<(Serving, Ready)> {
         let serving = self.serving();
         serving.spare.take().map(|ready| (serving, ready))
     }
 
     /// Has a process made that waits for the next command.
-    pub(super) fn refill(&self) {
+    pub(crate) fn refill(&self) {
         let Serving { client, host_pid, cgroup, spare, .. } = self.serving();
         if let Some(cgroup) = cgroup {
             spare.refill(client, cgroup, host_pid);
@@ -225,11 +225,11 @@ impl AgentLane {
     }
 
     /// The stream to the worker that serves now.
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.serving().client
     }
 
-    pub(super) async fn shutdown(&self) {
+    pub(crate) async fn shutdown(&self) {
         self.ended.cancel();
         let client = self.serving().client;
         client.shutdown().await;

@@ -7,15 +7,16 @@ use gateway::{SessionParts, SessionPermit};
 use tokio_util::sync::CancellationToken;
 use worker::client::{LaneError, OutputSink, Terminal, TerminalSize, TerminalSpec};
 
-use super::placement::LeafPlacement;
-use super::{Lanes, Metered};
+use crate::lanes::Lanes;
+use crate::metered::Metered;
+use crate::placement::LeafPlacement;
 
 /// Counts what runs on a terminal.
-pub(crate) struct Meter(Option<Arc<LeafPlacement>>);
+pub struct Meter(Option<Arc<LeafPlacement>>);
 
 impl Meter {
     /// What it used. Known when the terminal has finished.
-    pub(crate) fn metered(&self) -> Metered {
+    pub fn metered(&self) -> Metered {
         self.0.as_ref().map_or_else(Metered::default, |leaf| leaf.metered())
     }
 }
@@ -23,7 +24,7 @@ impl Meter {
 impl Lanes {
     /// Opens the terminal that the permit allows. What is shown goes to `output`; `cancel`, or the end of `limit`, ends
     /// everything that was started on it.
-    pub(crate) fn terminal(
+    pub fn terminal(
         &self,
         permit: SessionPermit,
         size: TerminalSize,

@@ -1,0 +1,27 @@
+//! A lane that gave no outcome.
+
+use ops::{Reason, ToolFailure};
+use worker::client::{CloseReason, LaneError};
+
+/// A lane that gave no outcome, as the model sees it. How the worker of a container was lost is for `loss` to say.
+pub fn failure(error: &LaneError) -> ToolFailure {
+    match error {
+        LaneError::Lost(CloseReason::Shutdown) => ToolFailure::new(
+            Reason::Cancelled,
+            "The run ended during the call. The call may have taken effect.",
+        ),
+        LaneError::Lost(_) => ToolFailure::new(
+            Reason::Cancelled,
+            "The worker was lost during the call; it is restarting. The call may have taken effect; check before retrying.",
+        )
+        .with("retryable", "true"),
+        LaneError::TimedOut => ToolFailure::new(Reason::TimedOut, "the operation gave no outcome in time"),
+        LaneError::Cancelled => ToolFailure::new(Reason::Cancelled, "the call was cancelled"),
+        LaneError::Busy => ToolFailure::new(Reason::Overloaded, "too many terminals are open in this run; close one"),
+        LaneError::TooLarge => ToolFailure::new(Reason::InvalidArgument, "the operation is too large to be sent"),
+        LaneError::NotPlaced(_) => ToolFailure::new(
+            Reason::Internal,
+            "the command could not be confined and was not run; the daemon's log says more",
+        ),
+    }
+}

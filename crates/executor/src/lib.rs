@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // the daemon alone calls it
+
+mod agent;
+mod directory;
+mod ending;
+mod engine;
+mod failure;
+mod hand;
+mod lanes;
+mod launcher;
+pub mod layer;
+mod limits;
+mod loss;
+mod metered;
+mod placement;
+mod spare;
+mod terminal;
+mod upstream;
+
+pub use agent::AgentLane;
+pub use directory::Directory;
+pub use engine::engine_refusal;
+pub use failure::failure;
+pub use hand::{HandLane, clone_repository};
+pub use lanes::Lanes;
+pub use launcher::{accept, launcher};
+pub use loss::Loss;
+pub use metered::Metered;
