@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used)] // what cannot be read fails its test
 
+mod crates;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
