@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use harness::v1::Timings;
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::Result as Answer;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 
 use crate::sample::Sample;
 use crate::stage::{Stage, succeeded};

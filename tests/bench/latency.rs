@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use harness::calls;
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::Result as Answer;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use tokio::process::Command;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;

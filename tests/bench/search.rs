@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use harness::v1::call_response::Result as Answer;
-use harness::v1::{GrepRequest, GrepResult, call_request::Operation};
+use harness::v1::result::Kind as Answer;
+use harness::v1::{GrepRequest, GrepResult, operation::Kind as Operation};
 
 use crate::args::Args;
 use crate::contest::{self, Act, Contender, Parts, hold};

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::tool_service_client::ToolServiceClient;
 use harness::v1::{CallRequest, CallResponse, call_response};
 use harness::{Daemon, RunHandle};
@@ -87,7 +87,11 @@ impl Stage {
 
     /// A call in this run.
     pub(crate) fn call(&self, operation: Operation) -> CallRequest {
-        CallRequest { run_id: self.run.id().to_owned(), operation: Some(operation), ..Default::default() }
+        CallRequest {
+            run_id: self.run.id().to_owned(),
+            request: Some(operation.into()),
+            ..Default::default()
+        }
     }
 
     /// A command by a fresh exec of the engine; what it wrote.
@@ -97,9 +101,9 @@ impl Stage {
 }
 
 /// What a call came to, which must be well.
-pub(crate) fn succeeded(response: CallResponse) -> call_response::Result {
+pub(crate) fn succeeded(response: CallResponse) -> harness::v1::result::Kind {
     assert_eq!(response.status(), call_response::Status::Succeeded, "{:?}", response.error);
-    response.result.unwrap()
+    response.result.and_then(|result| result.kind).unwrap()
 }
 
 fn install(program: &Path, to: &Path) {

@@ -97,7 +97,7 @@ async fn it_lists_and_describes_what_there_is() {
     assert!(methods.contains("cofferdam.v1.ToolService.Call\n"), "{methods}");
     let described = grpcurl.says(&["describe", "cofferdam.v1.CallRequest"]).await;
     assert!(
-        described.contains("oneof operation") && described.contains(".cofferdam.v1.ExecRequest exec"),
+        described.contains("oneof request") && described.contains(".cofferdam.v1.Operation operation"),
         "{described}"
     );
     let health = grpcurl.says(&["grpc.health.v1.Health/Check"]).await;
@@ -120,32 +120,46 @@ async fn it_does_the_main_job_in_the_promised_json() {
     assert_eq!((&run["agentId"], &run["role"]), (&json!("alice"), &json!("director")));
     let id = &run["runId"];
 
-    let read = grpcurl.call(id, json!({"read": {"path": "README.md", "startLine": 1, "endLine": 1}})).await;
-    assert_eq!(read["read"]["content"], "# A pump\n");
-    assert_eq!((&read["read"]["sizeBytes"], &read["read"]["totalLines"]), (&json!("18"), &json!("3")));
-    assert_eq!(read["read"]["sha256"].as_str().unwrap().len(), 64);
-    let grep = grpcurl.call(id, json!({"grep": {"path": "@project", "pattern": "fn main"}})).await;
+    let read = grpcurl
+        .call(id, json!({"operation": {"read": {"path": "README.md", "startLine": 1, "endLine": 1}}}))
+        .await;
+    assert_eq!(read["result"]["read"]["content"], "# A pump\n");
     assert_eq!(
-        (&grep["grep"]["matches"][0]["path"], &grep["grep"]["matches"][0]["line"]),
+        (&read["result"]["read"]["sizeBytes"], &read["result"]["read"]["totalLines"]),
+        (&json!("18"), &json!("3"))
+    );
+    assert_eq!(read["result"]["read"]["sha256"].as_str().unwrap().len(), 64);
+    let grep =
+        grpcurl.call(id, json!({"operation": {"grep": {"path": "@project", "pattern": "fn main"}}})).await;
+    assert_eq!(
+        (&grep["result"]["grep"]["matches"][0]["path"], &grep["result"]["grep"]["matches"][0]["line"]),
         (&json!("@project/README.md"), &json!("3"))
     );
-    let list = grpcurl.call(id, json!({"list": {"path": "."}})).await;
-    assert_eq!(list["list"]["entries"][0]["type"], "FILE", "{list}");
-    let exec =
-        grpcurl.call(id, json!({"exec": {"command": "wc", "args": ["-l", "README.md"], "cwd": "."}})).await;
-    assert_eq!((&exec["exec"]["stdout"], &exec["exec"]["exitCode"]), (&json!("3 README.md\n"), &json!(0)));
+    let list = grpcurl.call(id, json!({"operation": {"list": {"path": "."}}})).await;
+    assert_eq!(list["result"]["list"]["entries"][0]["type"], "FILE", "{list}");
+    let exec = grpcurl
+        .call(id, json!({"operation": {"exec": {"command": "wc", "args": ["-l", "README.md"], "cwd": "."}}}))
+        .await;
+    assert_eq!(
+        (&exec["result"]["exec"]["stdout"], &exec["result"]["exec"]["exitCode"]),
+        (&json!("3 README.md\n"), &json!(0))
+    );
 
-    grpcurl.approved(id, json!({"write": {"path": "a.txt", "content": "hi\n"}})).await;
+    grpcurl.approved(id, json!({"operation": {"write": {"path": "a.txt", "content": "hi\n"}}})).await;
     grpcurl
-        .approved(id, json!({"edit": {"path": "a.txt", "strReplace": {"oldStr": "hi", "newStr": "ho"}}}))
+        .approved(
+            id,
+            json!({"operation": {"edit": {"path": "a.txt", "strReplace": {"oldStr": "hi", "newStr": "ho"}}}}),
+        )
         .await;
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "ho\n");
-    let status = grpcurl.call(id, json!({"git": {"status": {}}})).await;
-    assert!(status["git"]["output"].as_str().unwrap().contains("?? a.txt"), "{status}");
-    grpcurl.approved(id, json!({"git": {"add": {"paths": ["a.txt"]}}})).await;
-    let diff = grpcurl.call(id, json!({"git": {"diff": {"flags": ["--cached", "--stat"]}}})).await;
-    assert!(diff["git"]["output"].as_str().unwrap().contains("1 file changed"), "{diff}");
-    grpcurl.approved(id, json!({"git": {"commit": {"message": "say hi"}}})).await;
+    let status = grpcurl.call(id, json!({"operation": {"git": {"status": {}}}})).await;
+    assert!(status["result"]["git"]["output"].as_str().unwrap().contains("?? a.txt"), "{status}");
+    grpcurl.approved(id, json!({"operation": {"git": {"add": {"paths": ["a.txt"]}}}})).await;
+    let diff =
+        grpcurl.call(id, json!({"operation": {"git": {"diff": {"flags": ["--cached", "--stat"]}}}})).await;
+    assert!(diff["result"]["git"]["output"].as_str().unwrap().contains("1 file changed"), "{diff}");
+    grpcurl.approved(id, json!({"operation": {"git": {"commit": {"message": "say hi"}}}})).await;
     assert_eq!(harness::git(&workspace, &["log", "--format=%s", "-1"]), "say hi\n");
     let dialect =
         json!({"dialect": "fs", "name": "fs.read", "argumentsJson": "{\"path\":\"@project/a.txt\"}"});
@@ -184,7 +198,8 @@ async fn it_is_told_what_was_wrong() {
         .one("RunService/CreateRun", json!({"profile": "open", "agentId": "a", "workspace": {"managed": {}}}))
         .await;
     let denied =
-        json!({"runId": run["run"]["runId"], "exec": {"command": "rm", "args": ["-rf", "."]}}).to_string();
+        json!({"runId": run["run"]["runId"], "operation": {"exec": {"command": "rm", "args": ["-rf", "."]}}})
+            .to_string();
     let denied = refused("ToolService/Call", &denied).await;
     assert!(
         denied.contains("Code: PermissionDenied\n") && denied.contains("Message: Command not allowed: rm\n"),

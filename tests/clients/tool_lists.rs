@@ -73,7 +73,7 @@ async fn result(run: &mut RunHandle, lists: &Value, dialect: &str, tool: &str, a
         name: tool.to_owned(),
         arguments_json: arguments.to_string(),
     };
-    let call = run.call(v1::call_request::Operation::Dialect(call)).await.unwrap();
+    let call = run.call(call).await.unwrap();
     let tools = lists["mcp"][dialect].as_array().unwrap();
     let listed = tools.iter().find(|listed| listed["name"] == tool).unwrap();
     json!({"tool": tool, "schema": listed["outputSchema"], "rendered": call.rendered})

@@ -140,9 +140,9 @@ fn run_commands(stack: &Stack, run: &str) {
     let late = &["--output", "json", "call", "exec", run, "--timeout", "1s", "--", "sleep", "1000"];
     let late = consented(stack, run, "late", late);
     let late: Value = serde_json::from_str(late.ended(COMMAND_TIMED_OUT)).unwrap();
-    assert_eq!(late["exec"]["timedOut"], true, "{late:#}");
-    assert_eq!(late["exec"]["signal"], 15, "{late:#}");
-    let method = late["exec"]["kill"]["method"].as_str().unwrap();
+    assert_eq!(late["result"]["exec"]["timedOut"], true, "{late:#}");
+    assert_eq!(late["result"]["exec"]["signal"], 15, "{late:#}");
+    let method = late["result"]["exec"]["kill"]["method"].as_str().unwrap();
     assert!(method.starts_with("cgroup-"), "{late:#}");
 }
 

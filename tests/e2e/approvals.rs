@@ -16,7 +16,7 @@ fn content(daemon: &Daemon) -> String {
     std::fs::read_to_string(daemon.roots().join("w/a.txt")).unwrap()
 }
 
-fn edit() -> v1::call_request::Operation {
+fn edit() -> v1::operation::Kind {
     calls::replace("a.txt", "one", "two")
 }
 
@@ -107,7 +107,7 @@ async fn nobody_consents_to_a_call_of_their_own() {
     daemon.expose();
     let approval_id = asked.approval_id.clone();
     let decided = as_user(12_345, &daemon.socket(), async move |mut clients| {
-        let call = v1::CallRequest { operation: Some(edit()), ..Default::default() };
+        let call = v1::CallRequest { request: Some(edit().into()), ..Default::default() };
         let not_theirs = clients.tools.call(call).await.unwrap_err();
         assert_eq!(reason(&not_theirs), "PERMISSION_DENIED", "an approver makes no calls");
         clients.approve(&approval_id).await
@@ -171,7 +171,7 @@ async fn consent_covers_what_was_shown_and_nothing_else() {
     let waiting = run.waits(calls::exec(&["sh", "job.sh"]));
     let approval = pending(&mut run).await;
     run.clients.approve(&approval.approval_id).await.unwrap();
-    let Some(v1::call_response::Result::Exec(exec)) = waiting.await.unwrap().unwrap().result else {
+    let Some(v1::result::Kind::Exec(exec)) = waiting.await.unwrap().unwrap().into_kind() else {
         panic!("not an exec")
     };
     assert_eq!(exec.stdout, "harmful\n");

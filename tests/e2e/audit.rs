@@ -1,7 +1,7 @@
 //! The audit log as its readers have it: found by what it says, exported, followed by many.
 
-use harness::v1::call_response::Result as Answer;
 use harness::v1::query_events_request::Order;
+use harness::v1::result::Kind as Answer;
 use harness::v1::{AuditEvent, EventFilter, QueryEventsRequest, RebuildIndexRequest};
 use harness::{Clients, Daemon, calls, reason, requests};
 

@@ -20,7 +20,7 @@ async fn mixed(run: &mut RunHandle, number: usize) {
         6 => {
             let request = CallRequest {
                 run_id: "0198a1b2-0000-7000-8000-000000000000".to_owned(),
-                operation: Some(calls::read("a.txt")),
+                request: Some(calls::read("a.txt").into()),
                 ..Default::default()
             };
             assert!(run.clients.tools.call(request).await.is_err());
@@ -29,7 +29,7 @@ async fn mixed(run: &mut RunHandle, number: usize) {
         7 => {
             let agent_id = "somebody else".to_owned();
             let request =
-                CallRequest { agent_id, operation: Some(calls::read("a.txt")), ..Default::default() };
+                CallRequest { agent_id, request: Some(calls::read("a.txt").into()), ..Default::default() };
             assert!(run.call_with(request).await.is_err());
             return;
         }

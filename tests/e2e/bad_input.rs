@@ -1,7 +1,9 @@
 //! Calls that cannot be made: each a clear error with a stable reason, on record, and without any effect.
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_request::Request;
+use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, RunHandle, calls, reason, record, requests, v1};
 use serde_json::json;
 use tonic::Code;
@@ -58,13 +60,13 @@ async fn a_malformed_call_is_refused_with_a_reason_and_recorded() {
     assert_eq!(reason(&none), invalid);
     let named = v1::CallRequest {
         task_id: "t\n".to_owned(),
-        operation: Some(calls::read("a.txt")),
+        request: Some(calls::read("a.txt").into()),
         ..Default::default()
     };
     assert_eq!(reason(&run.call_with(named).await.unwrap_err()), invalid);
     let someone_else = v1::CallRequest {
         agent_id: "someone-else".to_owned(),
-        operation: Some(calls::read("a.txt")),
+        request: Some(calls::read("a.txt").into()),
         ..Default::default()
     };
     assert_eq!(reason(&run.call_with(someone_else).await.unwrap_err()), "PERMISSION_DENIED");
@@ -85,19 +87,16 @@ async fn what_is_refused_before_policy_is_on_record_with_who_asked_for_what() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run("open", &daemon.workspace("w", &[])).await;
     let dialect = |dialect: &str, tool: &str, arguments: serde_json::Value| {
-        Operation::Dialect(v1::DialectCall {
-            dialect: dialect.to_owned(),
-            name: tool.to_owned(),
-            arguments_json: arguments.to_string(),
-        })
+        let (dialect, name) = (dialect.to_owned(), tool.to_owned());
+        Request::from(v1::DialectCall { dialect, name, arguments_json: arguments.to_string() })
     };
-    let cases = [
-        (calls::read("../x"), "read", json!({"path": "../x"})),
-        (calls::write("/etc/x", "SECRET"), "write", json!({"path": "/etc/x"})),
-        (calls::list("@nowhere"), "list", json!({"path": "@nowhere"})),
-        (calls::git_add(&["../x"]), "git.add", json!({"paths": ["../x"]})),
+    let cases: Vec<(Request, _, _)> = vec![
+        (calls::read("../x").into(), "read", json!({"path": "../x"})),
+        (calls::write("/etc/x", "SECRET").into(), "write", json!({"path": "/etc/x"})),
+        (calls::list("@nowhere").into(), "list", json!({"path": "@nowhere"})),
+        (calls::git_add(&["../x"]).into(), "git.add", json!({"paths": ["../x"]})),
         (
-            exec_with(|exec| exec.cwd = "../..".to_owned()),
+            exec_with(|exec| exec.cwd = "../..".to_owned()).into(),
             "exec",
             json!({"command": "wc", "args": [], "cwd": "../.."}),
         ),
@@ -193,7 +192,7 @@ async fn names_that_nothing_has_are_not_found() {
     let nobody = "0198a1b2-0000-7000-8000-000000000000";
     let read = |run_id: &str| v1::CallRequest {
         run_id: run_id.to_owned(),
-        operation: Some(calls::read("a")),
+        request: Some(calls::read("a").into()),
         ..Default::default()
     };
     let tools = &mut run.clients.tools;
@@ -240,7 +239,7 @@ async fn names_that_nothing_has_are_not_found() {
             name: name.to_owned(),
             arguments_json: arguments.to_owned(),
         };
-        let response = run.call(Operation::Dialect(call)).await.unwrap();
+        let response = run.call(call).await.unwrap();
         assert_eq!(response.status(), Status::Denied);
         assert_eq!(response.error.unwrap().reason, expected, "{dialect} {name} {arguments}");
         assert!(!response.rendered.is_empty());
@@ -272,7 +271,7 @@ async fn a_request_id_stands_for_one_call() {
     let mut run = daemon.run_on(requests::managed("open")).await;
     let request = |id: &str, operation: Operation| v1::CallRequest {
         request_id: id.to_owned(),
-        operation: Some(operation),
+        request: Some(operation.into()),
         ..Default::default()
     };
     // The second would fail if it were executed: the file exists.

@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use audit::VerifierKey;
 use audit::bundle::verify;
-use harness::v1::call_request::Operation;
 use harness::v1::create_bundle_response::Event;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::{BundleMade, CreateBundleRequest};
 use harness::{Clients, Daemon, RunHandle, Setup, as_user, binary, calls, reason, requests};
 use tonic::Status;

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use harness::v1::decide_approval_request::Decision;
-use harness::v1::{self, CallRequest, call_request::Operation, call_response::Status as CallStatus};
+use harness::v1::{self, CallRequest, call_response::Status as CallStatus, operation::Kind as Operation};
 use harness::{Clients, Daemon, RunHandle, calls, reason, record, requests};
 use tonic::{Request, Status};
 
@@ -140,12 +140,10 @@ async fn the_same_operation_by_another_dialects_name_is_the_same_operation() {
         .await;
     let canonical = run.call(calls::write("keep.txt", "two\n")).await.unwrap();
     assert_eq!(canonical.status(), CallStatus::PendingApproval);
-    let by_name = |dialect: &str, name: &str, arguments: &str| {
-        Operation::Dialect(v1::DialectCall {
-            dialect: dialect.into(),
-            name: name.into(),
-            arguments_json: arguments.into(),
-        })
+    let by_name = |dialect: &str, name: &str, arguments: &str| v1::DialectCall {
+        dialect: dialect.into(),
+        name: name.into(),
+        arguments_json: arguments.into(),
     };
     let foreign = by_name("fs", "fs.write", r#"{"path":"@project/keep.txt","content":"two\n"}"#);
     let foreign = run.call(foreign).await.unwrap();
@@ -187,9 +185,9 @@ async fn a_runs_token_opens_that_runs_tools_and_nothing_else() {
     let mut other = daemon.run("open", &daemon.workspace("v", &[FILE])).await;
     let of_other = other.call(calls::read("keep.txt")).await.unwrap();
 
-    let call = |run: &str, operation| CallRequest {
+    let call = |run: &str, operation: Operation| CallRequest {
         run_id: run.to_owned(),
-        operation: Some(operation),
+        request: Some(operation.into()),
         ..Default::default()
     };
     let read =
@@ -257,7 +255,7 @@ async fn an_agent_cannot_name_another_agent() {
     let (mut run, _) = open(&daemon).await;
     let asked = |agent: &str| CallRequest {
         agent_id: agent.to_owned(),
-        operation: Some(calls::read("keep.txt")),
+        request: Some(calls::read("keep.txt").into()),
         ..Default::default()
     };
     assert_eq!(run.call_with(asked("tester")).await.unwrap().status(), CallStatus::Succeeded);

@@ -182,9 +182,15 @@ async fn output_for_programs_is_json() {
     let written = json(&daemon, &["call", "edit", run, "a.txt", "--create", "one\n"]).await;
     assert_eq!(written["status"], "SUCCEEDED");
     let read = json(&daemon, &["call", "read", run, "a.txt"]).await;
-    assert_eq!((&read["read"]["content"], &read["read"]["sizeBytes"]), (&"one\n".into(), &"4".into()));
+    assert_eq!(
+        (&read["result"]["read"]["content"], &read["result"]["read"]["sizeBytes"]),
+        (&"one\n".into(), &"4".into())
+    );
     let exec = json(&daemon, &["call", "exec", run, "--", "id", "-u"]).await;
-    assert_eq!((&exec["exec"]["stdout"], &exec["exec"]["exitCode"]), (&"1001\n".into(), &0.into()));
+    assert_eq!(
+        (&exec["result"]["exec"]["stdout"], &exec["result"]["exec"]["exitCode"]),
+        (&"1001\n".into(), &0.into())
+    );
     assert_eq!(json(&daemon, &["run", "list"]).await["runs"].as_array().unwrap().len(), 1);
     assert_eq!(json(&daemon, &["audit", "verify"]).await["intact"], true);
     let tools = json(&daemon, &["call", "tools", run]).await;

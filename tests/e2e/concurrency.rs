@@ -70,8 +70,8 @@ fn sleeping(request_id: &str) -> CallRequest {
         timeout_ms: Some(120_000),
         ..Default::default()
     };
-    let operation = Some(v1::call_request::Operation::Exec(exec));
-    CallRequest { operation, request_id: request_id.to_owned(), ..Default::default() }
+    let request = Some(v1::operation::Kind::Exec(exec).into());
+    CallRequest { request, request_id: request_id.to_owned(), ..Default::default() }
 }
 
 async fn cancel(run: &mut RunHandle, request_id: &str) {
@@ -154,7 +154,7 @@ async fn what_finds_no_place_is_refused_and_told_when_to_come_back() {
         name: "read_file".to_owned(),
         arguments_json: r#"{"path": "a.txt"}"#.to_owned(),
     };
-    let told = run.call(v1::call_request::Operation::Dialect(dialect)).await.unwrap();
+    let told = run.call(dialect).await.unwrap();
     assert_eq!(told.status(), Status::Denied);
     assert!(told.rendered.contains("fewer calls at the same time"), "{}", told.rendered);
 
@@ -238,7 +238,7 @@ async fn neither_who_waits_for_a_person_nor_who_is_paused_keeps_a_place() {
     // One of a run that is paused has been let through before: it gives way.
     let working = begin(&other, sleeping("b"));
     until(&mut other, (1, 0)).await;
-    let waiting = begin(&run, CallRequest { operation: Some(calls::list(".")), ..Default::default() });
+    let waiting = begin(&run, CallRequest { request: Some(calls::list(".").into()), ..Default::default() });
     until(&mut run, (0, 1)).await;
     let pause = v1::PauseRunRequest { run_id: run.id().to_owned() };
     run.clients.runs.pause_run(pause).await.unwrap();

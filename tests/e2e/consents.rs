@@ -26,11 +26,11 @@ async fn decide(
         .await
 }
 
-fn delete(path: &str) -> v1::call_request::Operation {
-    v1::call_request::Operation::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
+fn delete(path: &str) -> v1::operation::Kind {
+    v1::operation::Kind::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
 }
 
-async fn succeeds(run: &mut RunHandle, operation: v1::call_request::Operation) -> v1::CallResponse {
+async fn succeeds(run: &mut RunHandle, operation: v1::operation::Kind) -> v1::CallResponse {
     let call = run.call(operation).await.unwrap();
     assert_eq!(call.status(), Status::Succeeded, "{:?}", call.error);
     call
@@ -39,7 +39,7 @@ async fn succeeds(run: &mut RunHandle, operation: v1::call_request::Operation) -
 /// Asks, and has the consent remembered.
 async fn remembered(
     run: &mut RunHandle,
-    operation: v1::call_request::Operation,
+    operation: v1::operation::Kind,
     form: Remember,
     prefix: &[&str],
 ) -> String {
@@ -128,9 +128,9 @@ async fn a_prefix_is_remembered_for_its_run_and_lets_through_what_begins_like_it
         let asked = run.asks(calls::exec(argv)).await;
         run.clients.decide(&asked.approval_id, Decision::Deny).await.unwrap();
     }
-    let v1::call_request::Operation::Exec(exec) = calls::exec(&["wc", "a.txt"]) else { unreachable!() };
+    let v1::operation::Kind::Exec(exec) = calls::exec(&["wc", "a.txt"]) else { unreachable!() };
     let env = [("PATH".to_owned(), "/workspace".to_owned())].into();
-    run.asks(v1::call_request::Operation::Exec(v1::ExecRequest { env, ..exec })).await;
+    run.asks(v1::operation::Kind::Exec(v1::ExecRequest { env, ..exec })).await;
     run.asks(calls::shell("wc a.txt")).await;
 
     // Another run knows nothing of it.

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::v1::trash_service_client::TrashServiceClient;
 use harness::{Daemon, RunHandle, binary, reason, record, v1};
 
@@ -32,7 +33,9 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
     let mut run = daemon.run("review", &workspace).await;
 
     let (approval, response) = run.consented(delete("old.txt")).await;
-    let Some(Answer::Delete(deleted)) = response.result else { panic!("not deleted: {:?}", response.error) };
+    let Some(Answer::Delete(deleted)) = response.result.and_then(|result| result.kind) else {
+        panic!("not deleted: {:?}", response.error)
+    };
     let expected =
         format!("to the run's trash: the file @project/old.txt, 14 bytes, sha256 {}\n", deleted.sha256);
     assert_eq!((approval.preview, approval.risk.as_str()), (expected, "critical"));
@@ -89,7 +92,9 @@ async fn what_the_trash_cannot_take_goes_for_good_with_a_consent_that_says_so() 
         "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD: the file @project/huge, \
          314572800 bytes, which are too many to be read\n"
     );
-    let Some(Answer::Delete(deleted)) = response.result else { panic!("not deleted: {:?}", response.error) };
+    let Some(Answer::Delete(deleted)) = response.result.and_then(|result| result.kind) else {
+        panic!("not deleted: {:?}", response.error)
+    };
     assert!(deleted.gone_for_good && deleted.trash_entry.is_empty(), "{deleted:?}");
     assert!(!workspace.join("huge").exists());
     assert_eq!(names(&trash(&daemon, &run)), Vec::<String>::new());

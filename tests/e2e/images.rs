@@ -1,6 +1,6 @@
 //! Other images than the default one: any works, because the agent is mounted in.
 
-use harness::v1::{CreateRunRequest, call_response::Result as Answer};
+use harness::v1::{CreateRunRequest, result::Kind as Answer};
 use harness::{Daemon, Image, calls, debian, reason, requests};
 
 const FILE: (&str, &str) = ("motd", "an image with nothing in it\n");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use harness::v1::call_response::Result as Answer;
+use harness::v1::result::Kind as Answer;
 use harness::v1::{self, CreateRunRequest, run::State};
 use harness::{Daemon, Setup, calls, reason, requests};
 
@@ -45,7 +45,7 @@ async fn a_review_sees_its_workspace_read_only_from_inside_the_container() {
     let id = run.id().to_owned();
     let approval = run.clients.pending_approval(&id).await;
     run.clients.approve(&approval.approval_id).await.unwrap();
-    let Some(Answer::Exec(exec)) = waiting.await.unwrap().unwrap().result else { panic!("not an exec") };
+    let Some(Answer::Exec(exec)) = waiting.await.unwrap().unwrap().into_kind() else { panic!("not an exec") };
     assert_ne!(exec.exit_code, Some(0));
     assert!(exec.stderr.to_lowercase().contains("read-only file system"), "{}", exec.stderr);
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "one\n");

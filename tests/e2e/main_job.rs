@@ -1,8 +1,9 @@
 //! The main job, whole: an agent works on a clone of a repository, within what the policy and its human allow, and
 //! all of it is on record.
 
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
 use harness::v1::entry::Type;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, calls, git, reason, record, requests, v1};
 
 /// What a call is to leave in the log: operation, the gateway's verdict, how it ended.
@@ -40,7 +41,7 @@ async fn an_agent_reads_changes_and_commits_within_its_limits() {
     let committed = run.waits(calls::git_commit("Say how dry"));
     let preview = consent(&mut run).await.preview;
     assert!(preview.contains("Say how dry") && preview.contains("README.md"), "{preview}");
-    let Some(Answer::Git(commit)) = committed.await.unwrap().unwrap().result else { panic!("not git") };
+    let Some(Answer::Git(commit)) = committed.await.unwrap().unwrap().into_kind() else { panic!("not git") };
 
     assert_eq!(git(&workspace, &["log", "--format=%H %s", "-1"]), format!("{} Say how dry\n", commit.commit));
     assert_eq!(git(&workspace, &["log", "--format=%s"]), "Say how dry\nfirst\n");
@@ -91,7 +92,7 @@ async fn the_history_is_shown_and_on_record() {
             name: "git_operation".to_owned(),
             arguments_json: r#"{"operation": "log", "args": ["-1", "--oneline", "--name-only"]}"#.to_owned(),
         };
-        let said = run.call(v1::call_request::Operation::Dialect(native)).await.unwrap().rendered;
+        let said = run.call(native).await.unwrap().rendered;
         assert!(said.trim_end().ends_with(" first\nREADME.md"), "{said}");
         let failure = run.call(calls::git_show("nothing")).await.unwrap();
         assert_eq!(failure.error.unwrap().reason, "NOT_FOUND");
@@ -148,7 +149,7 @@ async fn edits_with_consent(run: &mut harness::RunHandle, workspace: &std::path:
     assert_eq!((decided.state(), decided.decided_by.as_str()), (v1::approval::State::Approved, "uid:0"));
     let call = run.outcome(&asked.call_id).await;
     assert_eq!(call.status(), Status::Succeeded, "{:?}", call.error);
-    let Some(Answer::Edit(edit)) = call.result else { panic!("not an edit") };
+    let Some(Answer::Edit(edit)) = call.result.and_then(|result| result.kind) else { panic!("not an edit") };
     assert_eq!(edit.replacements, 1);
     assert_eq!(edit.diff, approval.preview, "what was shown is what was done");
     assert_eq!(content(), "# A pump\n\nIt keeps the dam very dry.\n");

@@ -3,8 +3,8 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use harness::v1::call_response::Result as Answer;
 use harness::v1::file_change::Kind;
+use harness::v1::result::Kind as Answer;
 use harness::v1::run::Changes;
 use harness::{Daemon, RunHandle, calls, git, reason, record, requests, v1};
 

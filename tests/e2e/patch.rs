@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::patch_request::Change;
 use harness::v1::patched_file::Change as Became;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, reason, v1};
 
 const DIFF: &str = "\
@@ -48,7 +49,9 @@ async fn a_patch_changes_all_of_its_files_or_none() {
     assert!(workspace.join("old.txt").exists(), "nothing happens before consent");
     run.clients.approve(&approval.approval_id).await.unwrap();
     let response = waiting.await.unwrap().unwrap();
-    let Some(Answer::Patch(done)) = response.result else { panic!("not patched: {:?}", response.error) };
+    let Some(Answer::Patch(done)) = response.result.and_then(|result| result.kind) else {
+        panic!("not patched: {:?}", response.error)
+    };
     let became: Vec<_> = done.files.iter().map(|file| (file.path.as_str(), file.change())).collect();
     assert_eq!(
         became,
@@ -82,11 +85,11 @@ async fn front_matter_changes_in_the_fs_dialect() {
         "operation": "updateFrontmatter",
         "update": {"stepsCompleted": {"append": ["a", "b"]}, "currentNodeId": {"set": "n2"}},
     }});
-    let operation = Operation::Dialect(v1::DialectCall {
+    let operation = v1::DialectCall {
         dialect: "fs".to_owned(),
         name: "fs.apply_patch".to_owned(),
         arguments_json: arguments.to_string(),
-    });
+    };
     let response = run.call(operation).await.unwrap();
     assert_eq!(response.status(), Status::Succeeded, "{}", response.rendered);
     let rendered: serde_json::Value = serde_json::from_str(&response.rendered).unwrap();

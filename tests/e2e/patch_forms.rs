@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::patch_request::Change;
 use harness::v1::patched_file::Change as Became;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, RunHandle, reason, v1};
 
 fn patch(change: Change) -> Operation {
@@ -16,7 +17,9 @@ fn patch(change: Change) -> Operation {
 async fn with_consent(run: &mut RunHandle, change: Change) -> (String, v1::PatchResult) {
     let (approval, response) = run.consented(patch(change)).await;
     assert_eq!(response.status(), Status::Succeeded, "{response:?}");
-    let Some(Answer::Patch(patched)) = response.result else { panic!("not patched: {:?}", response.error) };
+    let Some(Answer::Patch(patched)) = response.result.and_then(|result| result.kind) else {
+        panic!("not patched: {:?}", response.error)
+    };
     (approval.preview, patched)
 }
 

@@ -95,7 +95,9 @@ async fn a_call_in_a_paused_run_can_be_cancelled_and_the_others_stay() {
     run.clients.tools.cancel_call(cancel).await.unwrap();
     let cancelled = working.await.unwrap().unwrap();
     assert_eq!(cancelled.error.unwrap().reason, "CANCELLED");
-    let Some(v1::call_response::Result::Exec(exec)) = cancelled.result else { panic!("no result") };
+    let Some(v1::result::Kind::Exec(exec)) = cancelled.result.and_then(|result| result.kind) else {
+        panic!("no result")
+    };
     let kill = exec.kill.unwrap();
     assert!(kill.ended > 0 && kill.left == 0, "{kill:?}");
     tokio::time::sleep(QUIET).await;
@@ -120,11 +122,11 @@ async fn a_timeout_ends_a_command_where_it_stands() {
         timeout_ms: Some(2_000),
         ..Default::default()
     };
-    let working = run.waits(v1::call_request::Operation::Exec(exec));
+    let working = run.waits(v1::operation::Kind::Exec(exec));
     counts_beyond(&workspace, 0).await;
     pause(&mut run).await;
     let over = working.await.unwrap().unwrap();
-    let Some(v1::call_response::Result::Exec(exec)) = over.result else { panic!("{over:?}") };
+    let Some(v1::result::Kind::Exec(exec)) = over.clone().into_kind() else { panic!("{over:?}") };
     assert!(exec.timed_out);
     assert_eq!(exec.kill.unwrap().left, 0);
     assert_eq!(resume(&mut run).await.state(), State::Ready);

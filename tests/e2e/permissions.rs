@@ -1,6 +1,6 @@
 //! Permissions given and taken at run time, and what policy says and would say.
 
-use harness::v1::call_response::{self, Status as CallStatus};
+use harness::v1::call_response::Status as CallStatus;
 use harness::v1::decide_approval_request::Decision;
 use harness::v1::permission::Subject;
 use harness::v1::{
@@ -38,11 +38,11 @@ async fn review(daemon: &Daemon) -> RunHandle {
         .await
 }
 
-fn delete(path: &str) -> v1::call_request::Operation {
-    v1::call_request::Operation::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
+fn delete(path: &str) -> v1::operation::Kind {
+    v1::operation::Kind::Delete(v1::DeleteRequest { path: path.to_owned(), ..Default::default() })
 }
 
-fn edit() -> v1::call_request::Operation {
+fn edit() -> v1::operation::Kind {
     calls::replace("docs/a.md", "one", "two")
 }
 
@@ -136,7 +136,7 @@ async fn an_explanation_says_what_a_call_then_meets() {
     ] {
         let call = v1::CallRequest {
             run_id: run.id().to_owned(),
-            operation: Some(operation.clone()),
+            request: Some(operation.clone().into()),
             ..Default::default()
         };
         let explained =
@@ -255,7 +255,7 @@ async fn a_revocation_by_path_is_one_by_name_and_a_link_is_another() {
     std::os::unix::fs::symlink("docs", workspace.join("link")).unwrap();
     std::fs::hard_link(workspace.join("docs/a.md"), workspace.join("hard.md")).unwrap();
     for name in ["link/a.md", "hard.md"] {
-        let call_response::Result::Read(read) = run.ok(calls::read(name)).await else { panic!("{name}") };
+        let v1::result::Kind::Read(read) = run.ok(calls::read(name)).await else { panic!("{name}") };
         assert_eq!(read.content, "one\n", "{name} is another name of the same file");
     }
     let all = Permission { path_pattern: String::new(), ..permission("read") };

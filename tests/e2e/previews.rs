@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use harness::v1::call_request::Operation;
 use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::patch_request::Change;
 use harness::{Daemon, calls, git, v1};
 

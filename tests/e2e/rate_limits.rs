@@ -74,7 +74,7 @@ async fn sixty_four_callers_get_what_there_is_and_the_others_are_told_when() {
         name: "read_file".to_owned(),
         arguments_json: r#"{"path": "a.txt"}"#.to_owned(),
     };
-    let told = run.call(v1::call_request::Operation::Dialect(dialect)).await.unwrap();
+    let told = run.call(dialect).await.unwrap();
     assert_eq!(told.status(), call_response::Status::Denied);
     assert!(told.rendered.contains("try again in"), "{}", told.rendered);
     assert_eq!(told.error.unwrap().reason, "RATE_LIMITED");

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use harness::v1::call_response::{Result as Answer, Status};
-use harness::v1::{CreateRunRequest, ExecRequest, ReadRequest, call_request::Operation};
+use harness::v1::call_response::Status;
+use harness::v1::result::Kind as Answer;
+use harness::v1::{CreateRunRequest, ExecRequest, ReadRequest, operation::Kind as Operation};
 use harness::{Daemon, RunHandle, Setup, calls, dev_image, git, own, record, requests};
 
 /// What the set-up of `tests/run.sh` fetched.

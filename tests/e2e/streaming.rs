@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use harness::v1::call_output::Stream;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
 use harness::v1::call_stream_response::Event;
+use harness::v1::result::Kind as Answer;
 use harness::v1::{self, CallRequest, CallResponse, CallStreamResponse, GetCallRequest, GetCallResponse};
 use harness::{Daemon, RunHandle, Setup, binary, calls, memory, processes, reason, record};
 use tonic::Streaming;
@@ -15,7 +16,7 @@ const MIB: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn request(argv: &[&str]) -> CallRequest {
-    CallRequest { operation: Some(calls::exec(argv)), ..Default::default() }
+    CallRequest { request: Some(calls::exec(argv).into()), ..Default::default() }
 }
 
 fn sh(script: &str) -> CallRequest {
@@ -127,7 +128,7 @@ async fn with_blob(daemon: &Daemon, length: usize) -> (RunHandle, Vec<u8>) {
 }
 
 fn exec(call: &CallResponse) -> &v1::ExecResult {
-    match &call.result {
+    match call.kind() {
         Some(Answer::Exec(exec)) => exec,
         other => panic!("{other:?}: {:?}", call.error),
     }
@@ -178,11 +179,11 @@ async fn calls_of_all_kinds_can_be_streamed() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
-    let read = CallRequest { operation: Some(calls::read("a.txt")), ..Default::default() };
+    let read = CallRequest { request: Some(calls::read("a.txt").into()), ..Default::default() };
     let mut events = stream(&mut run, read).await;
     let call_id = accepted(&mut events).await;
     let told = rest(&mut events).await;
-    let Some(Answer::Read(read)) = told.result.unwrap().result else { panic!("not a read") };
+    let Some(Answer::Read(read)) = told.result.unwrap().into_kind() else { panic!("not a read") };
     assert_eq!(read.content, "one\n");
     let chunk = get(&mut run, &call_id, 0, 0).await.stdout.unwrap();
     assert_eq!((chunk.data.len(), chunk.kept_bytes, chunk.complete), (0, 0, true));

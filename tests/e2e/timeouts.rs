@@ -1,6 +1,7 @@
 //! How long a command may take that is given no time: as long as its run's profile says.
 
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, Setup, calls, reason, v1};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,7 +24,9 @@ roles: { director: { allow: \"*\" } }
         assert_eq!((done.status(), done.error.unwrap().reason.as_str()), (Status::Failed, "TIMED_OUT"));
         let rendered: serde_json::Value = serde_json::from_str(&done.rendered).unwrap();
         assert_eq!((&rendered["ok"], &rendered["error"]["code"]), (&false.into(), &"TIMED_OUT".into()));
-        let (Some(Answer::Exec(result) | Answer::Shell(result)), id) = (done.result, done.call_id) else {
+        let (Some(Answer::Exec(result) | Answer::Shell(result)), id) =
+            (done.result.and_then(|result| result.kind), done.call_id)
+        else {
             panic!("no command")
         };
         assert!(result.timed_out && result.ended_by == "timeout", "{result:?}");
@@ -35,14 +38,14 @@ roles: { director: { allow: \"*\" } }
     let exec = |timeout_ms| {
         let args = vec!["1.2".to_owned()];
         let command = "sleep".to_owned();
-        v1::call_request::Operation::Exec(v1::ExecRequest { command, args, timeout_ms, ..Default::default() })
+        v1::operation::Kind::Exec(v1::ExecRequest { command, args, timeout_ms, ..Default::default() })
     };
     assert_eq!(run.call(exec(Some(2_000))).await.unwrap().status(), Status::Succeeded);
     assert_eq!(reason(&run.call(exec(Some(2_001))).await.unwrap_err()), "INVALID_ARGUMENT");
 
     // In an agent's tongue, which says it in the tool's description as well.
     let dialect = |arguments: &str| {
-        v1::call_request::Operation::Dialect(v1::DialectCall {
+        v1::call_request::Request::Dialect(v1::DialectCall {
             dialect: "exec".to_owned(),
             name: "exec".to_owned(),
             arguments_json: arguments.to_owned(),
@@ -89,21 +92,23 @@ roles: { director: { allow: \"*\" } }
                 "bash" => serde_json::json!({ "command": script }),
                 _ => serde_json::json!({ "command": "sh", "args": ["-c", script] }),
             };
-            let dialect_call = v1::call_request::Operation::Dialect(v1::DialectCall {
+            let dialect_call = v1::call_request::Request::Dialect(v1::DialectCall {
                 dialect: dialect.to_owned(),
                 name: tool.to_owned(),
                 arguments_json: arguments.to_string(),
             });
             let request = v1::CallRequest {
                 timeout: Some(wire::duration(std::time::Duration::from_secs(2))),
-                operation: Some(if dialect.is_empty() { calls::shell(script) } else { dialect_call }),
+                request: Some(if dialect.is_empty() { calls::shell(script).into() } else { dialect_call }),
                 ..Default::default()
             };
             let done = run.call_with(request).await.unwrap();
             let told = (done.status(), done.error.as_ref().map(|error| error.reason.as_str()));
             assert_eq!(told, (Status::Failed, Some(why)), "{dialect}: {done:?}");
             assert!(done.rendered.contains(failed), "{dialect}: {}", done.rendered);
-            let Some(Answer::Exec(result) | Answer::Shell(result)) = done.result else {
+            let Some(Answer::Exec(result) | Answer::Shell(result)) =
+                done.result.and_then(|result| result.kind)
+            else {
                 panic!("no command")
             };
             assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), ended_by), "{dialect}");
@@ -133,7 +138,7 @@ roles: { director: { allow: \"*\" } }
     assert!(run.clients.tools.cancel_call(request).await.unwrap().into_inner().cancelled);
     let done = waiting.await.unwrap().unwrap();
     assert_eq!((done.status(), done.error.unwrap().reason.as_str()), (Status::Failed, "CANCELLED"));
-    let Some(Answer::Shell(result)) = done.result else { panic!("no script") };
+    let Some(Answer::Shell(result)) = done.result.and_then(|result| result.kind) else { panic!("no script") };
     assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), "cancelled"));
     let receipt = harness::record(run.clients.of_call(&call_id).await.last().unwrap());
     assert_eq!(

@@ -12,7 +12,8 @@
 //! | `forge` | the commit; every other step is a turn of a transcript |
 //! | `editor` | finding the place, the check and the commit: it has files only |
 
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, RunHandle, git, v1};
 use serde_json::{Value, json};
 
@@ -186,7 +187,7 @@ async fn answer(run: &mut RunHandle, line: &Line) -> String {
         name: line.tool.to_owned(),
         arguments_json: arguments,
     };
-    let response = run.call(v1::call_request::Operation::Dialect(call)).await.unwrap();
+    let response = run.call(call).await.unwrap();
     assert_eq!(response.status(), Status::Succeeded, "{}", response.rendered);
     response.rendered
 }
@@ -303,7 +304,7 @@ async fn what_a_model_is_told_names_no_argument_that_its_tool_has_not() {
             name: tool.to_owned(),
             arguments_json: arguments.to_string(),
         };
-        let said = run.call(v1::call_request::Operation::Dialect(call)).await.unwrap().rendered;
+        let said = run.call(call).await.unwrap().rendered;
         assert!(said.contains(told), "{dialect} {tool}: {said}");
         // What it says beside the file's content.
         let words: Vec<&str> = said.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
@@ -348,7 +349,7 @@ async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
         };
         let request = v1::CallRequest {
             timeout: Some(wire::duration(std::time::Duration::from_secs(1))),
-            operation: Some(v1::call_request::Operation::Dialect(call)),
+            request: Some(call.into()),
             ..Default::default()
         };
         let answer = run.call_with(request).await.unwrap();
@@ -356,7 +357,7 @@ async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
         assert!(said.contains("Command timed out after 1s") && said.contains("begun"), "{dialect}: {said}");
         let told = (answer.status(), answer.error.as_ref().unwrap().reason.as_str());
         assert_eq!(told, (Status::Failed, "TIMED_OUT"), "{dialect}");
-        let Some(Answer::Exec(result) | Answer::Shell(result)) = &answer.result else { panic!("no command") };
+        let Some(Answer::Exec(result) | Answer::Shell(result)) = answer.kind() else { panic!("no command") };
         assert_eq!((result.stdout.as_str(), result.timed_out), ("begun\n", true), "{dialect}");
     }
 }

@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
 use harness::v1::list_tools_request::Format;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::v1::{self, McpRequest};
 use harness::{Daemon, RunHandle, Setup, calls, reason, requests};
 use serde_json::{Value, json};
@@ -70,11 +71,11 @@ async fn tools(run: &mut RunHandle, dialect: &str, format: Format) -> (Vec<Value
 }
 
 async fn dialect(run: &mut RunHandle, dialect: &str, name: &str, arguments: &Value) -> Value {
-    let operation = Operation::Dialect(v1::DialectCall {
+    let operation = v1::DialectCall {
         dialect: dialect.to_owned(),
         name: name.to_owned(),
         arguments_json: arguments.to_string(),
-    });
+    };
     serde_json::from_str(&run.call(operation).await.unwrap().rendered).unwrap()
 }
 
@@ -247,8 +248,11 @@ async fn servers_end_with_their_run_and_a_call_can_be_cancelled() {
     let (_daemon, mut run) = start().await;
     let mut other = run.clone();
     let hanging = tokio::spawn(async move {
-        let request =
-            v1::CallRequest { operation: Some(db("hang")), request_id: "h".into(), ..Default::default() };
+        let request = v1::CallRequest {
+            request: Some(db("hang").into()),
+            request_id: "h".into(),
+            ..Default::default()
+        };
         other.call_with(request).await
     });
     let id = run.id().to_owned();

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::Result as Answer;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::v1::{self, McpRequest};
 use harness::{Daemon, RunHandle, Setup};
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ async fn servers_answer_by_json_or_events_and_those_that_do_not_hurt_only_themse
         name: "http_get".to_owned(),
         arguments_json: r#"{"url":"x"}"#.to_owned(),
     };
-    let rendered = run.call(Operation::Dialect(call)).await.unwrap().rendered;
+    let rendered = run.call(call).await.unwrap().rendered;
     assert_eq!(serde_json::from_str::<Value>(&rendered).unwrap()["status"], "success", "{rendered}");
 
     let id = run.id().to_owned();

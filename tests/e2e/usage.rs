@@ -5,7 +5,7 @@ use harness::{Daemon, RunHandle, calls, record};
 use serde_json::Value;
 
 /// A call's answer, and the usage in its receipt.
-async fn measured(run: &mut RunHandle, operation: harness::v1::call_request::Operation) -> (Usage, Value) {
+async fn measured(run: &mut RunHandle, operation: harness::v1::operation::Kind) -> (Usage, Value) {
     let response: CallResponse = run.call(operation).await.unwrap();
     let usage = response.usage.expect("a call that was made has used something");
     let events = run.clients.of_call(&response.call_id).await;

@@ -2,8 +2,8 @@
 //!
 //! The programs here measure themselves: they go on until the kernel says that they have used as much as they are to.
 
-use harness::v1::call_request::Operation;
-use harness::v1::{CallResponse, ExecResult, ShellRequest, call_response};
+use harness::v1::operation::Kind as Operation;
+use harness::v1::{CallResponse, ExecResult, ShellRequest, result};
 use harness::{Daemon, RunHandle, calls, record};
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ const SHORT_US: u64 = 150_000;
 /// The result of a command, once it is sure that answer, result and receipt say the same.
 async fn used(run: &mut RunHandle, operation: Operation) -> (ExecResult, Value) {
     let response: CallResponse = run.call(operation).await.unwrap();
-    let result = match response.result.unwrap() {
-        call_response::Result::Exec(result) | call_response::Result::Shell(result) => result,
+    let result = match response.result.and_then(|result| result.kind).unwrap() {
+        result::Kind::Exec(result) | result::Kind::Shell(result) => result,
         other => panic!("{other:?}"),
     };
     let usage = response.usage.unwrap();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tonic::Status;
-use wire::v1::{self, CallRequest, CallResponse, call_request::Operation, call_response};
+use wire::v1::call_request::Request;
+use wire::v1::{self, CallRequest, CallResponse, call_response};
 
 use crate::client::Clients;
 use crate::daemon::Daemon;
@@ -49,8 +50,8 @@ impl RunHandle {
     }
 
     /// Makes a call; a refusal is an error.
-    pub async fn call(&mut self, operation: Operation) -> Result<CallResponse, Status> {
-        self.call_with(CallRequest { operation: Some(operation), ..Default::default() }).await
+    pub async fn call(&mut self, operation: impl Into<Request>) -> Result<CallResponse, Status> {
+        self.call_with(CallRequest { request: Some(operation.into()), ..Default::default() }).await
     }
 
     /// Makes a call as asked, in this run.
@@ -60,36 +61,36 @@ impl RunHandle {
     }
 
     /// Makes a call that must succeed.
-    pub async fn ok(&mut self, operation: Operation) -> call_response::Result {
+    pub async fn ok(&mut self, operation: impl Into<Request>) -> v1::result::Kind {
         let response = self.call(operation).await.unwrap();
         assert_eq!(response.status(), call_response::Status::Succeeded, "{:?}", response.error);
-        response.result.unwrap()
+        response.into_kind().unwrap()
     }
 
     /// Makes a call whose tool must fail; its failure.
-    pub async fn fails(&mut self, operation: Operation) -> v1::ToolFailure {
+    pub async fn fails(&mut self, operation: impl Into<Request>) -> v1::ToolFailure {
         let response = self.call(operation).await.unwrap();
         assert_eq!(response.status(), call_response::Status::Failed, "{:?}", response.result);
         response.error.unwrap()
     }
 
     /// Makes a call that needs consent, and does not wait for it.
-    pub async fn asks(&mut self, operation: Operation) -> CallResponse {
+    pub async fn asks(&mut self, operation: impl Into<Request>) -> CallResponse {
         let response = self.call(operation).await.unwrap();
         assert_eq!(response.status(), call_response::Status::PendingApproval, "{response:?}");
         response
     }
 
     /// Makes a call that needs consent and waits, on a connection of its own, until it is over.
-    pub fn waits(&self, operation: Operation) -> JoinHandle<Result<CallResponse, Status>> {
+    pub fn waits(&self, operation: impl Into<Request>) -> JoinHandle<Result<CallResponse, Status>> {
         let mut run = self.clone();
         let request =
-            CallRequest { operation: Some(operation), wait_for_approval: true, ..Default::default() };
+            CallRequest { request: Some(operation.into()), wait_for_approval: true, ..Default::default() };
         tokio::spawn(async move { run.call_with(request).await })
     }
 
     /// Makes a call that needs consent, and consents: what the reviewer saw, and the answer.
-    pub async fn consented(&mut self, operation: Operation) -> (v1::Approval, CallResponse) {
+    pub async fn consented(&mut self, operation: impl Into<Request>) -> (v1::Approval, CallResponse) {
         let waiting = self.waits(operation);
         let id = self.id().to_owned();
         let approval = self.clients.pending_approval(&id).await;
@@ -139,11 +140,11 @@ impl RunHandle {
     }
 
     /// What a command or a script came to, which may have been ended when its time was over.
-    pub async fn ran(&mut self, operation: Operation) -> v1::ExecResult {
+    pub async fn ran(&mut self, operation: impl Into<Request>) -> v1::ExecResult {
         let call = self.call(operation).await.unwrap();
         let reason = call.error.as_ref().map(|error| error.reason.as_str());
-        let (status, result) = (call.status(), call.result.clone());
-        let Some(call_response::Result::Exec(result) | call_response::Result::Shell(result)) = result else {
+        let (status, result) = (call.status(), call.kind().cloned());
+        let Some(v1::result::Kind::Exec(result) | v1::result::Kind::Shell(result)) = result else {
             panic!("no command: {call:?}")
         };
         let expected = if result.timed_out {
@@ -252,7 +253,7 @@ pub mod requests {
 
 /// Operations, in short.
 pub mod calls {
-    use wire::v1::{self, call_request::Operation};
+    use wire::v1::{self, operation::Kind as Operation};
 
     /// `read`
     pub fn read(path: &str) -> Operation {

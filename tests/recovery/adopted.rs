@@ -117,7 +117,7 @@ async fn a_request_that_was_interrupted_is_not_made_again() {
     let run = daemon.run("open", &workspace).await;
     let request = v1::CallRequest {
         request_id: "once".to_owned(),
-        operation: Some(calls::shell("echo x >> times; sleep 60")),
+        request: Some(calls::shell("echo x >> times; sleep 60").into()),
         ..Default::default()
     };
     let (mut first, sent) = (run.clone(), request.clone());

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::result::Kind as Answer;
 use harness::v1::run::State;
 use harness::{Daemon, calls, record, v1};
 
@@ -49,7 +50,7 @@ async fn a_killed_agent_costs_its_calls_and_is_started_again() {
         let call = run.call(calls::read("a.txt")).await.unwrap();
         match call.error {
             Some(failure) => assert_eq!(failure.details.get("retryable").map(String::as_str), Some("true")),
-            None => break call.result,
+            None => break call.result.and_then(|result| result.kind),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };

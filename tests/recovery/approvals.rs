@@ -31,7 +31,7 @@ async fn a_call_that_waits_goes_on_under_the_next_daemon_and_is_executed_once() 
     let mut run = daemon.run("review", &workspace).await;
     let request = v1::CallRequest {
         request_id: "once".to_owned(),
-        operation: Some(calls::replace("a.txt", "one", "two")),
+        request: Some(calls::replace("a.txt", "one", "two").into()),
         ..Default::default()
     };
     let asked = run.call_with(request.clone()).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_call_that_was_made_with_a_run_s_token_is_one_under_the_next_daemon_to
     let mut run = RunHandle { run: run.unwrap(), clients };
     let mut request = tonic::Request::new(v1::CallRequest {
         run_id: run.id().to_owned(),
-        operation: Some(calls::replace("a.txt", "one", "two")),
+        request: Some(calls::replace("a.txt", "one", "two").into()),
         ..Default::default()
     });
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
@@ -189,7 +189,7 @@ async fn votes_and_remembered_consents_outlive_a_daemon() {
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("p", &workspace).await;
     let delete = v1::DeleteRequest { path: "a.txt".to_owned(), ..Default::default() };
-    let asked = run.asks(v1::call_request::Operation::Delete(delete)).await;
+    let asked = run.asks(v1::operation::Kind::Delete(delete)).await;
     let voted = run.clients.approve(&asked.approval_id).await.unwrap();
     assert_eq!((voted.state(), voted.votes.len(), voted.approvals_needed), (State::Pending, 1, 2));
     let wc = run.asks(calls::exec(&["wc", "-c", "a.txt"])).await;

@@ -13,7 +13,7 @@ async fn nothing_runs_on_and_what_was_acknowledged_is_kept() {
     let mut run = daemon.run("open", &workspace).await;
     let write = v1::CallRequest {
         request_id: "once".to_owned(),
-        operation: Some(calls::create("b.txt", "two\n")),
+        request: Some(calls::create("b.txt", "two\n").into()),
         ..Default::default()
     };
     let written = run.call_with(write.clone()).await.unwrap();

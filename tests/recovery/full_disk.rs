@@ -170,9 +170,9 @@ async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again(
     let (daemon, _small) = on_a_small_disk(64).await;
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("big.txt", &"x".repeat(200_000))).await;
-    let request = |number: u32, operation| CallRequest {
+    let request = |number: u32, operation: v1::operation::Kind| CallRequest {
         request_id: format!("r{number}"),
-        operation: Some(operation),
+        request: Some(operation.into()),
         ..Default::default()
     };
     let first = request(0, calls::write("once.txt", "once"));
@@ -197,7 +197,7 @@ async fn outcomes_fill_no_disk_and_a_request_that_is_repeated_is_not_made_again(
     let Ok(read) = run.call_with(request(399, calls::read("big.txt"))).await else { panic!("forgotten") };
     assert!(!read.result_dropped, "the newest did not");
     let content = match run.ok(calls::read("once.txt")).await {
-        v1::call_response::Result::Read(read) => read.content,
+        v1::result::Kind::Read(read) => read.content,
         other => panic!("{other:?}"),
     };
     assert_eq!(content, "changed meanwhile", "it was not made again");

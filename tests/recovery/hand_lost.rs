@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
 use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::run::State;
 use harness::{Daemon, RunHandle, calls, v1};
 use rustix::process::{Pid, Signal, kill_process};

@@ -51,7 +51,7 @@ async fn a_stop_leaves_nothing_running_and_a_closed_record() {
     }
     let request = v1::CallRequest {
         run_id: run.run.run_id,
-        operation: Some(calls::read("a.txt")),
+        request: Some(calls::read("a.txt").into()),
         ..Default::default()
     };
     assert_eq!(reason(&clients.tools.call(request).await.unwrap_err()), "RUN_NOT_READY");

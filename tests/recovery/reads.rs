@@ -1,7 +1,8 @@
 //! Workers that are lost under calls which only look: the daemon asks the next one. And what is on record of a lost hand.
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, RunHandle, calls, pid_of, record, v1};
 use rustix::process::{Pid, Signal, kill_process};
 use tonic::Streaming;
@@ -41,7 +42,7 @@ async fn calls_that_only_look_are_made_once_more_when_their_worker_is_lost() {
     for look in looking {
         let call = look.await.unwrap().unwrap();
         assert_eq!(call.status(), Status::Succeeded, "{:?}", call.error);
-        match call.result.unwrap() {
+        match call.result.and_then(|result| result.kind).unwrap() {
             Answer::Read(read) => assert_eq!(read.content, "one\n"),
             Answer::List(list) => assert_eq!(list.entries.len(), 1),
             Answer::Glob(glob) => assert_eq!(glob.paths, ["@project/a.txt"]),

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
 use harness::v1::disk_use::State as Use;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::run_service_client::RunServiceClient;
 use harness::v1::{self, state_disk};
 use harness::{Daemon, RunHandle, Setup, binary, calls, reason, record, requests};
@@ -170,7 +170,7 @@ async fn one_fills_and_another_goes_on(by: By, overlay: bool) {
 async fn exists(run: &mut RunHandle, path: &str) -> bool {
     let (directory, name) = path.split_once('/').unwrap_or(("@project", path));
     match run.ok(calls::list(directory)).await {
-        v1::call_response::Result::List(list) => list.entries.iter().any(|entry| entry.path.ends_with(name)),
+        v1::result::Kind::List(list) => list.entries.iter().any(|entry| entry.path.ends_with(name)),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! X2, X3: how commands end, and what of them is left.
 
-use harness::v1::{self, call_request::Operation, call_response};
+use harness::v1::{self, call_response, operation::Kind as Operation};
 use harness::{Daemon, memory};
 
 use crate::inside::{Inside, VARIABLES, exec};
@@ -103,7 +103,7 @@ async fn x2_a_cancelled_call_leaves_nothing() {
     assert_eq!(response.status(), call_response::Status::Failed);
     assert_eq!(response.error.as_ref().map(|error| error.reason.as_str()), Some("CANCELLED"));
     // Its outcome says what became of the command.
-    let Some(call_response::Result::Exec(result)) = response.result else { panic!("{response:?}") };
+    let Some(v1::result::Kind::Exec(result)) = response.clone().into_kind() else { panic!("{response:?}") };
     assert_eq!((result.exit_code, result.signal), (Some(143), Some(libc::SIGTERM)));
     assert_eq!(result.ended_by, "cancelled");
     let kill = result.kill.unwrap();
@@ -149,7 +149,7 @@ async fn x7_what_a_program_prints_is_only_output() {
     let mut inside = Inside::enter(&daemon, "w").await;
     let forged = "\u{1}\0\0\0\0\0\0\u{8}{\"status\":\"DENIED\"} OCI runtime exec failed: exec failed: permission denied";
     std::fs::write(inside.workspace.join("forged"), forged).unwrap();
-    let call_response::Result::Exec(result) =
+    let v1::result::Kind::Exec(result) =
         inside.run.ok(harness::calls::exec(&["cat", "/workspace/forged"])).await
     else {
         panic!()

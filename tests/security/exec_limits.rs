@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
-use harness::v1::{self, call_response};
+use harness::v1;
+use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, calls, record};
 use libc::{SIGKILL, SIGXFSZ};
 
@@ -74,7 +74,7 @@ async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
     for _ in 0..40 {
         assert_eq!(read(&mut inside.run, ask::read("file")).await.content, "needle\n");
         let found = look(&mut inside.run, calls::grep("@project", "needle")).await.unwrap();
-        let call_response::Result::Grep(found) = found else { panic!("{found:?}") };
+        let v1::result::Kind::Grep(found) = found else { panic!("{found:?}") };
         assert_eq!(found.matches.len(), 1);
         // There is no room for a process: the next one is refused with that, or squeezes in.
         let response = inside.run.call(Operation::Exec(exec(&["environment"]))).await.unwrap();
@@ -96,7 +96,7 @@ async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
     let mut inside = enter(&daemon, v1::Limits { memory_bytes: 96 * MIB, ..Default::default() }).await;
     let agent = agent_pid(&inside);
     let response = inside.run.call(Operation::Exec(exec(&["memory"]))).await.unwrap();
-    let Some(call_response::Result::Exec(result)) = &response.result else { panic!("{response:?}") };
+    let Some(v1::result::Kind::Exec(result)) = response.kind() else { panic!("{response:?}") };
     assert_eq!((result.signal, why(result)), (Some(SIGKILL), ("memory-limit", vec!["memory"], true)));
     assert!(result.hint.contains("work on less at a time"), "{}", result.hint);
     let records = inside.run.clients.of_call(&response.call_id).await;

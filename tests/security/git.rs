@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::v1::call_request::Operation;
-use harness::v1::{self, call_response, git_request};
+use harness::v1::operation::Kind as Operation;
+use harness::v1::{self, git_request};
 use harness::{Daemon, calls, git};
 
 use crate::inside::{Inside, contents, refusal};
@@ -164,8 +164,7 @@ async fn g9_nothing_that_a_repository_plants_is_run() {
     run.ok(calls::git_add(&["a.txt", "b.bin", "new.txt", ".gitattributes"])).await;
     run.ok(diff(&["--cached"])).await;
     run.ok(diff(&["--cached", "--stat"])).await;
-    let call_response::Result::Git(committed) = run.ok(calls::git_commit("made through the API")).await
-    else {
+    let v1::result::Kind::Git(committed) = run.ok(calls::git_commit("made through the API")).await else {
         panic!()
     };
     run.ok(status()).await;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use harness::v1::call_request::Operation;
-use harness::v1::{self, call_response::Result as Answer};
+use harness::v1::operation::Kind as Operation;
+use harness::v1::{self, result::Kind as Answer};
 use harness::{Daemon, calls};
 
 use crate::inside::exec;

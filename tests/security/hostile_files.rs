@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::{self, ContentEncoding};
 use harness::{Daemon, calls};
 

@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
-use harness::v1::call_request::Operation;
 use harness::v1::{self, DialectCall};
 use harness::{Daemon, RunHandle, calls};
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -38,7 +37,7 @@ async fn rendered(run: &mut RunHandle, dialect: &str, name: &str, arguments: &st
         name: name.to_owned(),
         arguments_json: arguments.to_owned(),
     };
-    run.call(Operation::Dialect(call)).await.unwrap().rendered
+    run.call(call).await.unwrap().rendered
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use harness::Daemon;
-use harness::v1::call_request::Operation;
-use harness::v1::{self, call_response::Result as Answer};
+use harness::v1::operation::Kind as Operation;
+use harness::v1::{self, result::Kind as Answer};
 
 use crate::looking::{ask, assert_modest, enter, look, look_for};
 

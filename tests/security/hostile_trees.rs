@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::{self, entry};
 use harness::{Daemon, calls};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkdirat, mkfifoat, mknodat, openat};

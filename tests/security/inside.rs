@@ -4,8 +4,8 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
-use harness::v1::{self, call_response};
+use harness::v1;
+use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, RunHandle, calls, reason};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt as _;
@@ -76,8 +76,8 @@ impl Inside {
     /// Runs a command that may end in any way.
     pub(crate) async fn exec(&mut self, request: v1::ExecRequest) -> v1::ExecResult {
         let response = self.run.call(Operation::Exec(request)).await.unwrap();
-        match response.result {
-            Some(call_response::Result::Exec(result)) => result,
+        match response.result.and_then(|result| result.kind) {
+            Some(v1::result::Kind::Exec(result)) => result,
             other => panic!("{other:?}: {:?}", response.error),
         }
     }
@@ -151,8 +151,8 @@ pub(crate) async fn refusal(run: &mut RunHandle, operation: Operation) -> (Strin
 /// The content of a file, by `read`; or why not.
 pub(crate) async fn read(run: &mut RunHandle, path: &str) -> Result<String, String> {
     let response = run.call(calls::read(path)).await.map_err(|status| reason(&status))?;
-    match response.result {
-        Some(call_response::Result::Read(result)) => Ok(result.content),
+    match response.result.and_then(|result| result.kind) {
+        Some(v1::result::Kind::Read(result)) => Ok(result.content),
         _ => Err(response.error.unwrap().reason),
     }
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::v1::{self, CallRequest};
 use harness::{Daemon, RunHandle, reason};
 
@@ -32,14 +33,16 @@ pub(crate) async fn look_for(
     operation: Operation,
 ) -> Result<Answer, v1::ToolFailure> {
     let request = CallRequest {
-        operation: Some(operation.clone()),
+        request: Some(operation.clone().into()),
         timeout: Some(wire::duration(deadline)),
         ..Default::default()
     };
     let answered = tokio::time::timeout(deadline + SLACK, run.call_with(request)).await;
     let answered = answered.unwrap_or_else(|_| panic!("it hangs: {operation:?}"));
     let failure = match answered {
-        Ok(response) if response.status() == Status::Succeeded => return Ok(response.result.unwrap()),
+        Ok(response) if response.status() == Status::Succeeded => {
+            return Ok(response.result.and_then(|result| result.kind).unwrap());
+        }
         Ok(response) => response.error.unwrap(),
         Err(status) => v1::ToolFailure {
             reason: reason(&status),

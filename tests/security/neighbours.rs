@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use harness::Daemon;
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 use libc::{ECONNREFUSED, ENOENT};
 
 use crate::inside::{Inside, exec, outcomes, read};

@@ -3,8 +3,8 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
-use harness::v1::{self, call_response};
+use harness::v1;
+use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, calls};
 
 use crate::inside::{Inside, contents, read, refusal};
@@ -137,9 +137,7 @@ async fn p4_links_that_lead_out_are_refused() {
     }
 
     // What walks a tree passes them by.
-    let call_response::Result::Grep(grep) = inside.run.ok(calls::grep("@project", SECRET)).await else {
-        panic!()
-    };
+    let v1::result::Kind::Grep(grep) = inside.run.ok(calls::grep("@project", SECRET)).await else { panic!() };
     assert_eq!(grep.matches, []);
     let deep = v1::ListRequest {
         path: "@project".to_owned(),
@@ -147,7 +145,7 @@ async fn p4_links_that_lead_out_are_refused() {
         include_symlinks: true,
         ..Default::default()
     };
-    let call_response::Result::List(list) = inside.run.ok(Operation::List(deep)).await else { panic!() };
+    let v1::result::Kind::List(list) = inside.run.ok(Operation::List(deep)).await else { panic!() };
     assert!(list.entries.iter().all(|entry| entry.name != "secret"), "{:?}", list.entries);
     inside.run.ok(calls::git_add(&["@project"])).await;
     let blobs = harness::git(
@@ -182,7 +180,7 @@ async fn p2_what_is_no_file_never_hangs_a_call() {
                 assert!(known, "{operation:?}: {reason}: {message}");
             }
         }
-        let call_response::Result::Grep(grep) = inside.run.ok(calls::grep("@project", "needle")).await else {
+        let v1::result::Kind::Grep(grep) = inside.run.ok(calls::grep("@project", "needle")).await else {
             panic!()
         };
         assert_eq!(grep.matches, []);

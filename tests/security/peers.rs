@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, v1};
 use libc::{EACCES, ENOENT, EPERM};
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use harness::v1::call_request::Operation;
-use harness::v1::{self, call_response};
+use harness::v1;
+use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, RunHandle, calls, reason};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio::task::JoinHandle;
@@ -191,12 +191,12 @@ async fn nothing_is_read(target: &str) {
             continue;
         }
         done += 1;
-        match response.result.unwrap() {
-            call_response::Result::Read(read) => assert_eq!(read.content, "from inside\n"),
-            call_response::Result::Grep(grep) => {
+        match response.result.and_then(|result| result.kind).unwrap() {
+            v1::result::Kind::Read(read) => assert_eq!(read.content, "from inside\n"),
+            v1::result::Kind::Grep(grep) => {
                 assert!(grep.matches.iter().all(|found| found.text == "from inside"), "{:?}", grep.matches);
             }
-            call_response::Result::List(list) => {
+            v1::result::Kind::List(list) => {
                 assert!(list.entries.iter().all(|entry| entry.size_bytes == 12), "{:?}", list.entries);
             }
             other => panic!("{other:?}"),
@@ -290,7 +290,9 @@ async fn c3_a_working_directory_is_entered_without_a_race() {
         request.cwd = "dir".to_owned();
         let response = race.inside.run.call(Operation::Exec(request)).await.unwrap();
         if settled(&response) {
-            let Some(call_response::Result::Exec(result)) = response.result else { panic!() };
+            let Some(v1::result::Kind::Exec(result)) = response.result.and_then(|result| result.kind) else {
+                panic!()
+            };
             assert_eq!(result.stdout, "file \"from inside\\n\"\n");
             done += 1;
         }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use harness::v1::call_request::Operation;
 use harness::{Daemon, RunHandle, calls, debian, inspect, requests, v1};
 use serde_json::json;
 
@@ -97,11 +96,11 @@ async fn programs_do_with_every_command_line_what_the_gateway_thinks() {
 
 /// The reason of a refused call of `bash_command`, and what the model is told; nothing when it ran.
 async fn refused(run: &mut RunHandle, command: &str, args: &[&str]) -> Option<(String, String)> {
-    let operation = Operation::Dialect(v1::DialectCall {
+    let operation = v1::DialectCall {
         dialect: "native".to_owned(),
         name: "bash_command".to_owned(),
         arguments_json: json!({ "command": command, "args": args }).to_string(),
-    });
+    };
     let response = run.call(operation).await.unwrap();
     let denied = response.status() == v1::call_response::Status::Denied;
     denied.then(|| (response.error.unwrap_or_default().reason, response.rendered))

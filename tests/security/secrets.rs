@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::{self, CallRequest};
 use harness::{Daemon, Setup, calls, requests};
 
@@ -118,7 +118,7 @@ async fn leaks_of(
     for secret in &secrets {
         for operation in calls(secret) {
             let request = CallRequest {
-                operation: Some(operation),
+                request: Some(operation.into()),
                 task_id: format!("task token={secret}"),
                 correlation_id: format!("correlation token={secret}"),
                 ..Default::default()
@@ -258,7 +258,9 @@ async fn a5_a_command_gets_what_it_was_given() {
         ..Default::default()
     });
     let response = inside.run.call(operation).await.unwrap();
-    let Some(v1::call_response::Result::Exec(result)) = response.result else { panic!() };
+    let Some(v1::result::Kind::Exec(result)) = response.result.and_then(|result| result.kind) else {
+        panic!()
+    };
     assert_eq!(&result.stdout, secret);
 }
 

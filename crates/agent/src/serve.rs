@@ -8,15 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
-use ops::{Bounds, KillEvidence, Operation, Reason, ToolFailure};
+use ops::{Bounds, Operation, Reason, ToolFailure};
 use rustix::process::{Pid, set_child_subreaper};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use wire::v1;
 use wire::worker::v1::{Start, ToWorker, to_worker::Body};
-use worker::convert::{bounds_from_wire, operation_from_wire};
+use worker::convert::bounds_from_wire;
 use worker::frame::{FrameBuffer, FrameError, encode};
 
 use crate::args::Mounts;
@@ -172,7 +171,7 @@ async fn dispatch(
     while let Some(ToWorker { id, body }) = next {
         match body {
             Some(Body::Start(start)) if id != 0 => begin(id, start, lane, outbox).await?,
-            Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence.map(evidence))),
+            Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence)),
             Some(Body::Prepare(_)) if id != 0 => prepare(id, lane, outbox).await,
             Some(Body::Cancel(_)) => {
                 lane.husks.dismiss(id);
@@ -204,7 +203,7 @@ async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
 }
 
 async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
-    let operation = operation_from_wire(start.operation.unwrap_or_default());
+    let operation = Operation::parse(start.operation.unwrap_or_default());
     let bounds = bounds_from_wire(start.bounds);
     if let Ok(Operation::Read(read)) = &operation
         && !lane.calls.has(id)
@@ -246,11 +245,6 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
         call.run(operation, &lane).await;
     });
     Ok(())
-}
-
-fn evidence(evidence: v1::KillEvidence) -> KillEvidence {
-    let v1::KillEvidence { ended, left, method, took_us } = evidence;
-    KillEvidence { ended, left, method, took_us }
 }
 
 /// The daemon's frames.

@@ -7,7 +7,7 @@ mod daemon;
 use std::io::{Seek as _, Write as _};
 use std::process::{Command, Output};
 
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 
 use daemon::{APPROVAL, CALL, Daemon, OUTPUT, RUN_A, RUN_B};
 
@@ -113,7 +113,7 @@ fn content_is_raw_in_a_pipe() {
     assert_eq!(end, (0, "hi \x1b[31mred\n".into(), String::new()));
     let call = daemon.last_call();
     assert_eq!((call.run_id.as_str(), call.request_id.as_str()), (RUN_A, "r1"));
-    let Some(Operation::Read(read)) = call.operation else { panic!("not a read") };
+    let Some(Operation::Read(read)) = call.request.and_then(daemon::operation) else { panic!("not a read") };
     assert_eq!((read.path.as_str(), read.start_line, read.end_line), ("a.txt", Some(1), Some(3)));
 }
 
@@ -126,7 +126,7 @@ fn a_command_that_fails_is_a_tool_that_failed() {
     assert_eq!(bad, (7, "out\n".into(), "err\nfailed: the command ended with exit code 7\n".into()));
     let (code, out, _) = coffer(&daemon, &["--output", "json", "call", "exec", RUN_A, "--", "exit", "7"]);
     let call: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, &call["exec"]["exitCode"]), (7, &serde_json::json!(7)));
+    assert_eq!((code, &call["result"]["exec"]["exitCode"]), (7, &serde_json::json!(7)));
 }
 
 #[test]
@@ -170,7 +170,9 @@ fn a_call_that_waits_says_how_to_go_on() {
     assert!(err.contains(&format!("coffer call show {CALL}\n")), "{err}");
     let call = daemon.last_call();
     assert!(call.wait_for_approval);
-    let Some(Operation::Write(write)) = call.operation else { panic!("not a write") };
+    let Some(Operation::Write(write)) = call.request.and_then(daemon::operation) else {
+        panic!("not a write")
+    };
     assert_eq!(write.content, "from a pipe\n");
 }
 

@@ -361,9 +361,10 @@ impl Story {
             && result.signal == Some(Signal::KILL.as_raw())
             && run.disk.ended_since(began)
         {
-            result.ended_by = Some(EndedBy::DiskQuota);
-            result.limits_hit.push(Limit::DiskQuota);
-            result.explain();
+            EndedBy::DiskQuota.as_str().clone_into(&mut result.ended_by);
+            let mut limits = ops::limits_hit(result);
+            limits.push(Limit::DiskQuota);
+            ops::explain(result, limits);
         }
         if let Err(failure) = &mut finished.outcome
             && let Some(truth) = self.cut_off(&run, failure)
@@ -377,10 +378,10 @@ impl Story {
         }
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command
-            && command.kill.left > 0
+            && let Some(left) = ops::not_ended(command)
         {
             // Nothing may run on unseen: a command that cannot be ended costs the run its container.
-            run.fail(format!("{} processes of a command could not be ended", command.kill.left)).await;
+            run.fail(format!("{left} processes of a command could not be ended")).await;
         }
         Close::Executed(Box::new(finished))
     }

@@ -19,7 +19,6 @@ use refusal::Refusal;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use wire::v1;
-use worker::convert::operation_from_wire;
 
 use crate::app::App;
 
@@ -234,7 +233,7 @@ fn restore(name: &str, input: &Value) -> Result<Operation, Unjudged> {
     fill(base, "", &mut input)?;
     let request: v1::Operation =
         serde_json::from_value(json!({ base: input })).map_err(|_| Unjudged::Unreadable)?;
-    operation_from_wire(request).map_err(|_| Unjudged::Unreadable)
+    Operation::parse(request).map_err(|_| Unjudged::Unreadable)
 }
 
 /// A patch of the same files, of the same size. Which files it changes and how large it is, is all that counts.
@@ -337,7 +336,7 @@ mod tests {
     fn what_is_recorded_of_a_change_is_enough_to_judge_it() {
         let change = |value: serde_json::Value| {
             let request: wire::v1::Operation = serde_json::from_value(value).unwrap();
-            worker::convert::operation_from_wire(request).unwrap()
+            Operation::parse(request).unwrap()
         };
         let diff = format!("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+{}\n", "b".repeat(5_000));
         for operation in [

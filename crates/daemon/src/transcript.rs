@@ -132,7 +132,7 @@ async fn call(
         task_id: request.task_id.clone(),
         correlation_id: request.correlation_id.clone(),
         wait_for_approval: request.wait_for_approval,
-        operation: Some(call_request::Operation::Dialect(DialectCall {
+        request: Some(call_request::Request::Dialect(DialectCall {
             dialect: "forge".to_owned(),
             name: block.tool.to_owned(),
             arguments_json: block.arguments.to_owned(),

@@ -55,7 +55,7 @@ impl Upstreams {
             if let (Operation::Mcp(mcp), Some(definition)) = (operation, server) {
                 let host = OfRun { upstreams: self, run, lanes };
                 let called = self.of(run).call(&host, &definition, &mcp, limit, cancel).await;
-                (mcp.arguments_json().len() as u64, called)
+                (Value::Object(mcp.arguments).to_string().len() as u64, called)
             } else {
                 let failure = ToolFailure::new(Reason::Internal, "the permit is for no upstream server");
                 (0, (Err(failure), 0))

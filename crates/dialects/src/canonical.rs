@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ops::{ExecResult, OpResult, Outcome, ToolFailure};
+use ops::{OpResult, Outcome, ToolFailure};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ struct Error<'a> {
 /// code is the name of the reason; both where a command was ended before it was done.
 pub fn render_canonical(outcome: &Outcome) -> String {
     match outcome {
-        Ok(result) => match result.command().and_then(ExecResult::failure) {
+        Ok(result) => match result.command().and_then(ops::unfinished) {
             None => to_json(&Success { ok: true, result }),
             Some(failure) => failed(&failure, Some(result)),
         },

@@ -7,6 +7,7 @@ use ops::{
 };
 use proptest::prelude::*;
 use serde_json::Value;
+use wire::v1::mcp_content::Type;
 
 use super::{Dialect, Facts, Made, find, forge, names};
 
@@ -49,7 +50,7 @@ prop_compose! {
             path: name.clone(), line: number, text: one.clone(), before: vec![other.clone()], after: vec![],
         };
         let entry = Entry {
-            path: name.clone(), name: name.clone(), entry_type: EntryType::File, size_bytes: number,
+            path: name.clone(), name: name.clone(), r#type: EntryType::File.into(), size_bytes: number,
             modified_unix_seconds: 0,
         };
         vec![
@@ -72,10 +73,13 @@ prop_compose! {
             Ok(OpResult::Mcp(McpResult {
                 server: "s".into(), tool: name.clone(), truncated, omitted_bytes: number,
                 content: vec![
-                    McpContent::Text { text: one.clone() },
-                    McpContent::ResourceLink { uri: other.clone(), name: name.clone(), mime_type: one.clone() },
+                    McpContent { r#type: Type::Text.into(), data: one.clone(), ..Default::default() },
+                    McpContent {
+                        r#type: Type::ResourceLink.into(), uri: other.clone(), name: name.clone(), mime_type: one.clone(),
+                        ..Default::default()
+                    },
                 ],
-                structured_content: binary.then(|| serde_json::json!({ &name: one.as_str() })),
+                structured_content_json: if binary { serde_json::json!({ &name: one.as_str() }).to_string() } else { String::new() },
                 ..Default::default()
             })),
             Err(ToolFailure::new(Reason::Internal, one).with(&name, other)),

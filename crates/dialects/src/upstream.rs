@@ -3,8 +3,9 @@
 //! They have the same names in every dialect: their alias where the policy has one, else `mcp.SERVER.TOOL` for MCP clients
 //! and `mcp__SERVER__TOOL` for vendors that allow no dots. All of these are accepted, whatever the format of the list.
 
-use ops::{McpTool, Operation, raw};
+use ops::{McpTool, Operation};
 use serde_json::{Value, json};
+use wire::v1;
 
 use crate::failure::ParseFailure;
 use crate::list::Format;
@@ -56,12 +57,12 @@ pub fn parse_upstream(
     alias: impl FnOnce(&str) -> Option<McpTool>,
 ) -> Option<Result<Operation, ParseFailure>> {
     let tool = McpTool::parse(name).or_else(|| alias(name))?;
-    let raw = raw::Mcp {
+    let request = v1::McpRequest {
         server: tool.server().to_owned(),
         tool: tool.tool().to_owned(),
         arguments_json: arguments_json.to_owned(),
     };
-    Some(raw.into_operation().map_err(|malformed| ParseFailure::malformed("arguments", &malformed)))
+    Some(Operation::try_from(request).map_err(|malformed| ParseFailure::malformed("arguments", &malformed)))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
     let died_of = |signal: Signal| result.signal == Some(signal.as_raw());
     let too_large = died_of(Signal::XFSZ);
     // The order says which signals were ours.
-    result.ended_by = if result.timed_out {
+    let ended_by = if result.timed_out {
         Some(EndedBy::Timeout)
     } else if too_much {
         Some(EndedBy::OutputLimit)
@@ -44,8 +44,10 @@ pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
         (Limit::Output, too_much),
         (Limit::FileSize, too_large),
     ];
-    result.limits_hit.extend(met.into_iter().filter(|(_, met)| *met).map(|(limit, _)| limit));
-    result.explain();
+    ended_by.map_or("", EndedBy::as_str).clone_into(&mut result.ended_by);
+    let mut limits = ops::limits_hit(result);
+    limits.extend(met.into_iter().filter(|(_, met)| *met).map(|(limit, _)| limit));
+    ops::explain(result, limits);
 }
 
 #[cfg(test)]
@@ -65,7 +67,7 @@ mod tests {
         let mut result = result;
         judge(&mut result, evidence);
         assert_eq!(result.hint.is_empty(), result.limits_hit.is_empty());
-        (result.ended_by, result.limits_hit)
+        (EndedBy::parse(&result.ended_by), ops::limits_hit(&result))
     }
 
     fn died(signal: i32) -> ExecResult {
@@ -109,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_the_worker_saw_is_kept() {
-        let full = ExecResult { limits_hit: vec![Limit::TmpSpace], ..exited(1) };
+        let full = ExecResult { limits_hit: vec!["tmp-space".to_owned()], ..exited(1) };
         assert_eq!(judged(full, OUT_OF_MEMORY), (None, vec![Limit::Memory, Limit::TmpSpace]));
     }
 }

@@ -1,16 +1,11 @@
 //! The digest that an approval is bound to: SHA-256 over everything that the reviewer consented to.
 //!
-//! Every value is written with its length, and every choice with its name, so that no two different calls have the
-//! same bytes. Structures are taken apart without `..`: a field that is added later cannot be left out by oversight.
+//! The operation is hashed as its canonical message, whose maps are sorted: equal operations have equal bytes, and no field can be
+//! left out. Every other value is written with its length. Structures are taken apart without `..`: a field that is added later
+//! cannot be left out by oversight.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use jail::SandboxPath;
-use ops::{
-    Bound, Delete, Edit, EditChange, Encoding, Exec, FileState, FrontMatter, Git, Glob, Grep, List, Mcp,
-    Operation, PatchChange, Read, ReadPart, Shell, Write,
-};
+use ops::{Bound, FileState, Operation};
+use prost::Message as _;
 use sha2::{Digest, Sha256};
 
 use crate::caller::{Caller, RunScope};
@@ -32,18 +27,18 @@ pub(crate) fn digest(covered: &Covered<'_>) -> String {
     let RunScope { profile, image_id } = run;
     let Caller { principal, agent_id, role, run_id } = caller;
     let mut bytes = Encoder(Sha256::new());
-    bytes.text(if call_id.is_some() { "cofferdam approval 2" } else { "cofferdam consent 2" });
+    bytes.text(if call_id.is_some() { "cofferdam approval 3" } else { "cofferdam consent 3" });
     for text in [policy_digest, profile.as_str(), image_id, principal, agent_id, role, run_id] {
         bytes.text(text);
     }
-    bytes.optional(*call_id, Encoder::text);
-    bytes.operation(operation);
+    bytes.text(call_id.unwrap_or_default());
+    bytes.bytes(&operation.message().encode_to_vec());
     // When it was looked at, and what else there was to say, is not what it is.
     let Bound { digest, files, since: _, remarks: _ } = bound;
     bytes.text(digest);
     bytes.length(files.len());
     for (path, state) in files {
-        bytes.path(path);
+        bytes.text(&path.to_string());
         match state {
             FileState::Absent => bytes.text("absent"),
             FileState::Sha256(hash) => {
@@ -78,291 +73,14 @@ impl Encoder {
     fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
-
-    fn flag(&mut self, flag: bool) {
-        self.number(u64::from(flag));
-    }
-
-    fn texts(&mut self, texts: &[String]) {
-        self.length(texts.len());
-        for text in texts {
-            self.text(text);
-        }
-    }
-
-    fn path(&mut self, path: &SandboxPath) {
-        self.text(&path.to_string());
-    }
-
-    fn paths(&mut self, paths: &[SandboxPath]) {
-        self.length(paths.len());
-        for path in paths {
-            self.path(path);
-        }
-    }
-
-    fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
-        self.flag(value.is_some());
-        if let Some(value) = value {
-            write(self, value);
-        }
-    }
-
-    fn operation(&mut self, operation: &Operation) {
-        self.text(operation.name());
-        match operation {
-            Operation::Read(Read { path, part, encoding }) => {
-                self.path(path);
-                self.part(part);
-                self.text(match encoding {
-                    Encoding::Utf8 => "utf8",
-                    Encoding::Base64 => "base64",
-                });
-            }
-            Operation::List(List { path, depth, include_hidden, include_symlinks, max_entries }) => {
-                self.path(path);
-                self.number(u64::from(*depth));
-                self.flag(*include_hidden);
-                self.flag(*include_symlinks);
-                self.number(u64::from(*max_entries));
-            }
-            Operation::Glob(Glob { path, pattern, include_ignored, max_results }) => {
-                self.path(path);
-                self.text(pattern);
-                self.flag(*include_ignored);
-                self.number(u64::from(*max_results));
-            }
-            Operation::Grep(grep) => self.grep(grep),
-            Operation::Exec(exec) => self.exec(exec),
-            Operation::Shell(shell) => self.shell(shell),
-            Operation::Write(Write { path, content, if_match_sha256, create_only }) => {
-                self.path(path);
-                self.bytes(content);
-                self.optional(if_match_sha256.as_deref(), Self::text);
-                self.flag(*create_only);
-            }
-            Operation::Edit(Edit { path, change, if_match_sha256 }) => {
-                self.path(path);
-                self.change(change);
-                self.optional(if_match_sha256.as_deref(), Self::text);
-            }
-            // Its paths are what its text says.
-            Operation::Patch(patch) => self.patch(patch.change()),
-            Operation::Delete(Delete { path, if_match_sha256 }) => {
-                self.path(path);
-                self.optional(if_match_sha256.as_deref(), Self::text);
-            }
-            Operation::Git(git) => self.git(git),
-            Operation::Mcp(Mcp { tool, arguments }) => {
-                self.text(tool.canonical());
-                self.json(arguments);
-            }
-        }
-    }
-
-    /// In the order of the keys, whatever order they are kept in.
-    fn json(&mut self, members: &serde_json::Map<String, serde_json::Value>) {
-        let mut members: Vec<_> = members.iter().collect();
-        members.sort_by_key(|(name, _)| *name);
-        self.length(members.len());
-        for (name, value) in members {
-            self.text(name);
-            self.value(value);
-        }
-    }
-
-    fn value(&mut self, value: &serde_json::Value) {
-        match value {
-            serde_json::Value::Object(members) => {
-                self.text("object");
-                self.json(members);
-            }
-            serde_json::Value::Array(items) => {
-                self.text("array");
-                self.length(items.len());
-                for item in items {
-                    self.value(item);
-                }
-            }
-            // A string is quoted here, so that none is a number.
-            plain => self.text(&plain.to_string()),
-        }
-    }
-
-    fn patch(&mut self, change: &PatchChange) {
-        match change {
-            PatchChange::Unified(diff) => {
-                self.text("unified_diff");
-                self.text(diff);
-            }
-            PatchChange::Envelope(envelope) => {
-                self.text("envelope");
-                self.text(envelope);
-            }
-            PatchChange::FrontMatter(update) => {
-                self.text("front_matter");
-                self.front_matter(update);
-            }
-        }
-    }
-
-    fn front_matter(&mut self, update: &FrontMatter) {
-        let FrontMatter {
-            path,
-            if_match_sha256,
-            steps_completed_append,
-            variables_set,
-            decision_log_append,
-            artifacts_append,
-            current_node_id,
-            updated_at,
-        } = update;
-        self.path(path);
-        self.optional(if_match_sha256.as_deref(), Self::text);
-        self.texts(steps_completed_append);
-        // With sorted keys, as `serde_json` has them.
-        self.length(variables_set.len());
-        for (name, value) in variables_set {
-            self.text(name);
-            self.text(&value.to_string());
-        }
-        self.length(decision_log_append.len());
-        for decision in update.decisions_json() {
-            self.text(&decision);
-        }
-        self.texts(artifacts_append);
-        self.optional(current_node_id.as_deref(), Self::text);
-        self.optional(updated_at.as_deref(), Self::text);
-    }
-
-    fn part(&mut self, part: &ReadPart) {
-        match part {
-            ReadPart::Whole => self.text("whole"),
-            ReadPart::Lines { first, last } => {
-                self.text("lines");
-                self.number(*first);
-                self.optional(*last, Self::number);
-            }
-            ReadPart::Bytes { offset, limit } => {
-                self.text("bytes");
-                self.number(*offset);
-                self.optional(*limit, Self::number);
-            }
-        }
-    }
-
-    fn grep(&mut self, grep: &Grep) {
-        let Grep {
-            path,
-            pattern,
-            regex,
-            case_insensitive,
-            before,
-            after,
-            glob,
-            max_matches,
-            include_ignored,
-        } = grep;
-        self.path(path);
-        self.text(pattern);
-        self.flag(*regex);
-        self.flag(*case_insensitive);
-        self.number(u64::from(*before));
-        self.number(u64::from(*after));
-        self.optional(glob.as_deref(), Self::text);
-        self.number(u64::from(*max_matches));
-        self.flag(*include_ignored);
-    }
-
-    fn shell(&mut self, shell: &Shell) {
-        let Shell { script, cwd, env, stdin, timeout } = shell;
-        self.text(script);
-        self.surroundings(cwd, env, stdin, *timeout);
-    }
-
-    fn exec(&mut self, exec: &Exec) {
-        let Exec { command, args, cwd, env, stdin, timeout, only_reads } = exec;
-        self.text(command);
-        self.texts(args);
-        self.flag(*only_reads);
-        self.surroundings(cwd, env, stdin, *timeout);
-    }
-
-    fn surroundings(
-        &mut self,
-        cwd: &SandboxPath,
-        env: &BTreeMap<String, String>,
-        stdin: &[u8],
-        timeout: Duration,
-    ) {
-        self.path(cwd);
-        self.length(env.len());
-        for (name, value) in env {
-            self.text(name);
-            self.text(value);
-        }
-        self.bytes(stdin);
-        self.number(timeout.as_secs());
-        self.number(u64::from(timeout.subsec_nanos()));
-    }
-
-    fn change(&mut self, change: &EditChange) {
-        match change {
-            EditChange::StrReplace { old, new, replace_all } => {
-                self.text("str_replace");
-                self.text(old);
-                self.text(new);
-                self.flag(*replace_all);
-            }
-            EditChange::Create { content } => {
-                self.text("create");
-                self.text(content);
-            }
-            EditChange::Insert { after_line, text } => {
-                self.text("insert");
-                self.number(*after_line);
-                self.text(text);
-            }
-        }
-    }
-
-    fn git(&mut self, git: &Git) {
-        match git {
-            Git::Status => {}
-            Git::Diff { flags, paths } => {
-                self.length(flags.len());
-                for flag in flags {
-                    self.text(flag.as_str());
-                }
-                self.paths(paths);
-            }
-            Git::Log { flags, max_count, revisions, paths } => {
-                self.length(flags.len());
-                for flag in flags {
-                    self.text(flag.as_str());
-                }
-                self.number((*max_count).into());
-                self.text(&revisions.to_string());
-                self.paths(paths);
-            }
-            Git::Show { flags, revision, file, paths } => {
-                self.length(flags.len());
-                for flag in flags {
-                    self.text(flag.as_str());
-                }
-                self.text(revision.as_str());
-                self.paths(file.as_slice());
-                self.paths(paths);
-            }
-            Git::Add { paths } => self.paths(paths),
-            Git::Commit { message } => self.text(message),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use ops::{GitRevision, GitRevisions};
+    use std::time::Duration;
+
+    use jail::SandboxPath;
+    use ops::{Delete, Exec, Git, GitRevision, GitRevisions, Shell, Write};
 
     use super::*;
     use crate::testing::{caller, delete, exec, front_matter, run, shell, write};

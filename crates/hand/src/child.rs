@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdin, stdin};
 use wire::worker::v1::Start;
-use worker::convert::{bounds_from_wire, operation_from_wire, outcome_to_wire, preview_to_wire};
+use worker::convert::{bounds_from_wire, outcome_to_wire, preview_to_wire};
 
 use crate::args::Place;
 use crate::job::Work;
@@ -112,7 +112,7 @@ fn execute(start: Start, number: u64) -> wire::worker::v1::Outcome {
         .operation
         .ok_or_else(|| ToolFailure::new(Reason::InvalidArgument, "no operation"))
         .and_then(|operation| {
-            operation_from_wire(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
+            Operation::parse(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
         });
     let admitted = operation.and_then(|operation| {
         let jail = jail(&bounds, number).map_err(|error| {

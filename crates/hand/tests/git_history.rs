@@ -9,6 +9,8 @@ use std::process::Stdio;
 
 use ops::{Git, Reason};
 use support::{Dice, Hand, Scratch, facts, paths};
+use wire::v1::git_request::Command;
+use wire::v1::{GitLog, GitRequest, GitShow};
 
 const HISTORIES: u64 = 5;
 const COMMITS: u64 = 20;
@@ -140,13 +142,8 @@ fn histories_are_those_of_git() {
         let ours = hand.log(&["--oneline"], "HEAD", &[]);
         assert_eq!(subjects(&ours), subjects(&git(&["log", "--oneline"])));
         let last = git(&["log", "-n", "3"]);
-        let few = ops::raw::Git::Log {
-            flags: Vec::new(),
-            max_count: Some(3),
-            revision: String::new(),
-            paths: Vec::new(),
-        };
-        let ours = hand.call(&few.into_operation().unwrap()).unwrap();
+        let few = operation(Command::Log(GitLog { max_count: Some(3), ..Default::default() }));
+        let ours = hand.call(&few.unwrap()).unwrap();
         let ops::OpResult::Git(ours) = ours else { panic!("{ours:?}") };
         same(&ours.output, &last, "the last three");
     }
@@ -239,8 +236,8 @@ fn only_what_the_repository_has_is_shown() {
     let (reason, message) = refused(support::show(&[], "HEAD:b", &[]));
     assert_eq!((reason, &*message), (Reason::NotFound, "'b' does not exist in 'HEAD'"));
     for own in ["HEAD:.git/config", "HEAD:a/../.git/hooks"] {
-        let failed = ops::raw::Git::Show { flags: Vec::new(), revision: own.to_owned(), paths: Vec::new() };
-        let reason = match failed.into_operation() {
+        let failed = operation(Command::Show(GitShow { revision: own.to_owned(), ..Default::default() }));
+        let reason = match failed {
             Ok(operation) => hand.call(&operation).unwrap_err().reason,
             Err(malformed) => malformed.reason,
         };
@@ -302,4 +299,8 @@ fn adding_everything_stages_what_git_stages() {
     scratch.git(&["add", "-A"]);
     assert_eq!(ours, scratch.git(&["status", "--porcelain"]));
     assert_eq!(ours, "M  changed\nD  d/gone\nD  gone\nA  new/file\n");
+}
+
+fn operation(command: Command) -> Result<ops::Operation, ops::Malformed> {
+    GitRequest { command: Some(command) }.try_into()
 }

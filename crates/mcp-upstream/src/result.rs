@@ -1,8 +1,9 @@
-//! A tool's answer, bounded and checked, as an outcome.
+//! What a tool answered, bounded and checked, as an outcome.
 
 use ops::{McpContent, McpResult, Outcome, Reason, ToolFailure};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use wire::v1::mcp_content::Type;
 
 use super::fault::Fault;
 use super::text::harmless;
@@ -12,7 +13,7 @@ use super::tools::Tool;
 const MAX_ITEMS: usize = 256;
 /// Bytes of a media type, a name, an address.
 const MAX_LABEL: usize = 1_024;
-/// Bytes of a tool's own message about its failure.
+/// Bytes of what a tool says of its failure.
 const MAX_ERROR: usize = 4_096;
 
 /// Reads the result of `tools/call`, of which `text` is the JSON.
@@ -45,19 +46,18 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
         };
         schema.check(value).map_err(|why| mismatch(server, &why))?;
     }
-    // Without a schema it repeats the texts, and nothing vouches for it.
-    let structured = structured.filter(|_| tool.output.is_some()).and_then(|value| {
-        let bytes = value.to_string().len();
-        (bytes <= room.left).then(|| value.clone()).or_else(|| {
-            room.omit(bytes);
-            None
-        })
-    });
+    // Without a schema it is what the texts say once more, and nothing vouches for it.
+    let mut structured =
+        structured.filter(|_| tool.output.is_some()).map(Value::to_string).unwrap_or_default();
+    if structured.len() > room.left {
+        room.omit(structured.len());
+        structured.clear();
+    }
     Ok(ops::OpResult::Mcp(McpResult {
         server: server.to_owned(),
         tool: tool.id.tool().to_owned(),
         content: items,
-        structured_content: structured,
+        structured_content_json: structured,
         truncated: room.omitted_bytes > 0,
         omitted_items: room.omitted_items,
         omitted_bytes: room.omitted_bytes,
@@ -66,15 +66,10 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
     }))
 }
 
-/// The failure of a tool that reports one.
+/// A tool that says of itself that it failed.
 fn failed(server: &str, items: &[McpContent]) -> ToolFailure {
-    let said: Vec<&str> = items
-        .iter()
-        .filter_map(|item| match item {
-            McpContent::Text { text } => Some(text.as_str()),
-            _ => None,
-        })
-        .collect();
+    let said: Vec<&str> =
+        items.iter().filter(|item| item.r#type() == Type::Text).map(|item| item.data.as_str()).collect();
     let said = if said.is_empty() { "it does not say why".to_owned() } else { said.join("\n") };
     let message = format!("the tool failed: {}", harmless(&said, MAX_ERROR));
     ToolFailure::new(Reason::UpstreamFailed, message).with("server", server).with("kind", "tool")
@@ -91,14 +86,16 @@ fn mismatch(server: &str, why: &str) -> ToolFailure {
 fn read(item: &Map<String, Value>) -> Option<McpContent> {
     let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_owned);
     let label = |key: &str| text(key).map(|label| harmless(&label, MAX_LABEL)).unwrap_or_default();
+    let of =
+        |kind: Type| McpContent { r#type: kind.into(), mime_type: label("mimeType"), ..Default::default() };
     Some(match item.get("type")?.as_str()? {
-        "text" => McpContent::Text { text: text("text")? },
-        "image" => McpContent::Image { mime_type: label("mimeType"), data: base64(text("data")?)? },
-        "audio" => McpContent::Audio { mime_type: label("mimeType"), data: base64(text("data")?)? },
-        "resource_link" => McpContent::ResourceLink {
+        "text" => McpContent { data: text("text")?, mime_type: String::new(), ..of(Type::Text) },
+        "image" => McpContent { data: base64(text("data")?)?, ..of(Type::Image) },
+        "audio" => McpContent { data: base64(text("data")?)?, ..of(Type::Audio) },
+        "resource_link" => McpContent {
             uri: harmless(&text("uri")?, MAX_LABEL),
             name: label("name"),
-            mime_type: label("mimeType"),
+            ..of(Type::ResourceLink)
         },
         "resource" => {
             let resource = item.get("resource")?.as_object()?;
@@ -108,11 +105,12 @@ fn read(item: &Map<String, Value>) -> Option<McpContent> {
                 (None, Some(blob)) => (base64(blob)?, true),
                 (None, None) => return None,
             };
-            McpContent::Resource {
+            McpContent {
                 uri: harmless(&text("uri")?, MAX_LABEL),
                 mime_type: text("mimeType").map(|label| harmless(&label, MAX_LABEL)).unwrap_or_default(),
                 data,
                 is_base64,
+                ..of(Type::Resource)
             }
         }
         _ => return None,
@@ -125,7 +123,7 @@ fn base64(data: String) -> Option<String> {
         .then_some(data)
 }
 
-/// The bytes that may still be passed on, and the count of those that were not.
+/// What may still be handed on.
 struct Room {
     left: usize,
     omitted_items: u32,
@@ -138,32 +136,27 @@ impl Room {
         self.omitted_bytes = self.omitted_bytes.saturating_add(bytes as u64);
     }
 
-    /// Takes an item if there is room. Only texts are cut.
-    fn take(&mut self, item: McpContent) -> Option<McpContent> {
-        let bytes = match &item {
-            McpContent::Text { text } => text.len(),
-            McpContent::Image { data, mime_type } | McpContent::Audio { data, mime_type } => {
-                data.len() + mime_type.len()
-            }
-            McpContent::Resource { uri, mime_type, data, .. } => uri.len() + mime_type.len() + data.len(),
-            McpContent::ResourceLink { uri, name, mime_type } => uri.len() + name.len() + mime_type.len(),
-        };
+    /// The item, a text perhaps cut. Half a picture is none.
+    fn take(&mut self, mut item: McpContent) -> Option<McpContent> {
+        let McpContent { data, mime_type, uri, name, .. } = &item;
+        let bytes = data.len() + mime_type.len() + uri.len() + name.len();
         if bytes <= self.left {
             self.left -= bytes;
             return Some(item);
         }
-        let McpContent::Text { text } = item else {
+        if item.r#type() != Type::Text {
             self.omit(bytes);
             return None;
-        };
-        let end = (0..=self.left).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        }
+        let end = (0..=self.left).rev().find(|end| item.data.is_char_boundary(*end)).unwrap_or(0);
         self.left = 0;
         if end == 0 {
             self.omit(bytes);
             return None;
         }
         self.omitted_bytes = self.omitted_bytes.saturating_add((bytes - end) as u64);
-        Some(McpContent::Text { text: text[..end].to_owned() })
+        item.data.truncate(end);
+        Some(item)
     }
 }
 
@@ -228,7 +221,7 @@ mod tests {
             outcome(&tool, &json!({"content": [], "structuredContent": structured}), 1_000)
         };
         assert!(
-            matches!(of(json!({"n": 1})), Ok(OpResult::Mcp(result)) if result.structured_content == Some(json!({"n": 1})))
+            matches!(of(json!({"n": 1})), Ok(OpResult::Mcp(result)) if result.structured_content_json == r#"{"n":1}"#)
         );
         for wrong in [json!({"n": "planted"}), json!({}), json!(null), json!("x")] {
             let failure = of(wrong).unwrap_err();
@@ -257,10 +250,8 @@ mod tests {
         ) {
             let items: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
             let result = result(&json!({"content": items}), most);
-            let shown: usize = result.content.iter().map(|item| match item {
-                McpContent::Text { text } => text.len(),
-                other => panic!("{other:?}"),
-            }).sum();
+            prop_assert!(result.content.iter().all(|item| item.r#type() == Type::Text));
+            let shown: usize = result.content.iter().map(|item| item.data.len()).sum();
             let all: usize = texts.iter().map(String::len).sum();
             prop_assert!(shown as u64 <= most);
             prop_assert_eq!(shown as u64 + result.omitted_bytes, all as u64);

@@ -11,7 +11,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Status, Streaming};
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, list_tools_request};
 
@@ -114,7 +114,7 @@ impl RunClient {
             request_id: request_id.to_owned(),
             wait_for_approval: manner != Manner::Now,
             cancel_on_disconnect: manner != Manner::Watch,
-            ..self.request(Operation::Dialect(call))
+            ..self.request(call)
         };
         Ok(self.tools.clone().call_stream(request).await?.into_inner())
     }
@@ -130,11 +130,11 @@ impl RunClient {
         self.tools.clone().cancel_call(request).await.map(drop)
     }
 
-    fn request(&self, operation: Operation) -> CallRequest {
+    fn request(&self, request: impl Into<v1::call_request::Request>) -> CallRequest {
         CallRequest {
             run_id: self.run.clone(),
             cancel_on_disconnect: true,
-            operation: Some(operation),
+            request: Some(request.into()),
             ..Default::default()
         }
     }

@@ -9,8 +9,9 @@ use rmcp::model::{
     ResourceContents, ResourceTemplate,
 };
 use serde_json::json;
-use wire::v1::call_request::Operation;
-use wire::v1::call_response::{Result as Outcome, Status as CallStatus};
+use wire::v1::call_response::Status as CallStatus;
+use wire::v1::operation::Kind as Operation;
+use wire::v1::result::Kind as Outcome;
 use wire::v1::{CallResponse, ContentEncoding, GlobRequest, ReadRequest, ReadResult};
 
 use crate::answer::error;
@@ -118,7 +119,7 @@ fn outcome(response: CallResponse) -> Result<Outcome, ErrorData> {
             _ => ErrorData::invalid_params(failure.message, data),
         });
     }
-    response.result.ok_or_else(other_result)
+    response.into_kind().ok_or_else(other_result)
 }
 
 fn other_result() -> ErrorData {

@@ -57,7 +57,7 @@ pub struct Held {
 }
 
 /// What a call would do, and what it would use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
     /// As the call itself would answer.
     pub result: OpResult,

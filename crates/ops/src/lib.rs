@@ -9,14 +9,13 @@ mod cancel;
 pub mod deny;
 mod digest;
 mod failure;
-mod git;
 mod hint;
 mod limits;
+mod malformed;
 mod mcp;
 mod operation;
 mod outcome;
 mod patch;
-pub mod raw;
 #[cfg(feature = "read")]
 mod read;
 mod reason;
@@ -29,25 +28,26 @@ pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effe
 pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
-pub use git::{Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
 pub use hint::{Hint, Named};
-pub use limits::{EndedBy, Limit};
+pub use limits::{EndedBy, Limit, explain, limits_hit};
+pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
-    Delete, Edit, EditChange, Encoding, Exec, Glob, Grep, Lane, List, Mcp, Operation, Read, ReadPart, Shell,
-    Write,
+    Delete, Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
+    GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Read, ReadPart, Shell, Write, recorded, stands_for,
 };
 pub use outcome::{
-    DeleteResult, EditResult, Entry, EntryType, ExecResult, FileChange, GitResult, GlobResult, GrepMatch,
-    GrepResult, KillEvidence, ListResult, McpContent, McpResult, OpResult, Outcome, PatchResult, PatchedFile,
-    ReadResult, ToolFailure, WriteResult,
+    EntryType, FileChange, OpResult, Outcome, ToolFailure, not_ended, unfinished, with_exit_code,
 };
 pub use patch::{FrontMatter, Patch, PatchChange};
-pub use raw::Malformed;
 #[cfg(feature = "read")]
 pub use read::{glob, grep, list, read, read_at_once, take_helpers_time, thread_time};
 pub use reason::Reason;
 pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
+pub use wire::v1::{
+    DeleteResult, EditResult, Entry, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
+    ListResult, McpContent, McpResult, PatchResult, PatchedFile, ReadResult, WriteResult,
+};
 #[cfg(feature = "write")]
 pub use write::{
     Recovered, delete, edit, patch, preview_delete, preview_edit, preview_patch, preview_write, recover,

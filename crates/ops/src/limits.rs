@@ -1,9 +1,7 @@
 //! Why a command ended before its time, and which limits were in its way: in stable words, and in a sentence that a
 //! model can act on. What is not known stays empty.
 
-use serde::{Serialize, Serializer};
-
-use crate::ExecResult;
+use wire::v1::ExecResult;
 
 /// What ended a command before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +52,19 @@ impl EndedBy {
             Self::FileSizeLimit => "file-size-limit",
             Self::DiskQuota => "disk-quota",
         }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let all = [
+            Self::Timeout,
+            Self::Cancelled,
+            Self::OutputLimit,
+            Self::MemoryLimit,
+            Self::FileSizeLimit,
+            Self::DiskQuota,
+        ];
+        all.into_iter().find(|end| end.as_str() == name)
     }
 }
 
@@ -118,25 +129,17 @@ impl Limit {
     }
 }
 
-impl ExecResult {
-    /// Says in words which limits were in its way.
-    pub fn explain(&mut self) {
-        self.limits_hit.sort_unstable();
-        self.limits_hit.dedup();
-        self.hint = self.limits_hit.iter().map(|limit| limit.advice()).collect::<Vec<_>>().join("; ");
-    }
+/// Says in a command's result which limits were in its way, by name and in words.
+pub fn explain(result: &mut ExecResult, mut limits: Vec<Limit>) {
+    limits.sort_unstable();
+    limits.dedup();
+    result.limits_hit = limits.iter().map(|limit| limit.as_str().to_owned()).collect();
+    result.hint = limits.iter().map(|limit| limit.advice()).collect::<Vec<_>>().join("; ");
 }
 
-impl Serialize for EndedBy {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl Serialize for Limit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
+/// The limits that a result names.
+pub fn limits_hit(result: &ExecResult) -> Vec<Limit> {
+    result.limits_hit.iter().filter_map(|limit| Limit::parse(limit)).collect()
 }
 
 #[cfg(test)]
@@ -153,14 +156,13 @@ mod tests {
 
     #[test]
     fn every_limit_is_explained_once() {
-        let limits_hit = vec![Limit::TmpSpace, Limit::Memory, Limit::TmpSpace];
-        let mut result = ExecResult { limits_hit, ..ExecResult::default() };
-        result.explain();
-        assert_eq!(result.limits_hit, [Limit::Memory, Limit::TmpSpace]);
+        let mut result = ExecResult::default();
+        explain(&mut result, vec![Limit::TmpSpace, Limit::Memory, Limit::TmpSpace]);
+        assert_eq!(limits_hit(&result), [Limit::Memory, Limit::TmpSpace]);
         assert!(result.hint.starts_with("the run was out of memory"), "{}", result.hint);
         assert!(result.hint.contains("; /tmp is full: "), "{}", result.hint);
         let mut result = ExecResult::default();
-        result.explain();
+        explain(&mut result, Vec::new());
         assert_eq!(result, ExecResult::default());
     }
 }

@@ -7,11 +7,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use ops::{Hint, Reason, ToolFailure};
+use ops::{Hint, Malformed, Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use wire::v1;
-use worker::convert::Malformed;
 
 /// The `domain` of every `ErrorInfo`.
 pub const DOMAIN: &str = "cofferdam";

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "grpc")]
 pub mod json;
+mod plain;
 
 pub use prost_types::{Duration, Timestamp};
 
@@ -18,6 +19,57 @@ pub fn duration(duration: std::time::Duration) -> Duration {
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, unused_qualifications)] // generated
 pub mod v1 {
     include!("generated/cofferdam.v1.rs");
+}
+
+impl From<v1::operation::Kind> for v1::call_request::Request {
+    fn from(kind: v1::operation::Kind) -> Self {
+        Self::Operation(v1::Operation { kind: Some(kind) })
+    }
+}
+
+impl From<v1::DialectCall> for v1::call_request::Request {
+    fn from(call: v1::DialectCall) -> Self {
+        Self::Dialect(call)
+    }
+}
+
+impl From<v1::result::Kind> for v1::Result {
+    fn from(kind: v1::result::Kind) -> Self {
+        Self { kind: Some(kind) }
+    }
+}
+
+impl v1::CallResponse {
+    /// The result, by the operation that returned it.
+    #[must_use]
+    pub fn kind(&self) -> Option<&v1::result::Kind> {
+        self.result.as_ref()?.kind.as_ref()
+    }
+
+    /// The same, without the rest of the answer.
+    #[must_use]
+    pub fn into_kind(self) -> Option<v1::result::Kind> {
+        self.result?.kind
+    }
+}
+
+impl v1::result::Kind {
+    /// How a command ended, where the result is that of one: of `exec` or `shell`.
+    #[must_use]
+    pub fn command(&self) -> Option<&v1::ExecResult> {
+        match self {
+            Self::Exec(result) | Self::Shell(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// The same, to be completed.
+    pub fn command_mut(&mut self) -> Option<&mut v1::ExecResult> {
+        match self {
+            Self::Exec(result) | Self::Shell(result) => Some(result),
+            _ => None,
+        }
+    }
 }
 
 /// The private protocol of the two lanes, `cofferdam.worker.v1`.

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::Result as Answer;
 use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::v1::{CancelCallRequest, GitStatus, git_request};
 use harness::{calls, git};
 use tokio::process::Command;

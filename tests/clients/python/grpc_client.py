@@ -33,14 +33,14 @@ def codec(answer):
 
 def read():
     request = message("CallRequest")(run_id=run)
-    request.read.path = "a.txt"
+    request.operation.read.path = "a.txt"
     return request
 
 
 def echo():
     request = message("CallRequest")(run_id=run)
-    request.exec.command = "echo"
-    request.exec.args.append("streamed")
+    request.operation.exec.command = "echo"
+    request.operation.exec.args.append("streamed")
     return request
 
 
@@ -60,7 +60,7 @@ def synchronous():
     with grpc.insecure_channel(endpoint) as channel:
         call, stream = methods(channel)
         for _ in range(READS):
-            print(call(read(), timeout=30).read.content.strip())
+            print(call(read(), timeout=30).result.read.content.strip())
         print(streamed(list(stream(echo(), timeout=30))))
 
 
@@ -68,7 +68,7 @@ async def asynchronous():
     async with grpc.aio.insecure_channel(endpoint) as channel:
         call, stream = methods(channel)
         for answer in await asyncio.gather(*(call(read(), timeout=30) for _ in range(READS))):
-            print(answer.read.content.strip())
+            print(answer.result.read.content.strip())
         print(streamed([event async for event in stream(echo(), timeout=30)]))
 
 

@@ -12,7 +12,6 @@ pub mod worker;
 
 use std::borrow::Cow;
 
-use ::worker::convert::{operation_from_wire, operation_to_wire};
 use ops::{Grep, Operation};
 
 /// The input as text. Bytes that are none are replaced, so that no input is wasted.
@@ -29,7 +28,7 @@ pub fn is_one_line(message: &str) -> bool {
 /// The operation comes out of the wire as it went in. Only a regular expression between slashes of its own is written in
 /// another way, since such slashes mean a regular expression to the wire.
 pub fn survives_the_wire(operation: &Operation) {
-    let there_and_back = |operation| operation_from_wire(operation_to_wire(operation));
+    let there_and_back = |operation| Operation::parse(operation.message());
     let expected = match operation {
         Operation::Grep(grep) if grep.regex && grep.pattern.starts_with('/') => {
             let again = there_and_back(operation).expect("still an operation");

@@ -12,13 +12,12 @@ use gateway::{Admission, Gateway};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use wire::v1;
-use worker::convert::operation_from_wire;
 
 static GATEWAY: LazyLock<Gateway> = LazyLock::new(fuzz::door::gateway);
 
 fuzz_target!(|data: &[u8]| {
     let Ok(message) = v1::Operation::decode(data) else { return };
-    let operation = match operation_from_wire(message) {
+    let operation = match Operation::parse(message) {
         Ok(operation) => operation,
         Err(malformed) => {
             assert!(is_one_line(&malformed.to_string()), "{malformed:?}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::{self, CallRequest, git_request};
 use harness::{Daemon, RunHandle, calls, reason};
 
@@ -83,7 +83,7 @@ impl Stage {
     pub(super) async fn call(&mut self, case: &Case, does: Does) {
         let what = format!("{}, {does:?}", case.name);
         let request = CallRequest {
-            operation: Some(operation(does)),
+            request: Some(operation(does).into()),
             timeout: Some(wire::duration(DEADLINE)),
             ..Default::default()
         };

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use harness::calls;
 use harness::v1;
-use harness::v1::call_request::Operation;
+use harness::v1::operation::Kind as Operation;
 
 use super::{Kind, Place, delete, kind};
 

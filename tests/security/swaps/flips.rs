@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, RunHandle, Setup, calls, git, own, v1};
 use tokio::task::JoinHandle;
 
@@ -56,7 +57,7 @@ async fn x7_a_process_of_the_run_that_flips_files_gains_nothing() {
             assert_eq!(done.status(), Status::Succeeded, "round {round}: {:?}", done.error);
             contents[usize::from(seen[0].contains("EVIL"))] += 1;
             let words = |script: &str| script.replace("echo ", "");
-            match done.result.unwrap() {
+            match done.result.and_then(|result| result.kind).unwrap() {
                 Answer::Exec(exec) => assert_eq!(exec.stdout, words(&seen[0]), "round {round}"),
                 Answer::Shell(shell) => {
                     assert_eq!(shell.stdout, words(&seen[0]).repeat(2) + &seen[1], "round {round}");
@@ -148,8 +149,10 @@ async fn p5_a_process_of_the_host_that_flips_files_gains_nothing_from_the_host_l
             let done = waiting.await.unwrap();
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             flipper.join().unwrap();
-            let Some(result) =
-                done.ok().filter(|done| done.status() == Status::Succeeded).and_then(|done| done.result)
+            let Some(result) = done
+                .ok()
+                .filter(|done| done.status() == Status::Succeeded)
+                .and_then(|done| done.result.and_then(|result| result.kind))
             else {
                 refused += 1;
                 continue;

@@ -11,8 +11,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::v1::call_request::Operation;
-use harness::v1::call_response::{Result as Answer, Status};
+use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
+use harness::v1::result::Kind as Answer;
 use harness::{Daemon, RunHandle, Setup, calls, v1};
 
 /// How often each kind is tried.
@@ -182,7 +183,7 @@ async fn none_goes_through(kinds: Vec<Kind>) {
         place.give();
         let (_, done) = run.consented(call()).await;
         assert_eq!(done.status(), Status::Succeeded, "{name}: {:?}", done.error);
-        if let Some(Answer::Exec(exec)) = &done.result {
+        if let Some(Answer::Exec(exec)) = done.kind() {
             assert!(!exec.stdout.contains("EVIL"), "{name}");
         }
     }

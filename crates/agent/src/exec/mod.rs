@@ -170,8 +170,8 @@ async fn conduct(
         cpu_time_us: exit.map_or(0, |exit| micros(exit.cpu)),
         peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
         wall_time_us: micros(wall),
-        kill,
-        limits_hit,
+        kill: Some(kill),
+        limits_hit: limits_hit.into_iter().map(|limit| limit.as_str().to_owned()).collect(),
         ..ExecResult::default()
     })
 }

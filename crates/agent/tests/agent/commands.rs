@@ -16,7 +16,14 @@ async fn a_command_runs_and_says_how_it_ended() {
     let agent = Agent::start().await;
     let done = agent.ran(command(&["true"])).await;
     assert_eq!((done.exit_code, done.signal, done.timed_out), (Some(0), None, false));
-    assert_eq!((done.kill.ended, done.kill.left, done.kill.method.as_str()), (0, 0, "none-needed"));
+    assert_eq!(
+        (
+            done.kill.as_ref().unwrap().ended,
+            done.kill.as_ref().unwrap().left,
+            done.kill.as_ref().unwrap().method.as_str()
+        ),
+        (0, 0, "none-needed")
+    );
     assert!(done.wall_time_us > 0 && done.peak_memory_bytes > 100_000, "{done:?}");
     assert_eq!(agent.ran(sh("exit 7")).await.exit_code, Some(7));
     let killed = agent.ran(sh("kill -9 $$")).await;
@@ -170,7 +177,7 @@ async fn a_placed_command_waits_for_its_place() {
     let finished = agent.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await;
     let done = result(finished.unwrap().outcome);
     assert_eq!(done.stdout.trim().parse().ok(), *group.pid.lock().unwrap());
-    assert_eq!((done.exit_code, done.kill.method.as_str()), (Some(3), "test"));
+    assert_eq!((done.exit_code, done.kill.as_ref().unwrap().method.as_str()), (Some(3), "test"));
     assert_eq!(*group.forced.lock().unwrap(), Some(false));
 }
 

@@ -20,7 +20,14 @@ async fn a_timeout_ends_it_and_keeps_what_it_wrote() {
     let done = agent.ran(limited(300, sh(&format!("echo before; sleep {nap}; echo after")))).await;
     assert!(done.timed_out);
     assert_eq!((done.stdout.as_str(), done.signal), ("before\n", Some(15)));
-    assert_eq!((done.kill.ended, done.kill.left, done.kill.method.as_str()), (2, 0, "descendants"));
+    assert_eq!(
+        (
+            done.kill.as_ref().unwrap().ended,
+            done.kill.as_ref().unwrap().left,
+            done.kill.as_ref().unwrap().method.as_str()
+        ),
+        (2, 0, "descendants")
+    );
     assert!(done.wall_time_us >= 300_000, "{done:?}");
     assert_eq!(running(&nap), 0);
 }
@@ -41,7 +48,7 @@ async fn sessions_forks_stops_and_deafness_do_not_help() {
     assert!(done.timed_out && done.stdout == "ready\n", "{done:?}");
     // It is deaf, so it was killed after the grace.
     assert_eq!(done.signal, Some(9));
-    assert!(done.kill.ended >= 6 && done.kill.left == 0, "{done:?}");
+    assert!(done.kill.as_ref().unwrap().ended >= 6 && done.kill.as_ref().unwrap().left == 0, "{done:?}");
     assert_eq!(running(&nap), 0);
 }
 
@@ -54,7 +61,7 @@ async fn a_background_process_never_holds_a_call_open() {
     {
         let done = agent.ran(sh(&script)).await;
         assert_eq!((done.exit_code, done.stdout.as_str(), done.timed_out), (Some(0), "hi\n", false));
-        assert!(done.kill.ended >= 1 && done.kill.left == 0, "{done:?}");
+        assert!(done.kill.as_ref().unwrap().ended >= 1 && done.kill.as_ref().unwrap().left == 0, "{done:?}");
         assert_eq!(running(&nap), 0);
     }
 }
@@ -67,7 +74,7 @@ async fn one_command_does_not_end_another() {
         tokio::spawn(async move { other.ran(sh("(sleep 1; echo late) & sleep 1.2; echo end; wait")).await });
     for _ in 0..20 {
         let done = agent.ran(sh("sleep 100 & exit 0")).await;
-        assert_eq!((done.kill.ended, done.kill.left), (1, 0));
+        assert_eq!((done.kill.as_ref().unwrap().ended, done.kill.as_ref().unwrap().left), (1, 0));
     }
     let done = long.await.unwrap();
     assert_eq!((done.exit_code, done.stdout.as_str()), (Some(0), "late\nend\n"));
@@ -107,7 +114,7 @@ async fn a_cancelled_command_is_ended() {
     until(|| running(&nap) > 0).await;
     cancel.cancel();
     let done = result(call.await.unwrap().unwrap().outcome);
-    assert_eq!((done.signal, done.timed_out, done.kill.left), (Some(15), false, 0));
+    assert_eq!((done.signal, done.timed_out, done.kill.as_ref().unwrap().left), (Some(15), false, 0));
     assert_eq!(running(&nap), 0);
 }
 
@@ -120,7 +127,10 @@ async fn a_placed_command_is_ended_by_the_daemon() {
         agent.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await.unwrap();
     let done = result(done.outcome);
     assert_eq!((done.timed_out, done.signal, done.stdout.as_str()), (true, Some(9), "hi\n"));
-    assert_eq!((*group.forced.lock().unwrap(), done.kill.method.as_str()), (Some(true), "test"));
+    assert_eq!(
+        (*group.forced.lock().unwrap(), done.kill.as_ref().unwrap().method.as_str()),
+        (Some(true), "test")
+    );
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn what_is_typed_is_echoed_and_read() {
     session.types("\u{4}").await;
     let screen = Arc::clone(&session.screen);
     let done = session.ended().await;
-    assert_eq!((done.exit_code, done.signal, done.kill.left), (Some(0), None, 0));
+    assert_eq!((done.exit_code, done.signal, done.kill.as_ref().unwrap().left), (Some(0), None, 0));
     assert_eq!((done.stdout_bytes, done.stderr_bytes), (screen.text().len() as u64, 0));
     assert_eq!(done.stdout, "");
 }
@@ -172,7 +172,7 @@ async fn whoever_sat_there_is_hung_up_on() {
         until(|| running(&sleep) > 1).await;
         session.cancel.cancel();
         let done = session.ended().await;
-        assert_eq!((done.kill.left, done.timed_out, running(&sleep)), (0, false, 0));
+        assert_eq!((done.kill.as_ref().unwrap().left, done.timed_out, running(&sleep)), (0, false, 0));
         assert!(agent.project().join(mark).exists());
     }
     // An interactive shell does not hear SIGTERM: without a hang-up it would have its whole grace.
@@ -181,7 +181,7 @@ async fn whoever_sat_there_is_hung_up_on() {
     shell.shows("ready").await;
     shell.cancel.cancel();
     let done = shell.ended().await;
-    assert_eq!((done.signal, done.kill.left), (Some(1), 0));
+    assert_eq!((done.signal, done.kill.as_ref().unwrap().left), (Some(1), 0));
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn nothing_outlives_its_session() {
     until(|| running(&nap) > 1).await;
     session.types("\n").await;
     let done = session.ended().await;
-    assert!(done.kill.ended >= 2 && done.kill.left == 0, "{done:?}");
+    assert!(done.kill.as_ref().unwrap().ended >= 2 && done.kill.as_ref().unwrap().left == 0, "{done:?}");
     assert_eq!(running(&nap), 0);
     // Nor does one that nobody holds any more.
     let session = Session::open(&agent, &command(&["sleep", &nap]));
@@ -256,7 +256,7 @@ async fn what_it_shows_is_whole_and_bounded() {
     let output: Arc<dyn OutputSink> = Arc::clone(&gate) as _;
     let terminal = agent.client.terminal(spec(&exec, &bounds, &output), None, &CancellationToken::new());
     let done = result(terminal.unwrap().finished().await.unwrap().outcome);
-    assert_eq!((gate.counts(), done.timed_out, done.kill.left), ((1_000_000, 0), false, 0));
+    assert_eq!((gate.counts(), done.timed_out, done.kill.as_ref().unwrap().left), ((1_000_000, 0), false, 0));
     assert!(done.stdout_bytes > 1_000_000);
 }
 
@@ -277,7 +277,7 @@ async fn its_time_is_limited() {
     let spec = TerminalSpec { deadline: Duration::from_millis(300), ..spec(&exec, &bounds, &output) };
     let terminal = agent.client.terminal(spec, None, &CancellationToken::new()).unwrap();
     let done = result(terminal.finished().await.unwrap().outcome);
-    assert_eq!((done.timed_out, done.signal, done.kill.left), (true, Some(1), 0));
+    assert_eq!((done.timed_out, done.signal, done.kill.as_ref().unwrap().left), (true, Some(1), 0));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! `coffer call delete`.
 
 use clap::Args;
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{DeleteRequest, DeleteResult, entry};
 
 use super::{Manner, Target, make};

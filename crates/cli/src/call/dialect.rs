@@ -2,7 +2,6 @@
 
 use clap::Args;
 use wire::v1::DialectCall;
-use wire::v1::call_request::Operation;
 
 use super::{Manner, Target, answer, explain, outcome};
 use crate::client::Context;
@@ -29,15 +28,11 @@ pub(crate) struct Dialect {
 impl Dialect {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         // What a model writes can be malformed: the daemon judges it and tells the model.
-        let operation = Operation::Dialect(DialectCall {
-            dialect: self.tongue,
-            name: self.name,
-            arguments_json: self.arguments,
-        });
+        let request = DialectCall { dialect: self.tongue, name: self.name, arguments_json: self.arguments };
         if context.explains {
-            return explain::explain(context, &self.target, self.manner, operation).await;
+            return explain::explain(context, &self.target, self.manner, request).await;
         }
-        let call = answer(context, &self.target, self.manner, operation).await?;
+        let call = answer(context, &self.target, self.manner, request).await?;
         outcome::show_rendered(context.ui, &call)
     }
 }

@@ -1,8 +1,8 @@
 //! `coffer call edit`.
 
 use clap::Args;
-use wire::v1::call_request::Operation;
 use wire::v1::edit_request::Change;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{CreateFile, EditRequest, EditResult, InsertText, StrReplace};
 
 use super::{Manner, Target, make, outcome};

@@ -1,8 +1,8 @@
 //! `coffer call exec`.
 
 use clap::Args;
-use wire::v1::call_request::Operation;
-use wire::v1::call_response::Result as CallResult;
+use wire::v1::operation::Kind as Operation;
+use wire::v1::result::Kind as CallResult;
 use wire::v1::{ExecRequest, ExecResult};
 
 use super::live::Live;

@@ -1,9 +1,9 @@
 //! A call that is explained instead of made, for `coffer policy explain`.
 
 use wire::v1::ExplainPolicyRequest;
-use wire::v1::call_request::Operation;
+use wire::v1::call_request::Request;
 
-use super::{Manner, Target, request};
+use super::{Manner, Target, prepare};
 use crate::client::{Context, quick};
 use crate::exit::Ended;
 use crate::policy;
@@ -13,10 +13,10 @@ pub(super) async fn explain(
     context: &Context,
     target: &Target,
     manner: Manner,
-    operation: Operation,
+    request: impl Into<Request>,
 ) -> Ended {
     let client = context.connect().await?;
-    let call = request(&client, target, manner, operation).await?;
+    let call = prepare(&client, target, manner, request).await?;
     let request = ExplainPolicyRequest { call: Some(call) };
     let explained = client.policy().explain_policy(quick(request)).await?.into_inner();
     policy::show_explained(context.ui, &explained)

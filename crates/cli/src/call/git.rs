@@ -1,8 +1,8 @@
 //! `coffer call git`.
 
 use clap::{Args, Subcommand};
-use wire::v1::call_request::Operation;
 use wire::v1::git_request::Command as Wanted;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
 use super::{Manner, Target, make, outcome};

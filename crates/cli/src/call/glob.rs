@@ -1,7 +1,7 @@
 //! `coffer call glob`.
 
 use clap::Args;
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{GlobRequest, GlobResult};
 
 use super::{Manner, Target, make, outcome};

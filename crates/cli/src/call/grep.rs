@@ -1,7 +1,7 @@
 //! `coffer call grep`.
 
 use clap::Args;
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{GrepRequest, GrepResult};
 
 use super::grep_lines::{Kind, Line, lines};

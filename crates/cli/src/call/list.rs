@@ -1,8 +1,8 @@
 //! `coffer call list`.
 
 use clap::Args;
-use wire::v1::call_request::Operation;
 use wire::v1::entry::Type;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{ListRequest, ListResult};
 
 use super::{Manner, Target, make, outcome};

@@ -3,12 +3,12 @@
 use clap::Args;
 use tonic::Streaming;
 use wire::v1::call_output::Stream;
-use wire::v1::call_request::Operation;
-use wire::v1::call_response::Result as CallResult;
+use wire::v1::call_request::Request;
 use wire::v1::call_stream_response::Event;
+use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, CallStreamResponse};
 
-use super::{Manner, Target, exec, make, outcome, request, working};
+use super::{Manner, Target, exec, make, outcome, prepare, working};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
@@ -36,15 +36,15 @@ impl Live {
         context: &Context,
         target: &Target,
         manner: Manner,
-        operation: Operation,
+        request: impl Into<Request>,
     ) -> Ended {
         let ui = context.ui;
         if context.explains || self.no_stream || (ui.is_json() && !self.stream) {
-            return make(context, target, manner, operation).await;
+            return make(context, target, manner, request).await;
         }
         let client = context.connect().await?;
         let (wait, working) = (manner.wait, working(&manner));
-        let mut request = request(&client, target, manner, operation).await?;
+        let mut request = prepare(&client, target, manner, request).await?;
         request.cancel_on_disconnect = true;
         let spinner = ui.spinner(working);
         let events = client.tools().call_stream(request).await?.into_inner();
@@ -126,7 +126,7 @@ impl Told {
     fn result(&mut self, call: &CallResponse) -> Ended {
         self.spinner.take();
         let mut exit = outcome::exit(call);
-        let command = match &call.result {
+        let command = match call.kind() {
             Some(CallResult::Exec(result) | CallResult::Shell(result)) => Some(result),
             _ => None,
         };

@@ -1,8 +1,8 @@
 //! `coffer call mcp`: a tool of an upstream MCP server.
 
 use clap::Args;
-use wire::v1::call_request::Operation;
 use wire::v1::mcp_content::Type;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{McpContent, McpRequest, McpResult};
 
 use super::{Manner, Target, make};

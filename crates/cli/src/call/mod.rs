@@ -28,7 +28,7 @@ mod write;
 use std::time::Duration;
 
 use clap::Args;
-use wire::v1::call_request::Operation;
+use wire::v1::call_request::Request;
 use wire::v1::{CallRequest, CallResponse};
 
 pub(crate) use self::select::resolve;
@@ -88,11 +88,11 @@ impl Command {
 }
 
 /// Makes the call and shows what became of it.
-async fn make(context: &Context, target: &Target, manner: Manner, operation: Operation) -> Ended {
+async fn make(context: &Context, target: &Target, manner: Manner, request: impl Into<Request>) -> Ended {
     if context.explains {
-        return explain::explain(context, target, manner, operation).await;
+        return explain::explain(context, target, manner, request).await;
     }
-    let call = answer(context, target, manner, operation).await?;
+    let call = answer(context, target, manner, request).await?;
     outcome::show(context.ui, &call)
 }
 
@@ -101,26 +101,26 @@ async fn answer(
     context: &Context,
     target: &Target,
     manner: Manner,
-    operation: Operation,
+    request: impl Into<Request>,
 ) -> Result<CallResponse, Failure> {
     let client = context.connect().await?;
     let working = working(&manner);
-    let request = request(&client, target, manner, operation).await?;
+    let request = prepare(&client, target, manner, request).await?;
     context.ui.wait(working, client.tools().call(request)).await
 }
 
-async fn request(
+async fn prepare(
     client: &Client,
     target: &Target,
     manner: Manner,
-    operation: Operation,
+    request: impl Into<Request>,
 ) -> Result<CallRequest, Failure> {
     Ok(CallRequest {
         run_id: target.run.resolve(client).await?,
         request_id: manner.request_id.unwrap_or_default(),
         wait_for_approval: manner.wait,
         timeout: manner.timeout.map(wire::duration),
-        operation: Some(operation),
+        request: Some(request.into()),
         ..Default::default()
     })
 }

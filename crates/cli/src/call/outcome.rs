@@ -1,6 +1,7 @@
 //! What became of a call: its result to standard output, the rest to standard error, and the exit code.
 
-use wire::v1::call_response::{Result as CallResult, Status};
+use wire::v1::call_response::Status;
+use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, ToolFailure};
 
 use super::{delete, edit, exec, git, glob, grep, list, mcp, patch, read, write};
@@ -28,11 +29,11 @@ pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Ended {
 
 /// How `coffer` should end.
 pub(super) fn exit(call: &CallResponse) -> Exit {
-    if let Some(exit) = exec::exit(call.result.as_ref()) {
+    if let Some(exit) = exec::exit(call.kind()) {
         return exit;
     }
     // Nothing was printed of a file that is no text, which a script must not take for an empty one.
-    if let Some(CallResult::Read(read)) = &call.result
+    if let Some(CallResult::Read(read)) = call.kind()
         && read.binary
         && read.content.is_empty()
     {
@@ -47,7 +48,7 @@ pub(super) fn exit(call: &CallResponse) -> Exit {
 }
 
 fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
-    match &call.result {
+    match call.kind() {
         Some(CallResult::Read(result)) => read::render(result, data, talk),
         Some(CallResult::List(result)) => list::render(result, data, talk),
         Some(CallResult::Glob(result)) => glob::render(result, data, talk),
@@ -165,19 +166,20 @@ mod tests {
     #[test]
     fn the_exit_code_follows_the_command() {
         let exec = |exit_code| CallResponse {
-            result: Some(CallResult::Exec(ExecResult { exit_code, ..Default::default() })),
+            result: Some(CallResult::Exec(ExecResult { exit_code, ..Default::default() }).into()),
             ..call(Status::Succeeded)
         };
         assert_eq!(exit(&exec(Some(0))), Exit::Ok);
         assert_eq!(exit(&exec(Some(3))), Exit::Command(3));
         assert_eq!(exit(&exec(Some(137))), Exit::Command(137));
         let late = ExecResult { timed_out: true, exit_code: Some(0), ..Default::default() };
-        let late = CallResponse { result: Some(CallResult::Exec(late)), ..call(Status::Failed) };
+        let late = CallResponse { result: Some(CallResult::Exec(late).into()), ..call(Status::Failed) };
         assert_eq!(exit(&late), Exit::Command(124));
         let unknown = CallResponse { result: exec(None).result, ..call(Status::Failed) };
         assert_eq!(exit(&unknown), Exit::Failed);
         let script = ExecResult { exit_code: Some(3), ..Default::default() };
-        let shell = CallResponse { result: Some(CallResult::Shell(script)), ..call(Status::Succeeded) };
+        let shell =
+            CallResponse { result: Some(CallResult::Shell(script).into()), ..call(Status::Succeeded) };
         assert_eq!(exit(&shell), Exit::Command(3));
         assert_eq!(exit(&call(Status::Unspecified)), Exit::Failed);
     }
@@ -185,7 +187,9 @@ mod tests {
     #[test]
     fn a_good_call_is_only_data() {
         let read = CallResponse {
-            result: Some(CallResult::Read(ReadResult { content: "hi\n".into(), ..Default::default() })),
+            result: Some(
+                CallResult::Read(ReadResult { content: "hi\n".into(), ..Default::default() }).into(),
+            ),
             ..call(Status::Succeeded)
         };
         assert_eq!(exit(&read), Exit::Ok);

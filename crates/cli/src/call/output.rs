@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use wire::v1::call_response::{Result as CallResult, Status};
+use wire::v1::call_response::Status;
+use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, GetCallRequest, OutputChunk};
 
 use super::select;
@@ -109,7 +110,7 @@ impl Output {
 
 /// Bytes that the command wrote and nobody has.
 fn missing(call: &CallResponse, chunk: &OutputChunk, stderr: bool) -> u64 {
-    let Some(CallResult::Exec(result) | CallResult::Shell(result)) = &call.result else { return 0 };
+    let Some(CallResult::Exec(result) | CallResult::Shell(result)) = call.kind() else { return 0 };
     let written = if stderr { result.stderr_bytes } else { result.stdout_bytes };
     written.saturating_sub(chunk.kept_bytes)
 }
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn what_was_not_kept_is_counted() {
         let result = ExecResult { stdout_bytes: 10, stderr_bytes: 3, ..Default::default() };
-        let call = CallResponse { result: Some(CallResult::Exec(result)), ..Default::default() };
+        let call = CallResponse { result: Some(CallResult::Exec(result).into()), ..Default::default() };
         let chunk = OutputChunk { kept_bytes: 4, ..Default::default() };
         assert_eq!((missing(&call, &chunk, false), missing(&call, &chunk, true)), (6, 0));
         assert_eq!(missing(&CallResponse::default(), &chunk, false), 0);

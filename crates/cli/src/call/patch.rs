@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value};
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::patch_request::Change;
 use wire::v1::{PatchRequest, PatchResult, UpdateFrontmatter, patched_file};
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{ContentEncoding, ReadRequest, ReadResult};
 
 use super::{Manner, Target, make, outcome};

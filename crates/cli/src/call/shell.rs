@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use wire::v1::ShellRequest;
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 
 use super::live::Live;
 use super::surroundings::{Surroundings, timeout_ms};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::Args;
-use wire::v1::call_request::Operation;
+use wire::v1::operation::Kind as Operation;
 use wire::v1::{ContentEncoding, WriteRequest, WriteResult};
 
 use super::{Manner, Target, make, stdin};

@@ -14,8 +14,8 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use wire::v1::approval_service_server::{ApprovalService, ApprovalServiceServer};
 use wire::v1::audit_service_server::{AuditService, AuditServiceServer};
-use wire::v1::call_request::Operation;
 use wire::v1::host_service_server::{HostService, HostServiceServer};
+use wire::v1::operation::Kind as Operation;
 use wire::v1::run_service_server::{RunService, RunServiceServer};
 use wire::v1::tool_service_server::{ToolService, ToolServiceServer};
 use wire::v1::*;
@@ -195,7 +195,7 @@ impl ToolService for Canned {
         let output = |stream: call_output::Stream, offset, data: &[u8]| {
             Event::Output(CallOutput { stream: stream.into(), offset, data: data.to_vec() })
         };
-        if let Some(call_response::Result::Exec(exec)) = &result.result {
+        if let Some(result::Kind::Exec(exec)) = result.kind() {
             let (first, rest) = exec.stdout.as_bytes().split_at(1);
             events.push(output(call_output::Stream::Stdout, 0, first));
             events.push(output(call_output::Stream::Stderr, 0, exec.stderr.as_bytes()));
@@ -241,20 +241,23 @@ impl ToolService for Canned {
             rendered: r#"{"ok":true}"#.into(),
             ..Default::default()
         };
-        match request.operation {
+        match request.request.and_then(operation) {
             Some(Operation::Read(_)) => {
                 let read =
                     ReadResult { content: "hi \x1b[31mred\n".into(), size_bytes: 12, ..Default::default() };
-                call.result = Some(call_response::Result::Read(read));
+                call.result = Some(result::Kind::Read(read).into());
             }
             Some(Operation::Exec(exec)) => {
                 let code = exec.args.first().and_then(|code| code.parse().ok()).unwrap_or(0);
-                call.result = Some(call_response::Result::Exec(ExecResult {
-                    stdout: "out\n".into(),
-                    stderr: "err\n".into(),
-                    exit_code: Some(code),
-                    ..Default::default()
-                }));
+                call.result = Some(
+                    result::Kind::Exec(ExecResult {
+                        stdout: "out\n".into(),
+                        stderr: "err\n".into(),
+                        exit_code: Some(code),
+                        ..Default::default()
+                    })
+                    .into(),
+                );
             }
             Some(Operation::Write(_)) => {
                 call.status = call_response::Status::PendingApproval.into();
@@ -292,7 +295,7 @@ impl ToolService for Canned {
         let call = CallResponse {
             call_id: request.call_id,
             status: call_response::Status::Succeeded.into(),
-            result: Some(call_response::Result::Exec(exec)),
+            result: Some(result::Kind::Exec(exec).into()),
             ..Default::default()
         };
         let kept = |text: &[u8], offset: u64| OutputChunk {
@@ -436,4 +439,12 @@ impl AuditService for Canned {
 fn checkpoint(key: &str) -> Checkpoint {
     let (note, verifier_key) = (format!("log\n3\nroot\n\n— log {key}\n"), format!("log+01+{key}"));
     Checkpoint { size: 3, root: "c0ffee".into(), note, verifier_key }
+}
+
+/// The operation that a request is for.
+pub(crate) fn operation(request: call_request::Request) -> Option<Operation> {
+    match request {
+        call_request::Request::Operation(operation) => operation.kind,
+        call_request::Request::Dialect(_) => None,
+    }
 }

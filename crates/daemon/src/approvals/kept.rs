@@ -9,7 +9,6 @@ use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use store::{SettledApproval, StoredApproval};
 use wire::v1;
-use worker::convert::{operation_from_wire, operation_to_wire};
 
 /// Whose call it is, how it was put, and how it is to be answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +84,7 @@ impl Kept {
             after,
             spent: false,
             approval: serde_json::to_vec(&head)?,
-            operation: operation_to_wire(&self.operation).encode_to_vec(),
+            operation: self.operation.message().encode_to_vec(),
         })
     }
 
@@ -93,8 +92,8 @@ impl Kept {
     pub(super) fn read(stored: &StoredApproval) -> Result<Self, Unreadable> {
         let Head { approval, asker } = serde_json::from_slice(&stored.approval)?;
         let operation = v1::Operation::decode(stored.operation.as_slice())?;
-        let operation = operation_from_wire(operation)
-            .map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
+        let operation =
+            Operation::parse(operation).map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
         Ok(Self { approval, asker, operation })
     }
 }

@@ -4,12 +4,12 @@
 //! names: never what a file is to hold.
 
 use serde_json::{Map, Value};
-use wire::v1::{call_request, git_request};
+use wire::v1::call_request::Request;
 
 /// Bytes of one text that are kept.
 const LONGEST: usize = 1_024;
-/// Arguments of a command that are kept.
-const ARGUMENTS: usize = 32;
+/// Items of a list that are kept of a dialect's arguments.
+const ITEMS: usize = 32;
 /// Bytes of a dialect's arguments that are looked at.
 const MAX_JSON: usize = 64 * 1024;
 /// Arguments of dialects' tools that say where or what, and hold no content.
@@ -35,69 +35,27 @@ const NAMING: [&str; 15] = [
 pub(super) struct Asked {
     /// The operation's name, where the request is one's.
     pub(super) operation: Option<&'static str>,
-    words: Vec<(&'static str, Value)>,
+    texts: Map<String, Value>,
     /// Of a dialect's tool.
     arguments_json: String,
 }
 
 impl Asked {
-    pub(super) fn of(operation: Option<&call_request::Operation>) -> Self {
-        use call_request::Operation as Asked;
-        let mut arguments_json = String::new();
-        let (name, words) = match operation {
-            Some(Asked::Read(read)) => ("read", vec![("path", text(&read.path))]),
-            Some(Asked::List(list)) => ("list", vec![("path", text(&list.path))]),
-            Some(Asked::Glob(glob)) => {
-                ("glob", vec![("path", text(&glob.path)), ("pattern", text(&glob.pattern))])
+    pub(super) fn of(request: Option<&Request>) -> Self {
+        let (mut name, mut texts, mut arguments_json) = ("", Map::new(), String::new());
+        match request {
+            Some(Request::Operation(operation)) => (name, texts) = ops::recorded(operation, text),
+            Some(Request::Dialect(call)) if call.arguments_json.len() <= MAX_JSON => {
+                arguments_json.clone_from(&call.arguments_json);
             }
-            Some(Asked::Grep(grep)) => {
-                ("grep", vec![("path", text(&grep.path)), ("pattern", text(&grep.pattern))])
-            }
-            Some(Asked::Exec(exec)) => {
-                let args = exec.args.iter().take(ARGUMENTS).map(|arg| text(arg)).collect();
-                ("exec", vec![("command", text(&exec.command)), ("args", args), ("cwd", text(&exec.cwd))])
-            }
-            Some(Asked::Shell(shell)) => {
-                ("shell", vec![("script", text(&shell.script)), ("cwd", text(&shell.cwd))])
-            }
-            Some(Asked::Write(write)) => ("write", vec![("path", text(&write.path))]),
-            Some(Asked::Edit(edit)) => ("edit", vec![("path", text(&edit.path))]),
-            Some(Asked::Patch(_)) => ("patch", Vec::new()),
-            Some(Asked::Delete(delete)) => ("delete", vec![("path", text(&delete.path))]),
-            Some(Asked::Git(git)) => {
-                let paths = |paths: &[String]| paths.iter().take(ARGUMENTS).map(|path| text(path)).collect();
-                match &git.command {
-                    Some(git_request::Command::Status(_)) => ("git.status", Vec::new()),
-                    Some(git_request::Command::Diff(diff)) => {
-                        ("git.diff", vec![("paths", paths(&diff.paths))])
-                    }
-                    Some(git_request::Command::Log(log)) => {
-                        ("git.log", vec![("revision", text(&log.revision)), ("paths", paths(&log.paths))])
-                    }
-                    Some(git_request::Command::Show(show)) => {
-                        ("git.show", vec![("revision", text(&show.revision)), ("paths", paths(&show.paths))])
-                    }
-                    Some(git_request::Command::Add(add)) => ("git.add", vec![("paths", paths(&add.paths))]),
-                    Some(git_request::Command::Commit(_)) => ("git.commit", Vec::new()),
-                    None => ("", Vec::new()),
-                }
-            }
-            Some(Asked::Mcp(mcp)) => ("", vec![("server", text(&mcp.server)), ("tool", text(&mcp.tool))]),
-            Some(Asked::Dialect(call)) => {
-                if call.arguments_json.len() <= MAX_JSON {
-                    arguments_json.clone_from(&call.arguments_json);
-                }
-                ("", Vec::new())
-            }
-            None => ("", Vec::new()),
-        };
-        Self { operation: Some(name).filter(|name| !name.is_empty()), words, arguments_json }
+            Some(Request::Dialect(_)) | None => {}
+        }
+        Self { operation: Some(name).filter(|name| !name.is_empty()), texts, arguments_json }
     }
 
     /// For the record.
     pub(super) fn input(&self) -> Value {
-        let mut input: Map<_, _> =
-            self.words.iter().map(|(name, word)| ((*name).to_owned(), word.clone())).collect();
+        let mut input = self.texts.clone();
         if let Ok(Value::Object(arguments)) = serde_json::from_str(&self.arguments_json) {
             let naming = arguments.into_iter().filter(|(name, _)| NAMING.contains(&name.as_str()));
             input.extend(naming.filter_map(|(name, value)| Some((name, short(value)?))));
@@ -110,7 +68,7 @@ impl Asked {
 fn short(value: Value) -> Option<Value> {
     match value {
         Value::String(value) => Some(text(&value)),
-        Value::Array(items) => items.into_iter().take(ARGUMENTS).map(short).collect(),
+        Value::Array(items) => items.into_iter().take(ITEMS).map(short).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     }
 }
@@ -123,7 +81,7 @@ fn text(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use wire::v1::{DialectCall, WriteRequest, call_request::Operation};
+    use wire::v1::{DialectCall, WriteRequest, operation::Kind as Operation};
 
     use super::Asked;
 
@@ -131,12 +89,12 @@ mod tests {
     fn names_are_kept_and_contents_are_not() {
         let write =
             WriteRequest { path: "../x".to_owned(), content: "secret".to_owned(), ..Default::default() };
-        let asked = Asked::of(Some(&Operation::Write(write)));
+        let asked = Asked::of(Some(&Operation::Write(write).into()));
         assert_eq!((asked.operation, asked.input()), (Some("write"), json!({ "path": "../x" })));
 
         let dialect = |arguments_json: &str| {
             let call = DialectCall { arguments_json: arguments_json.to_owned(), ..Default::default() };
-            Asked::of(Some(&Operation::Dialect(call))).input()
+            Asked::of(Some(&call.into())).input()
         };
         let arguments = r#"{"file_path": "/etc/x", "content": "secret", "args": ["a", "b"], "name": {"content": "secret"}}"#;
         assert_eq!(dialect(arguments), json!({ "file_path": "/etc/x", "args": ["a", "b"] }));

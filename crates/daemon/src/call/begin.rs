@@ -44,7 +44,7 @@ impl Manner {
         Self {
             wait_for_approval: request.wait_for_approval,
             cancel_on_disconnect: request.cancel_on_disconnect,
-            dialect: matches!(request.operation, Some(call_request::Operation::Dialect(_))),
+            dialect: matches!(request.request, Some(call_request::Request::Dialect(_))),
         }
     }
 
@@ -104,7 +104,7 @@ pub(super) async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Out
         let refusal = Refusal::internal("making the call", &"it panicked");
         let mut response = call.answer().response;
         response.set_status(call_response::Status::Failed);
-        response.error = Some(worker::convert::failure_to_wire(refusal.clone().into()));
+        response.error = Some(ops::ToolFailure::from(refusal.clone()).into());
         app.calls.finish(&call, response, Some(refusal), Keep::Stored).await;
     }
 }

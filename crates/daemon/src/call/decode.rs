@@ -6,12 +6,12 @@ use std::time::Duration;
 use dialects::{Dialect, Facts, Limits, Made, ParseFailure};
 use gateway::{Policy, Profile};
 use identity::check_client_name;
-use ops::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure};
+use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
-use wire::v1::{self, CallRequest, CallResponse, call_request, call_response};
-use worker::convert::{failure_to_wire, operation_from_wire, result_to_wire};
+use wire::v1::call_request::Request;
+use wire::v1::{self, CallRequest, CallResponse, call_response};
 
 use super::Close;
 use super::asked::Asked;
@@ -73,14 +73,15 @@ pub(crate) fn limits(profile: &Profile) -> Limits {
 /// `limits` are those of the run's profile: a command that is given no time has the profile's. `policy` knows the plain names of
 /// upstream servers' tools.
 pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> Decoded {
-    let CallRequest { agent_id, task_id, correlation_id, timeout, operation, .. } = request;
+    let CallRequest { agent_id, task_id, correlation_id, timeout, request, .. } = request;
     let limit = limit(timeout.as_ref());
-    let asked = Asked::of(operation.as_ref());
-    let (parsed, form) = match operation {
-        Some(call_request::Operation::Dialect(call)) => {
+    let asked = Asked::of(request.as_ref());
+    let (parsed, form) = match request {
+        Some(Request::Dialect(call)) => {
             dialect(call, (limits, policy), limit.as_ref().ok().copied().flatten())
         }
-        operation => (canonical(operation, limits), Form::Canonical),
+        Some(Request::Operation(operation)) => (canonical(operation, limits), Form::Canonical),
+        None => (canonical(v1::Operation::default(), limits), Form::Canonical),
     };
     let named = check_client_name("task_id", &task_id)
         .and_then(|()| check_client_name("correlation_id", &correlation_id));
@@ -100,35 +101,20 @@ fn limit(timeout: Option<&wire::Duration>) -> Result<Option<Duration>, Refusal> 
     }
 }
 
-fn canonical(operation: Option<call_request::Operation>, limits: &Limits) -> Result<Operation, Refusal> {
-    use call_request::Operation as Asked;
+fn canonical(operation: v1::Operation, limits: &Limits) -> Result<Operation, Refusal> {
+    Operation::parse(with_time(operation, limits)).map_err(Refusal::from)
+}
+
+/// A command that is given no time has the profile's.
+fn with_time(mut operation: v1::Operation, limits: &Limits) -> v1::Operation {
     use v1::operation::Kind;
-    let unless_said = |said: Option<u64>| said.or(Some(limits.default_timeout_s.saturating_mul(1_000)));
-    let kind = operation.and_then(|operation| {
-        Some(match operation {
-            Asked::Read(request) => Kind::Read(request),
-            Asked::List(request) => Kind::List(request),
-            Asked::Glob(request) => Kind::Glob(request),
-            Asked::Grep(request) => Kind::Grep(request),
-            Asked::Exec(request) => {
-                let timeout_ms = unless_said(request.timeout_ms);
-                Kind::Exec(v1::ExecRequest { timeout_ms, ..request })
-            }
-            Asked::Shell(request) => {
-                let timeout_ms = unless_said(request.timeout_ms);
-                Kind::Shell(v1::ShellRequest { timeout_ms, ..request })
-            }
-            Asked::Write(request) => Kind::Write(request),
-            Asked::Edit(request) => Kind::Edit(request),
-            Asked::Patch(request) => Kind::Patch(request),
-            Asked::Delete(request) => Kind::Delete(request),
-            Asked::Git(request) => Kind::Git(request),
-            Asked::Mcp(request) => Kind::Mcp(request),
-            // Taken before.
-            Asked::Dialect(_) => return None,
-        })
-    });
-    operation_from_wire(v1::Operation { kind }).map_err(Refusal::from)
+    let timeout_ms = match &mut operation.kind {
+        Some(Kind::Exec(request)) => &mut request.timeout_ms,
+        Some(Kind::Shell(request)) => &mut request.timeout_ms,
+        _ => return operation,
+    };
+    timeout_ms.get_or_insert(limits.default_timeout_s.saturating_mul(1_000));
+    operation
 }
 
 fn dialect(
@@ -245,10 +231,10 @@ impl Form {
             usage,
             ..Default::default()
         };
-        response.error = unfinished(&outcome).map(failure_to_wire);
+        response.error = unfinished(&outcome).map(Into::into);
         match outcome {
-            Ok(result) => response.result = Some(result_of(result_to_wire(result))),
-            Err(failure) => response.error = Some(failure_to_wire(failure)),
+            Ok(result) => response.result = Some(v1::Result { kind: Some(result) }),
+            Err(failure) => response.error = Some(failure.into()),
         }
         response
     }
@@ -286,32 +272,12 @@ impl Form {
 
 /// Why a command that ran is a call that failed.
 fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
-    outcome.as_ref().ok().and_then(OpResult::command).and_then(ExecResult::failure)
+    outcome.as_ref().ok().and_then(OpResult::command).and_then(ops::unfinished)
 }
 
-fn told(result: OpResult) -> OpResult {
-    match result {
-        OpResult::Exec(result) => OpResult::Exec(result.told()),
-        OpResult::Shell(result) => OpResult::Shell(result.told()),
-        other => other,
+fn told(mut result: OpResult) -> OpResult {
+    if let Some(command) = result.command_mut() {
+        ops::with_exit_code(command);
     }
-}
-
-fn result_of(kind: v1::result::Kind) -> call_response::Result {
-    use call_response::Result as Answer;
-    use v1::result::Kind;
-    match kind {
-        Kind::Read(result) => Answer::Read(result),
-        Kind::List(result) => Answer::List(result),
-        Kind::Glob(result) => Answer::Glob(result),
-        Kind::Grep(result) => Answer::Grep(result),
-        Kind::Exec(result) => Answer::Exec(result),
-        Kind::Shell(result) => Answer::Shell(result),
-        Kind::Write(result) => Answer::Write(result),
-        Kind::Edit(result) => Answer::Edit(result),
-        Kind::Patch(result) => Answer::Patch(result),
-        Kind::Delete(result) => Answer::Delete(result),
-        Kind::Git(result) => Answer::Git(result),
-        Kind::Mcp(result) => Answer::Mcp(result),
-    }
+    result
 }

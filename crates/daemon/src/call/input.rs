@@ -1,9 +1,8 @@
 //! A call's arguments for the record: what was asked for, and never what a file holds. Of contents there stand size and
 //! SHA-256, however short they are; other long texts are cut, and secrets are hidden later.
 
-use ops::{EditChange, Operation, PatchChange};
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+use ops::{Operation, stands_for};
+use serde_json::Value;
 
 use super::record::beginning;
 use super::request;
@@ -20,52 +19,9 @@ pub(crate) fn of(operation: &Operation) -> Value {
     {
         value = only.take();
     }
-    hide_contents(operation, &mut value);
+    operation.hide_contents(&mut value);
     shorten(&mut value);
     value
-}
-
-fn hide_contents(operation: &Operation, value: &mut Value) {
-    match operation {
-        Operation::Write(write) => value["content"] = stands_for(&write.content),
-        Operation::Edit(edit) => match &edit.change {
-            EditChange::StrReplace { old, new, .. } => {
-                value["strReplace"]["oldStr"] = stands_for(old.as_bytes());
-                value["strReplace"]["newStr"] = stands_for(new.as_bytes());
-            }
-            EditChange::Create { content } => value["create"]["content"] = stands_for(content.as_bytes()),
-            EditChange::Insert { text, .. } => value["insert"]["text"] = stands_for(text.as_bytes()),
-        },
-        Operation::Patch(patch) => {
-            // Its text names them, and stands here no more.
-            value["paths"] = patch.paths().iter().map(ToString::to_string).collect();
-            match patch.change() {
-                PatchChange::Unified(diff) => value["unifiedDiff"] = stands_for(diff.as_bytes()),
-                PatchChange::Envelope(envelope) => value["envelope"] = stands_for(envelope.as_bytes()),
-                PatchChange::FrontMatter(_) => {
-                    for (name, field) in value["updateFrontmatter"].as_object_mut().into_iter().flatten() {
-                        if name != "path" && name != "ifMatchSha256" {
-                            *field = stands_for(field.to_string().as_bytes());
-                        }
-                    }
-                }
-            }
-        }
-        Operation::Read(_)
-        | Operation::List(_)
-        | Operation::Glob(_)
-        | Operation::Grep(_)
-        | Operation::Exec(_)
-        | Operation::Shell(_)
-        | Operation::Delete(_)
-        | Operation::Git(_)
-        | Operation::Mcp(_) => {}
-    }
-}
-
-/// Size and SHA-256 of a content.
-fn stands_for(content: &[u8]) -> Value {
-    json!({ "bytes": content.len(), "sha256": hex::encode(Sha256::digest(content)) })
 }
 
 /// Cuts long texts. What is cut says how long it was and what it hashes to.
@@ -86,15 +42,14 @@ fn shorten(value: &mut Value) {
 mod tests {
     use serde_json::{Value, json};
     use wire::v1;
-    use worker::convert::operation_from_wire;
 
-    use super::{of, shorten};
+    use super::{Operation, of, shorten};
 
     const CONTENT: &str = "the content of a file";
 
     fn input(request: Value) -> Value {
         let request: v1::Operation = serde_json::from_value(request).unwrap();
-        let input = of(&operation_from_wire(request).unwrap());
+        let input = of(&Operation::parse(request).unwrap());
         assert!(!input.to_string().contains(CONTENT), "{input}");
         input
     }

@@ -262,13 +262,13 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
         }
         Ok(OpResult::Exec(exec) | OpResult::Shell(exec)) => {
             // A command that failed is a tool that ran: the record says what it said.
-            let failure = exec.failure();
+            let failure = ops::unfinished(exec);
             let done = failure.is_none() && exec.exit_code == Some(0);
             let status = if done { Status::Succeeded } else { Status::Failed };
             let mut said = json!({
                 "signal": exec.signal,
                 "timed_out": exec.timed_out,
-                "ended_by": exec.ended_by,
+                "ended_by": Some(&exec.ended_by).filter(|by| !by.is_empty()),
                 "limits_hit": exec.limits_hit,
                 "stdout_bytes": exec.stdout_bytes,
                 "stderr_bytes": exec.stderr_bytes,
@@ -319,7 +319,7 @@ fn facts(result: &OpResult) -> Value {
         }),
         OpResult::Patch(patch) => json!({ "files": patch.files, "notes": patch.notes }),
         OpResult::Delete(delete) => json!({
-            "path": delete.path, "type": delete.entry_type, "size_bytes": delete.size_bytes,
+            "path": delete.path, "type": delete.r#type(), "size_bytes": delete.size_bytes,
             "sha256_before": delete.sha256, "trash_entry": delete.trash_entry,
             "gone_for_good": delete.gone_for_good,
         }),

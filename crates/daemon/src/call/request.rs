@@ -10,5 +10,5 @@ pub(super) fn json(operation: &Operation) -> Value {
         let (server, tool) = (mcp.tool.server(), mcp.tool.tool());
         return json!({ "mcp": { "server": server, "tool": tool, "arguments": mcp.arguments } });
     }
-    serde_json::to_value(worker::convert::operation_to_wire(operation)).unwrap_or(Value::Null)
+    serde_json::to_value(operation.message()).unwrap_or(Value::Null)
 }

@@ -138,9 +138,9 @@ fn would_fail(failure: Refusal) -> Refusal {
 fn patch_preview(patch: &PatchResult) -> String {
     let mut text = String::new();
     for file in &patch.files {
-        let what = match file.change {
+        let what = match file.change() {
             FileChange::Created => "create",
-            FileChange::Updated => "change",
+            FileChange::Updated | FileChange::Unspecified => "change",
             FileChange::Deleted => "delete (to the run's trash)",
             FileChange::Moved => "move",
         };
@@ -168,7 +168,7 @@ fn delete_preview(delete: &DeleteResult) -> String {
         "to the run's trash"
     };
     let bytes = delete.size_bytes;
-    match delete.entry_type {
+    match delete.r#type() {
         EntryType::Directory => format!("{whereto}: the empty directory {path}\n"),
         _ if delete.sha256.is_empty() => {
             format!("{whereto}: the file {path}, {bytes} bytes, which are too many to be read\n")

@@ -149,7 +149,7 @@ fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<St
     let response = CallResponse {
         call_id: call_id.to_string(),
         status: call_response::Status::Failed.into(),
-        error: Some(worker::convert::failure_to_wire(failure)),
+        error: Some(failure.into()),
         ..Default::default()
     };
     Some(StoredCall {

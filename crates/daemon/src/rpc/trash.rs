@@ -88,8 +88,8 @@ fn no_such_entry() -> Refusal {
 fn to_wire(deleted: Deleted) -> v1::TrashEntry {
     let Deleted { entry, record } = deleted;
     let entry_type = match record.entry_type {
-        EntryType::Directory => v1::entry::Type::Directory,
-        EntryType::File | EntryType::Symlink | EntryType::Other => v1::entry::Type::File,
+        EntryType::Directory => EntryType::Directory,
+        _ => EntryType::File,
     };
     v1::TrashEntry {
         name: entry.to_string(),

@@ -128,10 +128,10 @@ async fn tell<R>(
     let end = attend(&mut session, &run, permit, &start).await;
     if let Ok(finished) = &end.finished
         && let Some(command) = finished.outcome.as_ref().ok().and_then(ops::OpResult::command)
-        && command.kill.left > 0
+        && let Some(left) = ops::not_ended(command)
     {
         // As with any command: nothing may run on unseen.
-        run.fail(format!("{} processes of a session could not be ended", command.kill.left)).await;
+        run.fail(format!("{left} processes of a session could not be ended")).await;
     }
     // The stream of requests stays open until the last message is on its way.
     let Session { recorder, screen, typed, shown, requests: _requests, .. } = session;

@@ -213,7 +213,7 @@ mod tests {
 
     fn exited(exit_code: Option<i32>, signal: Option<i32>) -> Finished {
         let kill = KillEvidence { ended: 1, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7 };
-        finished(Ok(ExecResult { exit_code, signal, kill, ..Default::default() }))
+        finished(Ok(ExecResult { exit_code, signal, kill: Some(kill), ..Default::default() }))
     }
 
     /// Reason and status in the record, and what the client is told: a reason or a stable reason.

@@ -100,7 +100,7 @@ fn size(field: &'static str, rows: u32, columns: u32) -> Result<TerminalSize, Re
 fn command(words: Vec<String>, cwd: String, term: &str) -> Result<SessionCommand, Refusal> {
     let login_shell = words.is_empty();
     let mut words = if login_shell { vec!["sh".to_owned(), "-l".to_owned()] } else { words }.into_iter();
-    let raw = ops::raw::Exec {
+    let request = v1::ExecRequest {
         command: words.next().unwrap_or_default(),
         args: words.collect(),
         cwd,
@@ -111,7 +111,7 @@ fn command(words: Vec<String>, cwd: String, term: &str) -> Result<SessionCommand
         let field = if malformed.field == "exec.cwd" { "start.cwd" } else { "start.command" };
         Refusal::from(Malformed { field: field.to_owned(), ..malformed })
     };
-    match raw.into_operation().map_err(malformed)? {
+    match Operation::try_from(request).map_err(malformed)? {
         Operation::Exec(exec) => Ok(SessionCommand { exec, login_shell }),
         _ => Err(Refusal::invalid("start.command", "is no command")),
     }

@@ -5,8 +5,9 @@
 
 mod render;
 
-use ops::{Hint, Malformed, Operation, Outcome, Reason, raw};
+use ops::{Hint, Malformed, Operation, Outcome, Reason};
 use serde_json::Value;
+use wire::v1::{self, edit_request::Change};
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
@@ -147,16 +148,16 @@ fn view(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     if range.is_none()
         && (path.ends_with('/') || matches!(path.as_str(), "." | "@project" | "@pkg" | "@state"))
     {
-        let request = raw::List { path, ..raw::List::default() };
-        return request.into_operation().map_err(|malformed| named(&malformed));
+        let request = v1::ListRequest { path, ..Default::default() };
+        return Operation::try_from(request).map_err(|malformed| named(&malformed));
     }
-    let request = raw::Read {
+    let request = v1::ReadRequest {
         path,
         start_line: range.map(|(first, _)| first),
         end_line: range.and_then(|(_, last)| last),
-        ..raw::Read::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 /// First and last line; no last line is the end of the file.
@@ -174,16 +175,16 @@ fn lines((first, last): (i64, i64)) -> Result<(u64, Option<u64>), ParseFailure> 
 }
 
 fn create(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    edit(arguments, |arguments| Ok(raw::Change::Create { content: arguments.text("file_text") }))
+    edit(arguments, |arguments| Ok(Change::Create(v1::CreateFile { content: arguments.text("file_text") })))
 }
 
 fn str_replace(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     edit(arguments, |arguments| {
-        Ok(raw::Change::StrReplace {
+        Ok(Change::StrReplace(v1::StrReplace {
             old_str: arguments.text("old_str"),
             new_str: arguments.text("new_str"),
             replace_all: false,
-        })
+        }))
     })
 }
 
@@ -195,17 +196,21 @@ fn insert(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
             (true, true) => return Err(ParseFailure::argument("new_str", "does not go with insert_text")),
             (false, false) => return Err(ParseFailure::argument("insert_text", "is missing")),
         };
-        Ok(raw::Change::Insert { after_line: arguments.integer("insert_line").unwrap_or_default(), text })
+        Ok(Change::Insert(v1::InsertText {
+            after_line: arguments.integer("insert_line").unwrap_or_default(),
+            text,
+        }))
     })
 }
 
 fn edit(
     arguments: &mut Arguments,
-    change: fn(&mut Arguments) -> Result<raw::Change, ParseFailure>,
+    change: fn(&mut Arguments) -> Result<Change, ParseFailure>,
 ) -> Result<Operation, ParseFailure> {
     let change = change(arguments)?;
-    let request = raw::Edit { path: arguments.text("path"), change, if_match_sha256: String::new() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request =
+        v1::EditRequest { path: arguments.text("path"), change: Some(change), ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn named(malformed: &Malformed) -> ParseFailure {

@@ -54,7 +54,7 @@ fn list(result: &ListResult) -> String {
     }
     let mut text = String::new();
     for entry in &result.entries {
-        let mark = if entry.entry_type == EntryType::Directory { "/" } else { "" };
+        let mark = if entry.r#type() == EntryType::Directory { "/" } else { "" };
         let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
     }
     if result.truncated {

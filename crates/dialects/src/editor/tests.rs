@@ -118,10 +118,10 @@ fn files_are_shown_with_their_line_numbers() {
 
 #[test]
 fn directories_and_changes_are_told() {
-    let entry = |name: &str, entry_type| Entry {
+    let entry = |name: &str, entry_type: EntryType| Entry {
         path: String::new(),
         name: name.into(),
-        entry_type,
+        r#type: entry_type.into(),
         size_bytes: 0,
         modified_unix_seconds: 0,
     };

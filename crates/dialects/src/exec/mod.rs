@@ -2,8 +2,9 @@
 
 pub(crate) mod render;
 
-use ops::{Malformed, Operation, Outcome, raw};
+use ops::{Malformed, Operation, Outcome};
 use serde_json::{Value, json};
+use wire::v1;
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
@@ -81,15 +82,15 @@ static TOOLS: [Tool; 1] = [Tool {
 }];
 
 fn exec(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Exec {
+    let request = v1::ExecRequest {
         command: arguments.text("command"),
         args: arguments.list("args"),
         cwd: arguments.text("cwd"),
         // The tool has no such argument.
         timeout_ms: Some(arguments.timeout_ms("timeout_ms")),
-        ..raw::Exec::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 /// The arguments have the names of the canonical fields.

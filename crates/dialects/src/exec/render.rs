@@ -56,7 +56,7 @@ pub(super) fn render_pending(approval_id: &str) -> String {
 }
 
 fn ended<'a>(operation: Option<&Operation>, result: &'a ExecResult) -> Ended<'a> {
-    let error = result.failure().map(|failure| Error {
+    let error = ops::unfinished(result).map(|failure| Error {
         r#type: kind(failure.reason),
         message: if result.timed_out { timed_out(operation) } else { failure.message },
     });

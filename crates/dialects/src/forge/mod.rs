@@ -14,7 +14,8 @@ mod prompt;
 mod render;
 pub mod transcript;
 
-use ops::{Malformed, Operation, Outcome, raw};
+use ops::{Grep, Malformed, Operation, Outcome};
+use wire::v1::{self, edit_request::Change};
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
@@ -164,21 +165,21 @@ static TOOLS: [Tool; 6] = [
 ];
 
 fn bash(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Shell {
+    let request = v1::ShellRequest {
         script: arguments.text("command"),
         timeout_ms: Some(arguments.timeout_ms("timeoutMs")),
-        ..raw::Shell::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn write(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Write {
+    let request = v1::WriteRequest {
         path: arguments.text("path"),
         content: arguments.text("content"),
-        ..raw::Write::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn read(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
@@ -187,42 +188,44 @@ fn read(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
         return Err(ParseFailure::argument("limit", format!("must be at most {MOST_LINES}")));
     }
     let first = arguments.integer("offset").unwrap_or(0).saturating_add(1);
-    let request = raw::Read {
+    let request = v1::ReadRequest {
         path: arguments.text("path"),
         start_line: Some(first),
         end_line: Some(first.saturating_add(limit - 1)),
-        ..raw::Read::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn edit(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let change = raw::Change::StrReplace {
+    let change = Change::StrReplace(v1::StrReplace {
         old_str: arguments.text("oldString"),
         new_str: arguments.text("newString"),
         replace_all: arguments.flag("replaceAll"),
-    };
-    let request = raw::Edit { path: arguments.text("path"), change, if_match_sha256: String::new() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    });
+    let request =
+        v1::EditRequest { path: arguments.text("path"), change: Some(change), ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn grep(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Grep {
-        pattern: arguments.text("pattern"),
-        regex: true,
+    let pattern = arguments.text("pattern");
+    let request = v1::GrepRequest {
+        regex: !Grep::is_slashed(&pattern),
+        pattern,
         glob: arguments.text("glob"),
         case_insensitive: arguments.flag("ignoreCase"),
         before: Some(0),
         after: Some(0),
         max_matches: Some(HITS),
-        ..raw::Grep::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn glob(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Glob { pattern: arguments.text("pattern"), ..raw::Glob::default() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request = v1::GlobRequest { pattern: arguments.text("pattern"), ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn named(malformed: &Malformed) -> ParseFailure {

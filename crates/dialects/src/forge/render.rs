@@ -32,7 +32,7 @@ pub(super) fn render_pending(made: &Made<'_>, approval_id: &str) -> String {
 /// A command that failed is told by its exit code as well.
 fn status(result: &OpResult) -> &'static str {
     match result.command() {
-        Some(command) if command.exit_code != Some(0) || command.failure().is_some() => "failed",
+        Some(command) if command.exit_code != Some(0) || ops::unfinished(command).is_some() => "failed",
         _ => "ok",
     }
 }
@@ -85,7 +85,7 @@ fn command(mut frame: Frame, made: &Made<'_>, result: &ExecResult) -> Frame {
     }
     if result.timed_out {
         frame = frame.fact("timed_out", true).fact("error", timed_out(made.operation));
-    } else if let Some(failure) = result.failure() {
+    } else if let Some(failure) = ops::unfinished(result) {
         frame = frame.fact("code", failure.reason).fact("error", failure.message);
     }
     for (name, bytes) in

@@ -6,8 +6,9 @@ mod patch;
 mod render;
 mod result;
 
-use ops::{Malformed, Operation, Outcome, raw};
+use ops::{Malformed, Operation, Outcome};
 use serde_json::Value;
+use wire::v1;
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
@@ -137,18 +138,18 @@ static TOOLS: [Tool; 5] = [
 ];
 
 fn list(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::List { path: path(arguments)?, ..raw::List::default() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request = v1::ListRequest { path: path(arguments)?, ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn read(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Read {
+    let request = v1::ReadRequest {
         path: path(arguments)?,
         start_line: arguments.integer("startLine"),
         end_line: arguments.integer("endLine"),
-        ..raw::Read::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| {
+    Operation::try_from(request).map_err(|malformed| {
         let failure = named(&malformed);
         // Each line by itself has been checked against the parameters: only their order is left.
         if malformed.field == "read.end_line" { failure.with("refusal", render::LINE_ORDER) } else { failure }
@@ -156,25 +157,25 @@ fn read(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
 }
 
 fn search(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Grep {
+    let request = v1::GrepRequest {
         path: path(arguments)?,
         pattern: arguments.text("pattern"),
         before: arguments.small_integer("before"),
         after: arguments.small_integer("after"),
         max_matches: arguments.small_integer("maxMatches"),
-        ..raw::Grep::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn write(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Write {
+    let request = v1::WriteRequest {
         path: path(arguments)?,
         content: arguments.text("content"),
         if_match_sha256: if_match(arguments)?,
-        ..raw::Write::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 /// Always given, so that an empty one is an empty path and not the default.

@@ -1,7 +1,8 @@
 //! `fs.apply_patch`: changes to a Markdown file's front matter.
 
-use ops::{Operation, raw};
+use ops::Operation;
 use serde_json::Value;
+use wire::v1::{self, patch_request::Change};
 
 use crate::arguments::Arguments;
 use crate::failure::ParseFailure;
@@ -58,7 +59,7 @@ fn parse(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let if_match_sha256 = super::if_match(&mut change)?;
     let mut update = change.object("update");
     let variables = update.object("variables").object("set").into_members();
-    let request = raw::FrontMatter {
+    let request = v1::UpdateFrontmatter {
         path,
         if_match_sha256,
         steps_completed_append: update.object("stepsCompleted").list("append"),
@@ -77,10 +78,12 @@ fn parse(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
         current_node_id: text(&mut update, "currentNodeId"),
         updated_at: text(&mut update, "updatedAt"),
     };
-    raw::Patch::FrontMatter(request).into_operation().map_err(|malformed| {
-        let field = malformed.field.strip_prefix("patch.update_frontmatter.").unwrap_or("patch");
-        ParseFailure::malformed(if field == "path" { "path" } else { "patch" }, &malformed)
-    })
+    Operation::try_from(v1::PatchRequest { change: Some(Change::UpdateFrontmatter(request)) }).map_err(
+        |malformed| {
+            let field = malformed.field.strip_prefix("patch.update_frontmatter.").unwrap_or("patch");
+            ParseFailure::malformed(if field == "path" { "path" } else { "patch" }, &malformed)
+        },
+    )
 }
 
 fn text(update: &mut Arguments, name: &str) -> Option<String> {

@@ -119,8 +119,8 @@ impl<'a> Child<'a> {
         Self {
             name: &entry.name,
             path: &entry.path,
-            entry_type: entry.entry_type,
-            bytes: (entry.entry_type == EntryType::File).then_some(entry.size_bytes),
+            entry_type: entry.r#type(),
+            bytes: (entry.r#type() == EntryType::File).then_some(entry.size_bytes),
         }
     }
 }

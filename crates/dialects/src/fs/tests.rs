@@ -222,10 +222,10 @@ fn a_file_is_content_or_a_preview() {
 
 #[test]
 fn a_directory_is_entries_or_a_preview() {
-    let entry = |name: &str, entry_type| Entry {
+    let entry = |name: &str, entry_type: EntryType| Entry {
         path: format!("@project/{name}"),
         name: name.into(),
-        entry_type,
+        r#type: entry_type.into(),
         size_bytes: 5,
         modified_unix_seconds: 1,
     };
@@ -303,7 +303,7 @@ fn a_write_tells_size_and_hash() {
 fn a_patch_of_one_file_tells_its_hashes_and_one_of_several_all() {
     let file = |path: &str| PatchedFile {
         path: path.into(),
-        change: FileChange::Updated,
+        change: FileChange::Updated.into(),
         moved_from: String::new(),
         sha256_before: "x".into(),
         sha256_after: "ab".into(),
@@ -407,7 +407,7 @@ proptest! {
         prop_assert_eq!(&rendered["matches"][0]["before"], &json!(lines));
 
         let entry = Entry {
-            path: name.clone(), name: name.clone(), entry_type: EntryType::Other, size_bytes: number,
+            path: name.clone(), name: name.clone(), r#type: EntryType::Other.into(), size_bytes: number,
             modified_unix_seconds: 0,
         };
         let list = ListResult { path: name.clone(), entries: vec![entry], truncated, ..ListResult::default() };

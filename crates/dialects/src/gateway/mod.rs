@@ -2,8 +2,9 @@
 
 mod render;
 
-use ops::{Malformed, Operation, Outcome, raw};
+use ops::{Malformed, Operation, Outcome};
 use serde_json::Value;
+use wire::v1;
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
@@ -147,57 +148,57 @@ static TOOLS: [Tool; 6] = [
 ];
 
 fn read_file(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Read {
+    let request = v1::ReadRequest {
         path: arguments.text("path"),
         start_line: arguments.integer("start_line"),
         end_line: arguments.integer("end_line"),
-        ..raw::Read::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn list_directory(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::List { path: arguments.text("path"), ..raw::List::default() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request = v1::ListRequest { path: arguments.text("path"), ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn search_code(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let context = arguments.small_integer("context_lines");
-    let request = raw::Grep {
+    let request = v1::GrepRequest {
         path: arguments.text("path"),
         pattern: arguments.text("pattern"),
         glob: arguments.text("glob"),
         case_insensitive: arguments.flag("case_insensitive"),
         before: context,
         after: context,
-        ..raw::Grep::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn write_file(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Write {
+    let request = v1::WriteRequest {
         path: arguments.text("path"),
         content: arguments.text("content"),
-        ..raw::Write::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn delete_file(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Delete { path: arguments.text("path"), ..raw::Delete::default() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request = v1::DeleteRequest { path: arguments.text("path"), ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn run_command(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Exec {
+    let request = v1::ExecRequest {
         command: arguments.text("command"),
         args: arguments.list("args"),
         cwd: arguments.text("cwd"),
         timeout_ms: Some(arguments.timeout_ms("timeout_ms")),
-        ..raw::Exec::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 /// The arguments have the names of the canonical fields, but for one.

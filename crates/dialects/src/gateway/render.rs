@@ -1,6 +1,6 @@
 //! Outcomes as `ToolExecutionResult`.
 
-use ops::{ExecResult, OpResult, Outcome, Reason, ToolFailure};
+use ops::{OpResult, Outcome, Reason, ToolFailure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ struct ResourceUsage {
 /// whatever the code.
 pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
     let (data, error, code, retryable) = match outcome {
-        Ok(result) => match result.command().and_then(ExecResult::failure) {
+        Ok(result) => match result.command().and_then(ops::unfinished) {
             Some(ToolFailure { reason, message, .. }) => {
                 let error = match reason {
                     Reason::TimedOut => format!("Tool execution timeout: {}", timed_out(made.operation)),

@@ -1,6 +1,7 @@
 //! `git_operation`: a git command line, of which only what is known is understood.
 
-use ops::{Operation, raw};
+use ops::Operation;
+use wire::v1::{self, git_request::Command};
 
 use super::named;
 use crate::arguments::Arguments;
@@ -11,7 +12,7 @@ const STATUS_FLAGS: [&str; 5] = ["-s", "--short", "--porcelain", "-b", "--branch
 
 pub(super) fn operation(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let args = arguments.list("args");
-    let request = match arguments.text("operation").as_str() {
+    let command = match arguments.text("operation").as_str() {
         "diff" => diff(args),
         "log" => log(args)?,
         "show" => show(args)?,
@@ -19,25 +20,26 @@ pub(super) fn operation(arguments: &mut Arguments) -> Result<Operation, ParseFai
         "commit" => commit(args)?,
         _ => status(&args)?,
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request = v1::GitRequest { command: Some(command) };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
-fn status(args: &[String]) -> Result<raw::Git, ParseFailure> {
+fn status(args: &[String]) -> Result<Command, ParseFailure> {
     if args.iter().all(|arg| STATUS_FLAGS.contains(&arg.as_str())) {
-        Ok(raw::Git::Status)
+        Ok(Command::Status(v1::GitStatus {}))
     } else {
         Err(ParseFailure::argument("args", "status takes no arguments"))
     }
 }
 
 /// Which flags there may be is for validation to say.
-fn diff(args: Vec<String>) -> raw::Git {
+fn diff(args: Vec<String>) -> Command {
     let (options, paths) = split(args);
-    raw::Git::Diff { flags: options, paths }
+    Command::Diff(v1::GitDiff { flags: options, paths })
 }
 
 /// Paths come after `--`, where nobody can take one for a revision.
-fn log(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
+fn log(args: Vec<String>) -> Result<Command, ParseFailure> {
     let (mut flags, mut max_count, mut revision, mut paths) = (Vec::new(), None, None, Vec::new());
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
@@ -59,7 +61,7 @@ fn log(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
             once(&mut revision, arg)?;
         }
     }
-    Ok(raw::Git::Log { flags, max_count, revision: revision.unwrap_or_default(), paths })
+    Ok(Command::Log(v1::GitLog { flags, max_count, revision: revision.unwrap_or_default(), paths }))
 }
 
 /// `-5`, `-n5` and `--max-count=5`
@@ -70,7 +72,7 @@ fn count(arg: &str) -> Option<&str> {
         .or_else(plain)
 }
 
-fn show(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
+fn show(args: Vec<String>) -> Result<Command, ParseFailure> {
     let mut revision = None;
     let mut args = args.into_iter();
     let mut flags = Vec::new();
@@ -81,7 +83,7 @@ fn show(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
             once(&mut revision, arg)?;
         }
     }
-    Ok(raw::Git::Show { flags, revision: revision.unwrap_or_default(), paths: args.collect() })
+    Ok(Command::Show(v1::GitShow { flags, revision: revision.unwrap_or_default(), paths: args.collect() }))
 }
 
 fn once(revision: &mut Option<String>, arg: String) -> Result<(), ParseFailure> {
@@ -94,7 +96,7 @@ fn once(revision: &mut Option<String>, arg: String) -> Result<(), ParseFailure> 
 }
 
 /// `-A` is everything, or, with paths, what they are without it.
-fn add(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
+fn add(args: Vec<String>) -> Result<Command, ParseFailure> {
     let (options, mut paths) = split(args);
     if options.iter().any(|option| option != "-A" && option != "--all") {
         let message = "add takes paths and no flags but -A; `.` stands for everything as well";
@@ -103,11 +105,11 @@ fn add(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
     if !options.is_empty() && paths.is_empty() {
         paths.push(".".to_owned());
     }
-    Ok(raw::Git::Add { paths })
+    Ok(Command::Add(v1::GitAdd { paths }))
 }
 
 /// As git does: several messages are paragraphs.
-fn commit(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
+fn commit(args: Vec<String>) -> Result<Command, ParseFailure> {
     let mut paragraphs = Vec::new();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
@@ -122,7 +124,7 @@ fn commit(args: Vec<String>) -> Result<raw::Git, ParseFailure> {
     if paragraphs.is_empty() {
         return Err(ParseFailure::argument("args", "commit needs a message: [\"-m\", \"what and why\"]"));
     }
-    Ok(raw::Git::Commit { message: paragraphs.join("\n\n") })
+    Ok(Command::Commit(v1::GitCommit { message: paragraphs.join("\n\n") }))
 }
 
 /// `-mmessage`

@@ -8,7 +8,8 @@ mod matches;
 mod render;
 
 use jail::SandboxPath;
-use ops::{Encoding, Malformed, Operation, Outcome, raw};
+use ops::{Grep, Malformed, Operation, Outcome};
+use wire::v1::{self, edit_request::Change};
 
 use crate::arguments::Arguments;
 use crate::dialect::Dialect;
@@ -166,15 +167,13 @@ static TOOLS: [Tool; 6] = [
 ];
 
 fn read_file(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::Read {
+    let request = v1::ReadRequest {
         path: arguments.text("path"),
         start_line: arguments.integer("start_line"),
         end_line: arguments.integer("end_line"),
-        offset: None,
-        limit: None,
-        encoding: Encoding::Utf8,
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn edit_file(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
@@ -191,30 +190,32 @@ fn edit_file(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
         return Err(ParseFailure::argument(name, format!("is missing: the command {command} needs it")));
     }
     let change = if create {
-        raw::Change::Create { content: arguments.text("content") }
+        Change::Create(v1::CreateFile { content: arguments.text("content") })
     } else {
-        raw::Change::StrReplace {
+        Change::StrReplace(v1::StrReplace {
             old_str: arguments.text("old_str"),
             new_str: arguments.text("new_str"),
             replace_all: false,
-        }
+        })
     };
-    let request = raw::Edit { path: arguments.text("path"), change, if_match_sha256: String::new() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request =
+        v1::EditRequest { path: arguments.text("path"), change: Some(change), ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn grep(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let context = arguments.small_integer("context_lines").unwrap_or(0);
-    let request = raw::Grep {
+    let pattern = arguments.text("pattern");
+    let request = v1::GrepRequest {
         path: arguments.text("path"),
-        pattern: arguments.text("pattern"),
-        regex: true,
+        regex: !Grep::is_slashed(&pattern),
+        pattern,
         case_insensitive: arguments.flag("case_insensitive"),
         before: Some(context),
         after: Some(context),
-        ..raw::Grep::default()
+        ..Default::default()
     };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 fn bash_command(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
@@ -222,8 +223,8 @@ fn bash_command(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
     let args = arguments.list("args").into_iter().map(in_container).collect::<Result<_, _>>()?;
     // The tool has no such argument.
     let timeout_ms = Some(arguments.timeout_ms("timeout_ms"));
-    let request = raw::Exec { command, args, timeout_ms, only_reads: true, ..raw::Exec::default() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request = v1::ExecRequest { command, args, timeout_ms, only_reads: true, ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 /// Programs know nothing of aliases, but models read them in other tools' results: `@pkg/a` becomes `/pkg/a`.
@@ -236,8 +237,8 @@ fn in_container(arg: String) -> Result<String, ParseFailure> {
 }
 
 fn list_files(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = raw::List { path: arguments.text("path"), ..raw::List::default() };
-    request.into_operation().map_err(|malformed| named(&malformed))
+    let request = v1::ListRequest { path: arguments.text("path"), ..Default::default() };
+    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
 /// The arguments have the names of the canonical fields, but for these.

@@ -6,6 +6,7 @@ use ops::{
     EditChange, EditResult, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent, McpResult,
     OpResult, Operation, Outcome, ReadResult,
 };
+use wire::v1::mcp_content::Type;
 
 use super::matches;
 use crate::canonical::{PENDING, render_canonical};
@@ -55,10 +56,10 @@ fn list(result: &ListResult) -> String {
     }
     let mut text = String::new();
     for entry in &result.entries {
-        let mark = match entry.entry_type {
+        let mark = match entry.r#type() {
             EntryType::Directory => "/",
             EntryType::Symlink => "@",
-            EntryType::File | EntryType::Other => "",
+            EntryType::File | EntryType::Other | EntryType::Unspecified => "",
         };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
@@ -104,8 +105,8 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
             None => "Error: Command timed out".to_owned(),
         }),
         (false, _, _, Some(signal)) => {
-            let why = result.ended_by.map(|by| format!(": {}", by.as_str())).unwrap_or_default();
-            notes.push(format!("[ended by signal {signal}{why}]"));
+            let colon = if result.ended_by.is_empty() { "" } else { ": " };
+            notes.push(format!("[ended by signal {signal}{colon}{}]", result.ended_by));
         }
         (false, _, Some(0), _) => {}
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
@@ -148,23 +149,20 @@ fn git(result: &GitResult) -> String {
 fn mcp(result: &McpResult) -> String {
     let mut text = String::new();
     for item in &result.content {
-        let shown = match item {
-            McpContent::Text { text } => text.clone(),
-            McpContent::Image { mime_type, data } | McpContent::Audio { mime_type, data } => {
-                format!("[{}: {} bytes of base64]", one_line(mime_type), data.len())
-            }
-            McpContent::Resource { uri, data, is_base64: false, .. } => {
-                format!("[{}]\n{data}", one_line(uri))
-            }
-            McpContent::Resource { uri, mime_type, data, .. } => {
+        let McpContent { data, mime_type, uri, name, is_base64, .. } = item;
+        let shown = match item.r#type() {
+            Type::Text | Type::Unspecified => data.clone(),
+            Type::Image | Type::Audio => format!("[{}: {} bytes of base64]", one_line(mime_type), data.len()),
+            Type::Resource if !is_base64 => format!("[{}]\n{data}", one_line(uri)),
+            Type::Resource => {
                 format!("[{}, {}: {} bytes of base64]", one_line(uri), one_line(mime_type), data.len())
             }
-            McpContent::ResourceLink { uri, name, .. } => format!("[{}: {}]", one_line(name), one_line(uri)),
+            Type::ResourceLink => format!("[{}: {}]", one_line(name), one_line(uri)),
         };
         text = with_notes(text, &[shown]);
     }
-    if let (Some(structured), true) = (&result.structured_content, text.is_empty()) {
-        text = structured.to_string();
+    if text.is_empty() {
+        text.clone_from(&result.structured_content_json);
     }
     if result.truncated {
         let McpResult { omitted_bytes, omitted_items, .. } = result;

@@ -278,10 +278,10 @@ fn files_are_given_raw() {
 
 #[test]
 fn a_listing_is_a_name_a_line() {
-    let entry = |name: &str, entry_type| Entry {
+    let entry = |name: &str, entry_type: EntryType| Entry {
         path: String::new(),
         name: name.into(),
-        entry_type,
+        r#type: entry_type.into(),
         size_bytes: 0,
         modified_unix_seconds: 0,
     };
@@ -363,11 +363,11 @@ fn a_command_s_output_comes_first() {
     let mut hog = ExecResult {
         exit_code: None,
         signal: Some(9),
-        ended_by: Some(ops::EndedBy::MemoryLimit),
-        limits_hit: vec![ops::Limit::Memory],
+        ended_by: "memory-limit".to_owned(),
+        limits_hit: vec!["memory".to_owned()],
         ..exec("a", "")
     };
-    hog.explain();
+    ops::explain(&mut hog, vec![ops::Limit::Memory]);
     let said = shown(hog);
     assert!(said.starts_with("a\n[ended by signal 9: memory-limit]\n[the run was out of memory"), "{said}");
     assert_eq!(

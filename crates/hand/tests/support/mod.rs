@@ -19,8 +19,9 @@ use ops::{
     Bounds, EditResult, Git, GitDiffFlag, GitResult, OpResult, Operation, Outcome, ToolFailure, WriteResult,
 };
 use tempfile::TempDir;
+use wire::v1::{self, git_request};
 use wire::worker::v1::{Cancel, FromWorker, Hello, Ping, Start, ToWorker, from_worker, to_worker};
-use worker::convert::{bounds_to_wire, operation_to_wire, outcome_from_wire};
+use worker::convert::{bounds_to_wire, outcome_from_wire};
 use worker::frame::{FrameBuffer, encode};
 
 pub use dice::Dice;
@@ -245,7 +246,7 @@ impl Hand {
         let id = self.next;
         self.next += 1;
         let start = Start {
-            operation: Some(operation_to_wire(operation)),
+            operation: Some(operation.message()),
             deadline_ms: deadline.as_millis().try_into().unwrap(),
             bounds: Some(bounds_to_wire(&self.bounds)),
             placed: false,
@@ -354,17 +355,22 @@ pub fn write(path: &str, content: impl AsRef<[u8]>) -> Operation {
 /// As a request has it, validated.
 pub fn log(flags: &[&str], revision: &str, paths: &[&str]) -> Git {
     let (flags, paths) = (strings(flags), strings(paths));
-    valid(ops::raw::Git::Log { flags, max_count: None, revision: revision.to_owned(), paths })
+    valid(git_request::Command::Log(v1::GitLog {
+        flags,
+        max_count: None,
+        revision: revision.to_owned(),
+        paths,
+    }))
 }
 
 /// As a request has it, validated.
 pub fn show(flags: &[&str], revision: &str, paths: &[&str]) -> Git {
     let (flags, paths) = (strings(flags), strings(paths));
-    valid(ops::raw::Git::Show { flags, revision: revision.to_owned(), paths })
+    valid(git_request::Command::Show(v1::GitShow { flags, revision: revision.to_owned(), paths }))
 }
 
-fn valid(request: ops::raw::Git) -> Git {
-    match request.into_operation().unwrap() {
+fn valid(command: git_request::Command) -> Git {
+    match Operation::try_from(v1::GitRequest { command: Some(command) }).unwrap() {
         Operation::Git(git) => git,
         other => panic!("{other:?}"),
     }

@@ -80,7 +80,7 @@ fn render(read: &Read, scan: Scan) -> ReadResult {
     let capped = (scan.kept.len() as u64) < asked;
     let mut result = ReadResult {
         path: read.path.to_string(),
-        encoding: read.encoding,
+        encoding: read.encoding.into(),
         size_bytes: scan.size,
         total_lines: scan.lines,
         ..ReadResult::default()

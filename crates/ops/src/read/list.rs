@@ -198,7 +198,7 @@ fn describe(path: &str, name: &str, meta: jail::Metadata) -> Entry {
     Entry {
         path: path.to_owned(),
         name: name.to_owned(),
-        entry_type,
+        r#type: entry_type.into(),
         size_bytes: if entry_type == EntryType::File { meta.size } else { 0 },
         modified_unix_seconds: meta.modified.0,
     }

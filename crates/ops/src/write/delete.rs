@@ -43,7 +43,14 @@ pub fn delete(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Outcome {
         Ok(None) => {
             let Going { size_bytes, sha256, .. } = going;
             let (path, gone_for_good) = (delete.path.to_string(), trash_entry.is_empty());
-            let result = DeleteResult { path, entry_type, size_bytes, sha256, trash_entry, gone_for_good };
+            let result = DeleteResult {
+                path,
+                r#type: entry_type.into(),
+                size_bytes,
+                sha256,
+                trash_entry,
+                gone_for_good,
+            };
             Ok(OpResult::Delete(result))
         }
         // It is gone all the same.
@@ -161,7 +168,8 @@ pub fn preview_delete(jail: &Jail, delete: &Delete, _bounds: &Bounds) -> Result<
     let bound = bound(path, &writable, removal.what(), &sha256, gone_for_good)?;
     let (entry_type, trash_entry) = (entry_type(removal.what()), String::new());
     let path = path.to_string();
-    let result = DeleteResult { path, entry_type, size_bytes, sha256, trash_entry, gone_for_good };
+    let result =
+        DeleteResult { path, r#type: entry_type.into(), size_bytes, sha256, trash_entry, gone_for_good };
     Ok(Preview { result: OpResult::Delete(result), bound })
 }
 

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use identity::{CallId, RunId};
 use prost::Message as _;
-use wire::v1::call_response::{Result as Answer, Status};
+use wire::v1::call_response::Status;
+use wire::v1::result::Kind as Answer;
 use wire::v1::{CallResponse, ReadResult};
 
 use super::{Outcomes, cost};
@@ -40,7 +41,7 @@ impl Bench {
         let response = CallResponse {
             call_id: call_id.to_string(),
             status: Status::Succeeded.into(),
-            result: Some(Answer::Read(ReadResult { content, ..Default::default() })),
+            result: Some(Answer::Read(ReadResult { content, ..Default::default() }).into()),
             rendered: String::new(),
             ..Default::default()
         };

@@ -19,6 +19,7 @@ const STEPS: &[&str] = &[
     POLICIES,
     OPEN_AT_MARK,
     AGE_OF_OUTCOMES,
+    ONE_SCHEMA,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -144,6 +145,9 @@ ALTER TABLE calls ADD COLUMN keeps INTEGER NOT NULL DEFAULT 0;
 UPDATE calls SET settled_at = CAST(strftime('%s', 'now') AS INTEGER) * 1000, keeps = request_id IS NOT NULL;
 CREATE INDEX calls_by_age ON calls (keeps, settled_at);
 ";
+
+/// Results have another form, and consents another digest. Approvals say their format themselves.
+const ONE_SCHEMA: &str = "DELETE FROM calls; DELETE FROM consents;";
 
 /// Takes the steps that the database has not had yet, all or none.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {

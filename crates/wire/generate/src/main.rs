@@ -20,6 +20,40 @@ use prost_types::{DescriptorProto, FileDescriptorSet, MessageOptions};
 /// Behind this feature of `cofferdam-wire` are the gRPC clients and servers: the two lanes need the messages only.
 const SERVICES: &str = "#[cfg(feature = \"grpc\")]";
 
+/// Results and their parts have serde's own form beside that of proto3: the one that models are shown, see `plain.rs`.
+const PLAIN: [&str; 15] = [
+    "ReadResult",
+    "ListResult",
+    "Entry",
+    "GlobResult",
+    "GrepResult",
+    "GrepMatch",
+    "ExecResult",
+    "KillEvidence",
+    "WriteResult",
+    "EditResult",
+    "PatchResult",
+    "PatchedFile",
+    "DeleteResult",
+    "GitResult",
+    "McpResult",
+];
+
+/// What is not said as it is stored.
+const PLAIN_FIELDS: [(&str, &str); 8] = [
+    ("ReadResult.encoding", "serialize_with = \"crate::plain::encoding\""),
+    ("Entry.type", "serialize_with = \"crate::plain::entry_type\""),
+    ("DeleteResult.type", "serialize_with = \"crate::plain::entry_type\""),
+    ("PatchedFile.change", "serialize_with = \"crate::plain::change\""),
+    ("PatchedFile.moved_from", "skip_serializing_if = \"String::is_empty\""),
+    ("PatchedFile.trash_entry", "skip_serializing_if = \"String::is_empty\""),
+    ("ExecResult.ended_by", "serialize_with = \"crate::plain::or_null\""),
+    (
+        "McpResult.structured_content_json",
+        "rename = \"structured_content\", serialize_with = \"crate::plain::json\", skip_serializing_if = \"String::is_empty\"",
+    ),
+];
+
 fn main() -> Result<()> {
     let check = match std::env::args().nth(1).as_deref() {
         None => false,
@@ -45,6 +79,19 @@ fn generate(proto: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     config.btree_map(["."]);
     // Raw bytes of files and frames are shared, not copied.
     config.bytes([".cofferdam.worker.v1.Output"]);
+    for message in PLAIN {
+        config.type_attribute(format!(".cofferdam.v1.{message}"), "#[derive(serde::Serialize)]");
+    }
+    for choice in ["Entry.Type", "PatchedFile.Change"] {
+        config.type_attribute(
+            format!(".cofferdam.v1.{choice}"),
+            "#[derive(serde::Deserialize)] #[serde(rename_all = \"lowercase\")]",
+        );
+    }
+    config.type_attribute(".cofferdam.v1.Result.kind", "#[derive(serde::Serialize)] #[serde(untagged)]");
+    for (field, attribute) in PLAIN_FIELDS {
+        config.field_attribute(format!(".cofferdam.v1.{field}"), format!("#[serde({attribute})]"));
+    }
     tonic_prost_build::configure()
         .out_dir(out.path())
         .client_mod_attribute(".", SERVICES)
@@ -67,10 +114,15 @@ fn json_mapping(descriptors: &FileDescriptorSet) -> String {
     format!("// This file is @generated.\njson_mapping! {{\n    {},\n}}\n", names.join(",\n    "))
 }
 
-/// Adds the paths of these messages and of those within them. Entries of maps are no messages in Rust.
+/// Adds the paths of these messages and of those within them, without those that have serde's own form. Entries of maps are no
+/// messages in Rust.
 fn add_messages(messages: &[DescriptorProto], path: &str, names: &mut Vec<String>) {
-    for message in messages.iter().filter(|message| !message.options.as_ref().is_some_and(MessageOptions::map_entry)) {
-        names.push(format!("{path}::{}", message.name().to_upper_camel_case()));
+    for message in
+        messages.iter().filter(|message| !message.options.as_ref().is_some_and(MessageOptions::map_entry))
+    {
+        if !PLAIN.contains(&message.name()) && message.name() != "McpContent" {
+            names.push(format!("{path}::{}", message.name().to_upper_camel_case()));
+        }
         add_messages(&message.nested_type, &format!("{path}::{}", message.name().to_snake_case()), names);
     }
 }

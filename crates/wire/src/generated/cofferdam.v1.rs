@@ -3148,6 +3148,7 @@ impl ::prost::Name for McpRequest {
     }
 }
 /// What the tool answered. All of it is the server's word. A tool that says of itself that it failed is a failure.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct McpResult {
     /// As asked.
@@ -3161,6 +3162,11 @@ pub struct McpResult {
     pub content: ::prost::alloc::vec::Vec<McpContent>,
     /// Structured content as JSON, where the tool has an output schema: it fits that schema. Empty when there is none.
     #[prost(string, tag = "4")]
+    #[serde(
+        rename = "structured_content",
+        serialize_with = "crate::plain::json",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub structured_content_json: ::prost::alloc::string::String,
     /// Something was left out: more than the server's `max_result_bytes`.
     #[prost(bool, tag = "5")]
@@ -3382,6 +3388,8 @@ pub struct Result {
 /// Nested message and enum types in `Result`.
 pub mod result {
     /// The result, by the operation that made it.
+    #[derive(serde::Serialize)]
+    #[serde(untagged)]
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         /// Of `read`.
@@ -3491,11 +3499,19 @@ impl ::prost::Name for ReadRequest {
     }
 }
 /// A file, or the asked part of it.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadResult {
+    /// Path in alias form, such as `@project/a.rs`.
+    #[prost(string, tag = "9")]
+    pub path: ::prost::alloc::string::String,
     /// The content; the beginning of it when `truncated`; empty when `binary` and text was asked for.
     #[prost(string, tag = "1")]
     pub content: ::prost::alloc::string::String,
+    /// Encoding of `content`.
+    #[prost(enumeration = "ContentEncoding", tag = "8")]
+    #[serde(serialize_with = "crate::plain::encoding")]
+    pub encoding: i32,
     /// Size of the whole file, in bytes.
     #[prost(uint64, tag = "2")]
     pub size_bytes: u64,
@@ -3505,27 +3521,21 @@ pub struct ReadResult {
     /// Number of lines in the whole file; a last line without newline counts.
     #[prost(uint64, tag = "4")]
     pub total_lines: u64,
-    /// The content is not all that was asked for: `hint` says what to do.
-    #[prost(bool, tag = "5")]
-    pub truncated: bool,
-    /// What to ask for next when `truncated` or `binary`.
-    #[prost(string, tag = "6")]
-    pub hint: ::prost::alloc::string::String,
-    /// The file is not UTF-8 text.
-    #[prost(bool, tag = "7")]
-    pub binary: bool,
-    /// Encoding of `content`.
-    #[prost(enumeration = "ContentEncoding", tag = "8")]
-    pub encoding: i32,
-    /// Path in alias form, such as `@project/a.rs`.
-    #[prost(string, tag = "9")]
-    pub path: ::prost::alloc::string::String,
     /// First line in `content`, 1-based; 0 when bytes were asked for or the content is empty.
     #[prost(uint64, tag = "10")]
     pub start_line: u64,
     /// Last line in `content`, 1-based, inclusive; 0 when bytes were asked for or the content is empty.
     #[prost(uint64, tag = "11")]
     pub end_line: u64,
+    /// The content is not all that was asked for: `hint` says what to do.
+    #[prost(bool, tag = "5")]
+    pub truncated: bool,
+    /// The file is not UTF-8 text.
+    #[prost(bool, tag = "7")]
+    pub binary: bool,
+    /// What to ask for next when `truncated` or `binary`.
+    #[prost(string, tag = "6")]
+    pub hint: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ReadResult {
     const NAME: &'static str = "ReadResult";
@@ -3567,6 +3577,7 @@ impl ::prost::Name for ListRequest {
     }
 }
 /// What a directory entry is.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Entry {
     /// Path in alias form.
@@ -3577,6 +3588,7 @@ pub struct Entry {
     pub name: ::prost::alloc::string::String,
     /// What it is.
     #[prost(enumeration = "entry::Type", tag = "3")]
+    #[serde(serialize_with = "crate::plain::entry_type")]
     pub r#type: i32,
     /// Size in bytes; 0 for anything but files.
     #[prost(uint64, tag = "4")]
@@ -3588,6 +3600,9 @@ pub struct Entry {
 /// Nested message and enum types in `Entry`.
 pub mod entry {
     /// Kinds of file.
+    #[derive(serde::Serialize)]
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
     #[derive(
         Clone,
         Copy,
@@ -3650,6 +3665,7 @@ impl ::prost::Name for Entry {
     }
 }
 /// The entries, sorted by path, byte by byte.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListResult {
     /// Path of the directory in alias form.
@@ -3661,12 +3677,12 @@ pub struct ListResult {
     /// There are more entries than were returned.
     #[prost(bool, tag = "3")]
     pub truncated: bool,
-    /// What to do when `truncated`.
-    #[prost(string, tag = "4")]
-    pub hint: ::prost::alloc::string::String,
     /// Entries seen, skipped ones left out; at least so many when `truncated`.
     #[prost(uint64, tag = "5")]
     pub total_entries: u64,
+    /// What to do when `truncated`.
+    #[prost(string, tag = "4")]
+    pub hint: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ListResult {
     const NAME: &'static str = "ListResult";
@@ -3705,6 +3721,7 @@ impl ::prost::Name for GlobRequest {
     }
 }
 /// Paths that matched, sorted.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GlobResult {
     /// In alias form.
@@ -3733,7 +3750,7 @@ pub struct GrepRequest {
     /// Directory or file. Default: `@project`.
     #[prost(string, tag = "1")]
     pub path: ::prost::alloc::string::String,
-    /// Literal text; a regular expression when `regex` is set or when written `/…/` or `/…/i`.
+    /// Literal text; a regular expression when `regex` is set or when written `/…/` or `/…/i`. With `regex`, slashes are part of it.
     #[prost(string, tag = "2")]
     pub pattern: ::prost::alloc::string::String,
     /// `pattern` is a regular expression (Rust regex syntax: linear time, no look-around).
@@ -3769,6 +3786,7 @@ impl ::prost::Name for GrepRequest {
     }
 }
 /// One matching line.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GrepMatch {
     /// Path in alias form.
@@ -3798,6 +3816,7 @@ impl ::prost::Name for GrepMatch {
     }
 }
 /// Matches, by path and line.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GrepResult {
     /// The matches.
@@ -3903,6 +3922,7 @@ impl ::prost::Name for ShellRequest {
     }
 }
 /// How a command ended, and what it wrote. Given on failure, too.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExecResult {
     /// Standard output as UTF-8 with replacement characters; head and tail when it was too long.
@@ -3951,6 +3971,7 @@ pub struct ExecResult {
     /// `disk-quota`. Empty when it ended by itself, or when nobody knows. After the first three the call has failed, whatever
     /// the exit code is.
     #[prost(string, tag = "14")]
+    #[serde(serialize_with = "crate::plain::or_null")]
     pub ended_by: ::prost::alloc::string::String,
     /// Limits of the run that were reached while it ran, whether they ended it or not: `memory`, `processes`, `output`,
     /// `file-size`, `tmp-space`, `project-space`, `state-space`, `disk-quota`. The run has them for all its commands: one that ran at the
@@ -3972,6 +3993,7 @@ impl ::prost::Name for ExecResult {
     }
 }
 /// Proof that nothing of a command is left.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KillEvidence {
     /// Processes that had to be ended after the command itself was over.
@@ -4028,6 +4050,7 @@ impl ::prost::Name for WriteRequest {
     }
 }
 /// What was written.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WriteResult {
     /// Path in alias form.
@@ -4156,6 +4179,7 @@ impl ::prost::Name for InsertText {
     }
 }
 /// What an edit did.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EditResult {
     /// Path in alias form.
@@ -4262,21 +4286,22 @@ impl ::prost::Name for UpdateFrontmatter {
     }
 }
 /// What a patch did.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PatchResult {
     /// The files, in the order of the patch.
     #[prost(message, repeated, tag = "1")]
     pub files: ::prost::alloc::vec::Vec<PatchedFile>,
+    /// What to know about it, a line each: a hunk that was applied at another line than it says, a comment of the front
+    /// matter that was lost.
+    #[prost(string, repeated, tag = "4")]
+    pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Unified diff of all of them, bounded; `diff_truncated` says when there is more.
     #[prost(string, tag = "2")]
     pub diff: ::prost::alloc::string::String,
     /// The diff was cut.
     #[prost(bool, tag = "3")]
     pub diff_truncated: bool,
-    /// What to know about it, a line each: a hunk that was applied at another line than it says, a comment of the front
-    /// matter that was lost.
-    #[prost(string, repeated, tag = "4")]
-    pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for PatchResult {
     const NAME: &'static str = "PatchResult";
@@ -4289,6 +4314,7 @@ impl ::prost::Name for PatchResult {
     }
 }
 /// One file of a patch.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PatchedFile {
     /// Path in alias form; the new one of a file that was moved.
@@ -4296,9 +4322,11 @@ pub struct PatchedFile {
     pub path: ::prost::alloc::string::String,
     /// What became of it.
     #[prost(enumeration = "patched_file::Change", tag = "2")]
+    #[serde(serialize_with = "crate::plain::change")]
     pub change: i32,
     /// Where it was before it was moved; empty for others.
     #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub moved_from: ::prost::alloc::string::String,
     /// SHA-256 of the old content; empty when there was no file.
     #[prost(string, tag = "4")]
@@ -4311,11 +4339,15 @@ pub struct PatchedFile {
     pub bytes_written: u64,
     /// Name of its entry in the run's trash when it was deleted; empty for others.
     #[prost(string, tag = "7")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub trash_entry: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `PatchedFile`.
 pub mod patched_file {
     /// What became of a file.
+    #[derive(serde::Serialize)]
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
     #[derive(
         Clone,
         Copy,
@@ -4398,6 +4430,7 @@ impl ::prost::Name for DeleteRequest {
     }
 }
 /// What was removed.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteResult {
     /// Path in alias form.
@@ -4405,6 +4438,7 @@ pub struct DeleteResult {
     pub path: ::prost::alloc::string::String,
     /// FILE or DIRECTORY.
     #[prost(enumeration = "entry::Type", tag = "2")]
+    #[serde(serialize_with = "crate::plain::entry_type")]
     pub r#type: i32,
     /// Size of the file, bytes; 0 for a directory.
     #[prost(uint64, tag = "3")]
@@ -4590,6 +4624,7 @@ impl ::prost::Name for GitCommit {
     }
 }
 /// What git said.
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GitResult {
     /// In the form of the git command, bounded.
@@ -4914,54 +4949,18 @@ pub struct CallRequest {
     /// Cancel the call when this client goes away before the answer, instead of letting it run to its end.
     #[prost(bool, tag = "8")]
     pub cancel_on_disconnect: bool,
-    /// What to do: one of the canonical operations, or a dialect's form of one.
-    #[prost(
-        oneof = "call_request::Operation",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30"
-    )]
-    pub operation: ::core::option::Option<call_request::Operation>,
+    /// What to do.
+    #[prost(oneof = "call_request::Request", tags = "10, 30")]
+    pub request: ::core::option::Option<call_request::Request>,
 }
 /// Nested message and enum types in `CallRequest`.
 pub mod call_request {
-    /// What to do: one of the canonical operations, or a dialect's form of one.
+    /// What to do.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Operation {
-        /// Read one regular file.
+    pub enum Request {
+        /// A canonical operation.
         #[prost(message, tag = "10")]
-        Read(super::ReadRequest),
-        /// List a directory.
-        #[prost(message, tag = "11")]
-        List(super::ListRequest),
-        /// Find files by name.
-        #[prost(message, tag = "12")]
-        Glob(super::GlobRequest),
-        /// Find text in files.
-        #[prost(message, tag = "13")]
-        Grep(super::GrepRequest),
-        /// Run one command, without a shell.
-        #[prost(message, tag = "14")]
-        Exec(super::ExecRequest),
-        /// Run a shell script.
-        #[prost(message, tag = "15")]
-        Shell(super::ShellRequest),
-        /// Create or overwrite one file, atomically.
-        #[prost(message, tag = "16")]
-        Write(super::WriteRequest),
-        /// Change or create one file, atomically.
-        #[prost(message, tag = "17")]
-        Edit(super::EditRequest),
-        /// Change several files, all or none of them.
-        #[prost(message, tag = "18")]
-        Patch(super::PatchRequest),
-        /// Remove one file or an empty directory: to the run's trash.
-        #[prost(message, tag = "19")]
-        Delete(super::DeleteRequest),
-        /// Look at, or add to, the workspace's git repository.
-        #[prost(message, tag = "20")]
-        Git(super::GitRequest),
-        /// Call a tool of an upstream MCP server.
-        #[prost(message, tag = "21")]
-        Mcp(super::McpRequest),
+        Operation(super::Operation),
         /// A tool call as an agent's model wrote it.
         #[prost(message, tag = "30")]
         Dialect(super::DialectCall),
@@ -4977,7 +4976,7 @@ impl ::prost::Name for CallRequest {
         "/cofferdam.v1.CallRequest".into()
     }
 }
-/// A tool call in an agent's own tongue.
+/// A tool call in an agent's own dialect.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DialectCall {
     /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
@@ -5010,6 +5009,9 @@ pub struct CallResponse {
     /// Where it is.
     #[prost(enumeration = "call_response::Status", tag = "2")]
     pub status: i32,
+    /// What the operation returned: when SUCCEEDED, and of a command that was ended before it was done.
+    #[prost(message, optional, tag = "10")]
+    pub result: ::core::option::Option<Result>,
     /// Set when FAILED or DENIED. A command that was cancelled has a result, too: what it had written.
     #[prost(message, optional, tag = "3")]
     pub error: ::core::option::Option<ToolFailure>,
@@ -5033,12 +5035,6 @@ pub struct CallResponse {
     /// not have them. CallStream sent them while the command ran, to a client that kept reading. Default 0: all was kept.
     #[prost(uint64, tag = "9")]
     pub output_not_kept_bytes: u64,
-    /// The result, by operation.
-    #[prost(
-        oneof = "call_response::Result",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
-    )]
-    pub result: ::core::option::Option<call_response::Result>,
 }
 /// Nested message and enum types in `CallResponse`.
 pub mod call_response {
@@ -5096,46 +5092,6 @@ pub mod call_response {
                 _ => None,
             }
         }
-    }
-    /// The result, by operation.
-    #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Result {
-        /// Of `read`.
-        #[prost(message, tag = "10")]
-        Read(super::ReadResult),
-        /// Of `list`.
-        #[prost(message, tag = "11")]
-        List(super::ListResult),
-        /// Of `glob`.
-        #[prost(message, tag = "12")]
-        Glob(super::GlobResult),
-        /// Of `grep`.
-        #[prost(message, tag = "13")]
-        Grep(super::GrepResult),
-        /// Of `exec`.
-        #[prost(message, tag = "14")]
-        Exec(super::ExecResult),
-        /// Of `shell`.
-        #[prost(message, tag = "15")]
-        Shell(super::ExecResult),
-        /// Of `write`.
-        #[prost(message, tag = "16")]
-        Write(super::WriteResult),
-        /// Of `edit`.
-        #[prost(message, tag = "17")]
-        Edit(super::EditResult),
-        /// Of `patch`.
-        #[prost(message, tag = "18")]
-        Patch(super::PatchResult),
-        /// Of `delete`.
-        #[prost(message, tag = "19")]
-        Delete(super::DeleteResult),
-        /// Of `git`.
-        #[prost(message, tag = "20")]
-        Git(super::GitResult),
-        /// Of a tool of an upstream MCP server.
-        #[prost(message, tag = "21")]
-        Mcp(super::McpResult),
     }
 }
 impl ::prost::Name for CallResponse {

@@ -193,7 +193,7 @@ impl Command {
         }
         // What we found ourselves, not what the worker repeats.
         if let Some(evidence) = self.evidence {
-            result.kill = evidence;
+            result.kill = Some(evidence);
         }
         let usage = Usage {
             cpu_time_us: Some(result.cpu_time_us),

@@ -16,7 +16,7 @@ use crate::client::shared::Shared;
 use crate::client::table::{Beginning, Event};
 use crate::client::window::WINDOW;
 use crate::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Prepared};
-use crate::convert::{bounds_to_wire, kill_evidence, operation_to_wire};
+use crate::convert::bounds_to_wire;
 use crate::frame::encode;
 
 /// Calls that a worker may leave without an outcome before the stream is worth nothing.
@@ -76,7 +76,7 @@ impl Driver {
         let (terminal, line) = terminal.unzip();
         let id = shared.next_id();
         let start = Start {
-            operation: Some(operation_to_wire(spec.operation)),
+            operation: Some(spec.operation.message()),
             deadline_ms: u64::try_from(spec.deadline.as_millis()).unwrap_or(u64::MAX),
             bounds: Some(bounds_to_wire(spec.bounds)),
             placed,
@@ -179,7 +179,7 @@ impl Driver {
                 Event::Ended { forced } => {
                     let Some(evidence) = self.finish(forced).await else { continue };
                     self.shared.table(|table| table.clear(self.id, evidence.clone()));
-                    let evidence = Some(kill_evidence(evidence));
+                    let evidence = Some(evidence);
                     self.shared.say(self.id, Body::Go(Go { evidence })).await?;
                 }
                 Event::Finished(mut finished) => {
@@ -190,7 +190,7 @@ impl Driver {
                     if let Some(result) = outcome.and_then(OpResult::command_mut)
                         && let Some(evidence) = self.finish(false).await
                     {
-                        result.kill = evidence;
+                        result.kill = Some(evidence);
                     }
                     return Ok(*finished);
                 }

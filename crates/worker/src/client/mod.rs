@@ -124,7 +124,7 @@ pub struct CallSpec<'a> {
 }
 
 /// A call that came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
     /// What the worker says; for a command with its output, head and tail.
     pub outcome: Outcome,

@@ -40,7 +40,7 @@ fn tree() -> Scene {
 fn direct_children_with_type_and_size() {
     let result = found(&tree(), &request("@project"));
     assert_eq!(paths(&result), ["@project/a", "@project/a-b", "@project/b.txt", "@project/pipe"]);
-    let types: Vec<_> = result.entries.iter().map(|entry| (entry.entry_type, entry.size_bytes)).collect();
+    let types: Vec<_> = result.entries.iter().map(|entry| (entry.r#type(), entry.size_bytes)).collect();
     assert_eq!(
         types,
         [(EntryType::Directory, 0), (EntryType::File, 0), (EntryType::File, 5), (EntryType::Other, 0)]

@@ -40,6 +40,7 @@ fn a_whole_file_with_its_hash_and_line_endings() {
     let expected = ReadResult {
         path: "@project/a.txt".to_owned(),
         content: "one\r\ntwo".to_owned(),
+        encoding: Encoding::Utf8.into(),
         size_bytes: 8,
         sha256: "29a776bb35efe730dabb1b1d3ad74dbf80cc3e9009e168241798ea73adca3dcf".to_owned(),
         total_lines: 2,

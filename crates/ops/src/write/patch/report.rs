@@ -35,7 +35,7 @@ fn describe(file: &Planned<'_>) -> PatchedFile {
     PatchedFile {
         moved_from: if moved_to.is_some() { file.path.to_string() } else { String::new() },
         path: moved_to.unwrap_or_else(|| file.path.to_string()),
-        change,
+        change: change.into(),
         sha256_before: file.place.sha256_before(),
         sha256_after: file.content.as_deref().map(sha256).unwrap_or_default(),
         bytes_written: file.content.as_ref().map_or(0, |content| content.len() as u64),

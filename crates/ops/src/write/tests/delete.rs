@@ -157,7 +157,7 @@ fn a_directory_goes_when_it_is_empty() {
     );
     bin.delete("d/e/.hidden").unwrap();
     let result = bin.delete("d/e").unwrap();
-    assert_eq!((result.entry_type, result.size_bytes, result.sha256.as_str()), (EntryType::Directory, 0, ""));
+    assert_eq!((result.r#type(), result.size_bytes, result.sha256.as_str()), (EntryType::Directory, 0, ""));
     assert!(!bin.scene.inside.join("d/e").exists());
     assert_eq!(bin.record(&result.trash_entry).entry_type, EntryType::Directory);
 }

@@ -260,7 +260,7 @@ impl Call {
         assert_eq!(finished.bytes_out, self.bytes_out);
         let Ok(OpResult::Exec(result)) = finished.outcome else { return };
         let What::Ran { more, .. } = *what else { panic!("a result out of {what:?}") };
-        assert_eq!(result.kill.method == FOUND, self.placed && self.stage == Stage::Over);
+        assert_eq!(result.kill.as_ref().unwrap().method == FOUND, self.placed && self.stage == Stage::Over);
         let kept = if self.kind == Kind::Terminal { 0 } else { KEPT };
         for (text, bytes, omitted) in [
             (&result.stdout, self.streams[0] + more, result.stdout_omitted_bytes),

@@ -98,7 +98,7 @@ async fn a_command_that_is_not_placed_has_the_workers_evidence() {
     fake.say(id, executed(0, 0)).await;
     let finished = calling.await.unwrap().unwrap();
     assert_eq!(finished.usage, Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) });
-    assert_eq!(exec_result(finished).kill.method, "descendants");
+    assert_eq!(exec_result(finished).kill.unwrap().method, "descendants");
 }
 
 #[tokio::test]
@@ -164,7 +164,10 @@ async fn a_placed_command_goes_through_all_its_stages() {
     let result = exec_result(calling.await.unwrap().unwrap());
     assert_eq!((result.stdout.as_str(), result.stdout_bytes), ("abc", 3));
     // What was found here counts, not what the worker repeats.
-    assert_eq!((result.kill.method.as_str(), result.kill.ended), ("cgroup-v2-kill", 2));
+    assert_eq!(
+        (result.kill.as_ref().unwrap().method.as_str(), result.kill.as_ref().unwrap().ended),
+        ("cgroup-v2-kill", 2)
+    );
     assert_eq!(asked.recv().await, None);
 }
 
@@ -174,7 +177,10 @@ async fn what_a_command_left_that_ended_by_itself_is_ended_without_another_word(
     fake.say(id, wrote(Stdout, 0, b"ab")).await;
     fake.say(id, executed(2, 0)).await;
     let result = exec_result(calling.await.unwrap().unwrap());
-    assert_eq!((result.stdout.as_str(), result.kill.method.as_str()), ("ab", "cgroup-v2-kill"));
+    assert_eq!(
+        (result.stdout.as_str(), result.kill.as_ref().unwrap().method.as_str()),
+        ("ab", "cgroup-v2-kill")
+    );
     assert_eq!(asked.recv().await, Some(Asked::Place(40)));
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
     assert_eq!(asked.recv().await, None);

@@ -153,7 +153,7 @@ pub(super) fn listed(total_entries: u64) -> Body {
 }
 
 pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
-    let kill = Some(v1::KillEvidence { ended: 9, left: 0, method: "descendants".to_owned(), took_us: 9 });
+    let kill = Some(KillEvidence { ended: 9, left: 0, method: "descendants".to_owned(), took_us: 9 });
     let result = v1::ExecResult {
         exit_code: Some(0),
         stdout_bytes,

@@ -106,7 +106,10 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
     fake.say(id, executed(6, 0)).await;
     let Ok(OpResult::Exec(result)) = terminal.finished().await.unwrap().outcome else { panic!("no result") };
     assert_eq!((result.stdout.as_str(), result.stdout_bytes, result.stdout_omitted_bytes), ("", 6, 6));
-    assert_eq!((result.exit_code, result.kill.method.as_str()), (Some(0), "cgroup-v2-kill"));
+    assert_eq!(
+        (result.exit_code, result.kill.as_ref().unwrap().method.as_str()),
+        (Some(0), "cgroup-v2-kill")
+    );
     assert_eq!(asked.recv().await, Some(Asked::Place(40)));
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
     assert_eq!(keyboard.write(b"x").await, Err(SessionOver));

@@ -9,7 +9,7 @@ use super::*;
 use crate::FrontMatter;
 
 fn changes(result: &PatchResult) -> Vec<(&str, FileChange)> {
-    result.files.iter().map(|file| (file.path.as_str(), file.change)).collect()
+    result.files.iter().map(|file| (file.path.as_str(), file.change())).collect()
 }
 
 const SEVERAL: &str = "\

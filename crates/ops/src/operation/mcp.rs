@@ -1,31 +1,73 @@
-//! Requests to call a tool of an upstream MCP server.
+//! `mcp`: a tool of an upstream MCP server.
 
+use jail::SandboxPath;
 use serde_json::{Map, Value};
+use wire::v1::McpRequest;
 
-use super::Malformed;
-use crate::{McpTool, Operation};
+use super::{Describe, Lane, Request, Sketch, Texts};
+use crate::{Malformed, McpTool};
 
 /// Bytes of the arguments.
 const MAX_ARGUMENTS: usize = 256 * 1024;
 /// Levels of objects and lists in the arguments.
 const MAX_DEPTH: usize = 32;
 
-/// Becomes [`crate::Mcp`].
-#[derive(Debug, Clone, Default)]
+/// Call a tool of an upstream MCP server. What it does is for the server to know: it counts as a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mcp {
-    /// The server's name in the policy.
-    pub server: String,
-    /// The tool's name as the server says it.
-    pub tool: String,
-    /// One JSON object of at most 256 KiB and 32 levels; empty is `{}`.
-    pub arguments_json: String,
+    /// Which.
+    pub tool: McpTool,
+    /// Its arguments: at most 256 KiB of JSON in at most 32 levels.
+    pub arguments: Map<String, Value>,
 }
 
-impl Mcp {
-    /// Validates.
-    pub fn into_operation(self) -> Result<Operation, Malformed> {
-        let tool = McpTool::new(&self.server, &self.tool)?;
-        Ok(Operation::Mcp(crate::Mcp { tool, arguments: arguments(&self.arguments_json)? }))
+impl Request for Mcp {
+    type Message = McpRequest;
+
+    fn parse(message: McpRequest) -> Result<Self, Malformed> {
+        let tool = McpTool::new(&message.server, &message.tool)?;
+        Ok(Self { tool, arguments: arguments(&message.arguments_json)? })
+    }
+
+    fn message(&self) -> McpRequest {
+        let mut arguments = Value::Object(self.arguments.clone());
+        // Equal arguments have equal bytes.
+        arguments.sort_all_objects();
+        McpRequest {
+            server: self.tool.server().to_owned(),
+            tool: self.tool.tool().to_owned(),
+            arguments_json: arguments.to_string(),
+        }
+    }
+
+    fn sketch(message: &McpRequest) -> Sketch<'_> {
+        Sketch("", vec![("server", Texts::One(&message.server)), ("tool", Texts::One(&message.tool))])
+    }
+}
+
+impl Describe for Mcp {
+    fn kind(&self) -> &'static str {
+        "mcp"
+    }
+
+    fn name(&self) -> &str {
+        self.tool.canonical()
+    }
+
+    fn family(&self) -> &str {
+        self.tool.family()
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Upstream
+    }
+
+    fn has_effect(&self) -> bool {
+        true
+    }
+
+    fn paths(&self) -> Vec<&SandboxPath> {
+        Vec::new()
     }
 }
 
@@ -64,8 +106,8 @@ fn is_shallow(value: &Value, levels: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(json: &str) -> Result<Operation, Malformed> {
-        Mcp { server: "s".into(), tool: "t".into(), arguments_json: json.into() }.into_operation()
+    fn parse(json: &str) -> Result<crate::Operation, Malformed> {
+        McpRequest { server: "s".into(), tool: "t".into(), arguments_json: json.into() }.try_into()
     }
 
     #[test]

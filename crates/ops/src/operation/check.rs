@@ -2,10 +2,12 @@
 
 use jail::SandboxPath;
 
-use super::Malformed;
+use crate::Malformed;
 
+/// Bytes of a glob pattern.
+pub(super) const MAX_GLOB: usize = 1_024;
 /// Bytes that the content of a file may have in one request, whatever the profile says.
-pub(super) const MAX_CONTENT: usize = 3 * 1024 * 1024;
+const MAX_CONTENT: usize = 3 * 1024 * 1024;
 
 pub(super) fn required_path(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
     if path.is_empty() {

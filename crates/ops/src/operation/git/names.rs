@@ -1,54 +1,6 @@
-//! What git is asked for in the workspace's own repository.
+//! The flags and revisions that git is asked with.
 
 use std::fmt;
-
-use jail::SandboxPath;
-
-/// Git in the workspace's own repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Git {
-    /// `git status --porcelain=v1 --branch`.
-    Status,
-    /// `git diff`.
-    Diff {
-        /// Flags of the allow list.
-        flags: Vec<GitDiffFlag>,
-        /// Only these paths.
-        paths: Vec<SandboxPath>,
-    },
-    /// `git log`.
-    Log {
-        /// Flags of the allow list.
-        flags: Vec<GitLogFlag>,
-        /// At most so many commits, 1 to 10,000.
-        max_count: u32,
-        /// Which commits.
-        revisions: GitRevisions,
-        /// Only commits that touch these paths.
-        paths: Vec<SandboxPath>,
-    },
-    /// `git show`.
-    Show {
-        /// Flags of the allow list.
-        flags: Vec<GitLogFlag>,
-        /// A commit, or a tag.
-        revision: GitRevision,
-        /// The file or directory of that commit, instead of the commit itself. Without `paths`.
-        file: Option<SandboxPath>,
-        /// Of the changes only those of these paths.
-        paths: Vec<SandboxPath>,
-    },
-    /// `git add`.
-    Add {
-        /// At least one path.
-        paths: Vec<SandboxPath>,
-    },
-    /// `git commit`.
-    Commit {
-        /// Not blank, at most 64 KiB.
-        message: String,
-    },
-}
 
 /// How much is shown of each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

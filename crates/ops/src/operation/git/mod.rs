@@ -1,0 +1,258 @@
+//! `git`: looks at, and adds to, the workspace's own repository.
+
+mod names;
+
+use jail::{Mount, SandboxPath};
+use wire::v1::git_request::Command;
+use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitShow, GitStatus};
+
+use super::check::{required_path, text, within};
+use super::{Describe, Lane, Request, Sketch, Texts};
+use crate::Malformed;
+
+pub use names::{GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
+
+const MAX_PATHS: usize = 1_024;
+const MAX_FLAGS: usize = 64;
+const MAX_COMMITS: u32 = 10_000;
+const DIFF_FLAGS: &str =
+    "--cached --staged --stat --name-only --name-status --shortstat --numstat --no-color";
+const LOG_FLAGS: &str =
+    "--oneline --no-patch --stat --name-only --name-status --shortstat --numstat --no-color";
+const MAX_MESSAGE: usize = 64 * 1024;
+
+/// Git in the workspace's own repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Git {
+    /// `git status --porcelain=v1 --branch`.
+    Status,
+    /// `git diff`.
+    Diff {
+        /// Flags of the allow list.
+        flags: Vec<GitDiffFlag>,
+        /// Only these paths.
+        paths: Vec<SandboxPath>,
+    },
+    /// `git log`.
+    Log {
+        /// Flags of the allow list.
+        flags: Vec<GitLogFlag>,
+        /// At most so many commits, 1 to 10,000.
+        max_count: u32,
+        /// Which commits.
+        revisions: GitRevisions,
+        /// Only commits that touch these paths.
+        paths: Vec<SandboxPath>,
+    },
+    /// `git show`.
+    Show {
+        /// Flags of the allow list.
+        flags: Vec<GitLogFlag>,
+        /// A commit, or a tag.
+        revision: GitRevision,
+        /// The file or directory of that commit, instead of the commit itself. Without `paths`.
+        file: Option<SandboxPath>,
+        /// Of the changes only those of these paths.
+        paths: Vec<SandboxPath>,
+    },
+    /// `git add`.
+    Add {
+        /// At least one path.
+        paths: Vec<SandboxPath>,
+    },
+    /// `git commit`.
+    Commit {
+        /// Not blank, at most 64 KiB.
+        message: String,
+    },
+}
+
+impl Request for Git {
+    type Message = GitRequest;
+
+    fn parse(message: GitRequest) -> Result<Self, Malformed> {
+        let command = message
+            .command
+            .ok_or_else(|| Malformed::new("git", "needs one of status, diff, log, show, add, commit"))?;
+        Ok(match command {
+            Command::Status(GitStatus {}) => Self::Status,
+            Command::Diff(GitDiff { flags, paths }) => Self::Diff {
+                flags: parsed("git.diff.flags", &flags, GitDiffFlag::parse, DIFF_FLAGS)?,
+                paths: in_project("git.diff.paths", &paths)?,
+            },
+            Command::Log(GitLog { flags, max_count, revision, paths }) => Self::Log {
+                flags: parsed("git.log.flags", &flags, GitLogFlag::parse, LOG_FLAGS)?,
+                max_count: within("git.log.max_count", max_count, 100, 1, MAX_COMMITS)?,
+                revisions: revisions("git.log.revision", &revision)?,
+                paths: in_project("git.log.paths", &paths)?,
+            },
+            Command::Show(GitShow { flags, revision, paths }) => show(&flags, &revision, &paths)?,
+            Command::Add(GitAdd { paths }) => {
+                if paths.is_empty() {
+                    return Err(Malformed::new(
+                        "git.add.paths",
+                        "is empty: name the files to add, or `.` for all",
+                    ));
+                }
+                Self::Add { paths: in_project("git.add.paths", &paths)? }
+            }
+            Command::Commit(GitCommit { message }) => {
+                text("git.commit.message", &message, 1, MAX_MESSAGE)?;
+                if message.trim().is_empty() {
+                    return Err(Malformed::new("git.commit.message", "is blank"));
+                }
+                Self::Commit { message }
+            }
+        })
+    }
+
+    fn message(&self) -> GitRequest {
+        let command = match self {
+            Self::Status => Command::Status(GitStatus {}),
+            Self::Diff { flags, paths } => Command::Diff(GitDiff {
+                flags: flags.iter().map(|flag| flag.as_str().to_owned()).collect(),
+                paths: texts(paths),
+            }),
+            Self::Log { flags, max_count, revisions, paths } => Command::Log(GitLog {
+                flags: flags.iter().map(|flag| flag.as_str().to_owned()).collect(),
+                max_count: Some(*max_count),
+                revision: revisions.to_string(),
+                paths: texts(paths),
+            }),
+            Self::Show { flags, revision, file, paths } => Command::Show(GitShow {
+                flags: flags.iter().map(|flag| flag.as_str().to_owned()).collect(),
+                revision: match file {
+                    Some(file) => format!("{revision}:{file}"),
+                    None => revision.to_string(),
+                },
+                paths: texts(paths),
+            }),
+            Self::Add { paths } => Command::Add(GitAdd { paths: texts(paths) }),
+            Self::Commit { message } => Command::Commit(GitCommit { message: message.clone() }),
+        };
+        GitRequest { command: Some(command) }
+    }
+
+    fn sketch(message: &GitRequest) -> Sketch<'_> {
+        let many = |paths| ("paths", Texts::Many(paths));
+        match &message.command {
+            Some(Command::Status(_)) => Sketch("git.status", Vec::new()),
+            Some(Command::Diff(diff)) => Sketch("git.diff", vec![many(&diff.paths)]),
+            Some(Command::Log(log)) => {
+                Sketch("git.log", vec![("revision", Texts::One(&log.revision)), many(&log.paths)])
+            }
+            Some(Command::Show(show)) => {
+                Sketch("git.show", vec![("revision", Texts::One(&show.revision)), many(&show.paths)])
+            }
+            Some(Command::Add(add)) => Sketch("git.add", vec![many(&add.paths)]),
+            Some(Command::Commit(_)) => Sketch("git.commit", Vec::new()),
+            None => Sketch("", Vec::new()),
+        }
+    }
+}
+
+impl Describe for Git {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Status => "git.status",
+            Self::Diff { .. } => "git.diff",
+            Self::Log { .. } => "git.log",
+            Self::Show { .. } => "git.show",
+            Self::Add { .. } => "git.add",
+            Self::Commit { .. } => "git.commit",
+        }
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Host
+    }
+
+    fn has_effect(&self) -> bool {
+        matches!(self, Self::Add { .. } | Self::Commit { .. })
+    }
+
+    fn paths(&self) -> Vec<&SandboxPath> {
+        match self {
+            Self::Diff { paths, .. } | Self::Log { paths, .. } | Self::Add { paths } => {
+                paths.iter().collect()
+            }
+            Self::Show { file, paths, .. } => file.iter().chain(paths).collect(),
+            Self::Status | Self::Commit { .. } => Vec::new(),
+        }
+    }
+}
+
+fn texts(paths: &[SandboxPath]) -> Vec<String> {
+    paths.iter().map(ToString::to_string).collect()
+}
+
+fn show(flags: &[String], revision: &str, paths: &[String]) -> Result<Git, Malformed> {
+    const FIELD: &str = "git.show.revision";
+    let (name, file) = match revision.split_once(':') {
+        None => (revision, None),
+        // Before the colon there is no default: `:PATH` is what the index has.
+        Some(("", _)) => {
+            return Err(Malformed::new(FIELD, "needs a commit before the colon, as in HEAD:README.md"));
+        }
+        Some((name, "")) => (name, Some("@project".to_owned())),
+        Some((name, path)) => (name, Some(path.to_owned())),
+    };
+    let file = in_project(FIELD, file.as_slice())?.pop();
+    if file.is_some() && !paths.is_empty() {
+        return Err(Malformed::new(
+            "git.show.paths",
+            "do not go with REVISION:PATH, which is one file or directory",
+        ));
+    }
+    Ok(Git::Show {
+        flags: parsed("git.show.flags", flags, GitLogFlag::parse, LOG_FLAGS)?,
+        revision: self::revision(FIELD, name)?,
+        file,
+        paths: in_project("git.show.paths", paths)?,
+    })
+}
+
+fn revisions(field: &str, typed: &str) -> Result<GitRevisions, Malformed> {
+    let Some((without, of)) = typed.split_once("..") else {
+        return Ok(GitRevisions { of: revision(field, typed)?, without: None });
+    };
+    Ok(GitRevisions { of: revision(field, of)?, without: Some(revision(field, without)?) })
+}
+
+fn revision(field: &str, typed: &str) -> Result<GitRevision, Malformed> {
+    if typed.is_empty() {
+        return Ok(GitRevision::default());
+    }
+    GitRevision::parse(typed).ok_or_else(|| {
+        Malformed::new(
+            field,
+            "must name a commit or tag, such as HEAD, main~2, v1.0^{commit} or 1a2b3c4; paths come after `--`",
+        )
+    })
+}
+
+/// What each flag means.
+fn parsed<F>(
+    field: &str,
+    flags: &[String],
+    parse: fn(&str) -> Option<F>,
+    known: &str,
+) -> Result<Vec<F>, Malformed> {
+    if flags.len() > MAX_FLAGS {
+        return Err(Malformed::new(field, format!("are more than {MAX_FLAGS}")));
+    }
+    let flag =
+        |flag: &String| parse(flag).ok_or_else(|| Malformed::new(field, format!("may only be {known}")));
+    flags.iter().map(flag).collect()
+}
+
+fn in_project(field: &str, paths: &[String]) -> Result<Vec<SandboxPath>, Malformed> {
+    if paths.len() > MAX_PATHS {
+        return Err(Malformed::new(field, format!("has more than {MAX_PATHS} paths")));
+    }
+    let paths = paths.iter().map(|path| required_path(field, path)).collect::<Result<Vec<_>, _>>()?;
+    if paths.iter().any(|path| path.mount() != Mount::Project) {
+        return Err(Malformed::new(field, "must be beneath @project, where the repository is"));
+    }
+    Ok(paths)
+}

@@ -1,0 +1,67 @@
+//! `glob`: files by name.
+
+use jail::SandboxPath;
+use wire::v1::GlobRequest;
+
+use super::check::{MAX_GLOB, path_or_root, text, within};
+use super::{Describe, Lane, Request, Sketch, Texts};
+use crate::Malformed;
+
+/// Find files by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glob {
+    /// Directory to search in.
+    pub path: SandboxPath,
+    /// Pattern, relative to `path`, at most 1,024 bytes.
+    pub pattern: String,
+    /// Include hidden files and what ignore files exclude.
+    pub include_ignored: bool,
+    /// At most so many results, 1 to 10,000.
+    pub max_results: u32,
+}
+
+impl Request for Glob {
+    type Message = GlobRequest;
+
+    fn parse(message: GlobRequest) -> Result<Self, Malformed> {
+        let GlobRequest { path, pattern, include_ignored, max_results } = message;
+        text("glob.pattern", &pattern, 1, MAX_GLOB)?;
+        Ok(Self {
+            path: path_or_root("glob.path", &path)?,
+            pattern,
+            include_ignored,
+            max_results: within("glob.max_results", max_results, 200, 1, 10_000)?,
+        })
+    }
+
+    fn message(&self) -> GlobRequest {
+        GlobRequest {
+            path: self.path.to_string(),
+            pattern: self.pattern.clone(),
+            include_ignored: self.include_ignored,
+            max_results: Some(self.max_results),
+        }
+    }
+
+    fn sketch(message: &GlobRequest) -> Sketch<'_> {
+        Sketch("glob", vec![("path", Texts::One(&message.path)), ("pattern", Texts::One(&message.pattern))])
+    }
+}
+
+impl Describe for Glob {
+    fn kind(&self) -> &'static str {
+        "glob"
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Container
+    }
+
+    fn has_effect(&self) -> bool {
+        false
+    }
+
+    fn paths(&self) -> Vec<&SandboxPath> {
+        vec![&self.path]
+    }
+}

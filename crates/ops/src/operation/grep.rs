@@ -1,0 +1,113 @@
+//! `grep`: text in files.
+
+use jail::SandboxPath;
+use wire::v1::GrepRequest;
+
+use super::check::{MAX_GLOB, path_or_root, text, within};
+use super::{Describe, Lane, Request, Sketch, Texts};
+use crate::Malformed;
+
+const MAX_PATTERN: usize = 4_096;
+
+/// Find text in files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grep {
+    /// Directory or file.
+    pub path: SandboxPath,
+    /// Literal text or regular expression, 1 to 4,096 bytes. The `/…/i` form has been resolved already.
+    pub pattern: String,
+    /// `pattern` is a regular expression.
+    pub regex: bool,
+    /// Ignore case.
+    pub case_insensitive: bool,
+    /// Lines of context before, 0 to 20.
+    pub before: u32,
+    /// Lines of context after, 0 to 20.
+    pub after: u32,
+    /// Only files whose path, relative to `path`, matches.
+    pub glob: Option<String>,
+    /// At most so many matches, 1 to 1,000.
+    pub max_matches: u32,
+    /// Search hidden and ignored files, too.
+    pub include_ignored: bool,
+}
+
+impl Request for Grep {
+    type Message = GrepRequest;
+
+    fn parse(message: GrepRequest) -> Result<Self, Malformed> {
+        text("grep.pattern", &message.pattern, 1, MAX_PATTERN)?;
+        text("grep.glob", &message.glob, 0, MAX_GLOB)?;
+        let (pattern, regex, case_insensitive) = match slashed(&message.pattern) {
+            Some((inner, ignore_case)) if !message.regex => {
+                (inner.to_owned(), true, ignore_case || message.case_insensitive)
+            }
+            _ => (message.pattern, message.regex, message.case_insensitive),
+        };
+        Ok(Self {
+            path: path_or_root("grep.path", &message.path)?,
+            pattern,
+            regex,
+            case_insensitive,
+            before: within("grep.before", message.before, 1, 0, 20)?,
+            after: within("grep.after", message.after, 1, 0, 20)?,
+            glob: Some(message.glob).filter(|glob| !glob.is_empty()),
+            max_matches: within("grep.max_matches", message.max_matches, 50, 1, 1_000)?,
+            include_ignored: message.include_ignored,
+        })
+    }
+
+    fn message(&self) -> GrepRequest {
+        GrepRequest {
+            path: self.path.to_string(),
+            pattern: self.pattern.clone(),
+            regex: self.regex,
+            case_insensitive: self.case_insensitive,
+            before: Some(self.before),
+            after: Some(self.after),
+            glob: self.glob.clone().unwrap_or_default(),
+            max_matches: Some(self.max_matches),
+            include_ignored: self.include_ignored,
+        }
+    }
+
+    fn sketch(message: &GrepRequest) -> Sketch<'_> {
+        Sketch("grep", vec![("path", Texts::One(&message.path)), ("pattern", Texts::One(&message.pattern))])
+    }
+}
+
+impl Grep {
+    /// Whether a pattern is written `/…/` or `/…/i`: then it is a regular expression without being said to be one. One that is
+    /// said to be one keeps its slashes.
+    pub fn is_slashed(pattern: &str) -> bool {
+        slashed(pattern).is_some()
+    }
+}
+
+/// The text between the slashes of `/…/` or `/…/i`, and whether the `i` is there.
+fn slashed(pattern: &str) -> Option<(&str, bool)> {
+    let rest = pattern.strip_prefix('/')?;
+    let (inner, ignore_case) = match rest.strip_suffix("/i") {
+        Some(inner) => (inner, true),
+        None => (rest.strip_suffix('/')?, false),
+    };
+    (!inner.is_empty()).then_some((inner, ignore_case))
+}
+
+impl Describe for Grep {
+    fn kind(&self) -> &'static str {
+        "grep"
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Container
+    }
+
+    fn has_effect(&self) -> bool {
+        false
+    }
+
+    fn paths(&self) -> Vec<&SandboxPath> {
+        vec![&self.path]
+    }
+}

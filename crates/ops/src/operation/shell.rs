@@ -1,0 +1,86 @@
+//! `shell`: a shell script.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jail::SandboxPath;
+use wire::v1::ShellRequest;
+
+use super::check::{path_or_root, text};
+use super::exec::{check_env, check_stdin, milliseconds, timeout};
+use super::{Describe, Lane, Request, Sketch, Texts};
+use crate::Malformed;
+
+const MAX_SCRIPT: usize = 64 * 1024;
+
+/// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where there is no bash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shell {
+    /// The script, without NUL, not blank, at most 64 KiB.
+    pub script: String,
+    /// Working directory.
+    pub cwd: SandboxPath,
+    /// Additional environment, as for [`super::Exec`].
+    pub env: BTreeMap<String, String>,
+    /// Standard input, at most 1 MiB.
+    pub stdin: Vec<u8>,
+    /// Until everything of it is ended. More than zero, at most 120 s.
+    pub timeout: Duration,
+}
+
+impl Request for Shell {
+    type Message = ShellRequest;
+
+    fn parse(message: ShellRequest) -> Result<Self, Malformed> {
+        let ShellRequest { script, cwd, env, stdin, timeout_ms } = message;
+        text("shell.script", &script, 1, MAX_SCRIPT)?;
+        if script.trim().is_empty() {
+            return Err(Malformed::new("shell.script", "is blank"));
+        }
+        check_env("shell.env", &env)?;
+        check_stdin("shell.stdin", &stdin)?;
+        Ok(Self {
+            timeout: timeout("shell.timeout_ms", timeout_ms)?,
+            cwd: path_or_root("shell.cwd", &cwd)?,
+            script,
+            env,
+            stdin,
+        })
+    }
+
+    fn message(&self) -> ShellRequest {
+        ShellRequest {
+            script: self.script.clone(),
+            cwd: self.cwd.to_string(),
+            env: self.env.clone(),
+            stdin: self.stdin.clone(),
+            timeout_ms: Some(milliseconds(self.timeout)),
+        }
+    }
+
+    fn sketch(message: &ShellRequest) -> Sketch<'_> {
+        Sketch("shell", vec![("script", Texts::One(&message.script)), ("cwd", Texts::One(&message.cwd))])
+    }
+}
+
+impl Describe for Shell {
+    fn kind(&self) -> &'static str {
+        "shell"
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Container
+    }
+
+    fn has_effect(&self) -> bool {
+        true
+    }
+
+    fn paths(&self) -> Vec<&SandboxPath> {
+        vec![&self.cwd]
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.timeout)
+    }
+}
