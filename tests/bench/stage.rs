@@ -103,7 +103,7 @@ impl Stage {
 /// What a call came to, which must be well.
 pub(crate) fn succeeded(response: CallResponse) -> harness::v1::result::Kind {
     assert_eq!(response.status(), call_response::Status::Succeeded, "{:?}", response.error);
-    response.result.and_then(|result| result.kind).unwrap()
+    response.into_kind().unwrap()
 }
 
 fn install(program: &Path, to: &Path) {

@@ -33,7 +33,7 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
     let mut run = daemon.run("review", &workspace).await;
 
     let (approval, response) = run.consented(delete("old.txt")).await;
-    let Some(Answer::Delete(deleted)) = response.result.and_then(|result| result.kind) else {
+    let Some(Answer::Delete(deleted)) = response.kind().cloned() else {
         panic!("not deleted: {:?}", response.error)
     };
     let expected =
@@ -92,7 +92,7 @@ async fn what_the_trash_cannot_take_goes_for_good_with_a_consent_that_says_so() 
         "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD: the file @project/huge, \
          314572800 bytes, which are too many to be read\n"
     );
-    let Some(Answer::Delete(deleted)) = response.result.and_then(|result| result.kind) else {
+    let Some(Answer::Delete(deleted)) = response.kind().cloned() else {
         panic!("not deleted: {:?}", response.error)
     };
     assert!(deleted.gone_for_good && deleted.trash_entry.is_empty(), "{deleted:?}");

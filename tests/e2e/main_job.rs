@@ -149,7 +149,7 @@ async fn edits_with_consent(run: &mut harness::RunHandle, workspace: &std::path:
     assert_eq!((decided.state(), decided.decided_by.as_str()), (v1::approval::State::Approved, "uid:0"));
     let call = run.outcome(&asked.call_id).await;
     assert_eq!(call.status(), Status::Succeeded, "{:?}", call.error);
-    let Some(Answer::Edit(edit)) = call.result.and_then(|result| result.kind) else { panic!("not an edit") };
+    let Some(Answer::Edit(edit)) = call.kind().cloned() else { panic!("not an edit") };
     assert_eq!(edit.replacements, 1);
     assert_eq!(edit.diff, approval.preview, "what was shown is what was done");
     assert_eq!(content(), "# A pump\n\nIt keeps the dam very dry.\n");

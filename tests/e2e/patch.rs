@@ -49,7 +49,7 @@ async fn a_patch_changes_all_of_its_files_or_none() {
     assert!(workspace.join("old.txt").exists(), "nothing happens before consent");
     run.clients.approve(&approval.approval_id).await.unwrap();
     let response = waiting.await.unwrap().unwrap();
-    let Some(Answer::Patch(done)) = response.result.and_then(|result| result.kind) else {
+    let Some(Answer::Patch(done)) = response.kind().cloned() else {
         panic!("not patched: {:?}", response.error)
     };
     let became: Vec<_> = done.files.iter().map(|file| (file.path.as_str(), file.change())).collect();

@@ -17,7 +17,7 @@ fn patch(change: Change) -> Operation {
 async fn with_consent(run: &mut RunHandle, change: Change) -> (String, v1::PatchResult) {
     let (approval, response) = run.consented(patch(change)).await;
     assert_eq!(response.status(), Status::Succeeded, "{response:?}");
-    let Some(Answer::Patch(patched)) = response.result.and_then(|result| result.kind) else {
+    let Some(Answer::Patch(patched)) = response.kind().cloned() else {
         panic!("not patched: {:?}", response.error)
     };
     (approval.preview, patched)

@@ -94,10 +94,8 @@ async fn a_call_in_a_paused_run_can_be_cancelled_and_the_others_stay() {
     let cancel = v1::CancelCallRequest { call_id: of_working };
     run.clients.tools.cancel_call(cancel).await.unwrap();
     let cancelled = working.await.unwrap().unwrap();
-    assert_eq!(cancelled.error.unwrap().reason, "CANCELLED");
-    let Some(v1::result::Kind::Exec(exec)) = cancelled.result.and_then(|result| result.kind) else {
-        panic!("no result")
-    };
+    assert_eq!(cancelled.error.as_ref().unwrap().reason, "CANCELLED");
+    let Some(v1::result::Kind::Exec(exec)) = cancelled.kind().cloned() else { panic!("no result") };
     let kill = exec.kill.unwrap();
     assert!(kill.ended > 0 && kill.left == 0, "{kill:?}");
     tokio::time::sleep(QUIET).await;

@@ -145,9 +145,7 @@ async fn long_output_is_cut_to_head_and_tail_with_exact_counts() {
     let mut run = open(&daemon, &[]).await;
     let script = "i=10000; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done";
     let response = run.call(calls::shell(script)).await.unwrap();
-    let Some(Answer::Shell(result)) = response.result.and_then(|result| result.kind) else {
-        panic!("{:?}", response.error)
-    };
+    let Some(Answer::Shell(result)) = response.kind().cloned() else { panic!("{:?}", response.error) };
     assert_eq!(result.stdout_bytes, 110_000);
     assert!(result.stdout.len() <= 17 * 1024 && response.rendered.len() <= 20 * 1024);
     assert!(result.stdout.starts_with("line 10000\n") && result.stdout.ends_with("line 19999\n"));
@@ -225,9 +223,7 @@ async fn where_it_asks_the_reviewer_sees_the_whole_of_it() {
     assert!(approval.preview.contains("\nfile: @project/job.sh sha256 "), "{}", approval.preview);
     run.clients.approve(&asked.approval_id).await.unwrap();
     let call = run.outcome(&asked.call_id).await;
-    let Some(Answer::Shell(result)) = call.result.and_then(|result| result.kind) else {
-        panic!("{:?}", call.error)
-    };
+    let Some(Answer::Shell(result)) = call.kind().cloned() else { panic!("{:?}", call.error) };
     assert_eq!((result.exit_code, result.stdout.as_str()), (Some(0), "harmless\n"));
 
     // What it names was swapped while the reviewer was reading.

@@ -115,9 +115,7 @@ async fn a_command_runs_after_its_run_goes_on_and_what_was_changed_by_others_doe
     let before = counted(&workspace);
     run.clients.approve(&approval.approval_id).await.unwrap();
     let done = waiting.await.unwrap().unwrap();
-    let Some(v1::result::Kind::Exec(exec)) = done.result.and_then(|result| result.kind) else {
-        panic!("{:?}", done.error)
-    };
+    let Some(v1::result::Kind::Exec(exec)) = done.kind().cloned() else { panic!("{:?}", done.error) };
     assert_eq!(exec.stdout, "harmless\n");
     counts_beyond(&workspace, before).await;
 

@@ -21,11 +21,13 @@ roles: { director: { allow: \"*\" } }
 
     for operation in [calls::exec(&["sleep", "30"]), calls::shell("sleep 30")] {
         let done = run.call(operation).await.unwrap();
-        assert_eq!((done.status(), done.error.unwrap().reason.as_str()), (Status::Failed, "TIMED_OUT"));
+        assert_eq!(
+            (done.status(), done.error.as_ref().unwrap().reason.as_str()),
+            (Status::Failed, "TIMED_OUT")
+        );
         let rendered: serde_json::Value = serde_json::from_str(&done.rendered).unwrap();
         assert_eq!((&rendered["ok"], &rendered["error"]["code"]), (&false.into(), &"TIMED_OUT".into()));
-        let (Some(Answer::Exec(result) | Answer::Shell(result)), id) =
-            (done.result.and_then(|result| result.kind), done.call_id)
+        let (Some(Answer::Exec(result) | Answer::Shell(result)), id) = (done.kind().cloned(), done.call_id)
         else {
             panic!("no command")
         };
@@ -106,9 +108,7 @@ roles: { director: { allow: \"*\" } }
             let told = (done.status(), done.error.as_ref().map(|error| error.reason.as_str()));
             assert_eq!(told, (Status::Failed, Some(why)), "{dialect}: {done:?}");
             assert!(done.rendered.contains(failed), "{dialect}: {}", done.rendered);
-            let Some(Answer::Exec(result) | Answer::Shell(result)) =
-                done.result.and_then(|result| result.kind)
-            else {
+            let Some(Answer::Exec(result) | Answer::Shell(result)) = done.kind().cloned() else {
                 panic!("no command")
             };
             assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), ended_by), "{dialect}");
@@ -137,8 +137,8 @@ roles: { director: { allow: \"*\" } }
     let request = v1::CancelCallRequest { call_id: call_id.clone() };
     assert!(run.clients.tools.cancel_call(request).await.unwrap().into_inner().cancelled);
     let done = waiting.await.unwrap().unwrap();
-    assert_eq!((done.status(), done.error.unwrap().reason.as_str()), (Status::Failed, "CANCELLED"));
-    let Some(Answer::Shell(result)) = done.result.and_then(|result| result.kind) else { panic!("no script") };
+    assert_eq!((done.status(), done.error.as_ref().unwrap().reason.as_str()), (Status::Failed, "CANCELLED"));
+    let Some(Answer::Shell(result)) = done.kind().cloned() else { panic!("no script") };
     assert_eq!((result.exit_code, result.ended_by.as_str()), (Some(0), "cancelled"));
     let receipt = harness::record(run.clients.of_call(&call_id).await.last().unwrap());
     assert_eq!(

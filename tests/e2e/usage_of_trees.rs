@@ -20,7 +20,7 @@ const SHORT_US: u64 = 150_000;
 /// The result of a command, once it is sure that answer, result and receipt say the same.
 async fn used(run: &mut RunHandle, operation: Operation) -> (ExecResult, Value) {
     let response: CallResponse = run.call(operation).await.unwrap();
-    let result = match response.result.and_then(|result| result.kind).unwrap() {
+    let result = match response.kind().cloned().unwrap() {
         result::Kind::Exec(result) | result::Kind::Shell(result) => result,
         other => panic!("{other:?}"),
     };

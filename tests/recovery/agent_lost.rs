@@ -50,7 +50,7 @@ async fn a_killed_agent_costs_its_calls_and_is_started_again() {
         let call = run.call(calls::read("a.txt")).await.unwrap();
         match call.error {
             Some(failure) => assert_eq!(failure.details.get("retryable").map(String::as_str), Some("true")),
-            None => break call.result.and_then(|result| result.kind),
+            None => break call.kind().cloned(),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };

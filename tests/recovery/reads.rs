@@ -42,7 +42,7 @@ async fn calls_that_only_look_are_made_once_more_when_their_worker_is_lost() {
     for look in looking {
         let call = look.await.unwrap().unwrap();
         assert_eq!(call.status(), Status::Succeeded, "{:?}", call.error);
-        match call.result.and_then(|result| result.kind).unwrap() {
+        match call.kind().cloned().unwrap() {
             Answer::Read(read) => assert_eq!(read.content, "one\n"),
             Answer::List(list) => assert_eq!(list.entries.len(), 1),
             Answer::Glob(glob) => assert_eq!(glob.paths, ["@project/a.txt"]),

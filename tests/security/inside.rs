@@ -76,7 +76,7 @@ impl Inside {
     /// Runs a command that may end in any way.
     pub(crate) async fn exec(&mut self, request: v1::ExecRequest) -> v1::ExecResult {
         let response = self.run.call(Operation::Exec(request)).await.unwrap();
-        match response.result.and_then(|result| result.kind) {
+        match response.kind().cloned() {
             Some(v1::result::Kind::Exec(result)) => result,
             other => panic!("{other:?}: {:?}", response.error),
         }
@@ -151,7 +151,7 @@ pub(crate) async fn refusal(run: &mut RunHandle, operation: Operation) -> (Strin
 /// The content of a file, by `read`; or why not.
 pub(crate) async fn read(run: &mut RunHandle, path: &str) -> Result<String, String> {
     let response = run.call(calls::read(path)).await.map_err(|status| reason(&status))?;
-    match response.result.and_then(|result| result.kind) {
+    match response.kind().cloned() {
         Some(v1::result::Kind::Read(result)) => Ok(result.content),
         _ => Err(response.error.unwrap().reason),
     }

@@ -41,7 +41,7 @@ pub(crate) async fn look_for(
     let answered = answered.unwrap_or_else(|_| panic!("it hangs: {operation:?}"));
     let failure = match answered {
         Ok(response) if response.status() == Status::Succeeded => {
-            return Ok(response.result.and_then(|result| result.kind).unwrap());
+            return Ok(response.kind().cloned().unwrap());
         }
         Ok(response) => response.error.unwrap(),
         Err(status) => v1::ToolFailure {

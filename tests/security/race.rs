@@ -191,7 +191,7 @@ async fn nothing_is_read(target: &str) {
             continue;
         }
         done += 1;
-        match response.result.and_then(|result| result.kind).unwrap() {
+        match response.kind().cloned().unwrap() {
             v1::result::Kind::Read(read) => assert_eq!(read.content, "from inside\n"),
             v1::result::Kind::Grep(grep) => {
                 assert!(grep.matches.iter().all(|found| found.text == "from inside"), "{:?}", grep.matches);
@@ -290,9 +290,7 @@ async fn c3_a_working_directory_is_entered_without_a_race() {
         request.cwd = "dir".to_owned();
         let response = race.inside.run.call(Operation::Exec(request)).await.unwrap();
         if settled(&response) {
-            let Some(v1::result::Kind::Exec(result)) = response.result.and_then(|result| result.kind) else {
-                panic!()
-            };
+            let Some(v1::result::Kind::Exec(result)) = response.kind().cloned() else { panic!() };
             assert_eq!(result.stdout, "file \"from inside\\n\"\n");
             done += 1;
         }

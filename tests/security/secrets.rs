@@ -258,9 +258,7 @@ async fn a5_a_command_gets_what_it_was_given() {
         ..Default::default()
     });
     let response = inside.run.call(operation).await.unwrap();
-    let Some(v1::result::Kind::Exec(result)) = response.result.and_then(|result| result.kind) else {
-        panic!()
-    };
+    let Some(v1::result::Kind::Exec(result)) = response.kind().cloned() else { panic!() };
     assert_eq!(&result.stdout, secret);
 }
 

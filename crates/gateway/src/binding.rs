@@ -57,12 +57,8 @@ pub(crate) fn digest(covered: &Covered<'_>) -> String {
 struct Encoder(Sha256);
 
 impl Encoder {
-    fn number(&mut self, number: u64) {
-        self.0.update(number.to_be_bytes());
-    }
-
     fn length(&mut self, length: usize) {
-        self.number(length as u64);
+        self.0.update((length as u64).to_be_bytes());
     }
 
     fn bytes(&mut self, bytes: &[u8]) {

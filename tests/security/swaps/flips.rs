@@ -57,7 +57,7 @@ async fn x7_a_process_of_the_run_that_flips_files_gains_nothing() {
             assert_eq!(done.status(), Status::Succeeded, "round {round}: {:?}", done.error);
             contents[usize::from(seen[0].contains("EVIL"))] += 1;
             let words = |script: &str| script.replace("echo ", "");
-            match done.result.and_then(|result| result.kind).unwrap() {
+            match done.kind().cloned().unwrap() {
                 Answer::Exec(exec) => assert_eq!(exec.stdout, words(&seen[0]), "round {round}"),
                 Answer::Shell(shell) => {
                     assert_eq!(shell.stdout, words(&seen[0]).repeat(2) + &seen[1], "round {round}");
@@ -152,7 +152,7 @@ async fn p5_a_process_of_the_host_that_flips_files_gains_nothing_from_the_host_l
             let Some(result) = done
                 .ok()
                 .filter(|done| done.status() == Status::Succeeded)
-                .and_then(|done| done.result.and_then(|result| result.kind))
+                .and_then(|done| done.kind().cloned())
             else {
                 refused += 1;
                 continue;

@@ -233,7 +233,7 @@ impl Form {
         };
         response.error = unfinished(&outcome).map(Into::into);
         match outcome {
-            Ok(result) => response.result = Some(v1::Result { kind: Some(result) }),
+            Ok(result) => response.result = Some(result.into()),
             Err(failure) => response.error = Some(failure.into()),
         }
         response

@@ -250,7 +250,7 @@ impl Operation {
     }
 }
 
-/// What stands for a content in the record: its size in bytes and its SHA-256.
+/// The entry of a content in the record: its size in bytes and its SHA-256.
 pub fn stands_for(content: &[u8]) -> Value {
     json!({ "bytes": content.len(), "sha256": hex::encode(Sha256::digest(content)) })
 }

@@ -15,7 +15,7 @@ pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
     use worker::outcome::Kind;
     let mut hints = Vec::new();
     let kind = match outcome {
-        Ok(result) => Kind::Result(v1::Result { kind: Some(result) }),
+        Ok(result) => Kind::Result(result.into()),
         Err(mut failure) => {
             hints = std::mem::take(&mut failure.hints).iter().map(|hint| hint.as_str().to_owned()).collect();
             Kind::Failure(failure.into())
@@ -70,7 +70,7 @@ fn check(result: &mut OpResult) -> Result<(), Malformed> {
             result.kill.get_or_insert_default();
             result.ended_by.clear();
             result.hint.clear();
-            // Of the limits a worker sees only what is full; the rest the daemon finds out.
+            // A worker sees only which places are full. The daemon finds out the other limits.
             let space = |name: &String| Limit::parse(name).is_some_and(Limit::is_space);
             if !result.limits_hit.iter().all(space) {
                 return Err(Malformed::new("exec.limits_hit", "has one that no worker can see"));
