@@ -1,4 +1,4 @@
-//! Builds the static `coffer-agent` that `cofferd` carries inside.
+//! Builds the static `coffer-guest` that `cofferd` carries inside.
 //!
 //! A static binary needs `-C target-feature=+crt-static` on its own crates and not on build scripts and proc macros,
 //! which one `cargo build` cannot express; so this script calls cargo once more, with a target directory of its own.
@@ -9,12 +9,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Path of a finished agent.
+/// Path of a finished guest.
 const GIVEN_BY: &str = "COFFER_AGENT_BINARY";
 
-/// What the agent is made of, from the workspace's root.
+/// What the guest is made of, from the workspace's root.
 const SOURCES: [&str; 6] =
-    ["Cargo.toml", "crates/wire", "crates/jail", "crates/ops", "crates/worker", "crates/agent"];
+    ["Cargo.toml", "crates/wire", "crates/jail", "crates/ops", "crates/worker-protocol", "crates/guest"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
@@ -22,16 +22,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
     println!("cargo::rerun-if-env-changed={GIVEN_BY}");
-    let agent = match std::env::var_os(GIVEN_BY) {
+    let guest = match std::env::var_os(GIVEN_BY) {
         Some(given) => PathBuf::from(given),
         None => build(&root)?,
     };
-    let agent = agent.canonicalize().map_err(|e| format!("{GIVEN_BY}: {}: {e}", agent.display()))?;
-    println!("cargo::rustc-env=COFFER_AGENT_EMBEDDED={}", agent.display());
+    let guest = guest.canonicalize().map_err(|e| format!("{GIVEN_BY}: {}: {e}", guest.display()))?;
+    println!("cargo::rustc-env=COFFER_AGENT_EMBEDDED={}", guest.display());
     Ok(())
 }
 
-/// Builds the agent; its path.
+/// Builds the guest; its path.
 fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let target = std::env::var("TARGET")?;
     let (directory, outer) = target_directory()?;
@@ -41,7 +41,7 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").ok_or("CARGO is not set")?);
     cargo
         .current_dir(root)
-        .args(["build", "--package", "cofferdam-agent", "--profile", profile, "--target", &target])
+        .args(["build", "--package", "cofferdam-guest", "--profile", profile, "--target", &target])
         .arg("--target-dir")
         .arg(&directory);
     // What the outer cargo set up for this very build does not hold for the inner one.
@@ -52,9 +52,9 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
     if !cargo.status()?.success() {
-        return Err("the static coffer-agent did not build; see the messages above".into());
+        return Err("the static coffer-guest did not build; see the messages above".into());
     }
-    Ok(directory.join(&target).join(profile).join("coffer-agent"))
+    Ok(directory.join(&target).join(profile).join("coffer-guest"))
 }
 
 /// `target/` and the name of the profile, from `target/PROFILE/build/PACKAGE-HASH/out`. Cargo's `PROFILE` says only which

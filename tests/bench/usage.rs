@@ -37,7 +37,7 @@ pub(crate) fn all(stage: &Stage) -> Vec<Watched> {
         ("dockerd", named("dockerd")),
         ("containerd", named("containerd")),
         ("containerd-shim", first.and_then(parent)),
-        ("coffer-agent", Some(agent(stage))),
+        ("coffer-guest", Some(agent(stage))),
     ];
     found.into_iter().filter_map(|(name, pid)| Some(Watched { name, pid: pid? })).collect()
 }

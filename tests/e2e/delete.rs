@@ -15,7 +15,7 @@ fn delete(path: &str) -> Operation {
 
 /// Where the run's trash is on the host.
 fn trash(daemon: &Daemon, run: &RunHandle) -> PathBuf {
-    daemon.state_dir().join("hand").join(run.id()).join("trash")
+    daemon.state_dir().join("host-worker").join(run.id()).join("trash")
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
 mod alerts;
+mod anonymous;
 mod api;
 mod approvals;
 mod audit;
@@ -18,6 +19,7 @@ mod consents;
 mod default_image;
 mod delete;
 mod dev_image;
+mod dialects;
 mod images;
 mod life;
 mod main_job;
@@ -34,13 +36,11 @@ mod rust_image;
 mod shell;
 mod standstill;
 mod startup;
-mod strangers;
 mod streaming;
 mod streams;
 mod terminal;
 mod ticks;
 mod timeouts;
-mod tongues;
 mod transcript;
 mod upstream;
 mod upstream_http;

@@ -18,7 +18,7 @@ fn read(path: impl AsRef<Path>) -> String {
 
 /// Changes made by both lanes: see the test below.
 async fn work(run: &mut RunHandle) {
-    run.ok(calls::write("hand.txt", "by the hand\n")).await;
+    run.ok(calls::write("hand.txt", "by the host worker\n")).await;
     run.ok(calls::replace("a.txt", "one", "ONE")).await;
     let done = run.exec(&["/workspace/probe", "layer-work"]).await;
     assert!(done.stdout.lines().all(|line| line.ends_with(" ok")), "{}", done.stdout);
@@ -49,10 +49,10 @@ async fn changes_are_seen_by_both_lanes_and_by_nobody_else_until_they_are_accept
     work(&mut run).await;
 
     // What one lane makes the other sees, and its owner is the run's user to both.
-    assert_eq!(run.exec(&["cat", "hand.txt", "a.txt"]).await.stdout, "by the hand\nONE\ntwo\n");
+    assert_eq!(run.exec(&["cat", "hand.txt", "a.txt"]).await.stdout, "by the host worker\nONE\ntwo\n");
     let Answer::Read(found) = run.ok(calls::read("agent.txt")).await else { panic!("not a read") };
     assert_eq!(found.content, "by the agent\n");
-    run.ok(calls::replace("agent.txt", "agent", "agent and the hand")).await;
+    run.ok(calls::replace("agent.txt", "agent", "agent and the host worker")).await;
 
     // Nothing of it beneath.
     let untouched = |what: &str| {
@@ -108,8 +108,8 @@ async fn changes_are_seen_by_both_lanes_and_by_nobody_else_until_they_are_accept
     assert_eq!(accepted.run.unwrap().changes(), Changes::Accepted);
     for at in [&beneath, &copy] {
         assert_eq!(read(at.join("a.txt")), "ONE\ntwo\n");
-        assert_eq!(read(at.join("hand.txt")), "by the hand\n");
-        assert_eq!(read(at.join("agent.txt")), "by the agent and the hand\n");
+        assert_eq!(read(at.join("hand.txt")), "by the host worker\n");
+        assert_eq!(read(at.join("agent.txt")), "by the agent and the host worker\n");
         assert_eq!(read(at.join("new/deep/x.txt")), "x\n");
         assert_eq!(read(at.join("old/y.txt")), "y\n");
         assert_eq!(std::fs::read_link(at.join("link")).unwrap(), Path::new("a.txt"));
@@ -185,7 +185,7 @@ async fn what_changed_beneath_meanwhile_is_not_overwritten_unasked() {
 
     run.accept(true).await.unwrap();
     assert_eq!(read(beneath.join("a.txt")), "ONE\ntwo\n");
-    assert_eq!(read(beneath.join("hand.txt")), "by the hand\n");
+    assert_eq!(read(beneath.join("hand.txt")), "by the host worker\n");
     assert!(!beneath.join("gone.txt").exists());
     assert_eq!(read(beneath.join("mine.txt")), "mine\n");
 }

@@ -64,7 +64,7 @@ async fn a_patch_changes_all_of_its_files_or_none() {
     assert_eq!(fs::read_to_string(workspace.join("src/a.rs")).unwrap(), "fn a() -> u8 { 1 }\n");
     assert_eq!(fs::read_to_string(workspace.join("src/new.rs")).unwrap(), "fn new() {}\n");
     assert!(!workspace.join("old.txt").exists());
-    let trash = daemon.state_dir().join("hand").join(run.id()).join("trash");
+    let trash = daemon.state_dir().join("host-worker").join(run.id()).join("trash");
     assert_eq!(fs::read_to_string(trash.join(&done.files[2].trash_entry)).unwrap(), "old\n");
 
     // The second file does not fit any more: nobody is asked, and nothing changes.

@@ -32,7 +32,7 @@ pub fn memory(pid: u32, name: &str) -> u64 {
 }
 
 /// Command line of what serves, and of its copies until they have become commands.
-const AGENT: &[u8] = b"/.cofferdam/agent\0serve\0";
+const AGENT: &[u8] = b"/.cofferdam/guest\0serve\0";
 
 fn cmdline(process: &Path) -> Option<Vec<u8>> {
     std::fs::read(process.join("cmdline")).ok().filter(|line| !line.is_empty())

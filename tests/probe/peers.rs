@@ -83,7 +83,7 @@ fn system_calls(pid: i32) {
 pub fn signal_agent(number: &str) {
     let number = number.parse().unwrap();
     for pid in others() {
-        if fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"/.cofferdam/agent\0serve\0") {
+        if fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"/.cofferdam/guest\0serve\0") {
             report(pid, check(unsafe { sys::kill(pid, number) }));
         }
     }

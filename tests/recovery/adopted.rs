@@ -12,7 +12,7 @@ pub(crate) async fn outlives(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
 }
 
 /// What is in a container that nobody uses: what holds it, and the agent.
-pub(crate) const IDLE: [&str; 2] = ["/.cofferdam/agent hold", "/.cofferdam/agent serve"];
+pub(crate) const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
 
 /// Both lanes work.
 pub(crate) async fn works(run: &mut RunHandle, workspace: &std::path::Path, name: &str) {

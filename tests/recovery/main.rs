@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
 mod adopted;
-mod agent_lost;
 mod approvals;
 mod daemon_killed;
 mod engine_lost;
 mod full_disk;
-mod hand_lost;
+mod guest_lost;
+mod host_worker_lost;
 mod orderly_stop;
 mod overlay;
 mod reads;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use harness::v1::run::Changes;
 use harness::{Daemon, RunHandle, calls, requests, v1};
 
-use crate::hand_lost::{hands, kill, names, notes};
+use crate::host_worker_lost::{host_workers, kill, names, notes};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_nobody_has_settled_outlive_the_daemon() {
@@ -90,7 +90,7 @@ async fn an_accept_that_was_killed_leaves_whole_files_and_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_hand_left_in_an_overlay_is_put_right_there_and_not_beneath() {
+async fn what_a_killed_host_worker_left_in_an_overlay_is_put_right_there_and_not_beneath() {
     const WRITERS: usize = 8;
     let mut daemon = Daemon::start().await;
     let beneath = daemon.workspace("w", &[]);
@@ -114,7 +114,7 @@ async fn what_a_killed_hand_left_in_an_overlay_is_put_right_there_and_not_beneat
             tokio::task::yield_now().await;
         }
         // Nobody is left who could put anything right but the next daemon.
-        kill(&hands(daemon.pid()));
+        kill(&host_workers(daemon.pid()));
         daemon.kill().await;
         for writer in writers {
             writer.await.unwrap();

@@ -1,4 +1,4 @@
-//! Workers that are lost under calls which only look: the daemon asks the next one. And what is on record of a lost hand.
+//! Workers that are lost under calls which only look: the daemon asks the next one. And what is on record of a lost host worker.
 
 use harness::v1::call_response::Status;
 use harness::v1::operation::Kind as Operation;
@@ -27,7 +27,7 @@ async fn calls_that_only_look_are_made_once_more_when_their_worker_is_lost() {
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
     let mut intents = follow(&mut run, "call_intent").await;
-    let agent = pid_of(&run.run.container_id, "/.cofferdam/agent serve").expect("an agent serves");
+    let agent = pid_of(&run.run.container_id, "/.cofferdam/guest serve").expect("an agent serves");
 
     // One that is stopped answers nothing: the calls are under way for certain when it is killed.
     signal(agent, Signal::STOP);
@@ -54,7 +54,7 @@ async fn calls_that_only_look_are_made_once_more_when_their_worker_is_lost() {
     let call = command.await.unwrap().unwrap();
     let details = call.error.unwrap().details;
     assert_eq!((call.status, details["retryable"].as_str()), (Status::Failed.into(), "true"));
-    assert_ne!(pid_of(&run.run.container_id, "/.cofferdam/agent serve"), Some(agent));
+    assert_ne!(pid_of(&run.run.container_id, "/.cofferdam/guest serve"), Some(agent));
     // One intent and one receipt each, however often it was tried.
     let id = run.id().to_owned();
     for kind in ["call_intent", "call_receipt"] {
@@ -62,32 +62,32 @@ async fn calls_that_only_look_are_made_once_more_when_their_worker_is_lost() {
     }
 }
 
-/// The hand of the daemon's one run.
-fn hand(daemon: &Daemon) -> u32 {
+/// The host worker of the daemon's one run.
+fn host_worker(daemon: &Daemon) -> u32 {
     let output = std::process::Command::new("pgrep")
-        .args(["--parent", &daemon.pid().to_string(), "--full", "^coffer-hand"])
+        .args(["--parent", &daemon.pid().to_string(), "--full", "^coffer-host-worker"])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().next().expect("no hand serves").parse().unwrap()
+    text.lines().next().expect("no host worker serves").parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_hand_is_on_record_and_the_next_call_has_another() {
+async fn a_lost_host_worker_is_on_record_and_the_next_call_has_another() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;
     let mut events = follow(&mut run, "worker_event").await;
     run.ok(calls::write("a.txt", "one\n")).await;
-    let before = hand(&daemon);
+    let before = host_worker(&daemon);
     signal(before, Signal::KILL);
     let lost = next(&mut events).await;
     assert_eq!(
         (lost.run_id.as_str(), &record(&lost)["details"]["worker"]),
-        (run.id(), &"coffer-hand".into())
+        (run.id(), &"coffer-host-worker".into())
     );
     run.ok(calls::write("a.txt", "two\n")).await;
-    assert_ne!(hand(&daemon), before);
+    assert_ne!(host_worker(&daemon), before);
     run.stop().await;
     let id = run.id().to_owned();
     assert_eq!(run.clients.events(&id, "worker_event").await.len(), 1, "an orderly end is no loss");

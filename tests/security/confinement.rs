@@ -144,7 +144,7 @@ async fn c5_the_host_s_processes_and_particulars_are_out_of_sight() {
     lines.sort_unstable();
     // A copy of the agent may wait for the next command.
     lines.dedup();
-    assert_eq!(lines, ["/.cofferdam/agent hold", "/.cofferdam/agent serve", "/workspace/probe processes"]);
+    assert_eq!(lines, ["/.cofferdam/guest hold", "/.cofferdam/guest serve", "/workspace/probe processes"]);
 
     let hidden = [
         "/proc/kcore",
@@ -167,8 +167,8 @@ async fn c5_the_host_s_processes_and_particulars_are_out_of_sight() {
     }
     let hostname = inside.probe(&["read", "/proc/sys/kernel/hostname"]).await;
     assert_eq!(hostname, ["/proc/sys/kernel/hostname \"cofferdam\\n\""]);
-    let agent = inside.probe(&["read", "/.cofferdam/agent"]).await;
-    assert_eq!(agent, [format!("/.cofferdam/agent {EACCES}")]);
+    let agent = inside.probe(&["read", "/.cofferdam/guest"]).await;
+    assert_eq!(agent, [format!("/.cofferdam/guest {EACCES}")]);
 
     // The host's directories show in no mount table of the run's.
     let mounts = inside

@@ -133,7 +133,7 @@ async fn c2_the_engine_confirms_it() {
     assert_eq!(
         targets,
         [
-            ("/.cofferdam/agent", false),
+            ("/.cofferdam/guest", false),
             ("/etc/group", false),
             ("/etc/passwd", false),
             ("/state", true),

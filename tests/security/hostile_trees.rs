@@ -216,7 +216,7 @@ async fn p2_fifos_sockets_devices_and_magic_links_are_neither_opened_nor_waited_
         ("/proc/kmsg", "kmsg"),
         ("/dev/zero", "endless"),
         ("/dev/stdin", "stdin"),
-        ("/.cofferdam/agent", "agent"),
+        ("/.cofferdam/guest", "agent"),
         ("fifo", "to-fifo"),
         ("zero", "to-zero"),
     ] {

@@ -91,7 +91,7 @@ impl Inside {
     /// What is in the container when nothing runs in it.
     pub(crate) fn assert_idle(&self) {
         let processes = harness::processes(&self.run.run.container_id);
-        assert_eq!(processes, ["/.cofferdam/agent hold", "/.cofferdam/agent serve"]);
+        assert_eq!(processes, ["/.cofferdam/guest hold", "/.cofferdam/guest serve"]);
     }
 
     /// A FIFO in the workspace, through which something inside says that it is so far.

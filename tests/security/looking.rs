@@ -100,7 +100,7 @@ pub(crate) mod ask {
 
 /// The agent's process id on the host.
 pub(crate) fn agent_pid(inside: &Inside) -> u32 {
-    harness::pid_of(&inside.run.run.container_id, "/.cofferdam/agent serve").expect("the agent serves")
+    harness::pid_of(&inside.run.run.container_id, "/.cofferdam/guest serve").expect("the agent serves")
 }
 
 /// The agent has never had more memory than it may, and is the one that served all the time.

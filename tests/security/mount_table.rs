@@ -28,7 +28,7 @@ async fn table(run: &mut RunHandle) -> Vec<Line> {
 /// Where lines name something below the daemon's own directory, and which part of it.
 async fn told(daemon: &Daemon, mut run: RunHandle) -> Vec<(String, String)> {
     let lines = table(&mut run).await;
-    for at in ["/", "/workspace", "/state", "/.cofferdam/agent"] {
+    for at in ["/", "/workspace", "/state", "/.cofferdam/guest"] {
         assert!(lines.iter().any(|line| line.at == at), "{at}: {lines:?}");
     }
     let own = daemon.outside().file_name().unwrap().to_str().unwrap();
@@ -51,7 +51,7 @@ async fn told(daemon: &Daemon, mut run: RunHandle) -> Vec<(String, String)> {
 /// What every run's table says, and of what its workspace is.
 fn expected(workspace: Option<&str>) -> Vec<(String, String)> {
     let every = [
-        ("/.cofferdam/agent", "/state/bin/coffer-agent"),
+        ("/.cofferdam/guest", "/state/bin/coffer-guest"),
         ("/etc/group", "/state/bin/group"),
         ("/etc/passwd", "/state/bin/passwd"),
         ("/state", "/state/runs/RUN"),

@@ -33,7 +33,7 @@ async fn c5_runs_see_nothing_of_each_other() {
     }
 
     assert_eq!(other.probe(&["find", marker]).await, Vec::<String>::new());
-    let its_own = ["/.cofferdam/agent hold", "/.cofferdam/agent serve", "/workspace/probe processes"];
+    let its_own = ["/.cofferdam/guest hold", "/.cofferdam/guest serve", "/workspace/probe processes"];
     assert_eq!(processes(&mut other).await, its_own);
     let reached = other.probe(&["connect", &format!("abstract:{marker}")]).await;
     assert_eq!(outcomes(&reached)[0].1, ECONNREFUSED);

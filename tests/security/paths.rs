@@ -103,7 +103,7 @@ async fn p4_links_that_lead_out_are_refused() {
         ("magic", "/proc/self/root".to_owned()),
         ("magic-cwd", "/proc/self/cwd".to_owned()),
         ("magic-fd", "/proc/self/fd/0".to_owned()),
-        ("agent", "/.cofferdam/agent".to_owned()),
+        ("agent", "/.cofferdam/guest".to_owned()),
         ("state", "/state".to_owned()),
         ("loop", "loop".to_owned()),
     ];

@@ -249,7 +249,7 @@ async fn p1_nothing_outside_of_the_workspace_is_deleted() {
         outside.iter().map(|(_, content)| content.as_slice()).collect::<Vec<_>>(),
         [OUTSIDE.as_bytes()]
     );
-    let trash = contents(&daemon.state_dir().join("hand").join(inside.run.id()).join("trash"));
+    let trash = contents(&daemon.state_dir().join("host-worker").join(inside.run.id()).join("trash"));
     assert_eq!(trash.len(), 2 * usize::try_from(done).unwrap(), "each has its copy, and nothing else has");
     assert!(trash.iter().all(|(_, content)| content != OUTSIDE.as_bytes()));
 }

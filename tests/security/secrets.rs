@@ -137,8 +137,9 @@ async fn leaks_of(
     let mut found = leaks(&daemon.state_dir().join("audit"), &texts, &secrets);
     for entry in std::fs::read_dir(daemon.state_dir()).unwrap() {
         let path = entry.unwrap().path();
-        let content =
-            ["mounts", "runs", "workspaces", "overlays", "hand"].iter().any(|name| path.ends_with(name));
+        let content = ["mounts", "runs", "workspaces", "overlays", "host-worker"]
+            .iter()
+            .any(|name| path.ends_with(name));
         if path.is_dir() && !content {
             found.extend(leaks(&path, &[], &secrets));
         } else if path.is_file() {

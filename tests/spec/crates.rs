@@ -8,20 +8,20 @@ use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
 const ARROWS: [(&str, &str); 24] = [
-    ("agent", "jail lock ops text wire worker"),
+    ("guest", "jail lock ops text wire worker-protocol"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
     ("cli", "audit doctor gateway lock mcp text wire"),
     ("containers", "lock text"),
     (
         "daemon",
-        "audit audit-service containers dialects doctor executor gateway hand identity jail mcp mcp-upstream ops refusal store webhook wire worker",
+        "audit audit-service containers dialects doctor executor gateway host-worker identity jail mcp mcp-upstream ops refusal store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
-    ("executor", "containers gateway hand jail mcp-upstream ops refusal store wire worker"),
+    ("executor", "containers gateway host-worker jail mcp-upstream ops refusal store wire worker-protocol"),
     ("gateway", "jail lock ops text"),
-    ("hand", "jail ops text wire worker"),
+    ("host-worker", "jail ops text wire worker-protocol"),
     ("identity", "gateway ops refusal seal"),
     ("jail", "text"),
     ("lock", ""),
@@ -30,11 +30,11 @@ const ARROWS: [(&str, &str); 24] = [
     ("ops", "jail text wire"),
     ("refusal", "gateway ops wire"),
     ("seal", ""),
-    ("store", "audit containers gateway identity ops refusal seal wire worker"),
+    ("store", "audit containers gateway identity ops refusal seal wire worker-protocol"),
     ("text", ""),
     ("webhook", ""),
     ("wire", ""),
-    ("worker", "jail lock ops wire"),
+    ("worker-protocol", "jail lock ops wire"),
 ];
 
 /// Production lines that a crate may have.

@@ -7,8 +7,8 @@ mod filter;
 mod follow;
 mod hooks;
 mod index;
-mod keeper;
 mod log;
+mod maintenance;
 mod tail;
 mod thread;
 
@@ -16,7 +16,7 @@ pub use filter::Filter;
 pub use follow::Follow;
 pub use hooks::Couriers;
 pub use index::{Bound, Index, IndexError, Page, Query, State as IndexState};
-pub use keeper::Keeper;
 pub use log::{AuditLog, LAST_WAIT, Settings, StartError};
+pub use maintenance::Maintenance;
 pub use tail::Line;
 pub use thread::{Signed, Unavailable};

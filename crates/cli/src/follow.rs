@@ -4,7 +4,7 @@ use serde::Serialize;
 use tonic::Streaming;
 
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 use crate::ui::Ui;
 
 /// Prints what `item` finds in each message, until the stream ends or `is_last` says so.
@@ -12,7 +12,7 @@ pub(crate) async fn print<M, T: Serialize>(
     ui: Ui,
     mut changes: Streaming<M>,
     item: impl Fn(M) -> Option<T>,
-    render: impl Fn(&T, &mut Page),
+    render: impl Fn(&T, &mut Output),
     is_last: impl Fn(&T) -> bool,
 ) -> Result<(), Failure> {
     while let Some(change) = changes.message().await? {

@@ -6,7 +6,7 @@ use wire::v1::{GetRateLimitsRequest, GetRateLimitsResponse, RateLimit, ThrottleA
 
 use crate::client::{Context, quick};
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::run::RunRef;
 use crate::time;
 
@@ -84,7 +84,7 @@ impl Throttle {
     }
 }
 
-fn render(response: &GetRateLimitsResponse, now: &wire::Timestamp, page: &mut Page) {
+fn render(response: &GetRateLimitsResponse, now: &wire::Timestamp, page: &mut Output) {
     page.facts(&[("profile", response.profile.clone())]);
     let rows = response.limits.iter().flat_map(|limit| rows(limit, now));
     page.table(&["SCOPE", "WINDOW", "USED", "LIMIT", "ROOM IN", "EMPTY IN"], rows);
@@ -138,7 +138,7 @@ mod tests {
     use wire::v1::{ConcurrencyLimit, RateWindow};
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_window() {
@@ -178,7 +178,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&response, &wire::Timestamp { seconds: 1_000, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),

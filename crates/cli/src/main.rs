@@ -18,7 +18,7 @@ mod ids;
 mod limits;
 mod mcp;
 mod outlet;
-mod page;
+mod output;
 mod permission;
 mod policy;
 mod quantity;

@@ -13,7 +13,7 @@ use crate::clean::escape_json;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::outlet::Outlet;
-use crate::page::{Ink, Look, Page};
+use crate::output::{Look, Output, Style};
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -50,13 +50,13 @@ impl Ui {
     }
 
     /// An empty page for data.
-    pub(crate) fn page(self) -> Page {
-        Page::new(self.stdout)
+    pub(crate) fn page(self) -> Output {
+        Output::new(self.stdout)
     }
 
     /// An empty page for talk.
-    pub(crate) fn talk(self) -> Page {
-        Page::new(self.stderr)
+    pub(crate) fn talk(self) -> Output {
+        Output::new(self.stderr)
     }
 
     /// Where a command's standard output and standard error go.
@@ -73,12 +73,12 @@ impl Ui {
     }
 
     /// Prints data.
-    pub(crate) fn show(self, page: &Page) -> io::Result<()> {
+    pub(crate) fn show(self, page: &Output) -> io::Result<()> {
         write_all(&mut io::stdout().lock(), page.as_str())
     }
 
     /// Prints talk. Nobody can be told when that fails.
-    pub(crate) fn say(self, page: &Page) {
+    pub(crate) fn say(self, page: &Output) {
         let _ = write_all(&mut io::stderr().lock(), page.as_str());
     }
 
@@ -95,7 +95,7 @@ impl Ui {
     }
 
     /// Prints an answer: as JSON for programs, as `render` words it for people.
-    pub(crate) fn answer<T: Serialize>(self, answer: T, render: impl FnOnce(T, &mut Page)) -> Ended {
+    pub(crate) fn answer<T: Serialize>(self, answer: T, render: impl FnOnce(T, &mut Output)) -> Ended {
         self.answer_and_talk(answer, |answer, page, _| render(answer, page))
     }
 
@@ -103,7 +103,7 @@ impl Ui {
     pub(crate) fn answer_and_talk<T: Serialize>(
         self,
         answer: T,
-        render: impl FnOnce(T, &mut Page, &mut Page),
+        render: impl FnOnce(T, &mut Output, &mut Output),
     ) -> Ended {
         if self.is_json() {
             self.json(&answer)?;
@@ -120,7 +120,7 @@ impl Ui {
     pub(crate) fn answer_line<T: Serialize>(
         self,
         answer: &T,
-        render: impl FnOnce(&T, &mut Page),
+        render: impl FnOnce(&T, &mut Output),
     ) -> Result<(), Failure> {
         if self.is_json() {
             return self.json_line(answer);
@@ -149,7 +149,7 @@ impl Ui {
             return;
         }
         let mut page = self.talk();
-        page.ink(Ink::Red, "error:").own(" ").block(&failure.to_string()).end_line();
+        page.styled(Style::Red, "error:").own(" ").block(&failure.to_string()).end_line();
         self.say(&page);
     }
 

@@ -8,12 +8,12 @@
 //! - v1 and hybrid hosts: the freezer: freeze, SIGKILL all, thaw, again until it is empty.
 //!
 //! The container is hostile. A pid that it tells is only a claim, checked by [`ContainerCgroup::process`] against the
-//! container's cgroup and the agent's pid namespace.
+//! container's cgroup and the guest's pid namespace.
 //!
 //! A leaf also tells what was used in it, [`Leaf::cpu_time`] and [`Leaf::peak_memory`], by whatever was in there.
 //!
 //! All leaves of a container are in one of two cgroups of its own below the container's, [`Commands`]: what freezes that one
-//! freezes every command in it, those that are still to come included, and not the agent. There are two so that one command
+//! freezes every command in it, those that are still to come included, and not the guest. There are two so that one command
 //! can run while all others stand still ([`Group::Alone`]).
 //!
 //! Everything here is blocking file input and output in `/proc` and `/sys`, microseconds each; [`Leaf::kill_all`] may
@@ -22,12 +22,12 @@
 mod commands;
 mod count;
 mod ending;
-mod former;
 mod hierarchy;
 mod leaf;
 mod limits;
 mod meter;
 mod process;
+mod reattach;
 
 use std::fs;
 use std::io;
@@ -42,10 +42,10 @@ use meter::Meters;
 
 pub use commands::Commands;
 pub use ending::{KillEvidence, KillMethod};
-pub use former::{FormerEnded, FormerLeaf};
 pub use leaf::Leaf;
 pub use limits::LimitEvents;
 pub use process::HostProcess;
+pub use reattach::{FormerEnded, FormerLeaf};
 
 /// What the names of leaves begin with.
 const LEAF: &str = "cofferdam-";
@@ -152,13 +152,13 @@ impl ContainerCgroup {
 
     /// Finds a process of the container by the pid that it has there.
     ///
-    /// `agent_host_pid` is the agent's, from the engine. The claim `pid_in_container` is believed only if exactly a
-    /// process with that number in the agent's own pid namespace is in the container's cgroup.
-    pub fn process(&self, agent_host_pid: u32, pid_in_container: u32) -> Result<HostProcess, CgroupError> {
+    /// `guest_host_pid` is the guest's, from the engine. The claim `pid_in_container` is believed only if exactly a
+    /// process with that number in the guest's own pid namespace is in the container's cgroup.
+    pub fn process(&self, guest_host_pid: u32, pid_in_container: u32) -> Result<HostProcess, CgroupError> {
         // One that was just made is where its parent is, and the last there.
         let beside: Vec<_> = pids_in(&self.dir)?.into_iter().rev().collect();
-        process::find(&beside, agent_host_pid, pid_in_container)
-            .or_else(|_| process::find(&self.all_pids()?, agent_host_pid, pid_in_container))
+        process::find(&beside, guest_host_pid, pid_in_container)
+            .or_else(|_| process::find(&self.all_pids()?, guest_host_pid, pid_in_container))
     }
 
     /// The container's processes, those in leaves included.

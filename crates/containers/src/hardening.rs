@@ -21,8 +21,8 @@ pub const LABEL_INSTANCE: &str = "io.cofferdam.instance";
 pub const LABEL_RUN: &str = "io.cofferdam.run";
 /// The label with the digest of the hardening.
 pub const LABEL_SPEC: &str = "io.cofferdam.spec";
-/// Where the agent is mounted in every container.
-pub const AGENT_PATH: &str = "/.cofferdam/agent";
+/// Where the guest is mounted in every container.
+pub const GUEST_PATH: &str = "/.cofferdam/guest";
 /// Where programs look for the names of users.
 pub const PASSWD_PATH: &str = "/etc/passwd";
 /// And of groups.
@@ -77,10 +77,10 @@ pub struct RunFacts {
     pub image: UsableImage,
     /// The user inside the container.
     pub user: RunUser,
-    /// The run's mounts. The agent and the accounts are added by themselves.
+    /// The run's mounts. The guest and the accounts are added by themselves.
     pub mounts: Vec<MountSpec>,
-    /// The agent's binary on the host: root's, mode 0711.
-    pub agent: PathBuf,
+    /// The guest's binary on the host: root's, mode 0711.
+    pub guest: PathBuf,
     /// The users and groups that the container knows, for the same user.
     pub accounts: Accounts,
     /// Further labels; they cannot replace our own.
@@ -108,7 +108,7 @@ pub enum HardeningError {
 pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<ContainerSpec, HardeningError> {
     let mut mounts = facts.mounts.clone();
     for (source, target) in [
-        (&facts.agent, AGENT_PATH),
+        (&facts.guest, GUEST_PATH),
         (&facts.accounts.passwd, PASSWD_PATH),
         (&facts.accounts.group, GROUP_PATH),
     ] {
@@ -118,7 +118,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
 
     let mut spec = ContainerSpec {
         image: facts.image.id().to_string(),
-        command: vec![AGENT_PATH.into(), "hold".into()],
+        command: vec![GUEST_PATH.into(), "hold".into()],
         user: facts.user.to_string(),
         working_dir: "/".into(),
         env: strings([
@@ -210,7 +210,7 @@ pub(crate) mod tests {
                 MountSpec::new(Path::new("/srv/w"), "/workspace", false, Propagation::Private).unwrap(),
                 MountSpec::new(Path::new("/srv/p"), "/pkg", true, Propagation::Slave).unwrap(),
             ],
-            agent: "/usr/lib/cofferdam/coffer-agent".into(),
+            guest: "/usr/lib/cofferdam/coffer-guest".into(),
             accounts: Accounts { passwd: "/var/lib/passwd".into(), group: "/var/lib/group".into() },
             labels: strings([("team", "red"), (LABEL_RUN, "forged")]),
         }

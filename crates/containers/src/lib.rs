@@ -30,7 +30,7 @@ pub use engine::{
 };
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
-    AGENT_PATH, GROUP_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, PASSWD_PATH,
+    GROUP_PATH, GUEST_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, PASSWD_PATH,
     RunFacts, container_spec, cpu_limit,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};

@@ -89,7 +89,7 @@ mod tests {
         let free = unconditional(&profile());
         let wrong: Vec<&str> = CONDITIONAL.split_whitespace().filter(|name| free.contains(*name)).collect();
         assert_eq!(wrong, Vec::<&str>::new());
-        assert!(free.contains("openat2"), "the agent resolves paths with it");
+        assert!(free.contains("openat2"), "the guest resolves paths with it");
     }
 
     #[test]

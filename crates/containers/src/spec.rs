@@ -115,7 +115,7 @@ pub struct ContainerSpec {
     pub(crate) read_only_paths: Vec<String>,
     pub(crate) log_driver: String,
     pub(crate) restart: String,
-    /// The engine's own init; ours is the agent.
+    /// The engine's own init; ours is the guest.
     pub(crate) engine_init: bool,
     pub(crate) stop_signal: String,
     pub(crate) stop_timeout_seconds: i64,
@@ -171,7 +171,7 @@ mod tests {
             "/sys/fs",
             "/dev",
             "/etc/passwd",
-            "/.cofferdam/agent",
+            "/.cofferdam/guest",
         ] {
             assert_eq!(make(bad), Err(MountSpecError::BadTarget(bad.into())), "{bad}");
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::{Event, Kind};
-use audit_service::{AuditLog, Index, Keeper, LAST_WAIT};
+use audit_service::{AuditLog, Index, LAST_WAIT, Maintenance};
 use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::anomaly::{self, Alerts};
-use crate::approvals::{Desk, Former};
+use crate::approvals::{Approvals, FormerApprovals};
 use crate::bundle::Bundles;
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::escalation::Escalations;
 use crate::grants::Grants;
 use crate::limits::Limits;
-use crate::recovery::Marker;
+use crate::recovery::RecoveryCursor;
 use crate::replay::Replays;
 use crate::rpc::{self, Socket};
 use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
@@ -50,7 +50,7 @@ pub(crate) struct App {
     pub(crate) bundles: Bundles,
     /// How often, over restarts.
     pub(crate) limits: Limits,
-    pub(crate) desk: Desk,
+    pub(crate) approvals: Approvals,
     /// What looked wrong.
     pub(crate) alerts: Arc<Alerts>,
     pub(crate) grants: Grants,
@@ -87,7 +87,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let (engine, host) = startup::engine(&config).await?;
     let directories = Directories { state: config.state_dir.clone() };
-    let agent = embedded::place_agent(&directories.bin()).context("cannot place the agent's binary")?;
+    let guest = embedded::place_guest(&directories.bin()).context("cannot place the guest's binary")?;
     let (default_image, image) = startup::default_image(&engine, &config).await;
 
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
@@ -97,14 +97,14 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let hooks = tokio::spawn(config.audit.hooks.open()?.run(audit.checkpoints()));
     let store = Store::open(&config.state_dir.join("store.db"), config.outcomes).map_err(broken_store)?;
     let open = recovery::look(&audit, &store, &store.living_runs().map_err(broken_store)?).await?;
-    let former_approvals = Former::read(&store, &audit).await?;
+    let former_approvals = FormerApprovals::read(&store, &audit).await?;
     record_start(&audit, &store, &state.instance, &host, &image, &policy).await?;
 
     let launcher = Launcher {
         engine,
         host,
         instance: state.instance.clone(),
-        agent,
+        guest,
         default_image,
         directories: directories.clone(),
         roots: Roots::new(config.workspace_roots.clone()),
@@ -119,7 +119,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Nobody is let in before this is over: whoever asks for a run finds it as it is.
     let taken = runs.take_over(former, &policy, &open.used).await?;
     open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
-    let marker = Arc::new(Marker::new(audit.clone(), store.clone()));
+    let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
     terminal::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
     let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
@@ -127,7 +127,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
     let (clock, timeout, own) = (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
-    let approvals = Desk::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
+    let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
     let (alerts, webhooks) =
         anomaly::open(store.clone(), audit.clone(), gateway.clone(), runs.clone(), &config.webhooks).await?;
     let executions = execution_log::start(&audit, directories.clone());
@@ -140,7 +140,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         bundles,
         gateway,
         limits,
-        desk: approvals,
+        approvals,
         alerts,
         runs,
         grants,
@@ -165,13 +165,13 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
     let watches = watches(&app, disk);
     let anomalies = anomaly::start(&app, webhooks);
-    keep_log(&app, config.audit.keeper.clone(), marker.clone());
-    let marking = tokio::spawn(marker.clone().keep(app.stop.clone()));
+    keep_log(&app, config.audit.maintenance.clone(), cursor.clone());
+    let marking = tokio::spawn(cursor.clone().keep(app.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
     wait_for_signal(&app).await?;
     tracing::info!(runs = app.on_stop.name(), "stopping: no new calls");
-    let stopped = tokio::time::timeout(STOP, stop(&app, &marker)).await;
+    let stopped = tokio::time::timeout(STOP, stop(&app, &cursor)).await;
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
     }
@@ -180,7 +180,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Nothing waits any more, and it must not wait for a disk that fails.
     end(watches.into_iter().chain([marking]), &anomalies).await;
     let patience = if app.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
-    drop((app, marker));
+    drop((app, cursor));
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
     let _ = tokio::time::timeout(patience, joined).await;
@@ -235,16 +235,16 @@ fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
         tokio::spawn(app.store.clone().keep_bounds(app.stop.clone())),
         tokio::spawn(quota::watch(app.clone())),
         tokio::spawn(async move { owed.grants.keep_owed(owed.stop.clone()).await }),
-        tokio::spawn(async move { clock.desk.keep_time(clock.stop.clone()).await }),
-        tokio::spawn(async move { ends.desk.follow_runs(&ends.runs, ends.stop.clone()).await }),
+        tokio::spawn(async move { clock.approvals.keep_time(clock.stop.clone()).await }),
+        tokio::spawn(async move { ends.approvals.follow_runs(&ends.runs, ends.stop.clone()).await }),
         tokio::spawn(async move { counters.limits.keep(counters.stop.clone()).await }),
     ]
 }
 
 /// Has the log signed and tidied. What a start needs is not removed.
-fn keep_log(app: &App, keeper: Keeper, marker: Arc<Marker>) {
-    let released = move || marker.clone().look_released();
-    tokio::spawn(keeper.run(app.audit.clone(), released, app.stop.clone()));
+fn keep_log(app: &App, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
+    let released = move || cursor.clone().look_released();
+    tokio::spawn(maintenance.run(app.audit.clone(), released, app.stop.clone()));
 }
 
 /// The log has it when nothing can be kept of what commands write, and when it can again.
@@ -268,7 +268,7 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
 }
 
 /// Refuse, end, flush.
-async fn stop(app: &Arc<App>, marker: &Marker) {
+async fn stop(app: &Arc<App>, cursor: &RecoveryCursor) {
     app.stop.cancel();
     app.runs.shutdown(app.on_stop).await;
     app.tasks.close();
@@ -280,7 +280,7 @@ async fn stop(app: &Arc<App>, marker: &Marker) {
         return;
     }
     app.limits.copy().await;
-    marker.finish().await;
+    cursor.finish().await;
     // Signed, so that nothing can be cut off while no daemon looks. What goes wrong is said by the thread.
     let _ = app.audit.checkpoint().await;
 }
@@ -301,7 +301,7 @@ async fn wait_for_signal(app: &Arc<App>) -> anyhow::Result<()> {
                     // What is wrong with it is in the log already.
                     let _ =
                         policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, &app.store, "signal:SIGHUP").await;
-                    app.desk.policy_changed().await;
+                    app.approvals.policy_changed().await;
                 });
             }
         }

@@ -23,7 +23,7 @@ mod record;
 mod request;
 mod resume;
 mod review;
-mod room;
+mod slot;
 mod standstill;
 mod stream;
 
@@ -44,7 +44,7 @@ use store::micros;
 use store::run::Spec;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
-use worker::client::Finished;
+use worker_protocol::client::Finished;
 
 use crate::app::App;
 use crate::calls::{Answer, Call, Keep};
@@ -57,10 +57,10 @@ pub(crate) use input::of as recorded_input;
 pub(crate) use resume::resume;
 pub(crate) use stream::{Events, stream};
 
-use begin::{Manner, Taken};
-use decode::{Decoded, Form};
+use begin::{CallOptions, Lookup};
+use decode::{Decoded, ResponseFormat};
 use record::{Journal, Times};
-use room::Room;
+use slot::Slot;
 use standstill::Standstill;
 
 /// Makes a call, or finds it made already, and waits for what is to be said of it.
@@ -69,15 +69,15 @@ pub(crate) async fn call(
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<CallResponse, Refusal> {
-    let manner = Manner::of(&request);
+    let options = CallOptions::of(&request);
     let (call, story) = match begin::begin(app, principal, request).await? {
-        Taken::Stored(found) => return manner.stored(found.response),
-        Taken::Call(call) => (call, None),
-        Taken::New(call, story) => (call, Some(story)),
+        Lookup::Stored(found) => return options.stored(found.response),
+        Lookup::Call(call) => (call, None),
+        Lookup::New(call, story) => (call, Some(story)),
     };
     // A client that goes away takes this future with it, and leaves the story to a task.
-    let leaves = manner.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
-    let settled = call.settled(manner.wait_for_approval);
+    let leaves = options.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
+    let settled = call.settled(options.wait_for_approval);
     let Answer { response, refusal, .. } = match story {
         None => settled.await,
         Some(story) => tokio::select! {
@@ -120,7 +120,7 @@ struct Story {
 struct Admitted {
     run: Arc<Run>,
     permit: Permit,
-    room: Room,
+    room: Slot,
     /// Its run may stand still for it until it is over.
     still: Standstill,
 }
@@ -166,7 +166,7 @@ impl Story {
     }
 
     /// The receipt, the answer, and what is kept. `made` is nothing when the call broke.
-    async fn end(self, made: Option<Close>, form: &Form, mut journal: Journal, mut times: Times) {
+    async fn end(self, made: Option<Close>, form: &ResponseFormat, mut journal: Journal, mut times: Times) {
         if self.call.answer().suspended {
             // Its intent stays open, and its receipt comes with the next daemon.
             return;
@@ -175,7 +175,7 @@ impl Story {
         let close = if let Some(close) = made {
             close
         } else {
-            self.app.desk.cancel(&id.to_string()).await;
+            self.app.approvals.cancel(&id.to_string()).await;
             Close::Broken(Refusal::new(
                 Reason::Internal,
                 "the call broke; whether it had an effect is not known, and the daemon's log says more",
@@ -221,7 +221,7 @@ impl Story {
         }
         // Not before receipt and outcome are kept. When they could not be, the next daemon closes the call.
         if let Some(approval) = journal.approval_id().filter(|_| recorded.is_ok()) {
-            self.app.desk.done(approval).await;
+            self.app.approvals.done(approval).await;
         }
     }
 
@@ -329,12 +329,12 @@ impl Story {
     }
 
     /// A call that may be executed without asking anybody.
-    fn admitted(&self, run: Arc<Run>, permit: Permit, room: Room) -> Admitted {
+    fn admitted(&self, run: Arc<Run>, permit: Permit, room: Slot) -> Admitted {
         Admitted { run, permit, room, still: Standstill::none(&self.app, self.call.run) }
     }
 
     /// Only dialects tell them.
-    fn facts(&self, form: &Form, execution: Duration) -> Facts {
+    fn facts(&self, form: &ResponseFormat, execution: Duration) -> Facts {
         if form.is_dialect() { facts::of(&self.app, &self.call, execution) } else { Facts::default() }
     }
 

@@ -1,4 +1,4 @@
-//! What `cofferd` carries inside for its containers: the agent's binary, and the names of users and groups.
+//! What `cofferd` carries inside for its containers: the guest's binary, and the names of users and groups.
 
 #![expect(clippy::disallowed_methods, reason = "files of the daemon's own in the state directory")]
 
@@ -13,17 +13,17 @@ use sha2::{Digest as _, Sha256};
 
 use crate::replace::replace;
 
-/// The static `coffer-agent`.
+/// The static `coffer-guest`.
 const AGENT: &[u8] = include_bytes!(env!("COFFER_AGENT_EMBEDDED"));
 
-/// Makes sure that the agent's binary is in `directory`, and returns its path.
+/// Makes sure that the guest's binary is in `directory`, and returns its path.
 ///
-/// Its mode is what keeps commands from reading or forging the agent's stream: a process whose file it may not read is
+/// Its mode is what keeps commands from reading or forging the guest's stream: a process whose file it may not read is
 /// non-dumpable from its first instruction. Root's is 0711, executable for the run's uid. Any other user's is 0111,
 /// since the owner itself must not be able to read it either.
-pub(crate) fn place_agent(directory: &Path) -> io::Result<PathBuf> {
+pub(crate) fn place_guest(directory: &Path) -> io::Result<PathBuf> {
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o111 };
-    place(directory, "coffer-agent", AGENT, mode)
+    place(directory, "coffer-guest", AGENT, mode)
 }
 
 /// Makes sure that the files of users and groups for containers that run as `user` are in `directory`.
@@ -60,21 +60,21 @@ fn place(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<
 mod tests {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-    use super::{AGENT, place_accounts, place_agent};
+    use super::{AGENT, place_accounts, place_guest};
 
     #[test]
-    fn the_agent_is_placed_once_and_mended_when_it_was_changed() {
+    fn the_guest_is_placed_once_and_mended_when_it_was_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let path = place_agent(directory.path()).unwrap();
+        let path = place_guest(directory.path()).unwrap();
         let metadata = std::fs::metadata(&path).unwrap();
         assert_eq!(metadata.len(), AGENT.len() as u64);
         assert_eq!(metadata.mode() & 0o044, 0, "others must not be able to read it");
         let inode = metadata.ino();
-        assert_eq!(place_agent(directory.path()).unwrap(), path);
+        assert_eq!(place_guest(directory.path()).unwrap(), path);
         assert_eq!(std::fs::metadata(&path).unwrap().ino(), inode);
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        place_agent(directory.path()).unwrap();
+        place_guest(directory.path()).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o044, 0);
     }
 

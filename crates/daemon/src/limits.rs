@@ -10,8 +10,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
 
-mod place;
 mod show;
+mod slot;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

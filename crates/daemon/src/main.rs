@@ -48,8 +48,8 @@ const STRAGGLERS: Duration = Duration::from_secs(5);
 fn main() -> ExitCode {
     // The host lane's worker is this very program under another name. It must have one thread and nothing open.
     let name = std::env::args_os().next().unwrap_or_default();
-    if name.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(hand::PROGRAM.as_bytes()) {
-        return hand::main();
+    if name.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(host_worker::PROGRAM.as_bytes()) {
+        return host_worker::main();
     }
     match run(&args::Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,

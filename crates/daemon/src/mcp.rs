@@ -34,7 +34,7 @@ impl Door for Front {
         if shown.is_some_and(|token| self.app.runs.is_former_token(token.reveal())) {
             return;
         }
-        self.app.escalations.report(&Principal::stranger(), None, Attempt::BadToken, TARGET);
+        self.app.escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);
     }
 
     fn api(&self) -> Api {

@@ -54,7 +54,7 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
             format!("cannot make state_dir {shown}: create it, or set another in the configuration")
         })?;
     }
-    // Beneath lie the agent's binary, executed by the uid of runs, and the workspaces of principals: the way there must be
+    // Beneath lie the guest's binary, executed by the uid of runs, and the workspaces of principals: the way there must be
     // open, though not the listing.
     std::fs::set_permissions(path, Permissions::from_mode(0o711)).with_context(|| {
         format!("cannot use state_dir {shown}: it must belong to the user that runs cofferd")
@@ -68,7 +68,7 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("overlays", 0o700),
         ("sessions", 0o700),
         ("spool", 0o700),
-        ("hand", 0o700),
+        ("host-worker", 0o700),
     ] {
         let directory = path.join(name);
         if !directory.exists() {
@@ -144,7 +144,7 @@ pub(crate) async fn kernel(config: &Config) -> anyhow::Result<()> {
             chain(&error)
         ),
     })?;
-    if report.namespaces == hand::Namespaces::None {
+    if report.namespaces == host_worker::Namespaces::None {
         tracing::warn!(
             "there is neither root nor a user namespace for the host lane: it runs in the weaker form that the \
              configuration accepts, without git, clones and overlays"

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 use webhook::Tls;
-use worker::client::{Finished, Usage};
+use worker_protocol::client::{Finished, Usage};
 
 use crate::runs::Run;
 

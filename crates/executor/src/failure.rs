@@ -1,7 +1,7 @@
 //! A lane that gave no outcome.
 
 use ops::{Reason, ToolFailure};
-use worker::client::{CloseReason, LaneError};
+use worker_protocol::client::{CloseReason, LaneError};
 
 /// A lane that gave no outcome, as the model sees it. How the worker of a container was lost is for `loss` to say.
 pub fn failure(error: &LaneError) -> ToolFailure {

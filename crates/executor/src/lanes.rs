@@ -8,35 +8,35 @@ use gateway::Permit;
 use ops::{Bound, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use store::spool::Output;
 use tokio_util::sync::CancellationToken;
-use worker::client::{CallSpec, Finished, OutputSink, Placement, Usage};
+use worker_protocol::client::{CallSpec, Finished, OutputSink, Placement, Usage};
 
-use crate::agent::AgentLane;
 use crate::failure::failure;
-use crate::hand::HandLane;
+use crate::guest::GuestLane;
+use crate::host_worker::HostWorkerLane;
 use crate::limits::{self, Evidence};
 use crate::placement::LeafPlacement;
-use crate::spare::Ready;
+use crate::prefork::Ready;
 
 /// For operations that do not name a timeout of their own.
 const FILE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The two lanes of a run.
 pub struct Lanes {
-    pub(crate) agent: AgentLane,
-    hand: HandLane,
+    pub(crate) guest: GuestLane,
+    host_worker: HostWorkerLane,
 }
 
 impl Lanes {
-    pub fn new(agent: AgentLane, hand: HandLane) -> Self {
-        Self { agent, hand }
+    pub fn new(guest: GuestLane, host_worker: HostWorkerLane) -> Self {
+        Self { guest, host_worker }
     }
 
-    pub fn agent(&self) -> &AgentLane {
-        &self.agent
+    pub fn guest(&self) -> &GuestLane {
+        &self.guest
     }
 
-    pub fn hand(&self) -> &HandLane {
-        &self.hand
+    pub fn host_worker(&self) -> &HostWorkerLane {
+        &self.host_worker
     }
 
     /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes
@@ -60,7 +60,7 @@ impl Lanes {
             output: output.as_ref(),
         };
         let finished = match parts.operation.lane() {
-            Lane::Container if !parts.operation.has_effect() => self.agent.look(spec, cancel).await,
+            Lane::Container if !parts.operation.has_effect() => self.guest.look(spec, cancel).await,
             Lane::Container => {
                 let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
                 let mut finished = ended.unwrap_or_else(failed);
@@ -79,7 +79,7 @@ impl Lanes {
                 }
                 Ok(finished)
             }
-            Lane::Host => self.hand.call(spec, cancel).await.map_err(|error| failure(&error)),
+            Lane::Host => self.host_worker.call(spec, cancel).await.map_err(|error| failure(&error)),
             Lane::Upstream => Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
         };
         finished.unwrap_or_else(failed)
@@ -94,20 +94,20 @@ impl Lanes {
     ) -> (Result<Finished, ToolFailure>, Option<Arc<LeafPlacement>>) {
         // What a reviewer has consented to goes on while other commands stand still, among which those are that wait.
         let alone = spec.bounds.held_to.is_some();
-        if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.agent.spare()).flatten() {
+        if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.guest.prefork()).flatten() {
             leaf.begin();
-            (self.agent.call_prepared(&serving, spec, prepared, cancel).await, Some(leaf))
+            (self.guest.call_prepared(&serving, spec, prepared, cancel).await, Some(leaf))
         } else {
             let leaf =
-                self.agent.leaf(call).map(|leaf| if alone { leaf.alone() } else { leaf }).map(Arc::new);
+                self.guest.leaf(call).map(|leaf| if alone { leaf.alone() } else { leaf }).map(Arc::new);
             let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
-            (self.agent.call(spec, placement, cancel).await, leaf)
+            (self.guest.call(spec, placement, cancel).await, leaf)
         }
     }
 
     /// A command has been answered: nobody waits while the process for the next one is made.
     pub fn answered(&self) {
-        self.agent.refill();
+        self.guest.refill();
     }
 
     /// What the call would do, for its reviewer, and what it would use. Changes nothing. Of most that is done in the container
@@ -120,10 +120,10 @@ impl Lanes {
         let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
         let looked = match operation.lane() {
             Lane::Host => {
-                self.hand.call(spec, CancellationToken::new()).await.map_err(|error| failure(&error))
+                self.host_worker.call(spec, CancellationToken::new()).await.map_err(|error| failure(&error))
             }
             Lane::Container if operation.command_timeout().is_some() => {
-                self.agent.look(spec, CancellationToken::new()).await
+                self.guest.look(spec, CancellationToken::new()).await
             }
             Lane::Container | Lane::Upstream => return Ok(None),
         };
@@ -146,7 +146,7 @@ impl Lanes {
             preview: false,
             output: None,
         };
-        let finished = self.agent.look(spec, CancellationToken::new()).await;
+        let finished = self.guest.look(spec, CancellationToken::new()).await;
         match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
             _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
@@ -155,12 +155,12 @@ impl Lanes {
 
     /// Every command of the container that is of this group. None where the engine's cgroups are not this host's.
     pub fn commands(&self, group: Group) -> Option<Commands> {
-        self.agent.cgroup().map(|(cgroup, _)| cgroup.commands(group))
+        self.guest.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
 
     /// Ends both workers.
     pub async fn shutdown(&self) {
-        tokio::join!(self.agent.shutdown(), self.hand.shutdown());
+        tokio::join!(self.guest.shutdown(), self.host_worker.shutdown());
     }
 }
 
@@ -174,7 +174,7 @@ fn failed(failure: ToolFailure) -> Finished {
     }
 }
 
-impl AgentLane {
+impl GuestLane {
     pub(crate) fn leaf(&self, call: &str) -> Option<LeafPlacement> {
         let (cgroup, pid) = self.cgroup()?;
         Some(LeafPlacement::new(cgroup, pid, format!("call-{call}")))

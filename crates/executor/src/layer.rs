@@ -1,9 +1,9 @@
-//! Asking the hand about directories that no run uses: an overlay's changes, and what a workspace takes.
+//! Asking the host worker about directories that no run uses: an overlay's changes, and what a workspace takes.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use hand::{LayerError, LayerSpec};
+use host_worker::{LayerError, LayerSpec};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use wire::v1::{AcceptRunResponse, DiffRunResponse};

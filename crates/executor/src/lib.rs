@@ -3,12 +3,12 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs)] // the daemon alone calls it
 
-mod agent;
 mod directory;
 mod ending;
 mod engine;
 mod failure;
-mod hand;
+mod guest;
+mod host_worker;
 mod lanes;
 mod launcher;
 pub mod layer;
@@ -16,15 +16,15 @@ mod limits;
 mod loss;
 mod metered;
 mod placement;
-mod spare;
+mod prefork;
 mod terminal;
 mod upstream;
 
-pub use agent::AgentLane;
 pub use directory::Directory;
 pub use engine::engine_refusal;
 pub use failure::failure;
-pub use hand::{HandLane, clone_repository};
+pub use guest::GuestLane;
+pub use host_worker::{HostWorkerLane, clone_repository};
 pub use lanes::Lanes;
 pub use launcher::{accept, launcher};
 pub use loss::Loss;

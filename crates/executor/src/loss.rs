@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use ops::{Reason, ToolFailure};
-use worker::client::CloseReason;
+use worker_protocol::client::CloseReason;
 
 /// Losses within [`WINDOW`] before no other worker is started.
 const MOST: usize = 3;

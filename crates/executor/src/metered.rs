@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use ops::OpResult;
-use worker::client::{Finished, Usage};
+use worker_protocol::client::{Finished, Usage};
 
 /// Of one command and all that it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

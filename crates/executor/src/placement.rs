@@ -1,6 +1,6 @@
 //! A cgroup of its own for each command, so that everything that it starts can be ended for sure.
 //!
-//! The agent starts the command stopped and names its pid; it is moved into a leaf cgroup before its first instruction,
+//! The guest starts the command stopped and names its pid; it is moved into a leaf cgroup before its first instruction,
 //! so that nothing it forks is ever outside. Process groups do not do this: `setsid` leaves them.
 
 use std::pin::Pin;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, Leaf, LimitEvents};
 use ops::KillEvidence;
-use worker::client::Placement;
+use worker_protocol::client::Placement;
 
 use crate::ending::{end, nothing_left};
 use crate::metered::Metered;
 
 /// The leaf of one call.
 pub(crate) struct LeafPlacement {
-    agent_host_pid: u32,
+    guest_host_pid: u32,
     group: Group,
     name: String,
     state: Arc<State>,
@@ -43,9 +43,9 @@ struct Counts {
 
 impl LeafPlacement {
     /// For the command of a call or a session, or for whatever has this name.
-    pub(crate) fn new(cgroup: ContainerCgroup, agent_host_pid: u32, name: String) -> Self {
+    pub(crate) fn new(cgroup: ContainerCgroup, guest_host_pid: u32, name: String) -> Self {
         let state = State { cgroup, leaf: Mutex::default(), counts: Mutex::default() };
-        Self { agent_host_pid, group: Group::Ordinary, name, state: Arc::new(state) }
+        Self { guest_host_pid, group: Group::Ordinary, name, state: Arc::new(state) }
     }
 
     /// For one that runs while the others stand still.
@@ -77,9 +77,9 @@ impl LeafPlacement {
 
 impl Placement for LeafPlacement {
     fn place(&self, pid: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
-        let (agent, name, state) = (self.agent_host_pid, self.name.clone(), Arc::clone(&self.state));
+        let (guest, name, state) = (self.guest_host_pid, self.name.clone(), Arc::clone(&self.state));
         let group = self.group;
-        let placed = tokio::task::spawn_blocking(move || state.place(agent, pid, (group, &name)));
+        let placed = tokio::task::spawn_blocking(move || state.place(guest, pid, (group, &name)));
         Box::pin(async move {
             let placed = placed.await.map_err(|error| error.to_string())?;
             placed.map_err(|error| {
@@ -115,8 +115,8 @@ impl Placement for LeafPlacement {
 }
 
 impl State {
-    fn place(&self, agent_host_pid: u32, pid: u32, (group, name): (Group, &str)) -> Result<(), CgroupError> {
-        let process = self.cgroup.process(agent_host_pid, pid)?;
+    fn place(&self, guest_host_pid: u32, pid: u32, (group, name): (Group, &str)) -> Result<(), CgroupError> {
+        let process = self.cgroup.process(guest_host_pid, pid)?;
         let mut slot = self.leaf();
         // There is one when a process that waited here is gone, and another takes its place.
         let mut leaf = match slot.take() {
@@ -124,7 +124,7 @@ impl State {
             None => self.cgroup.leaf(group, name)?,
         };
         if let Err(error) = process.goes_first() {
-            tracing::debug!(error = %refusal::chain(&error), "a command is killed no sooner than its agent");
+            tracing::debug!(error = %refusal::chain(&error), "a command is killed no sooner than its guest");
         }
         leaf.add(&process)?;
         self.begin(Some(&leaf));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gateway::{SessionParts, SessionPermit};
 use tokio_util::sync::CancellationToken;
-use worker::client::{LaneError, OutputSink, Terminal, TerminalSize, TerminalSpec};
+use worker_protocol::client::{LaneError, OutputSink, Terminal, TerminalSize, TerminalSpec};
 
 use crate::lanes::Lanes;
 use crate::metered::Metered;
@@ -42,9 +42,9 @@ impl Lanes {
             deadline: limit,
             output,
         };
-        let leaf = self.agent.leaf(&request.session_id).map(Arc::new);
+        let leaf = self.guest.leaf(&request.session_id).map(Arc::new);
         let placement = leaf.clone().map(|leaf| leaf as _);
-        let terminal = self.agent.client().terminal(spec, placement, cancel)?;
+        let terminal = self.guest.client().terminal(spec, placement, cancel)?;
         Ok((terminal, Meter(leaf)))
     }
 }

@@ -13,7 +13,7 @@ use jail::SandboxPath;
 use mcp_upstream::{Fault, Output, Pipes};
 use ops::{Bounds, Exec, OpResult};
 use tokio::sync::mpsc;
-use worker::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
+use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
 
 use crate::lanes::Lanes;
 
@@ -69,8 +69,8 @@ impl Lanes {
             deadline: LONGEST,
             output: &(Arc::new(Ear(output.clone())) as _),
         };
-        let placement = self.agent.leaf(name).map(|leaf| Arc::new(leaf) as _);
-        let terminal = self.agent.client().terminal(spec, placement, &end);
+        let placement = self.guest.leaf(name).map(|leaf| Arc::new(leaf) as _);
+        let terminal = self.guest.client().terminal(spec, placement, &end);
         let terminal = terminal.map_err(|error| not_started(&error))?;
         tokio::spawn(async move {
             let keyboard = terminal.keyboard();

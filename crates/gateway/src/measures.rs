@@ -43,10 +43,10 @@ pub struct Measure {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Measures(RwLock<Book>);
+pub(crate) struct Measures(RwLock<UsageTable>);
 
 #[derive(Debug, Default)]
-struct Book {
+struct UsageTable {
     /// Whom each alert's measure is about.
     by_alert: HashMap<String, MeasureScope, RandomState>,
     /// By scope, so that a call looks at its own two scopes only.
@@ -72,7 +72,7 @@ impl Equivalent<MeasureScope> for Named<'_> {
     }
 }
 
-impl Book {
+impl UsageTable {
     fn remove(&mut self, alert_id: &str) -> bool {
         let Some(scope) = self.by_alert.remove(alert_id) else { return false };
         if let Some(measures) = self.by_scope.get_mut(&scope) {
@@ -96,24 +96,24 @@ impl Book {
 impl Measures {
     /// Puts a measure into force. The same alert's again takes the place of the former.
     pub(crate) fn impose(&self, measure: Measure, now: UnixMillis) {
-        let mut book = self.0.write();
-        book.remove(&measure.alert_id);
-        let over: Vec<String> = book
+        let mut table = self.0.write();
+        table.remove(&measure.alert_id);
+        let over: Vec<String> = table
             .all()
             .filter(|measure| measure.until <= now)
             .map(|measure| measure.alert_id.clone())
             .collect();
         for alert in over {
-            book.remove(&alert);
+            table.remove(&alert);
         }
-        let first = book.all().min_by_key(|measure| measure.until);
+        let first = table.all().min_by_key(|measure| measure.until);
         if let Some(first) =
-            first.filter(|_| book.by_alert.len() >= MAX).map(|measure| measure.alert_id.clone())
+            first.filter(|_| table.by_alert.len() >= MAX).map(|measure| measure.alert_id.clone())
         {
-            book.remove(&first);
+            table.remove(&first);
         }
-        book.by_alert.insert(measure.alert_id.clone(), measure.scope.clone());
-        book.by_scope.entry(measure.scope.clone()).or_default().push(measure);
+        table.by_alert.insert(measure.alert_id.clone(), measure.scope.clone());
+        table.by_scope.entry(measure.scope.clone()).or_default().push(measure);
     }
 
     /// Ends what an alert imposed. Whether there was anything.
@@ -123,13 +123,13 @@ impl Measures {
 
     /// Makes `decision` as strict as the measures say.
     pub(crate) fn apply(&self, caller: &Caller, now: UnixMillis, decision: &mut Decision) {
-        let book = self.0.read();
-        if book.by_alert.is_empty() || decision.verdict != Verdict::Allow {
+        let table = self.0.read();
+        if table.by_alert.is_empty() || decision.verdict != Verdict::Allow {
             return;
         }
         let Caller { principal, agent_id, run_id, .. } = caller;
-        let of_agent = book.of(&Named::Agent { principal, agent_id }, now);
-        let measure = of_agent.or_else(|| book.of(&Named::Run(run_id), now));
+        let of_agent = table.of(&Named::Agent { principal, agent_id }, now);
+        let measure = of_agent.or_else(|| table.of(&Named::Run(run_id), now));
         if let Some(measure) = measure {
             decision.verdict = Verdict::Ask;
             decision.rule = format!("anomaly {}", measure.rule);

@@ -95,7 +95,7 @@ const NOBODY: u32 = 65_534;
 
 impl Principal {
     /// Whoever did not come over the Unix socket: the kernel says nothing of them, and they have no role.
-    pub fn stranger() -> Self {
+    pub fn anonymous() -> Self {
         Self { name: "stranger".to_owned(), uid: NOBODY, gid: NOBODY, roles: Roles::none(), run: None }
     }
 
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn who_did_not_come_over_the_socket_has_no_role_even_where_nobody_has_one() {
-        let stranger = Principal::stranger();
+        let stranger = Principal::anonymous();
         assert!(stranger.roles.is_empty() && stranger.level().is_none() && stranger.run.is_none());
         for path in ["/cofferdam.v1.ToolService/ListTools", "/grpc.health.v1.Health/Check", ""] {
             assert!(!may_call(stranger.roles, path), "{path}");

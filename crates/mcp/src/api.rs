@@ -59,7 +59,7 @@ impl Interceptor for Shows {
 
 /// How a call is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum CallOptions {
     /// Until it has an outcome or waits for an approval. Dropping the stream before cancels it.
     Now,
     /// Until it has an outcome. Dropping the stream before cancels it.
@@ -103,7 +103,7 @@ impl RunClient {
         request_id: &str,
         name: &str,
         arguments_json: &str,
-        manner: Manner,
+        options: CallOptions,
     ) -> Result<Streaming<CallStreamResponse>, Status> {
         let call = v1::DialectCall {
             dialect: self.dialect.clone(),
@@ -112,8 +112,8 @@ impl RunClient {
         };
         let request = CallRequest {
             request_id: request_id.to_owned(),
-            wait_for_approval: manner != Manner::Now,
-            cancel_on_disconnect: manner != Manner::Watch,
+            wait_for_approval: options != CallOptions::Now,
+            cancel_on_disconnect: options != CallOptions::Watch,
             ..self.request(call)
         };
         Ok(self.tools.clone().call_stream(request).await?.into_inner())

@@ -27,7 +27,7 @@ use wire::v1::call_stream_response::Event;
 use wire::v1::{CallResponse, CallStreamResponse, call_output, call_response};
 
 use crate::answer::{answer, refused};
-use crate::api::Manner;
+use crate::api::CallOptions;
 use crate::bridge::Bridge;
 use crate::elicit::{Choice, KEY, Question, can_ask};
 use crate::log::Level;
@@ -105,7 +105,7 @@ impl<'a> Story<'a> {
     /// The outer error is the API's, the inner one the client's.
     async fn made(&self) -> Result<Result<CallToolResponse, ErrorData>, Status> {
         let mut progress = Progress::of(&self.context);
-        let response = self.follow(self.make(Manner::Now).await?, &mut progress).await?;
+        let response = self.follow(self.make(CallOptions::Now).await?, &mut progress).await?;
         if response.status() != call_response::Status::PendingApproval {
             return Ok(self.over(&response).await);
         }
@@ -132,13 +132,13 @@ impl<'a> Story<'a> {
         if note.is_some() {
             return Ok(self.pending(&response, note).await);
         }
-        let response = self.follow(self.make(Manner::Wait).await?, &mut progress).await?;
+        let response = self.follow(self.make(CallOptions::Wait).await?, &mut progress).await?;
         Ok(self.over(&response).await)
     }
 
     /// The same request each time.
-    async fn make(&self, manner: Manner) -> Result<Streaming<CallStreamResponse>, Status> {
-        self.bridge.client().call_tool(&self.request_id, &self.tool, &self.arguments_json, manner).await
+    async fn make(&self, options: CallOptions) -> Result<Streaming<CallStreamResponse>, Status> {
+        self.bridge.client().call_tool(&self.request_id, &self.tool, &self.arguments_json, options).await
     }
 
     /// Until the API has an answer, telling the client meanwhile what the command writes.
@@ -222,7 +222,7 @@ impl<'a> Story<'a> {
         let id = asked.id.clone();
         // A reviewer may be faster. Until the person has chosen, nothing but their leaving cancels the call.
         let leaves = Leaves::new(self.bridge, &response.call_id);
-        let settled = async { self.follow(self.make(Manner::Watch).await?, progress).await };
+        let settled = async { self.follow(self.make(CallOptions::Watch).await?, progress).await };
         let asked = tokio::select! {
             said = asked.await_response() => match said {
                 Ok(ClientResult::ElicitResult(said)) => Asked::Choice(question.choice(&said)),

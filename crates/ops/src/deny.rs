@@ -198,7 +198,7 @@ mod tests {
         for many in ["busybox", "/bin/BusyBox", "busybox-1.36", "toybox", "/x/coreutils"] {
             assert!(is_multi_call(many), "{many}");
         }
-        for one in ["box", "ls", "coffer-agent", ""] {
+        for one in ["box", "ls", "coffer-guest", ""] {
             assert!(!is_multi_call(one), "{one}");
         }
         for magic in ["/proc/self/exe", "//proc/./1/root/bin/ls", "/dev/fd/3", "/proc"] {

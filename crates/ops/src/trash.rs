@@ -20,7 +20,7 @@ pub const MAX_TRASH_RECORD: u64 = 32 * 1024;
 pub struct TrashEntry {
     /// Milliseconds since 1970-01-01 UTC.
     pub deleted_unix_ms: u64,
-    /// The operation's number in its hand.
+    /// The operation's number in its host worker.
     pub job: u64,
     /// Counts what has the same time and number.
     pub count: u64,

@@ -1,6 +1,6 @@
 //! A durable write of 4 KiB, against the bare sequence of system calls that makes one, in the same directory.
 //!
-//! The sequence is the one that the hand makes, and nothing else: no note, no record, no process, nobody who asks. With a
+//! The sequence is the one that the host worker makes, and nothing else: no note, no record, no process, nobody who asks. With a
 //! record before it and one after it, each on the disk before anything follows, it is what no write that is on record can
 //! do without.
 

@@ -150,7 +150,7 @@ async fn a_daemon_that_dies_leaves_no_session_without_an_end() {
     assert!(text(&events(&path), "o").contains("42"), "what was seen is in it");
     assert!(!stray.exists());
     // Its run outlived the daemon, what ran on the terminal did not.
-    let idle = ["/.cofferdam/agent hold", "/.cofferdam/agent serve"];
+    let idle = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
     assert_eq!(harness::processes(&run.run.container_id), idle);
     let mut next = Seat::at(&run).await;
     next.types("echo $((6*8))\r").await;
@@ -180,7 +180,7 @@ async fn a_lost_worker_costs_its_sessions_and_the_next_one_begins() {
     let mut seat = Seat::at(&run).await;
     seat.types("./probe tree setsid 3 stay &\r").await;
     seat.sees("ready").await;
-    let agent = harness::pid_of(&run.run.container_id, "/.cofferdam/agent serve").unwrap();
+    let agent = harness::pid_of(&run.run.container_id, "/.cofferdam/guest serve").unwrap();
     let agent = rustix::process::Pid::from_raw(i32::try_from(agent).unwrap()).unwrap();
     rustix::process::kill_process(agent, rustix::process::Signal::KILL).unwrap();
     assert_eq!(seat.closed().await.0, Reason::Lost);

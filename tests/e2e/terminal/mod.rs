@@ -198,6 +198,6 @@ async fn runs(run: &RunHandle, line: &str) {
 /// Nothing runs in the container but what runs there always.
 fn assert_idle(run: &RunHandle) {
     let mut left = harness::processes(&run.run.container_id);
-    left.retain(|line| !line.starts_with("/.cofferdam/agent "));
+    left.retain(|line| !line.starts_with("/.cofferdam/guest "));
     assert_eq!(left, Vec::<String>::new());
 }

@@ -1,7 +1,7 @@
 //! A decoder of frames that has the whole stream before it, and ways to cut a stream into reads.
 
 use prost::Message;
-use worker::frame::{FrameError, MAX_FRAME};
+use worker_protocol::frame::{FrameError, MAX_FRAME};
 
 /// What a stream holds: its messages, and how it ends.
 #[derive(Debug, PartialEq)]

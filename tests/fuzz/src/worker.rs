@@ -10,8 +10,8 @@ use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
 use wire::worker::v1::{FromWorker, ToWorker, from_worker, to_worker};
-use worker::client::{Client, ConnectOptions, Finished, OutputSink, OutputStream, Placement};
-use worker::frame::{FrameBuffer, encode};
+use worker_protocol::client::{Client, ConnectOptions, Finished, OutputSink, OutputStream, Placement};
+use worker_protocol::frame::{FrameBuffer, encode};
 
 /// What is under way between the two ends.
 const PIPE: usize = 64 * 1024;

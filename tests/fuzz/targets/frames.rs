@@ -11,7 +11,7 @@ use fuzz::frames::{Decoded, decode, reads};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use wire::worker::v1::{FromWorker, ToWorker};
-use worker::frame::{FrameBuffer, encode};
+use worker_protocol::frame::{FrameBuffer, encode};
 
 fuzz_target!(|data: &[u8]| {
     let Some((how, stream)) = data.split_first() else { return };

@@ -12,7 +12,7 @@ use ops::{Encoding, List, Operation, Read, ReadPart};
 use prost::Message;
 use serde_json::Value;
 use wire::worker::v1;
-use worker::convert::{outcome_from_wire, outcome_to_wire};
+use worker_protocol::convert::{outcome_from_wire, outcome_to_wire};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(message) = v1::Outcome::decode(data) else { return };

@@ -18,11 +18,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wire::v1;
 use wire::worker::v1::{self as w, from_worker::Body};
-use worker::client::{
+use worker_protocol::client::{
     CallSpec, Client, ConnectOptions, Finished, Keyboard, LaneError, OutputSink, Placement, SessionOver,
     TerminalSignal, TerminalSize, TerminalSpec,
 };
-use worker::frame::encode;
+use worker_protocol::frame::encode;
 
 /// Steps of one script, and calls in it.
 const MAX_STEPS: usize = 64;

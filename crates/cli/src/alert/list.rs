@@ -7,7 +7,7 @@ use wire::v1::{Alert, ListAlertsRequest, ListAlertsResponse};
 use super::{SEVERITIES, measure};
 use crate::client::{Context, pages, quick};
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{ids, time};
@@ -67,7 +67,7 @@ impl List {
     }
 }
 
-fn render(alerts: &[Alert], page: &mut Page) {
+fn render(alerts: &[Alert], page: &mut Output) {
     let end = ids::ends(alerts.iter().map(|alert| alert.alert_id.as_str()));
     let rows = alerts.iter().map(|alert| {
         vec![
@@ -91,7 +91,7 @@ mod tests {
     use wire::v1::alert_measure::State as MeasureState;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_an_alert() {
@@ -110,7 +110,7 @@ mod tests {
             }),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(std::slice::from_ref(&alert), &mut page);
         assert_eq!(
             page.as_str(),

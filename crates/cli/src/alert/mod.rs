@@ -12,7 +12,7 @@ use wire::v1::{Alert, ListAlertsRequest};
 use crate::client::{Client, quick};
 use crate::failure::Failure;
 use crate::ids;
-use crate::page::Ink;
+use crate::output::Style;
 
 crate::verbs::verbs! {
     List(list::List),
@@ -43,10 +43,10 @@ fn measure(alert: &Alert) -> String {
     }
 }
 
-fn ink(severity: Severity) -> Ink {
+fn ink(severity: Severity) -> Style {
     match severity {
-        Severity::Critical | Severity::High => Ink::Red,
-        Severity::Medium => Ink::Yellow,
-        Severity::Low | Severity::Unspecified => Ink::Dim,
+        Severity::Critical | Severity::High => Style::Red,
+        Severity::Medium => Style::Yellow,
+        Severity::Low | Severity::Unspecified => Style::Dim,
     }
 }

@@ -7,7 +7,7 @@ use wire::v1::{Alert, GetAlertRequest};
 use super::{measure, resolve};
 use crate::client::{Context, quick};
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::time;
 
 /// Show one alert: what fired it, what followed, and who was told.
@@ -28,7 +28,7 @@ impl Show {
     }
 }
 
-fn render(alert: &Alert, page: &mut Page) {
+fn render(alert: &Alert, page: &mut Output) {
     let followed = alert.measure.clone().unwrap_or_default();
     let records: Vec<String> = alert.sequences.iter().map(ToString::to_string).collect();
     page.facts(&[
@@ -71,7 +71,7 @@ mod tests {
     use wire::v1::alert_delivery::State as DeliveryState;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn everything_there_is_to_know() {
@@ -95,7 +95,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&alert, &mut page);
         assert_eq!(
             page.as_str(),

@@ -7,7 +7,7 @@ use wire::v1::{Alert, WatchAlertsRequest};
 use super::{SEVERITIES, ink, measure};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{follow, ids};
@@ -35,14 +35,17 @@ impl Watch {
     }
 }
 
-fn render(alert: &Alert, page: &mut Page) {
-    page.word(&alert.alert_id).own(" ").ink(ink(alert.severity()), alert.severity().as_str_name()).own(" ");
+fn render(alert: &Alert, page: &mut Output) {
+    page.word(&alert.alert_id)
+        .own(" ")
+        .styled(ink(alert.severity()), alert.severity().as_str_name())
+        .own(" ");
     page.word(&alert.rule).own(" by ").word(&alert.agent_id);
     page.own(" in run ").word(ids::short(&alert.run_id));
     page.own(": ").word(&alert.summary);
     match alert.state() {
         State::Acknowledged => {
-            page.own(" ").ink(Ink::Dim, "acknowledged").own(" by ").word(&alert.acknowledged_by);
+            page.own(" ").styled(Style::Dim, "acknowledged").own(" by ").word(&alert.acknowledged_by);
         }
         _ => {
             page.own(" (").word(&measure(alert)).own(")");
@@ -54,7 +57,7 @@ fn render(alert: &Alert, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_change() {
@@ -67,7 +70,7 @@ mod tests {
             summary: "20 times the same call within 600 s".into(),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&alert, &mut page);
         assert_eq!(
             page.as_str(),

@@ -6,7 +6,7 @@ use wire::v1::{Approval, ListApprovalsRequest};
 
 use crate::client::{Context, quick};
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{ids, time};
@@ -40,7 +40,7 @@ impl List {
     }
 }
 
-fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Page) {
+fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Output) {
     let end = ids::ends(approvals.iter().map(|approval| approval.approval_id.as_str()));
     let rows = approvals.iter().map(|approval| {
         vec![
@@ -69,7 +69,7 @@ pub(super) fn expiry(approval: &Approval, now: &wire::Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_an_approval() {
@@ -84,7 +84,7 @@ mod tests {
             expires_at: Some(at(200)),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(std::slice::from_ref(&approval), &at(100), &mut page);
         assert_eq!(
             page.as_str(),

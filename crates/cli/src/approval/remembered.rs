@@ -7,7 +7,7 @@ use wire::v1::{Consent, ListConsentsRequest, RevokeConsentRequest};
 use crate::client::{Client, Context, quick};
 use crate::exit::Ended;
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 use crate::run::RunRef;
 use crate::{ids, time};
 
@@ -62,7 +62,7 @@ impl Forget {
     }
 }
 
-fn render(consents: &[Consent], page: &mut Page) {
+fn render(consents: &[Consent], page: &mut Output) {
     let end = ids::ends(consents.iter().map(|consent| consent.consent_id.as_str()));
     let rows = consents.iter().map(|consent| {
         vec![
@@ -87,7 +87,7 @@ fn covers(consent: &Consent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_consent() {
@@ -103,7 +103,7 @@ mod tests {
         };
         let exact = Consent { form: Remember::Digest.into(), digest: "ab".repeat(32), ..consent.clone() };
         assert_eq!(covers(&exact), "exactly abababababab");
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&[consent], &mut page);
         assert_eq!(
             page.as_str(),

@@ -9,7 +9,7 @@ use super::resolve;
 use super::votes;
 use crate::client::{Context, quick};
 use crate::exit::Ended;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::time;
 
 /// Show one approval with the whole preview of what would be done.
@@ -32,7 +32,7 @@ impl Show {
     }
 }
 
-fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Page) {
+fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Output) {
     let waits = approval.state() == State::Pending;
     page.facts(&[
         ("approval", approval.approval_id.clone()),
@@ -65,12 +65,12 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Page) {
         page.own("vote        ").word(&vote).own("\n");
     }
     if !approval.files.is_empty() {
-        page.own("\n").ink(Ink::Bold, "Runs only while these files are what they were").own("\n");
+        page.own("\n").styled(Style::Bold, "Runs only while these files are what they were").own("\n");
     }
     for file in &approval.files {
         page.own("  ").word(&file.path).own("  ").word(&state_of(file)).own("\n");
     }
-    page.own("\n").ink(Ink::Bold, "What would be done").own("\n");
+    page.own("\n").styled(Style::Bold, "What would be done").own("\n");
     let preview = if approval.preview.is_empty() { &approval.operation_json } else { &approval.preview };
     page.diff(preview);
     if waits {
@@ -99,7 +99,7 @@ fn state_of(file: &BoundFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_preview_cannot_deceive() {
@@ -114,7 +114,7 @@ mod tests {
             expires_at: at(160),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&approval, &at(100).unwrap(), &mut page);
         assert_eq!(
             page.as_str(),
@@ -147,7 +147,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&approval, &wire::Timestamp::default(), &mut page);
         for part in [
             "needs       2 consents at the level director\n",
@@ -167,7 +167,7 @@ mod tests {
             operation_json: r#"{"read":{}}"#.into(),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&approval, &wire::Timestamp::default(), &mut page);
         assert!(page.as_str().ends_with("What would be done\n{\"read\":{}}\n"), "{}", page.as_str());
     }

@@ -7,7 +7,7 @@ use wire::v1::{Approval, WatchApprovalsRequest};
 use super::votes::missing;
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::run::RunRef;
 use crate::{follow, ids};
 
@@ -31,14 +31,14 @@ impl Watch {
     }
 }
 
-fn render(approval: &Approval, page: &mut Page) {
+fn render(approval: &Approval, page: &mut Output) {
     let ink = match approval.state() {
-        State::Pending => Ink::Yellow,
-        State::Approved => Ink::Green,
-        State::Denied | State::Expired => Ink::Red,
-        State::Cancelled | State::Unspecified => Ink::Dim,
+        State::Pending => Style::Yellow,
+        State::Approved => Style::Green,
+        State::Denied | State::Expired => Style::Red,
+        State::Cancelled | State::Unspecified => Style::Dim,
     };
-    page.word(&approval.approval_id).own(" ").ink(ink, approval.state().as_str_name()).own(" ");
+    page.word(&approval.approval_id).own(" ").styled(ink, approval.state().as_str_name()).own(" ");
     page.word(&approval.operation).own(" by ").word(&approval.agent_id);
     page.own(" in run ").word(ids::short(&approval.run_id));
     if approval.state() == State::Pending && approval.approvals_needed > 1 {
@@ -56,7 +56,7 @@ fn render(approval: &Approval, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_change() {
@@ -69,7 +69,7 @@ mod tests {
             justification: "commits are\nreviewed".into(),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&approval, &mut page);
         assert_eq!(page.as_str(), "a PENDING git.commit by alice in run r: commits are␊reviewed\n");
     }

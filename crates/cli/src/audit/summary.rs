@@ -3,7 +3,7 @@
 use ::audit::{Decision, Event, Outcome, Status, Verdict};
 use serde_json::Value;
 
-use crate::page::Ink;
+use crate::output::Style;
 use crate::time;
 
 /// Longest summary, characters.
@@ -14,7 +14,7 @@ const DIGEST: usize = 12;
 /// A record's verdict or end, and the rest of what matters in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
-    pub(super) verdict: Option<(Ink, String)>,
+    pub(super) verdict: Option<(Style, String)>,
     pub(super) rest: String,
 }
 
@@ -38,26 +38,26 @@ pub(super) fn summarise(record: &str) -> Summary {
     Summary { verdict, rest: clip(&rest.join(" ")) }
 }
 
-fn decided(decision: &Decision) -> (Ink, String) {
+fn decided(decision: &Decision) -> (Style, String) {
     match decision.outcome {
-        Verdict::Allow => (Ink::Green, "allow".into()),
-        Verdict::Ask => (Ink::Yellow, "ask".into()),
-        Verdict::Deny => (Ink::Red, "deny".into()),
-        Verdict::Unknown => (Ink::Dim, "unknown".into()),
+        Verdict::Allow => (Style::Green, "allow".into()),
+        Verdict::Ask => (Style::Yellow, "ask".into()),
+        Verdict::Deny => (Style::Red, "deny".into()),
+        Verdict::Unknown => (Style::Dim, "unknown".into()),
     }
 }
 
-fn ended(outcome: &Outcome) -> (Ink, String) {
+fn ended(outcome: &Outcome) -> (Style, String) {
     let (ink, word) = match outcome.status {
-        Status::Succeeded => (Ink::Green, "succeeded"),
-        Status::Failed => (Ink::Red, "failed"),
-        Status::Denied => (Ink::Red, "denied"),
-        Status::PendingApproval => (Ink::Yellow, "pending"),
-        Status::Interrupted => (Ink::Red, "interrupted"),
-        Status::Unknown => (Ink::Dim, "unknown"),
+        Status::Succeeded => (Style::Green, "succeeded"),
+        Status::Failed => (Style::Red, "failed"),
+        Status::Denied => (Style::Red, "denied"),
+        Status::PendingApproval => (Style::Yellow, "pending"),
+        Status::Interrupted => (Style::Red, "interrupted"),
+        Status::Unknown => (Style::Dim, "unknown"),
     };
     match outcome.exit_code {
-        Some(code) if code != 0 => (Ink::Red, format!("{word}/exit {code}")),
+        Some(code) if code != 0 => (Style::Red, format!("{word}/exit {code}")),
         _ => (ink, word.into()),
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(
             of(&event),
             Summary {
-                verdict: Some((Ink::Yellow, "ask".into())),
+                verdict: Some((Style::Yellow, "ask".into())),
                 rest: "review.write path=a.txt start_line=3".into()
             }
         );
@@ -175,7 +175,7 @@ mod tests {
         event.duration_us = Some(1500);
         assert_eq!(
             of(&event),
-            Summary { verdict: Some((Ink::Red, "succeeded/exit 3".into())), rest: "1 ms".into() }
+            Summary { verdict: Some((Style::Red, "succeeded/exit 3".into())), rest: "1 ms".into() }
         );
         event.outcome = Some(Outcome::new(Status::Denied).reason("COMMAND_NOT_ALLOWED"));
         assert_eq!(of(&event).rest, "1 ms COMMAND_NOT_ALLOWED");

@@ -12,7 +12,7 @@ use crate::clean::escape_json;
 use crate::client::{Client, Context};
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 use crate::{ids, time};
 
 /// Most records that --last keeps.
@@ -90,7 +90,7 @@ pub(super) fn show(context: &Context, event: &AuditEvent) -> Result<(), Failure>
     Ok(context.ui.show(&page)?)
 }
 
-fn render(event: &AuditEvent, page: &mut Page) {
+fn render(event: &AuditEvent, page: &mut Output) {
     page.column(&format!("{:>6}", event.sequence), 6);
     page.column(&time::moment(event.time.as_ref()), 24);
     page.column(&event.kind, 18);
@@ -99,7 +99,7 @@ fn render(event: &AuditEvent, page: &mut Page) {
     page.column(&ids::or_dash(&event.operation), 10);
     let summary = summarise(&event.record_json);
     if let Some((ink, word)) = &summary.verdict {
-        page.ink(*ink, word).own(" ");
+        page.styled(*ink, word).own(" ");
     }
     page.word(&summary.rest).end_line();
 }
@@ -107,7 +107,7 @@ fn render(event: &AuditEvent, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_record() {
@@ -122,7 +122,7 @@ mod tests {
                 .into(),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&event, &mut page);
         assert_eq!(
             page.as_str(),

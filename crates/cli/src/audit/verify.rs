@@ -9,7 +9,7 @@ use wire::v1::{VerifyLogRequest, VerifyLogResponse};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::quantity::count;
 use crate::ui::Ui;
 
@@ -99,12 +99,12 @@ fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Fa
     })
 }
 
-fn render(verdict: &VerifyLogResponse, page: &mut Page) {
+fn render(verdict: &VerifyLogResponse, page: &mut Output) {
     let records = count(verdict.valid_records, "record", "records");
     if verdict.intact {
-        page.ink(Ink::Green, "intact").own(": ").word(&records);
+        page.styled(Style::Green, "intact").own(": ").word(&records);
     } else {
-        page.ink(Ink::Red, "BROKEN").own(": ").word(&verdict.damage).own("\n");
+        page.styled(Style::Red, "BROKEN").own(": ").word(&verdict.damage).own("\n");
         page.own("before it: ").word(&records);
     }
     if !verdict.head_hash.is_empty() {
@@ -112,7 +112,7 @@ fn render(verdict: &VerifyLogResponse, page: &mut Page) {
     }
     page.own("\n");
     if !verdict.unvouched.is_empty() {
-        page.ink(Ink::Yellow, "unvouched").own(": ").word(&verdict.unvouched).own("\n");
+        page.styled(Style::Yellow, "unvouched").own(": ").word(&verdict.unvouched).own("\n");
     }
     if verdict.removed_records > 0 {
         page.own("removed, on record: records 1 to ").word(&verdict.removed_records.to_string()).own("\n");
@@ -129,11 +129,11 @@ fn render(verdict: &VerifyLogResponse, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
     use crate::ui::Format;
 
     fn text(verdict: &VerifyLogResponse) -> String {
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(verdict, &mut page);
         page.as_str().into()
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::quantity::count;
 
 /// Prove that a bundle is what the log says of its run; ends with 1 when it is not, and names what was changed.
@@ -90,12 +90,12 @@ fn verdict(verified: Result<Verified, BundleError>, key_was_given: bool) -> Verd
     }
 }
 
-fn render(verdict: &Verdict, page: &mut Page) {
+fn render(verdict: &Verdict, page: &mut Output) {
     if !verdict.intact {
-        page.ink(Ink::Red, "BROKEN").own(": ").word(&verdict.damage).own("\n");
+        page.styled(Style::Red, "BROKEN").own(": ").word(&verdict.damage).own("\n");
         return;
     }
-    page.ink(Ink::Green, "intact").own(": run ").word(&verdict.run_id).own(", ");
+    page.styled(Style::Green, "intact").own(": run ").word(&verdict.run_id).own(", ");
     page.word(&count(verdict.records as u64, "record", "records")).own(" of a log of ");
     page.word(&verdict.log_size.to_string()).own("\n");
     page.own("members: ").word(&verdict.members.join(" ")).own("\n");
@@ -111,14 +111,14 @@ fn render(verdict: &Verdict, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn what_is_broken_is_named() {
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&verdict(bundle::verify(&b""[..], None), false), &mut page);
         assert_eq!(page.as_str(), "BROKEN: manifest.json is missing\n");
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&verdict(Err(BundleError::Changed("run.json".into())), true), &mut page);
         assert_eq!(page.as_str(), "BROKEN: run.json was changed: it is not what the manifest says\n");
     }

@@ -4,10 +4,10 @@ use clap::Args;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{DeleteRequest, DeleteResult, entry};
 
-use super::{Manner, Target, make};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::quantity::bytes;
 
 /// Remove one file or an empty directory. It goes to the run's trash, which is kept until the run is deleted.
@@ -22,17 +22,17 @@ pub(crate) struct Delete {
     #[arg(long, value_name = "SHA256")]
     if_match: Option<String>,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = DeleteRequest { path: self.path, if_match_sha256: self.if_match.unwrap_or_default() };
-        make(context, &self.target, self.manner, Operation::Delete(operation)).await
+        make(context, &self.target, self.options, Operation::Delete(operation)).await
     }
 }
 
-pub(super) fn render(result: &DeleteResult, data: &mut Page) {
+pub(super) fn render(result: &DeleteResult, data: &mut Output) {
     data.own("deleted ").word(&result.path);
     if result.r#type() == entry::Type::Directory {
         data.own(": a directory");
@@ -49,12 +49,12 @@ pub(super) fn render(result: &DeleteResult, data: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn says_where_it_is() {
         let text = |result: &DeleteResult| {
-            let mut page = Page::new(Look::PIPE);
+            let mut page = Output::new(Look::PIPE);
             render(result, &mut page);
             page.as_str().to_owned()
         };

@@ -3,7 +3,7 @@
 use clap::Args;
 use wire::v1::DialectCall;
 
-use super::{Manner, Target, answer, explain, outcome};
+use super::{CallOptions, Target, answer, explain, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
 
@@ -15,24 +15,24 @@ pub(crate) struct Dialect {
     target: Target,
     /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
     #[arg(value_name = "DIALECT")]
-    tongue: String,
+    dialect: String,
     /// The tool's name in that dialect, such as fs.read.
     name: String,
     /// The arguments as one JSON object.
     #[arg(value_name = "ARGS_JSON")]
     arguments: String,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 impl Dialect {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         // What a model writes can be malformed: the daemon judges it and tells the model.
-        let request = DialectCall { dialect: self.tongue, name: self.name, arguments_json: self.arguments };
+        let request = DialectCall { dialect: self.dialect, name: self.name, arguments_json: self.arguments };
         if context.explains {
-            return explain::explain(context, &self.target, self.manner, request).await;
+            return explain::explain(context, &self.target, self.options, request).await;
         }
-        let call = answer(context, &self.target, self.manner, request).await?;
+        let call = answer(context, &self.target, self.options, request).await?;
         outcome::show_rendered(context.ui, &call)
     }
 }

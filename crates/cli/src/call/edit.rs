@@ -5,10 +5,10 @@ use wire::v1::edit_request::Change;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{CreateFile, EditRequest, EditResult, InsertText, StrReplace};
 
-use super::{Manner, Target, make, outcome};
+use super::{CallOptions, Target, make, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::quantity::count;
 
 /// Change one file, whole or not at all, and print the difference.
@@ -34,7 +34,7 @@ pub(crate) struct Edit {
     #[arg(long, value_name = "SHA256")]
     if_match: Option<String>,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 /// Which kind of change.
@@ -54,11 +54,11 @@ struct Form {
 
 impl Edit {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let (target, manner, operation) = self.request();
-        make(context, &target, manner, Operation::Edit(operation)).await
+        let (target, options, operation) = self.request();
+        make(context, &target, options, Operation::Edit(operation)).await
     }
 
-    fn request(self) -> (Target, Manner, EditRequest) {
+    fn request(self) -> (Target, CallOptions, EditRequest) {
         let change = match (self.form.old, self.form.create, self.form.insert_after) {
             (Some(old_str), ..) => Change::StrReplace(StrReplace {
                 old_str,
@@ -76,11 +76,11 @@ impl Edit {
             if_match_sha256: self.if_match.unwrap_or_default(),
             change: Some(change),
         };
-        (self.target, self.manner, operation)
+        (self.target, self.options, operation)
     }
 }
 
-pub(super) fn render(result: &EditResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &EditResult, data: &mut Output, talk: &mut Output) {
     let created = result.sha256_before.is_empty();
     data.own(if created { "created " } else { "edited " }).word(&result.path);
     if !created {
@@ -95,7 +95,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[derive(Parser)]
     struct Line {
@@ -145,7 +145,7 @@ mod tests {
             sha256_after: "b".into(),
             replacements: 1,
         };
-        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);
         assert_eq!(data.as_str(), "edited @project/a: 1 place, sha256 b\n@@ -1 +1 @@\n-hi␛\n+ho\n");
         assert_eq!(talk.as_str(), "cut short: see the rest with `coffer call read`\n");

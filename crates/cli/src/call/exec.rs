@@ -7,11 +7,11 @@ use wire::v1::{ExecRequest, ExecResult};
 
 use super::live::Live;
 use super::surroundings::{Surroundings, timeout_ms};
-use super::{Manner, Target};
+use super::{CallOptions, Target};
 use crate::client::Context;
 use crate::exit::{Ended, Exit, TIMED_OUT};
 use crate::failure::Failure;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::quantity::{bytes, count};
 
 /// Run one command, without a shell.
@@ -29,7 +29,7 @@ pub(crate) struct Exec {
     #[command(flatten)]
     live: Live,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     argv: Vec<String>,
@@ -37,24 +37,24 @@ pub(crate) struct Exec {
 
 impl Exec {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let (target, live, manner, operation) = self.request()?;
-        let made = live.make(context, &target, manner, Operation::Exec(operation)).await;
+        let (target, live, options, operation) = self.request()?;
+        let made = live.make(context, &target, options, Operation::Exec(operation)).await;
         made.map(Exit::beside_a_command).map_err(Failure::beside_a_command)
     }
 
-    fn request(self) -> Result<(Target, Live, Manner, ExecRequest), Failure> {
+    fn request(self) -> Result<(Target, Live, CallOptions, ExecRequest), Failure> {
         let mut argv = self.argv.into_iter();
         let operation = ExecRequest {
             command: argv.next().unwrap_or_default(),
             args: argv.collect(),
             stdin: self.surroundings.stdin()?,
-            timeout_ms: timeout_ms(&self.manner),
+            timeout_ms: timeout_ms(&self.options),
             cwd: self.surroundings.cwd.unwrap_or_default(),
             env: self.surroundings.env.into_iter().collect(),
             only_reads: false,
         };
         // The command's own timeout gives a result with the output so far; the call's would not.
-        Ok((self.target, self.live, Manner { timeout: None, ..self.manner }, operation))
+        Ok((self.target, self.live, CallOptions { timeout: None, ..self.options }, operation))
     }
 }
 
@@ -68,14 +68,14 @@ pub(super) fn exit(result: Option<&CallResult>) -> Option<Exit> {
     }
 }
 
-pub(super) fn render(result: &ExecResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &ExecResult, data: &mut Output, talk: &mut Output) {
     data.raw(&result.stdout);
     talk.raw(&result.stderr);
     for (name, omitted) in
         [("standard output", result.stdout_omitted_bytes), ("standard error", result.stderr_omitted_bytes)]
     {
         if omitted > 0 {
-            talk.end_line().ink(Ink::Yellow, "cut short").own(": ").word(&bytes(omitted));
+            talk.end_line().styled(Style::Yellow, "cut short").own(": ").word(&bytes(omitted));
             talk.own(" of ").word(name).own(" left out of the middle\n");
         }
     }
@@ -88,29 +88,29 @@ pub(super) fn lacks(result: &ExecResult, shown: [u64; 2]) -> bool {
 }
 
 /// What there is to say of a command whose output was shown as it came: so many bytes of each stream.
-pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Page) {
+pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Output) {
     let written = [("standard output", result.stdout_bytes), ("standard error", result.stderr_bytes)];
     for ((name, written), shown) in written.into_iter().zip(shown) {
         if written > shown {
-            talk.end_line().ink(Ink::Yellow, "cut short").own(": ").word(&bytes(written - shown));
+            talk.end_line().styled(Style::Yellow, "cut short").own(": ").word(&bytes(written - shown));
             talk.own(" of ").word(name).own(" did not come through\n");
         }
     }
     end(result, talk);
 }
 
-fn end(result: &ExecResult, talk: &mut Page) {
+fn end(result: &ExecResult, talk: &mut Output) {
     if let Some(kill) = result.kill.as_ref().filter(|kill| kill.ended > 0 || kill.left > 0) {
         talk.end_line().word(&count(kill.ended.into(), "process", "processes"));
         let took = kill.took_us.div_ceil(1_000).to_string();
         talk.own(" that it left behind ended in ").word(&took).own(" ms");
         if kill.left > 0 {
-            talk.own(", ").ink(Ink::Red, &kill.left.to_string()).own(" still there");
+            talk.own(", ").styled(Style::Red, &kill.left.to_string()).own(" still there");
         }
         talk.own("\n");
     }
     if !result.hint.is_empty() {
-        talk.end_line().ink(Ink::Yellow, "limits").own(": ").word(&result.hint).own("\n");
+        talk.end_line().styled(Style::Yellow, "limits").own(": ").word(&result.hint).own("\n");
     }
     let end = match (result.timed_out, result.exit_code, result.signal) {
         (true, ..) => "the timeout ended the command".into(),
@@ -122,7 +122,7 @@ fn end(result: &ExecResult, talk: &mut Page) {
         (false, Some(code), _) => format!("the command ended with exit code {code}"),
         (false, None, None) => "the command ended without an exit code".into(),
     };
-    talk.end_line().ink(Ink::Red, "failed").own(": ").word(&end).own("\n");
+    talk.end_line().styled(Style::Red, "failed").own(": ").word(&end).own("\n");
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     use wire::v1::KillEvidence;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[derive(Parser)]
     struct Line {
@@ -143,8 +143,8 @@ mod tests {
     fn argv_stays_as_it_is() {
         let line = "exec r --cwd src --env A=1 --timeout 5s --wait -- grep -c --output x a.txt";
         let line = Line::try_parse_from(line.split(' ')).unwrap();
-        let (_, _, manner, request) = line.exec.request().unwrap();
-        assert_eq!((manner.timeout, manner.wait), (None, true));
+        let (_, _, options, request) = line.exec.request().unwrap();
+        assert_eq!((options.timeout, options.wait), (None, true));
         assert_eq!(
             request,
             ExecRequest {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn pages(result: &ExecResult) -> (String, String) {
-        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(result, &mut data, &mut talk);
         (data.as_str().into(), talk.as_str().into())
     }
@@ -204,7 +204,7 @@ mod tests {
             ..Default::default()
         };
         let talk = |shown| {
-            let mut talk = Page::new(Look::PIPE);
+            let mut talk = Output::new(Look::PIPE);
             render_end(&result, shown, &mut talk);
             talk.as_str().to_owned()
         };

@@ -3,7 +3,7 @@
 use wire::v1::ExplainPolicyRequest;
 use wire::v1::call_request::Request;
 
-use super::{Manner, Target, prepare};
+use super::{CallOptions, Target, prepare};
 use crate::client::{Context, quick};
 use crate::exit::Ended;
 use crate::policy;
@@ -12,11 +12,11 @@ use crate::policy;
 pub(super) async fn explain(
     context: &Context,
     target: &Target,
-    manner: Manner,
+    options: CallOptions,
     request: impl Into<Request>,
 ) -> Ended {
     let client = context.connect().await?;
-    let call = prepare(&client, target, manner, request).await?;
+    let call = prepare(&client, target, options, request).await?;
     let request = ExplainPolicyRequest { call: Some(call) };
     let explained = client.policy().explain_policy(quick(request)).await?.into_inner();
     policy::show_explained(context.ui, &explained)

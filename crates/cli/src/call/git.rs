@@ -5,10 +5,10 @@ use wire::v1::git_request::Command as Wanted;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
-use super::{Manner, Target, make, outcome};
+use super::{CallOptions, Target, make, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::quantity::bytes;
 
 /// Look at, or add to, the workspace's git repository: no hooks, no filters, no network.
@@ -18,7 +18,7 @@ pub(crate) struct Git {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -134,7 +134,7 @@ struct Formats {
 impl Git {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let operation = GitRequest { command: Some(self.command.wanted()) };
-        make(context, &self.target, self.manner, Operation::Git(operation)).await
+        make(context, &self.target, self.options, Operation::Git(operation)).await
     }
 }
 
@@ -195,7 +195,7 @@ fn given(flags: &[(bool, &str)]) -> Vec<String> {
 }
 
 /// The output; a diff is coloured on a terminal.
-pub(super) fn render(result: &GitResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &GitResult, data: &mut Output, talk: &mut Output) {
     if result.output.starts_with("diff --git ") {
         data.raw_diff(&result.output);
     } else {
@@ -213,7 +213,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[derive(Parser)]
     struct Line {
@@ -223,7 +223,7 @@ mod tests {
 
     fn wanted(line: &str) -> Option<(bool, Wanted)> {
         let line = Line::try_parse_from(line.split(' ')).ok()?;
-        Some((line.git.manner.wait, line.git.command.wanted()))
+        Some((line.git.options.wait, line.git.command.wanted()))
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn data(result: &GitResult, look: Look) -> String {
-        let (mut data, mut talk) = (Page::new(look), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(look), Output::new(Look::PIPE));
         render(result, &mut data, &mut talk);
         data.as_str().into()
     }

@@ -4,10 +4,10 @@ use clap::Args;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{GlobRequest, GlobResult};
 
-use super::{Manner, Target, make, outcome};
+use super::{CallOptions, Target, make, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 
 /// Find files by name.
 #[derive(Args, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Glob {
     #[arg(long, value_name = "N")]
     max: Option<u32>,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 impl Glob {
@@ -37,11 +37,11 @@ impl Glob {
             include_ignored: self.all,
             max_results: self.max,
         };
-        make(context, &self.target, self.manner, Operation::Glob(operation)).await
+        make(context, &self.target, self.options, Operation::Glob(operation)).await
     }
 }
 
-pub(super) fn render(result: &GlobResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &GlobResult, data: &mut Output, talk: &mut Output) {
     for path in &result.paths {
         data.word(path).own("\n");
     }
@@ -54,11 +54,11 @@ pub(super) fn render(result: &GlobResult, data: &mut Page, talk: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_path() {
-        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         let result = GlobResult {
             paths: vec!["@project/a".into(), "@project/b\n@project/c".into()],
             ..Default::default()
@@ -66,7 +66,7 @@ mod tests {
         render(&result, &mut data, &mut talk);
         assert_eq!((data.as_str(), talk.as_str()), ("@project/a\n@project/b␊@project/c\n", ""));
 
-        let mut data = Page::new(Look::PIPE);
+        let mut data = Output::new(Look::PIPE);
         render(&GlobResult::default(), &mut data, &mut talk);
         assert_eq!((data.as_str(), talk.as_str()), ("", "no file matches\n"));
     }

@@ -5,10 +5,10 @@ use wire::v1::operation::Kind as Operation;
 use wire::v1::{GrepRequest, GrepResult};
 
 use super::grep_lines::{Kind, Line, lines};
-use super::{Manner, Target, make, outcome};
+use super::{CallOptions, Target, make, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::quantity::count;
 
 /// Find text in files.
@@ -46,7 +46,7 @@ pub(crate) struct Grep {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 impl Grep {
@@ -62,18 +62,21 @@ impl Grep {
             max_matches: self.max,
             include_ignored: self.all,
         };
-        make(context, &self.target, self.manner, Operation::Grep(operation)).await
+        make(context, &self.target, self.options, Operation::Grep(operation)).await
     }
 }
 
 /// As grep and rg print: `path:line:match`, `path-line-context`, `--` between groups.
-pub(super) fn render(result: &GrepResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &GrepResult, data: &mut Output, talk: &mut Output) {
     for line in lines(&result.matches) {
         match line {
-            Line::Gap => data.ink(Ink::Dim, "--").own("\n"),
+            Line::Gap => data.styled(Style::Dim, "--").own("\n"),
             Line::Text { path, number, text, kind } => {
                 let separator = if kind == Kind::Match { ":" } else { "-" };
-                data.ink(Ink::Cyan, path).own(separator).ink(Ink::Green, &number.to_string()).own(separator);
+                data.styled(Style::Cyan, path)
+                    .own(separator)
+                    .styled(Style::Green, &number.to_string())
+                    .own(separator);
                 data.raw(text).own("\n")
             }
         };
@@ -92,7 +95,7 @@ mod tests {
     use wire::v1::GrepMatch;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn reads_like_grep() {
@@ -107,7 +110,7 @@ mod tests {
             files_skipped: 1,
             ..Default::default()
         };
-        let (mut data, mut talk) = (Page::new(Look::TERMINAL), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::TERMINAL), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);
         assert_eq!(data.as_str(), "@project/a-1-one\n@project/a:2:fn main␛\n@project/a-3-three\n");
         assert_eq!(talk.as_str(), "1 file left out: binary or not readable\n");
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn no_match_is_said() {
         let result = GrepResult { files_searched: 3, ..Default::default() };
-        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);
         assert_eq!((data.as_str(), talk.as_str()), ("", "no match in 3 files\n"));
     }

@@ -5,10 +5,10 @@ use wire::v1::entry::Type;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{ListRequest, ListResult};
 
-use super::{Manner, Target, make, outcome};
+use super::{CallOptions, Target, make, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::{quantity, time};
 
 /// List a directory.
@@ -29,7 +29,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "N")]
     max: Option<u32>,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 impl List {
@@ -41,11 +41,11 @@ impl List {
             include_symlinks: self.all,
             max_entries: self.max,
         };
-        make(context, &self.target, self.manner, Operation::List(operation)).await
+        make(context, &self.target, self.options, Operation::List(operation)).await
     }
 }
 
-pub(super) fn render(result: &ListResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &ListResult, data: &mut Output, talk: &mut Output) {
     if result.entries.is_empty() {
         talk.word(&result.path).own(" is empty\n");
         return;
@@ -70,7 +70,7 @@ mod tests {
     use wire::v1::Entry;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_an_entry() {
@@ -91,7 +91,7 @@ mod tests {
             hint: "raise max_entries".into(),
             total_entries: 9,
         };
-        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);
         assert_eq!(
             data.as_str(),

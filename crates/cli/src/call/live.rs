@@ -8,12 +8,12 @@ use wire::v1::call_stream_response::Event;
 use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, CallStreamResponse};
 
-use super::{Manner, Target, exec, make, outcome, prepare, working};
+use super::{CallOptions, Target, exec, make, outcome, prepare, working};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::outlet::Outlet;
-use crate::page::Ink;
+use crate::output::Style;
 use crate::quantity::bytes;
 use crate::ui::{Spinner, Ui};
 
@@ -35,16 +35,16 @@ impl Live {
         &self,
         context: &Context,
         target: &Target,
-        manner: Manner,
+        options: CallOptions,
         request: impl Into<Request>,
     ) -> Ended {
         let ui = context.ui;
         if context.explains || self.no_stream || (ui.is_json() && !self.stream) {
-            return make(context, target, manner, request).await;
+            return make(context, target, options, request).await;
         }
         let client = context.connect().await?;
-        let (wait, working) = (manner.wait, working(&manner));
-        let mut request = prepare(&client, target, manner, request).await?;
+        let (wait, working) = (options.wait, working(&options));
+        let mut request = prepare(&client, target, options, request).await?;
         request.cancel_on_disconnect = true;
         let spinner = ui.spinner(working);
         let events = client.tools().call_stream(request).await?.into_inner();
@@ -142,7 +142,7 @@ impl Told {
             exec::render_end(result, self.bytes, &mut talk);
             if call.output_not_kept_bytes > 0 {
                 talk.end_line()
-                    .ink(Ink::Yellow, "not kept")
+                    .styled(Style::Yellow, "not kept")
                     .own(": ")
                     .word(&bytes(call.output_not_kept_bytes));
                 talk.own(" of its output, for want of room on the daemon's disk: `coffer call output` does not have them\n");

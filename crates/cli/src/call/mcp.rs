@@ -5,10 +5,10 @@ use wire::v1::mcp_content::Type;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{McpContent, McpRequest, McpResult};
 
-use super::{Manner, Target, make};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 
 /// Call a tool of an MCP server that the policy names.
 #[derive(Args, Debug)]
@@ -24,18 +24,18 @@ pub(crate) struct Mcp {
     #[arg(value_name = "ARGS_JSON", default_value = "{}", hide_default_value = true)]
     arguments: String,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 impl Mcp {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let request = McpRequest { server: self.server, tool: self.tool, arguments_json: self.arguments };
-        make(context, &self.target, self.manner, Operation::Mcp(request)).await
+        make(context, &self.target, self.options, Operation::Mcp(request)).await
     }
 }
 
 /// Texts as they are; of what is none, what it is.
-pub(super) fn render(result: &McpResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &McpResult, data: &mut Output, talk: &mut Output) {
     for item in &result.content {
         let McpContent { data: content, mime_type, uri, .. } = item;
         match item.r#type() {

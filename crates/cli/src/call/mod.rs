@@ -68,7 +68,7 @@ struct Target {
 
 /// What every call takes.
 #[derive(Args, Debug)]
-struct Manner {
+struct CallOptions {
     /// Wait for a needed approval, instead of ending with exit code 4.
     #[arg(long, global = true)]
     wait: bool,
@@ -88,11 +88,16 @@ impl Command {
 }
 
 /// Makes the call and shows what became of it.
-async fn make(context: &Context, target: &Target, manner: Manner, request: impl Into<Request>) -> Ended {
+async fn make(
+    context: &Context,
+    target: &Target,
+    options: CallOptions,
+    request: impl Into<Request>,
+) -> Ended {
     if context.explains {
-        return explain::explain(context, target, manner, request).await;
+        return explain::explain(context, target, options, request).await;
     }
-    let call = answer(context, target, manner, request).await?;
+    let call = answer(context, target, options, request).await?;
     outcome::show(context.ui, &call)
 }
 
@@ -100,32 +105,32 @@ async fn make(context: &Context, target: &Target, manner: Manner, request: impl 
 async fn answer(
     context: &Context,
     target: &Target,
-    manner: Manner,
+    options: CallOptions,
     request: impl Into<Request>,
 ) -> Result<CallResponse, Failure> {
     let client = context.connect().await?;
-    let working = working(&manner);
-    let request = prepare(&client, target, manner, request).await?;
+    let working = working(&options);
+    let request = prepare(&client, target, options, request).await?;
     context.ui.wait(working, client.tools().call(request)).await
 }
 
 async fn prepare(
     client: &Client,
     target: &Target,
-    manner: Manner,
+    options: CallOptions,
     request: impl Into<Request>,
 ) -> Result<CallRequest, Failure> {
     Ok(CallRequest {
         run_id: target.run.resolve(client).await?,
-        request_id: manner.request_id.unwrap_or_default(),
-        wait_for_approval: manner.wait,
-        timeout: manner.timeout.map(wire::duration),
+        request_id: options.request_id.unwrap_or_default(),
+        wait_for_approval: options.wait,
+        timeout: options.timeout.map(wire::duration),
         request: Some(request.into()),
         ..Default::default()
     })
 }
 
 /// What the spinner says.
-fn working(manner: &Manner) -> &'static str {
-    if manner.wait { "working, or waiting for an approval…" } else { "working…" }
+fn working(options: &CallOptions) -> &'static str {
+    if options.wait { "working, or waiting for an approval…" } else { "working…" }
 }

@@ -6,7 +6,7 @@ use wire::v1::{CallResponse, ToolFailure};
 
 use super::{delete, edit, exec, git, glob, grep, list, mcp, patch, read, write};
 use crate::exit::{Ended, Exit};
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::ui::Ui;
 
 /// Prints a call and says how `coffer` should end.
@@ -47,7 +47,7 @@ pub(super) fn exit(call: &CallResponse) -> Exit {
     }
 }
 
-fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
+fn render(call: &CallResponse, data: &mut Output, talk: &mut Output) {
     match call.kind() {
         Some(CallResult::Read(result)) => read::render(result, data, talk),
         Some(CallResult::List(result)) => list::render(result, data, talk),
@@ -66,7 +66,7 @@ fn render(call: &CallResponse, data: &mut Page, talk: &mut Page) {
 }
 
 /// What there is to say beside the result.
-pub(super) fn status(call: &CallResponse, talk: &mut Page) {
+pub(super) fn status(call: &CallResponse, talk: &mut Output) {
     match call.status() {
         Status::Succeeded => {}
         Status::Failed => error(talk, "failed", call.error.as_ref()),
@@ -76,13 +76,14 @@ pub(super) fn status(call: &CallResponse, talk: &mut Page) {
         }
         Status::PendingApproval => pending(call, talk),
         Status::Unspecified => {
-            talk.ink(Ink::Red, "failed").own(": the daemon gave a status that this coffer does not know\n");
+            talk.styled(Style::Red, "failed")
+                .own(": the daemon gave a status that this coffer does not know\n");
         }
     }
 }
 
-fn error(talk: &mut Page, what: &'static str, failure: Option<&ToolFailure>) {
-    talk.end_line().ink(Ink::Red, what);
+fn error(talk: &mut Output, what: &'static str, failure: Option<&ToolFailure>) {
+    talk.end_line().styled(Style::Red, what);
     let Some(failure) = failure else {
         talk.own("\n");
         return;
@@ -95,18 +96,18 @@ fn error(talk: &mut Page, what: &'static str, failure: Option<&ToolFailure>) {
     }
 }
 
-fn pending(call: &CallResponse, talk: &mut Page) {
+fn pending(call: &CallResponse, talk: &mut Output) {
     let id = &call.approval_id;
-    talk.ink(Ink::Yellow, "awaiting approval").own(" ").word(id).own("\n");
+    talk.styled(Style::Yellow, "awaiting approval").own(" ").word(id).own("\n");
     talk.own("see it with:     coffer approval show ").word(id).own("\n");
     talk.own("approve it with: coffer approval approve ").word(id).own("\n");
     talk.own("its outcome:     coffer call show ").word(&call.call_id).own("\n");
 }
 
 /// Says that a result is not all that there is.
-pub(super) fn truncated(truncated: bool, hint: &str, talk: &mut Page) {
+pub(super) fn truncated(truncated: bool, hint: &str, talk: &mut Output) {
     if truncated {
-        talk.end_line().ink(Ink::Yellow, "cut short");
+        talk.end_line().styled(Style::Yellow, "cut short");
         if !hint.is_empty() {
             talk.own(": ").word(hint);
         }
@@ -119,10 +120,10 @@ mod tests {
     use wire::v1::{ExecResult, ReadResult};
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     fn pages(call: &CallResponse) -> (String, String) {
-        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(call, &mut data, &mut talk);
         (data.as_str().into(), talk.as_str().into())
     }

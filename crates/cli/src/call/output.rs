@@ -12,7 +12,7 @@ use crate::client::{Client, Context, quick};
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::ids;
-use crate::page::Ink;
+use crate::output::Style;
 use crate::quantity::bytes;
 
 /// Most that one answer has, bytes.
@@ -98,10 +98,10 @@ impl Output {
         }
         let missing = missing(call, chunk, self.stderr);
         if missing > 0 && chunk.kept_bytes == 0 {
-            talk.ink(Ink::Yellow, "gone").own(": ").word(&bytes(missing));
+            talk.styled(Style::Yellow, "gone").own(": ").word(&bytes(missing));
             talk.own(" were written, and had to make room for newer output or found none\n");
         } else if missing > 0 {
-            talk.ink(Ink::Yellow, "cut short").own(": ").word(&bytes(missing));
+            talk.styled(Style::Yellow, "cut short").own(": ").word(&bytes(missing));
             talk.own(" at the end found no room\n");
         }
         context.ui.say(&talk);

@@ -8,11 +8,11 @@ use wire::v1::operation::Kind as Operation;
 use wire::v1::patch_request::Change;
 use wire::v1::{PatchRequest, PatchResult, UpdateFrontmatter, patched_file};
 
-use super::{Manner, Target, make, outcome, stdin};
+use super::{CallOptions, Target, make, outcome, stdin};
 use crate::client::Context;
 use crate::exit::Ended;
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 
 /// Change several files, all or none of them, and print the difference.
 #[derive(Args, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Patch {
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
     // Last: its heading would go on.
     #[command(flatten)]
     update: Update,
@@ -84,7 +84,7 @@ impl Patch {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let change = self.form.change(self.update)?;
         let operation = Operation::Patch(PatchRequest { change: Some(change) });
-        make(context, &self.target, self.manner, operation).await
+        make(context, &self.target, self.options, operation).await
     }
 }
 
@@ -123,7 +123,7 @@ fn text(file: &Path) -> Result<String, Failure> {
         .map_err(|_| Failure::usage(format!("{} is not UTF-8 text: a patch has to be", file.display())))
 }
 
-pub(super) fn render(result: &PatchResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &PatchResult, data: &mut Output, talk: &mut Output) {
     use patched_file::Change;
     for file in &result.files {
         let what = match file.change() {
@@ -158,7 +158,7 @@ mod tests {
     use wire::v1::PatchedFile;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[derive(Parser)]
     struct Line {
@@ -238,7 +238,7 @@ mod tests {
             diff_truncated: true,
             notes: vec!["n".into()],
         };
-        let (mut data, mut talk) = (Page::new(Look::PIPE), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);
         assert_eq!(
             data.as_str(),

@@ -6,10 +6,10 @@ use clap::Args;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{ContentEncoding, ReadRequest, ReadResult};
 
-use super::{Manner, Target, make, outcome};
+use super::{CallOptions, Target, make, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 
 /// Print a file, or a part of it.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Read {
     #[arg(long)]
     base64: bool,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 /// Lines, counted from 1, both ends included; an end that is missing is the file's.
@@ -78,18 +78,18 @@ impl Read {
             limit: self.limit,
             encoding: if self.base64 { ContentEncoding::Base64 } else { ContentEncoding::Unspecified }.into(),
         };
-        make(context, &self.target, self.manner, Operation::Read(operation)).await
+        make(context, &self.target, self.options, Operation::Read(operation)).await
     }
 }
 
 /// The content as it is, so that it can be piped.
-pub(super) fn render(result: &ReadResult, data: &mut Page, talk: &mut Page) {
+pub(super) fn render(result: &ReadResult, data: &mut Output, talk: &mut Output) {
     data.raw(&result.content);
     if result.encoding() == ContentEncoding::Base64 {
         data.end_line();
     }
     if result.binary && result.content.is_empty() {
-        talk.ink(Ink::Yellow, "not text").own(": ").word(&result.hint).end_line();
+        talk.styled(Style::Yellow, "not text").own(": ").word(&result.hint).end_line();
     } else {
         outcome::truncated(result.truncated, &result.hint, talk);
     }
@@ -98,7 +98,7 @@ pub(super) fn render(result: &ReadResult, data: &mut Page, talk: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     fn lines(text: &str) -> Option<(Option<u64>, Option<u64>)> {
         text.parse::<Lines>().ok().map(|lines| (lines.start, lines.end))
@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn pages(result: &ReadResult, look: Look) -> (String, String) {
-        let (mut data, mut talk) = (Page::new(look), Page::new(Look::PIPE));
+        let (mut data, mut talk) = (Output::new(look), Output::new(Look::PIPE));
         render(result, &mut data, &mut talk);
         (data.as_str().into(), talk.as_str().into())
     }

@@ -8,7 +8,7 @@ use wire::v1::operation::Kind as Operation;
 
 use super::live::Live;
 use super::surroundings::{Surroundings, timeout_ms};
-use super::{Manner, Target, stdin};
+use super::{CallOptions, Target, stdin};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
@@ -31,26 +31,26 @@ pub(crate) struct Shell {
     #[command(flatten)]
     live: Live,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 impl Shell {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let (target, live, manner, operation) = self.request()?;
-        let made = live.make(context, &target, manner, Operation::Shell(operation)).await;
+        let (target, live, options, operation) = self.request()?;
+        let made = live.make(context, &target, options, Operation::Shell(operation)).await;
         made.map(Exit::beside_a_command).map_err(Failure::beside_a_command)
     }
 
-    fn request(self) -> Result<(Target, Live, Manner, ShellRequest), Failure> {
+    fn request(self) -> Result<(Target, Live, CallOptions, ShellRequest), Failure> {
         let operation = ShellRequest {
             stdin: self.surroundings.stdin()?,
             script: script(self.script, self.surroundings.takes_stdin())?,
-            timeout_ms: timeout_ms(&self.manner),
+            timeout_ms: timeout_ms(&self.options),
             cwd: self.surroundings.cwd.unwrap_or_default(),
             env: self.surroundings.env.into_iter().collect(),
         };
         // The script's own timeout gives a result with the output so far; the call's would not.
-        Ok((self.target, self.live, Manner { timeout: None, ..self.manner }, operation))
+        Ok((self.target, self.live, CallOptions { timeout: None, ..self.options }, operation))
     }
 }
 
@@ -87,8 +87,8 @@ mod tests {
     fn a_script_is_one_word() {
         let line =
             ["shell", "r", "make && ls -l", "--cwd", "src", "--env", "A=1", "--timeout", "5s", "--wait"];
-        let (_, _, manner, request) = parse(&line).unwrap().request().unwrap();
-        assert_eq!((manner.timeout, manner.wait), (None, true));
+        let (_, _, options, request) = parse(&line).unwrap().request().unwrap();
+        assert_eq!((options.timeout, options.wait), (None, true));
         assert_eq!(
             request,
             ShellRequest {

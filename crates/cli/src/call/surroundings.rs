@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Manner, stdin};
+use super::{CallOptions, stdin};
 use crate::failure::Failure;
 use crate::quantity::parse_pair;
 
@@ -33,7 +33,7 @@ impl Surroundings {
     }
 }
 
-/// The time that the manner gives, as the operation's own.
-pub(super) fn timeout_ms(manner: &Manner) -> Option<u64> {
-    manner.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
+/// The time that the options gives, as the operation's own.
+pub(super) fn timeout_ms(options: &CallOptions) -> Option<u64> {
+    options.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
 }

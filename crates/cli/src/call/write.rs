@@ -8,11 +8,11 @@ use clap::Args;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{ContentEncoding, WriteRequest, WriteResult};
 
-use super::{Manner, Target, make, stdin};
+use super::{CallOptions, Target, make, stdin};
 use crate::client::Context;
 use crate::exit::Ended;
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 use crate::quantity::bytes;
 
 /// Create or overwrite one file, whole or not at all.
@@ -32,7 +32,7 @@ pub(crate) struct Write {
     #[arg(long, value_name = "SHA256")]
     if_match: Option<String>,
     #[command(flatten)]
-    manner: Manner,
+    options: CallOptions,
 }
 
 /// Where the content comes from.
@@ -60,7 +60,7 @@ impl Write {
             create_only: self.create_only,
             encoding: encoding.into(),
         };
-        make(context, &self.target, self.manner, Operation::Write(operation)).await
+        make(context, &self.target, self.options, Operation::Write(operation)).await
     }
 }
 
@@ -81,7 +81,7 @@ fn encode(content: Vec<u8>) -> (String, ContentEncoding) {
     }
 }
 
-pub(super) fn render(result: &WriteResult, data: &mut Page) {
+pub(super) fn render(result: &WriteResult, data: &mut Output) {
     let what = if result.created {
         "created "
     } else if result.sha256_before == result.sha256_after {
@@ -98,7 +98,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[derive(Parser)]
     struct Line {
@@ -140,7 +140,7 @@ mod tests {
             created: true,
         };
         let text = |result: &WriteResult| {
-            let mut page = Page::new(Look::PIPE);
+            let mut page = Output::new(Look::PIPE);
             render(result, &mut page);
             page.as_str().to_owned()
         };

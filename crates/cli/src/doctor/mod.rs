@@ -23,7 +23,7 @@ use wire::v1::{
 use crate::client::{Client, Context, quick};
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::quantity::count;
 
 /// Runs that are looked at.
@@ -132,15 +132,20 @@ fn limited(topic: &'static str, failure: &Failure) -> Finding {
     Finding::limited(topic, found, hint)
 }
 
-fn render(findings: &[Finding], page: &mut Page) {
+fn render(findings: &[Finding], page: &mut Output) {
     let width = findings.iter().map(|finding| finding.topic.len()).max().unwrap_or_default();
     for finding in findings {
         let (ink, mark) = match finding.verdict {
-            Verdict::Good => (Ink::Green, "ok     "),
-            Verdict::Limited => (Ink::Yellow, "limited"),
-            Verdict::Missing => (Ink::Red, "MISSING"),
+            Verdict::Good => (Style::Green, "ok     "),
+            Verdict::Limited => (Style::Yellow, "limited"),
+            Verdict::Missing => (Style::Red, "MISSING"),
         };
-        page.ink(ink, mark).own("  ").column(&finding.topic, width).own(" ").word(&finding.found).end_line();
+        page.styled(ink, mark)
+            .own("  ")
+            .column(&finding.topic, width)
+            .own(" ")
+            .word(&finding.found)
+            .end_line();
         if let Some(follows) = &finding.follows {
             page.own("         ").column("", width).own(" → ").word(follows).end_line();
         }
@@ -162,10 +167,10 @@ fn render(findings: &[Finding], page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     fn text(findings: &[Finding]) -> String {
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(findings, &mut page);
         page.as_str().into()
     }

@@ -7,7 +7,7 @@ use wire::v1::{ListPermissionsRequest, Permission};
 use crate::client::{Client, Context, pages, quick};
 use crate::exit::Ended;
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 use crate::{ids, time};
 
 const PAGE: u32 = 1_000;
@@ -46,7 +46,7 @@ pub(super) async fn all(client: &Client, include_ended: bool) -> Result<Vec<Perm
     Ok(permissions)
 }
 
-fn render(permissions: &[Permission], page: &mut Page) {
+fn render(permissions: &[Permission], page: &mut Output) {
     let end = ids::ends(permissions.iter().map(|permission| permission.permission_id.as_str()));
     let rows = permissions.iter().map(|one| row(one, end(&one.permission_id)));
     page.table(&["PERMISSION", "EFFECT", "FOR", "OPERATION", "ONLY", "UNTIL", "BY", "REASON"], rows);
@@ -90,7 +90,7 @@ fn row(permission: &Permission, end: String) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_permission() {
@@ -106,7 +106,7 @@ mod tests {
             in_force: true,
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(std::slice::from_ref(&permission), &mut page);
         let line = page.as_str().lines().nth(1).unwrap();
         for word in [

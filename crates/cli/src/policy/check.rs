@@ -10,7 +10,7 @@ use super::read;
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 
 /// Say what is wrong with a policy, all of it at once. Needs no daemon; ends with 1 when anything is wrong.
 ///
@@ -54,7 +54,7 @@ fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
     Ok(Policy::from_part(&name, &text))
 }
 
-fn render(checked: &Result<Policy, Problems>, page: &mut Page) {
+fn render(checked: &Result<Policy, Problems>, page: &mut Output) {
     match checked {
         Ok(policy) => {
             let names = |names: Vec<&str>| names.join(" ");
@@ -68,7 +68,7 @@ fn render(checked: &Result<Policy, Problems>, page: &mut Page) {
         }
         Err(Problems(problems)) => {
             for problem in problems {
-                page.ink(Ink::Red, "wrong").own(": ").word(&problem.to_string()).end_line();
+                page.styled(Style::Red, "wrong").own(": ").word(&problem.to_string()).end_line();
             }
         }
     }
@@ -77,10 +77,10 @@ fn render(checked: &Result<Policy, Problems>, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     fn shown(path: &Path) -> String {
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&load(path).unwrap(), &mut page);
         page.as_str().to_owned()
     }

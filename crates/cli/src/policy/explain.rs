@@ -7,7 +7,7 @@ use crate::call;
 use crate::client::{Context, quick};
 use crate::exit::Ended;
 use crate::failure::Failure;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::run::RunRef;
 use crate::ui::Ui;
 
@@ -90,13 +90,13 @@ pub(super) fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn render(explained: &ExplainPolicyResponse, page: &mut Page) {
+fn render(explained: &ExplainPolicyResponse, page: &mut Output) {
     let ink = match explained.verdict() {
-        Verdict::Allow => Ink::Green,
-        Verdict::Ask => Ink::Yellow,
-        Verdict::Deny | Verdict::Unspecified => Ink::Red,
+        Verdict::Allow => Style::Green,
+        Verdict::Ask => Style::Yellow,
+        Verdict::Deny | Verdict::Unspecified => Style::Red,
     };
-    page.ink(ink, word(explained.verdict())).own(" ").word(&explained.operation).end_line();
+    page.styled(ink, word(explained.verdict())).own(" ").word(&explained.operation).end_line();
     let mut facts = vec![("rule", explained.rule.clone()), ("because", explained.justification.clone())];
     for (name, value) in [("risk", &explained.risk), ("reason", &explained.reason)] {
         if !value.is_empty() {

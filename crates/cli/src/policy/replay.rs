@@ -12,7 +12,7 @@ use crate::client::Context;
 use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::ids;
-use crate::page::Page;
+use crate::output::Output;
 use crate::run::RunRef;
 
 /// Judge recorded calls by another policy, and list those whose verdict would change. Nothing comes into force.
@@ -58,7 +58,7 @@ fn files(path: &Path) -> Result<Vec<PolicyFile>, Failure> {
     Ok(read.into_iter().map(|(name, content)| PolicyFile { name, content }).collect())
 }
 
-fn render(response: &ReplayPolicyResponse, page: &mut Page, talk: &mut Page) {
+fn render(response: &ReplayPolicyResponse, page: &mut Output, talk: &mut Output) {
     let rows = response.changes.iter().map(|change| {
         vec![
             change.sequence.to_string(),

@@ -9,7 +9,7 @@ use wire::v1::{
 use super::RunRef;
 use crate::client::Context;
 use crate::exit::Ended;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::quantity;
 
 /// Bytes of a diff that are asked for: the daemon's most.
@@ -93,7 +93,7 @@ impl Discard {
     }
 }
 
-fn names(changes: &[FileChange], page: &mut Page) {
+fn names(changes: &[FileChange], page: &mut Output) {
     for change in changes {
         let letter = match change.kind() {
             Kind::Added => "A",
@@ -107,15 +107,15 @@ fn names(changes: &[FileChange], page: &mut Page) {
 }
 
 /// What the diff itself does not tell.
-fn remarks(response: &DiffRunResponse, talk: &mut Page) {
+fn remarks(response: &DiffRunResponse, talk: &mut Output) {
     talk.word(&quantity::count(response.total, "path is different", "paths are different")).end_line();
     for change in &response.changes {
         let (ink, why) = match (change.obstacle.as_str(), change.objection.as_str()) {
             ("", "") => continue,
-            ("", objection) => (Ink::Yellow, objection),
-            (obstacle, _) => (Ink::Red, obstacle),
+            ("", objection) => (Style::Yellow, objection),
+            (obstacle, _) => (Style::Red, obstacle),
         };
-        talk.ink(ink, &change.path).own(": ").word(why).end_line();
+        talk.styled(ink, &change.path).own(": ").word(why).end_line();
     }
     if response.truncated {
         talk.own("not all of it is shown: --name-status names more paths, --output json all that there are")
@@ -123,7 +123,7 @@ fn remarks(response: &DiffRunResponse, talk: &mut Page) {
     }
 }
 
-fn accepted(response: &AcceptRunResponse, page: &mut Page) {
+fn accepted(response: &AcceptRunResponse, page: &mut Output) {
     page.own("accepted ").word(&quantity::count(response.applied, "change", "changes")).end_line();
     for path in &response.left_out {
         page.own("left out ").word(path).end_line();
@@ -133,7 +133,7 @@ fn accepted(response: &AcceptRunResponse, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     fn change(path: &str, kind: Kind, file_type: &str) -> FileChange {
         FileChange { path: path.into(), kind: kind.into(), file_type: file_type.into(), ..Default::default() }
@@ -146,7 +146,7 @@ mod tests {
             change("new", Kind::Added, "directory"),
             change("b\x1b[2J\nD\tc", Kind::Deleted, "file"),
         ];
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         names(&changes, &mut page);
         assert_eq!(page.as_str(), "M\ta.txt\nA\tnew/\nD\tb␛[2J␊D␉c\n");
     }
@@ -159,7 +159,7 @@ mod tests {
         pipe.obstacle = "it is a FIFO".into();
         let response =
             DiffRunResponse { changes: vec![hook, pipe], total: 3, truncated: true, ..Default::default() };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         remarks(&response, &mut page);
         assert_eq!(
             page.as_str(),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_was_left_out_is_named() {
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         accepted(&AcceptRunResponse { run: None, applied: 1, left_out: vec!["pipe".into()] }, &mut page);
         assert_eq!(page.as_str(), "accepted 1 change\nleft out pipe\n");
     }

@@ -7,7 +7,7 @@ use wire::v1::{ListRunsRequest, ListRunsResponse, Run};
 use crate::client::{Client, Context, MORE, pages, quick};
 use crate::exit::Ended;
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 use crate::verbs::one_of;
 use crate::{ids, time};
 
@@ -53,7 +53,7 @@ pub(super) async fn all(client: &Client, limit: usize, state: State) -> Result<L
     Ok(ListRunsResponse { runs, next_page_token, ..Default::default() })
 }
 
-fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Page) {
+fn render(runs: &[Run], now: &wire::Timestamp, page: &mut Output) {
     if runs.is_empty() {
         return;
     }
@@ -85,7 +85,7 @@ fn row(run: &Run, end: String, now: &wire::Timestamp) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_run() {
@@ -105,7 +105,7 @@ mod tests {
             failure: "its\ncontainer ended".into(),
             ..run.clone()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&[run, failed], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn no_runs_no_header() {
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&[], &wire::Timestamp::default(), &mut page);
         assert_eq!(page.as_str(), "");
     }

@@ -8,7 +8,7 @@ use wire::v1::{DiskUse, GetRunRequest, Limits, Run, disk_use};
 use super::RunRef;
 use crate::client::{Context, quick};
 use crate::exit::Ended;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::{quantity, time};
 
 /// Show one run, with the hardening that is really in force.
@@ -28,7 +28,7 @@ impl Show {
     }
 }
 
-fn render(run: &Run, page: &mut Page) {
+fn render(run: &Run, page: &mut Output) {
     let duration = |d: Option<&wire::Duration>| {
         d.and_then(|d| std::time::Duration::try_from(*d).ok()).map(time::brief).unwrap_or_default()
     };
@@ -62,7 +62,7 @@ fn render(run: &Run, page: &mut Page) {
         ("labels", labels.join(" ")),
     ]);
     if !run.hardening.is_empty() {
-        page.own("\n").ink(Ink::Bold, "Hardening in force").own("\n");
+        page.own("\n").styled(Style::Bold, "Hardening in force").own("\n");
         let width = run.hardening.iter().map(|fact| fact.name.len()).max().unwrap_or_default().min(32);
         for fact in &run.hardening {
             page.own("  ").column(&fact.name, width).own(" ").word(&fact.value).end_line();
@@ -143,7 +143,7 @@ mod tests {
     use wire::v1::{BindWorkspace, HardeningFact, Workspace};
 
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn shows_what_is_known() {
@@ -159,7 +159,7 @@ mod tests {
             hardening: vec![HardeningFact { name: "network".into(), value: "none".into() }],
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&run, &mut page);
         assert_eq!(
             page.as_str(),

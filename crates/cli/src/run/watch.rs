@@ -7,7 +7,7 @@ use wire::v1::{Run, WatchRunsRequest};
 use super::RunRef;
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::{follow, time};
 
 /// Follow the runs' changes of state; of one run until it has ended.
@@ -27,20 +27,20 @@ impl Watch {
         let changes = client.runs().watch_runs(request).await?.into_inner();
         let has_ended =
             |run: &Run| run.run_id == run_id && matches!(run.state(), State::Stopped | State::Failed);
-        let render = |run: &Run, page: &mut Page| render(run, &time::now(), page);
+        let render = |run: &Run, page: &mut Output| render(run, &time::now(), page);
         follow::print(ui, changes, |change| change.run, render, has_ended).await?;
         Ok(Exit::Ok)
     }
 }
 
-fn render(run: &Run, now: &wire::Timestamp, page: &mut Page) {
+fn render(run: &Run, now: &wire::Timestamp, page: &mut Output) {
     let ink = match run.state() {
-        State::Ready => Ink::Green,
-        State::Failed => Ink::Red,
-        _ => Ink::Dim,
+        State::Ready => Style::Green,
+        State::Failed => Style::Red,
+        _ => Style::Dim,
     };
     page.word(&time::moment(Some(now))).own(" ").word(&run.run_id).own(" ");
-    page.ink(ink, run.state().as_str_name()).own(" ").word(&run.profile).own(" ").word(&run.agent_id);
+    page.styled(ink, run.state().as_str_name()).own(" ").word(&run.profile).own(" ").word(&run.agent_id);
     if !run.failure.is_empty() {
         page.own(": ").word(&run.failure);
     }
@@ -50,7 +50,7 @@ fn render(run: &Run, now: &wire::Timestamp, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_change() {
@@ -62,7 +62,7 @@ mod tests {
             failure: "out of memory".into(),
             ..Default::default()
         };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&run, &wire::Timestamp::default(), &mut page);
         assert_eq!(page.as_str(), "1970-01-01T00:00:00.000Z r FAILED review alice: out of memory\n");
     }

@@ -9,7 +9,7 @@ use wire::v1::{StepTranscriptRequest, StepTranscriptResponse};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
-use crate::page::{Ink, Page};
+use crate::output::{Output, Style};
 use crate::run::RunRef;
 
 /// Longest text, bytes: what the daemon takes.
@@ -82,7 +82,7 @@ fn exit(step: &StepTranscriptResponse) -> Exit {
     }
 }
 
-fn told(step: &StepTranscriptResponse, talk: &mut Page) {
+fn told(step: &StepTranscriptResponse, talk: &mut Output) {
     talk.end_line();
     match step.status() {
         Status::PlainText => {
@@ -92,14 +92,15 @@ fn told(step: &StepTranscriptResponse, talk: &mut Page) {
             talk.own("called ").word(&step.tool).own(": ").word(&step.call_status).own("\n");
         }
         Status::PendingApproval => {
-            talk.ink(Ink::Yellow, "awaiting approval").own(" ").word(&step.approval_id).own("\n");
+            talk.styled(Style::Yellow, "awaiting approval").own(" ").word(&step.approval_id).own("\n");
             talk.own("its outcome: coffer call show ").word(&step.call_id).own("\n");
         }
         Status::MaxTurns => {
-            talk.ink(Ink::Red, "no turn left").own("\n");
+            talk.styled(Style::Red, "no turn left").own("\n");
         }
         Status::Unspecified => {
-            talk.ink(Ink::Red, "failed").own(": the daemon gave a status that this coffer does not know\n");
+            talk.styled(Style::Red, "failed")
+                .own(": the daemon gave a status that this coffer does not know\n");
         }
     }
     talk.own("turn ").word(&step.turn.to_string()).own(" of ").word(&step.max_turns.to_string()).own("\n");

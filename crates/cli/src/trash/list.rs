@@ -5,7 +5,7 @@ use wire::v1::{ListTrashRequest, ListTrashResponse, TrashEntry, entry};
 
 use crate::client::{Context, MORE, pages, quick};
 use crate::exit::Ended;
-use crate::page::Page;
+use crate::output::Output;
 use crate::quantity::bytes;
 use crate::run::RunRef;
 use crate::time;
@@ -46,7 +46,7 @@ impl List {
     }
 }
 
-fn render(entries: &[TrashEntry], now: &wire::Timestamp, page: &mut Page) {
+fn render(entries: &[TrashEntry], now: &wire::Timestamp, page: &mut Output) {
     if !entries.is_empty() {
         let rows = entries.iter().map(|entry| row(entry, now));
         page.table(&["ENTRY", "PATH", "SIZE", "AGE"], rows);
@@ -64,7 +64,7 @@ fn row(entry: &TrashEntry, now: &wire::Timestamp) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_an_entry() {
@@ -80,7 +80,7 @@ mod tests {
             entry("1-7-0", "@project/a\x1b", entry::Type::File),
             entry("2-7-0", "@project/d", entry::Type::Directory),
         ];
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&entries, &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         assert_eq!(
             page.as_str(),

@@ -6,7 +6,7 @@ use wire::v1::{KeptWorkspace, ListWorkspacesRequest, ListWorkspacesResponse};
 use crate::client::{Client, Context, MORE, pages};
 use crate::exit::Ended;
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::output::Output;
 use crate::{ids, quantity, time};
 
 const PAGE: u32 = 1000;
@@ -59,7 +59,7 @@ pub(super) async fn all(
     Ok(ListWorkspacesResponse { workspaces, next_page_token })
 }
 
-fn render(workspaces: &[KeptWorkspace], now: &wire::Timestamp, size: bool, page: &mut Page) {
+fn render(workspaces: &[KeptWorkspace], now: &wire::Timestamp, size: bool, page: &mut Output) {
     if workspaces.is_empty() {
         return;
     }
@@ -90,7 +90,7 @@ fn row(workspace: &KeptWorkspace, end: String, now: &wire::Timestamp, size: bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Look;
+    use crate::output::Look;
 
     #[test]
     fn a_line_a_workspace() {
@@ -105,7 +105,7 @@ mod tests {
             repository: String::new(),
         };
         let now = wire::Timestamp { seconds: 1090, nanos: 0 };
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&[workspace], &now, true, &mut page);
         let lines: Vec<Vec<&str>> = page
             .as_str()
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn no_workspaces_no_header() {
-        let mut page = Page::new(Look::PIPE);
+        let mut page = Output::new(Look::PIPE);
         render(&[], &wire::Timestamp::default(), true, &mut page);
         assert_eq!(page.as_str(), "");
     }

@@ -7,7 +7,7 @@
 //! - cgroup v1: `cpuacct.usage`, nanoseconds. Where that hierarchy is another one than the freezer's, a leaf gets a
 //!   cgroup of the same name there, and each process is moved twice. The second move does not wait for another grace
 //!   period of RCU while that of the first is not over. Where `cpu` is mounted together with it, the commands of a
-//!   container share its time evenly among each other, and as one with the agent; its share of the host is the same.
+//!   container share its time evenly among each other, and as one with the guest; its share of the host is the same.
 //!
 //! A meter is never a condition: a command without one runs, and its usage is what its parent can tell.
 

@@ -71,14 +71,14 @@ impl HostProcess {
     }
 }
 
-/// The one among `candidates` (which are all in the container's cgroup) that has this number in the agent's namespace.
+/// The one among `candidates` (which are all in the container's cgroup) that has this number in the guest's namespace.
 pub(super) fn find(
     candidates: &[Pid],
-    agent_host_pid: u32,
+    guest_host_pid: u32,
     pid_inside: u32,
 ) -> Result<HostProcess, CgroupError> {
     let namespace =
-        fs::read_link(format!("/proc/{agent_host_pid}/ns/pid")).map_err(|_| CgroupError::NoSuchProcess)?;
+        fs::read_link(format!("/proc/{guest_host_pid}/ns/pid")).map_err(|_| CgroupError::NoSuchProcess)?;
     candidates
         .iter()
         .find_map(|&pid| {

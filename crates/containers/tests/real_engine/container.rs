@@ -102,7 +102,7 @@ async fn the_host_s_particulars_are_out_of_sight() {
         assert!(found.len() == 1 && refused.contains(&found[0]), "{path}: {found:?}");
     }
     let unreadable = format!("error {}", libc::EACCES);
-    assert_eq!(test.probe(&["read", "/.cofferdam/agent"]).await, [unreadable.as_str()]);
+    assert_eq!(test.probe(&["read", "/.cofferdam/guest"]).await, [unreadable.as_str()]);
 }
 
 #[tokio::test]

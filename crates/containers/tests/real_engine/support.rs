@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use cofferdam_containers::accounts::{self, Accounts};
 use cofferdam_containers::{
-    AGENT_PATH, Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine,
-    ExecStream, Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, cpu_limit,
+    Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine, ExecStream,
+    GUEST_PATH, Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, cpu_limit,
     ensure_default,
 };
 use sha2::{Digest, Sha256};
@@ -50,12 +50,12 @@ fn build_probe() -> PathBuf {
     built
 }
 
-/// A file of root's that can be run by anybody and read by nobody, as the agent's is.
-fn agent(dir: &Path) -> PathBuf {
-    let agent = dir.join("agent");
-    std::fs::copy(probe(), &agent).unwrap();
-    std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o711)).unwrap();
-    agent
+/// A file of root's that can be run by anybody and read by nobody, as the guest's is.
+fn guest(dir: &Path) -> PathBuf {
+    let guest = dir.join("guest");
+    std::fs::copy(probe(), &guest).unwrap();
+    std::fs::set_permissions(&guest, std::fs::Permissions::from_mode(0o711)).unwrap();
+    guest
 }
 
 /// The names of users, as the daemon places them.
@@ -146,7 +146,7 @@ impl TestContainer {
             image: image.image.clone(),
             user: RunUser::DEFAULT,
             mounts: mounts(dir.path()),
-            agent: agent(dir.path()),
+            guest: guest(dir.path()),
             accounts: accounts(dir.path()),
             labels: BTreeMap::new(),
         };
@@ -170,7 +170,7 @@ impl TestContainer {
 
     pub(crate) async fn exec(&self, command: &[&str]) -> ExecStream {
         let argv: Vec<String> =
-            std::iter::once(AGENT_PATH).chain(command.iter().copied()).map(Into::into).collect();
+            std::iter::once(GUEST_PATH).chain(command.iter().copied()).map(Into::into).collect();
         self.engine().attach_exec(self.id(), &argv, RunUser::DEFAULT).await.expect("the exec is attached")
     }
 

@@ -13,7 +13,7 @@ use store::alert::{Delivery, DeliveryState};
 use tokio_util::sync::CancellationToken;
 use webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};
 
-use super::desk::{Alerts, now};
+use super::alerts::{Alerts, now};
 
 /// A webhook, ready to be used.
 #[derive(Debug)]

@@ -22,13 +22,13 @@ pub(super) trait Enforcement: Send + Sync {
 }
 
 /// The daemon's own.
-pub(super) struct Hands {
+pub(super) struct AlertActions {
     pub(super) gateway: Arc<Gateway>,
     pub(super) runs: Arc<Runs>,
 }
 
 #[async_trait]
-impl Enforcement for Hands {
+impl Enforcement for AlertActions {
     async fn impose(&self, alert: &Alert) -> Result<(), String> {
         // Also when it is imposed again by a later daemon, whose clock may have been set back.
         let longest =

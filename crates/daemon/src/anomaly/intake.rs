@@ -206,7 +206,7 @@ fn granted(event: &Event) -> Option<(Agent, What)> {
     Some((agent("".into()), What::GivenTo(holder)))
 }
 
-/// An operator's word on an alert, as the desk writes it.
+/// An operator's word on an alert, as the daemon writes it.
 fn acknowledged(event: &Event) -> Option<(AnomalyRule, Subject)> {
     let details = event.details.as_ref()?;
     if details.get("state")?.as_str()? != "acknowledged" {

@@ -1,10 +1,10 @@
 //! Anomaly detection: what looks wrong in the record, and what follows from it.
 //!
 //! ```text
-//!  audit log ─► watch ─► intake ─► detector: rules ─► book: one alert for a rule, a subject and a window
+//!  audit log ─► watch ─► intake ─► detector: rules ─► table: one alert for a rule, a subject and a window
 //!  (calls write it,                                     │
 //!   and wait for nothing here)                          ▼
-//!                                   desk: store ─► record ─► impose ─► deliver (webhooks)
+//!                                   alerts: store ─► record ─► impose ─► deliver (webhooks)
 //!                                                     ▲         │
 //!                                   operator: acknowledge ──────┴─► lift
 //! ```
@@ -12,16 +12,16 @@
 //! Invariants: nothing here is on a call's path; what an alert imposes is on record before it is done; the same alert never
 //! imposes twice, and none is lost or raised again by a restart; memory is bounded whatever agents do and are called.
 
-mod book;
+mod alerts;
 mod deliver;
-mod desk;
 mod detector;
 mod enforce;
-mod gifts;
+mod grant_expansion;
 mod intake;
 mod recent;
 mod rules;
 mod seen;
+mod table;
 mod timeline;
 mod watch;
 
@@ -41,10 +41,10 @@ use crate::app::App;
 use crate::config;
 use crate::runs::Runs;
 
-pub(crate) use desk::Alerts;
+pub(crate) use alerts::Alerts;
 
 use deliver::{Webhook, deliver};
-use enforce::Hands;
+use enforce::AlertActions;
 
 /// The webhooks of the configuration, with their secrets read.
 pub(crate) struct Webhooks(Vec<Arc<Webhook>>, Option<Sender>);
@@ -71,8 +71,8 @@ pub(crate) async fn open(
     configured: &[config::Webhook],
 ) -> anyhow::Result<(Arc<Alerts>, Webhooks)> {
     let webhooks = webhooks(configured).map_err(|error| anyhow::anyhow!("alerts.webhooks: {error}"))?;
-    let hands = Hands { gateway, runs };
-    let listener = |webhook: &Arc<Webhook>| book::Listener {
+    let hands = AlertActions { gateway, runs };
+    let listener = |webhook: &Arc<Webhook>| table::Listener {
         name: webhook.endpoint.name.clone(),
         min_severity: webhook.min_severity,
     };

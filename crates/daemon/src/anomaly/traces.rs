@@ -10,9 +10,9 @@ use gateway::Anomalies;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::book::Book;
 use super::detector::Detector;
 use super::intake::Intake;
+use super::table::AlertTable;
 
 const TRACES: [(&str, &str); 10] = [
     ("coding", include_str!("testdata/coding.jsonl")),
@@ -83,7 +83,8 @@ impl Call {
 /// Calls, and the rules that raise alerts under what ships.
 fn judge(name: &str, trace: &str) -> (usize, Vec<String>) {
     let settings = Anomalies::default();
-    let (mut intake, mut detector, mut book) = (Intake::new(), Detector::new(&settings), Book::default());
+    let (mut intake, mut detector, mut table) =
+        (Intake::new(), Detector::new(&settings), AlertTable::default());
     let (mut sequence, mut alerts) = (0, Vec::new());
     let calls: Vec<Call> = trace.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (number, call) in calls.iter().enumerate() {
@@ -92,7 +93,7 @@ fn judge(name: &str, trace: &str) -> (usize, Vec<String>) {
             sequence += 1;
             if let Some(seen) = intake.take(sequence, millis, &event, &|_| None) {
                 for firing in detector.observe(&seen) {
-                    let raised = book.fire(&firing, &settings.of(firing.rule), millis, &[]);
+                    let raised = table.fire(&firing, &settings.of(firing.rule), millis, &[]);
                     alerts.extend(raised.map(|alert| alert.rule));
                 }
             }

@@ -16,9 +16,9 @@ use identity::RunId;
 use refusal::Refusal;
 use tokio_util::sync::CancellationToken;
 
-use super::desk::Alerts;
+use super::alerts::Alerts;
 use super::detector::Detector;
-use super::gifts::Gifts;
+use super::grant_expansion::GrantExpansion;
 use super::intake::Intake;
 use super::seen::Agent;
 use crate::runs::Runs;
@@ -64,7 +64,7 @@ impl Watch {
         let mut policy = self.gateway.policy();
         let mut detector = Detector::new(policy.anomalies());
         let mut intake = Intake::new();
-        let mut gifts = Gifts::new();
+        let mut grants = GrantExpansion::new();
         let head = self.audit.head().map_or(0, |head| head.sequence);
         let memory = detector.memory().min(MAX_MEMORY);
         // What was missed is caught up with as far as a rule remembers, and not from the beginning of the log.
@@ -105,7 +105,7 @@ impl Watch {
                     .take(record.sequence, millis(record.time), &record.event, &|run| self.agent_of(run));
                 let teams = |agent: &str| policy.teams_of(agent).map(|(name, _)| name.into()).collect();
                 let role = record.event.role.as_deref();
-                let gift = seen.as_ref().and_then(|seen| gifts.before(seen, role, teams));
+                let gift = seen.as_ref().and_then(|seen| grants.before(seen, role, teams));
                 for firing in gift.iter().chain(&seen).flat_map(|seen| detector.observe(seen)) {
                     if record.sequence > known {
                         let setting = policy.anomalies().of(firing.rule);

@@ -7,10 +7,10 @@ use refusal::{Refusal, chain};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::{Desk, events};
+use super::{Approvals, events};
 use crate::runs::Runs;
 
-impl Desk {
+impl Approvals {
     /// From now on the consent lets calls through. Where that cannot be kept, reviewers are asked again, as ever.
     pub(super) async fn remember(&self, consent: Consent) {
         if self.audit.record(events::remembered(&consent)).await.is_err() {

@@ -1,4 +1,4 @@
-//! Approvals as the daemon runs them: the gateway keeps the states, this desk records, tells and watches the clock.
+//! Approvals as the daemon runs them: the gateway keeps the states, this module records, tells and watches the clock.
 //!
 //! A decision is on record before anything follows from it: whoever waits for an approval is told only after the
 //! record is durable. When it cannot be recorded, the approval is void.
@@ -9,8 +9,8 @@
 
 mod consents;
 mod events;
-mod former;
-mod kept;
+mod pending;
+mod reattach;
 
 #[cfg(test)]
 mod tests;
@@ -29,16 +29,16 @@ use store::Store;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use former::Former;
-pub(crate) use kept::{Asker, Kept};
+pub(crate) use pending::{Asker, Pending};
+pub(crate) use reattach::FormerApprovals;
 
-use kept::settled;
+use pending::settled;
 
 /// Changes that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
 
-/// The desk. One for the daemon.
-pub(crate) struct Desk {
+/// The approvals of the daemon.
+pub(crate) struct Approvals {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
     store: Store,
@@ -53,7 +53,7 @@ pub(crate) struct Desk {
     deciding: tokio::sync::Mutex<()>,
 }
 
-impl Desk {
+impl Approvals {
     /// `clock` is the gateway's own.
     pub(crate) fn new(
         gateway: Arc<Gateway>,
@@ -108,7 +108,7 @@ impl Desk {
     /// On record, then in the store: nobody has been shown it before.
     async fn keep(&self, approval: &Approval, ticket: &Ticket, asker: Asker) -> Result<(), Refusal> {
         let line = self.audit.record(events::requested(approval)).await?;
-        let kept = Kept { approval: approval.clone(), asker, operation: ticket.operation().clone() };
+        let kept = Pending { approval: approval.clone(), asker, operation: ticket.operation().clone() };
         let stored = kept
             .store(line.record.sequence)
             .map_err(|error| Refusal::internal("keeping the call", &error))?;
@@ -178,7 +178,7 @@ impl Desk {
         cancelled
     }
 
-    /// Marks a consent as used, durably. Nothing is executed on the strength of it before that, and nothing after.
+    /// LaunchFingerprint a consent as used, durably. Nothing is executed on the strength of it before that, and nothing after.
     pub(crate) async fn spend(&self, approval_id: &str) -> Result<(), Refusal> {
         let id = approval_id.to_owned();
         match self.store.with(move |store| store.spend_approval(&id)).await {

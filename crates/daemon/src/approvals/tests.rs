@@ -1,4 +1,4 @@
-//! The desk against a clock that is set forward and back while calls wait.
+//! Approvals against a clock that is set forward and back while calls wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +16,8 @@ use store::{Store, StoredApproval};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::former::Former;
-use super::{Asker, Desk};
+use super::reattach::FormerApprovals;
+use super::{Approvals, Asker};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
@@ -38,7 +38,7 @@ impl Clock for Wall {
 struct Scene {
     wall: Arc<Wall>,
     log: Arc<AuditLog>,
-    desk: Arc<Desk>,
+    approvals: Arc<Approvals>,
     gateway: Arc<Gateway>,
     store: Store,
     _place: tempfile::TempDir,
@@ -52,8 +52,9 @@ impl Scene {
             AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
         let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
-        let desk = Desk::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), None, false);
-        Self { wall, log, desk: Arc::new(desk), gateway, store, _place: place }
+        let approvals =
+            Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), None, false);
+        Self { wall, log, approvals: Arc::new(approvals), gateway, store, _place: place }
     }
 
     /// Somebody sets the clock to so many seconds after the beginning.
@@ -79,7 +80,7 @@ impl Scene {
         let admitted = self.gateway.admit(&scope, &caller, &call.to_string(), Operation::Write(write));
         let Admission::Ask(ticket) = admitted else { panic!("{admitted:?}") };
         let ticket: &Ticket = &ticket;
-        self.desk.ask(ticket, Review::default(), asker(call, run)).await.unwrap()
+        self.approvals.ask(ticket, Review::default(), asker(call, run)).await.unwrap()
     }
 
     fn state(&self, approval: &Approval) -> ApprovalState {
@@ -130,13 +131,13 @@ async fn a_clock_that_goes_reminds_once_and_lets_expire_once() {
     let (approval, mut settled) = scene.asks().await;
     for seconds in [0, 144, 150, 156, 299] {
         scene.set(seconds);
-        scene.desk.look().await;
+        scene.approvals.look().await;
     }
     assert!(settled.try_recv().is_err());
     assert_eq!(scene.recorded().await, [REQUESTED, REMINDED]);
     for seconds in [300, 306, 3600] {
         scene.set(seconds);
-        scene.desk.look().await;
+        scene.approvals.look().await;
     }
     assert_eq!(settled.try_recv().unwrap().state, ApprovalState::Expired);
     assert_eq!(scene.recorded().await, [REQUESTED, REMINDED, DECIDED]);
@@ -149,11 +150,11 @@ async fn a_clock_that_is_set_forward_expires_without_a_reminder_and_for_good() {
     let (approval, mut settled) = scene.asks().await;
     scene.set(86_400);
     assert!(!scene.approve(&approval), "too late, also before anybody looked");
-    scene.desk.look().await;
+    scene.approvals.look().await;
     assert_eq!(settled.try_recv().unwrap().state, ApprovalState::Expired);
     // Set right again, nothing comes back.
     scene.set(60);
-    scene.desk.look().await;
+    scene.approvals.look().await;
     assert!(!scene.approve(&approval));
     assert_eq!(scene.state(&approval), ApprovalState::Expired);
     assert_eq!(scene.recorded().await, [REQUESTED, DECIDED]);
@@ -164,16 +165,16 @@ async fn a_clock_that_is_set_back_lets_it_wait_until_its_time_and_reminds_no_sec
     let scene = Scene::new();
     let (approval, mut settled) = scene.asks().await;
     scene.set(180);
-    scene.desk.look().await;
+    scene.approvals.look().await;
     assert_eq!(scene.recorded().await, [REQUESTED, REMINDED]);
     for seconds in [-3600, 0, 156, 294] {
         scene.set(seconds);
-        scene.desk.look().await;
+        scene.approvals.look().await;
     }
     assert!(settled.try_recv().is_err());
     assert_eq!(scene.recorded().await, [REQUESTED, REMINDED], "one reminder, however often it is half-time");
     scene.set(300);
-    scene.desk.look().await;
+    scene.approvals.look().await;
     assert_eq!(settled.try_recv().unwrap().state, ApprovalState::Expired);
 
     // Before its time a decision counts, whatever the clock says.
@@ -184,14 +185,14 @@ async fn a_clock_that_is_set_back_lets_it_wait_until_its_time_and_reminds_no_sec
     assert_eq!(scene.state(&approval), ApprovalState::Expired);
 }
 
-/// Nobody has to wake the desk for a jump: it looks at the clock once a second at least while something waits.
+/// Nobody has to wake the daemon for a jump: it looks at the clock once a second at least while something waits.
 #[tokio::test]
 async fn the_desk_finds_a_jump_by_itself() {
     let scene = Scene::new();
     let (_, settled) = scene.asks().await;
     let stop = CancellationToken::new();
-    let (desk, stopped) = (scene.desk.clone(), stop.clone());
-    let keeping = tokio::spawn(async move { desk.keep_time(stopped).await });
+    let (approvals, stopped) = (scene.approvals.clone(), stop.clone());
+    let keeping = tokio::spawn(async move { approvals.keep_time(stopped).await });
     tokio::task::yield_now().await;
     scene.set(86_400);
     let settled = tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap().unwrap();
@@ -218,7 +219,7 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
     let stored = StoredApproval { approval: serde_json::to_vec(&head).unwrap(), ..stored };
     scene.store.insert_approval(&stored).unwrap();
 
-    let former = Former::read(&scene.store, &scene.log).await.unwrap();
+    let former = FormerApprovals::read(&scene.store, &scene.log).await.unwrap();
     assert!(former.calls().is_empty(), "its intent is closed");
     let next = Gateway::new(Policy::builtin().unwrap(), scene.wall.clone());
     assert!(former.restore(&scene.store, &next, |_| true).unwrap().is_empty(), "nothing waits for it");

@@ -9,7 +9,7 @@ use audit::{Checkpoint, Hash, LogId, Prover, ReadError, Reader, Record};
 use ops::Reason;
 use refusal::{Refusal, chain};
 
-use super::place::Place;
+use super::location::Location;
 use super::summary::Summary;
 
 /// Records between two looks at whether anybody waits, and whether there is room.
@@ -73,7 +73,7 @@ pub(super) fn read(
     directory: &Path,
     run_id: &str,
     head: u64,
-    place: &Place,
+    place: &Location,
     mut tell: impl FnMut(u64) -> bool,
 ) -> Result<Collected, CollectError> {
     let prover = Prover::of(directory)?;
@@ -161,7 +161,7 @@ impl Log {
 
 /// The archive, in a file.
 pub(super) fn archive(
-    place: &Place,
+    place: &Location,
     manifest: &[u8],
     members: &BTreeMap<String, Member>,
     sealed: &Sealed<'_>,

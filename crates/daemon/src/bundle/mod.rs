@@ -13,7 +13,7 @@
 
 mod collect;
 mod diff;
-mod place;
+mod location;
 mod send;
 mod summary;
 
@@ -35,7 +35,7 @@ use wire::v1;
 
 use crate::app::App;
 use collect::{CollectError, Collected};
-use place::Place;
+use location::Location;
 
 pub(crate) use send::Events;
 
@@ -46,14 +46,14 @@ const SENDING: Duration = Duration::from_secs(900);
 
 /// Makes bundles, a few at a time.
 pub(crate) struct Bundles {
-    place: Place,
+    place: Location,
     turns: Semaphore,
 }
 
 impl Bundles {
     /// In a directory of the state directory, of whose file system `min_free` bytes stay free.
     pub(crate) fn open(state_dir: &Path, min_free: u64) -> anyhow::Result<Self> {
-        let place = Place::open(&state_dir.join("bundles"), min_free)
+        let place = Location::open(&state_dir.join("bundles"), min_free)
             .context("cannot make the directory of bundles in state_dir")?;
         Ok(Self { place, turns: Semaphore::new(AT_ONCE) })
     }

@@ -1,6 +1,6 @@
 //! What a call asked for that was refused before it was an operation: whatever could be understood of it is on record.
 //!
-//! Taken before the request is parsed, which takes it apart. Names and paths alone, and of a dialect's arguments those of such
+//! Lookup before the request is parsed, which takes it apart. Names and paths alone, and of a dialect's arguments those of such
 //! names: never what a file is to hold.
 
 use serde_json::{Map, Value};

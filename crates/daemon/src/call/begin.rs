@@ -10,7 +10,7 @@ use identity::{CallId, Principal, RunId};
 use ops::Reason;
 use refusal::Refusal;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
-use worker::attended::Attended;
+use worker_protocol::detach_on_drop::DetachOnDrop;
 
 use super::record::{Journal, Times};
 use super::{Close, Story, decode};
@@ -20,7 +20,7 @@ use crate::escalation::Attempt;
 
 /// How a client waits for its call, and takes the answer. None of it makes another call of a repeated request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct CallOptions {
     /// Until a needed approval is decided on.
     pub(super) wait_for_approval: bool,
     /// The call is not worth going on with when the client goes away.
@@ -30,16 +30,16 @@ pub(super) struct Manner {
 }
 
 /// A call that a request began, or that it began before.
-pub(super) enum Taken {
+pub(super) enum Lookup {
     /// It begins: its story, which comes to its end even if nobody waits for it.
-    New(Arc<Call>, Attended<()>),
+    New(Arc<Call>, DetachOnDrop<()>),
     /// It is under way, or has finished lately.
     Call(Arc<Call>),
     /// It has finished.
     Stored(Box<Found>),
 }
 
-impl Manner {
+impl CallOptions {
     pub(super) fn of(request: &CallRequest) -> Self {
         Self {
             wait_for_approval: request.wait_for_approval,
@@ -65,25 +65,25 @@ pub(super) async fn begin(
     app: &Arc<App>,
     principal: &Arc<Principal>,
     request: CallRequest,
-) -> Result<Taken, Refusal> {
+) -> Result<Lookup, Refusal> {
     let taken = Instant::now();
     if app.stop.is_cancelled() {
         return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
     }
     app.audit.check()?;
     match enter(app, principal, &request).await {
-        Ok(Begun::Stored(found)) => Ok(Taken::Stored(found)),
-        Ok(Begun::Known(call)) => Ok(Taken::Call(call)),
+        Ok(Begun::Stored(found)) => Ok(Lookup::Stored(found)),
+        Ok(Begun::Known(call)) => Ok(Lookup::Call(call)),
         Ok(Begun::New(call)) => {
             let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
             let story = watch(app.clone(), call.clone(), story.tell(request));
-            let story = Attended::new(app.tasks.track_future(story));
-            Ok(Taken::New(call, story))
+            let story = DetachOnDrop::new(app.tasks.track_future(story));
+            Ok(Lookup::New(call, story))
         }
         Err(refusal) => {
             let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
             // Both records or none, whether or not the client stays.
-            let away = Attended::new(app.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
+            let away = DetachOnDrop::new(app.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
             Err(away.await.unwrap_or_else(|_| Refusal::internal("refusing the call", &"it panicked")))
         }
     }

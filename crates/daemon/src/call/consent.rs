@@ -11,9 +11,9 @@ use store::run::State;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::decode::Form as Answers;
+use super::decode::ResponseFormat;
 use super::record::{Journal, Times};
-use super::room::Room;
+use super::slot::Slot;
 use super::standstill::Standstill;
 use super::{Admitted, Story, review};
 use crate::approvals::Asker;
@@ -57,7 +57,7 @@ impl Story {
     /// What is kept of the call while it waits.
     pub(super) fn asker(
         &self,
-        form: &Answers,
+        form: &ResponseFormat,
         task_id: String,
         correlation_id: String,
         limit: Option<Duration>,
@@ -84,7 +84,7 @@ impl Story {
         run: Arc<Run>,
         ticket: &Ticket,
         asker: Asker,
-        form: &Answers,
+        form: &ResponseFormat,
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<Admitted, Refusal> {
@@ -118,14 +118,14 @@ impl Story {
         run: &Run,
         ticket: &Ticket,
         asker: Asker,
-        form: &Answers,
+        form: &ResponseFormat,
         journal: &mut Journal,
         approval_id: Uuid,
     ) -> Result<Waiting, Refusal> {
         let lanes = run.lanes_for_review()?;
         let mut review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
         review.approval_id = Some(approval_id);
-        let (approval, settled) = self.app.desk.ask(ticket, review, asker).await?;
+        let (approval, settled) = self.app.approvals.ask(ticket, review, asker).await?;
         journal.approval(&approval.approval_id);
         let facts = self.facts(form, Duration::ZERO);
         self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
@@ -176,7 +176,7 @@ impl Story {
             biased;
             settled = settled => settled.map_err(|_| Refusal::from(audit_service::Unavailable))?,
             () = self.call.cancel.cancelled() => {
-                self.app.desk.cancel(&approval.call_id).await;
+                self.app.approvals.cancel(&approval.call_id).await;
                 return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
             }
             () = run.ended.cancelled() => {
@@ -185,7 +185,7 @@ impl Story {
                     self.call.suspend();
                     "the daemon was stopped before the call was approved; the call waits for the next one"
                 } else {
-                    self.app.desk.cancel(&approval.call_id).await;
+                    self.app.approvals.cancel(&approval.call_id).await;
                     "the run ended before the call was approved"
                 };
                 return Err(Refusal::new(Reason::Cancelled, why));
@@ -226,7 +226,7 @@ impl Story {
         approval: &Approval,
         still: &mut Standstill,
         times: &mut Times,
-    ) -> Result<(Permit, Room), Refusal> {
+    ) -> Result<(Permit, Slot), Refusal> {
         let room = match self.room_for(run, ticket, still, times).await {
             Ok(room) => room,
             Err(refusal) => {
@@ -234,25 +234,25 @@ impl Story {
                     // Approved in the moment of the stop: the next daemon goes on with it.
                     self.call.suspend();
                 } else {
-                    self.app.desk.cancel(&approval.call_id).await;
+                    self.app.approvals.cancel(&approval.call_id).await;
                 }
                 return Err(refusal);
             }
         };
         let spent = match self.app.gateway.redeem(&approval.approval_id, ticket) {
             // On disk before the permit is used: a daemon that dies in between has executed it once or not at all.
-            Ok(permit) => self.app.desk.spend(&approval.approval_id).await.map(|()| permit),
+            Ok(permit) => self.app.approvals.spend(&approval.approval_id).await.map(|()| permit),
             Err(refusal) => Err(refusal.into()),
         };
         times.decided();
         if spent.is_err() {
             // Void from here on, whatever a later daemon finds.
-            self.app.desk.cancel(&approval.call_id).await;
+            self.app.approvals.cancel(&approval.call_id).await;
         }
         Ok((spent?, room))
     }
 
-    /// Room for a call that was approved. What stands still for it stands still until it is over: nothing of the run changes
+    /// Slot for a call that was approved. What stands still for it stands still until it is over: nothing of the run changes
     /// what was seen while it is used. A server of the run's tools stands still like the rest, and nothing is held for it: its
     /// calls use what nobody sees.
     async fn room_for(
@@ -261,7 +261,7 @@ impl Story {
         ticket: &Ticket,
         still: &mut Standstill,
         times: &mut Times,
-    ) -> Result<Room, Refusal> {
+    ) -> Result<Slot, Refusal> {
         let (caller, operation) = (ticket.caller(), ticket.operation());
         if operation.lane() == Lane::Upstream {
             still.end().await;

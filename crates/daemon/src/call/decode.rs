@@ -27,7 +27,7 @@ pub(super) struct Decoded {
     pub(super) operation: Result<Operation, Refusal>,
     /// What was asked for, for the record of a call that is refused for it.
     pub(super) asked: Asked,
-    pub(super) form: Form,
+    pub(super) form: ResponseFormat,
     pub(super) agent_id: String,
     pub(super) task_id: String,
     pub(super) correlation_id: String,
@@ -36,10 +36,10 @@ pub(super) struct Decoded {
 
 /// How the operation was put, and so how it is answered.
 #[derive(Clone)]
-pub(super) enum Form {
+pub(super) enum ResponseFormat {
     /// As a typed message.
     Canonical,
-    /// In an agent's own tongue.
+    /// In an agent's own dialect.
     Dialect {
         /// `None`: there is no such dialect.
         dialect: Option<&'static dyn Dialect>,
@@ -80,8 +80,8 @@ pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> 
         Some(Request::Dialect(call)) => {
             dialect(call, (limits, policy), limit.as_ref().ok().copied().flatten())
         }
-        Some(Request::Operation(operation)) => (canonical(operation, limits), Form::Canonical),
-        None => (canonical(v1::Operation::default(), limits), Form::Canonical),
+        Some(Request::Operation(operation)) => (canonical(operation, limits), ResponseFormat::Canonical),
+        None => (canonical(v1::Operation::default(), limits), ResponseFormat::Canonical),
     };
     let named = check_client_name("task_id", &task_id)
         .and_then(|()| check_client_name("correlation_id", &correlation_id));
@@ -121,7 +121,7 @@ fn dialect(
     call: v1::DialectCall,
     (limits, policy): (&Limits, &Policy),
     limit: Option<Duration>,
-) -> (Result<Operation, Refusal>, Form) {
+) -> (Result<Operation, Refusal>, ResponseFormat) {
     let v1::DialectCall { dialect: name, name: tool, arguments_json } = call;
     let dialect = dialects::find(&name);
     let parsed = match dialect {
@@ -139,7 +139,7 @@ fn dialect(
     };
     let parsed = parsed.map(|operation| within(operation, limit));
     let operation = parsed.as_ref().ok().cloned().map(Arc::new);
-    (parsed, Form::Dialect { dialect, name: shorten(name), tool: shorten(tool), operation })
+    (parsed, ResponseFormat::Dialect { dialect, name: shorten(name), tool: shorten(tool), operation })
 }
 
 /// The dialect's own tools come first: no alias takes the place of one.
@@ -173,7 +173,7 @@ fn shorten(name: String) -> String {
     if name.len() <= MAX_NAME { name } else { name.chars().take(MAX_NAME / 4).collect() }
 }
 
-impl Form {
+impl ResponseFormat {
     pub(super) fn is_dialect(&self) -> bool {
         matches!(self, Self::Dialect { .. })
     }

@@ -17,16 +17,16 @@ use tokio::sync::oneshot;
 use super::asked::Asked;
 use super::begin::watch;
 use super::consent::Waiting;
-use super::decode::{Decoded, Form};
+use super::decode::{Decoded, ResponseFormat};
 use super::record::{Journal, Times};
 use super::{Close, Story};
 use crate::app::App;
-use crate::approvals::Kept;
+use crate::approvals::Pending;
 use crate::runs::Run;
 
 /// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on; and no run
 /// stands still for a call that does not wait.
-pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
+pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Pending>) {
     let ids: BTreeSet<String> = waiting.iter().map(|kept| kept.approval.approval_id.clone()).collect();
     let is_gone = move |hold: &Hold| matches!(hold, Hold::Approval(id) if !ids.contains(id));
     for run in app.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold))) {
@@ -36,8 +36,8 @@ pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
         }
     }
     for kept in waiting {
-        let Kept { approval, asker, operation } = kept;
-        let form = Form::resumed(asker.dialect.clone(), &operation);
+        let Pending { approval, asker, operation } = kept;
+        let form = ResponseFormat::resumed(asker.dialect.clone(), &operation);
         let call = app.calls.resume(&asker);
         tracing::info!(call = %call.id, approval = approval.approval_id, "a call still waits for its approval");
         let principal = Principal {
@@ -67,7 +67,7 @@ pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Kept>) {
             correlation_id: asker.correlation_id,
             limit: asker.limit,
         };
-        let settled = app.desk.wait_for(&approval);
+        let settled = app.approvals.wait_for(&approval);
         app.tasks.spawn(watch(app.clone(), call, story.go_on(decoded, approval, settled)));
     }
 }
@@ -96,7 +96,7 @@ impl Story {
             Err(refusal) => return Close::Refused(refusal),
         };
         let Some(run) = self.living() else {
-            self.app.desk.cancel(&approval.call_id).await;
+            self.app.approvals.cancel(&approval.call_id).await;
             return Close::Refused(Refusal::new(
                 Reason::Cancelled,
                 "the run did not outlive a restart of the daemon, so the call was not executed",
@@ -108,7 +108,7 @@ impl Story {
         let still = match self.stand_still(&run, approval.freeze, &approval.approval_id).await {
             Ok(still) => still,
             Err(refusal) => {
-                self.app.desk.cancel(&approval.call_id).await;
+                self.app.approvals.cancel(&approval.call_id).await;
                 return Close::Refused(refusal);
             }
         };

@@ -18,9 +18,9 @@ use tonic::Status;
 use wire::v1::call_output::Stream as OutputName;
 use wire::v1::call_stream_response::Event;
 use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, call_response};
-use worker::client::OutputStream;
+use worker_protocol::client::OutputStream;
 
-use super::begin::{self, Manner, Taken};
+use super::begin::{self, CallOptions, Lookup};
 use crate::app::App;
 use crate::calls::{Answer, Call, Found};
 
@@ -39,9 +39,9 @@ pub(crate) async fn stream(
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<Events, Refusal> {
-    let manner = Manner::of(&request);
+    let options = CallOptions::of(&request);
     let taken = begin::begin(app, principal, request).await?;
-    let teller = Teller::new(app.spool.clone(), taken, manner);
+    let teller = Teller::new(app.spool.clone(), taken, options);
     Ok(Box::pin(stream::unfold(teller, |mut teller| async move {
         let event = teller.next().await?;
         Some((event.map_err(Status::from), teller))
@@ -60,7 +60,7 @@ struct Teller {
     spool: Arc<Spool>,
     run: RunId,
     call: CallId,
-    manner: Manner,
+    options: CallOptions,
     news: News,
     /// Cancels the call when the client takes the stream with it.
     leaves: Option<DropGuard>,
@@ -76,12 +76,12 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(spool: Arc<Spool>, taken: Taken, manner: Manner) -> Self {
+    fn new(spool: Arc<Spool>, taken: Lookup, options: CallOptions) -> Self {
         let (run, call, news, leaves) = match taken {
-            Taken::Stored(found) => (found.run, found.id, News::Stored(Some(found)), None),
+            Lookup::Stored(found) => (found.run, found.id, News::Stored(Some(found)), None),
             // Output is told while it comes, at a pace that is not the call's: dropping its story gives it a task.
-            Taken::New(call, _) | Taken::Call(call) => {
-                let leaves = manner.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
+            Lookup::New(call, _) | Lookup::Call(call) => {
+                let leaves = options.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
                 let (answers, (kept, live)) = (call.follow(), call.output.follow());
                 (call.run, call.id, News::Call { call, answers, kept, live }, leaves)
             }
@@ -92,7 +92,7 @@ impl Teller {
             spool,
             run,
             call,
-            manner,
+            options,
             news,
             leaves,
             told: [0; 2],
@@ -127,12 +127,12 @@ impl Teller {
         if let Some(approval_id) = pending.filter(|_| !self.told_pending) {
             self.told_pending = true;
             self.ready.push_back(Ok(event(Event::Pending(v1::CallPending { approval_id }))));
-            if !self.manner.wait_for_approval {
+            if !self.options.wait_for_approval {
                 self.end();
             }
             return;
         }
-        if !self.read(kept).await && !self.hand_on() {
+        if !self.read(kept).await && !self.host_worker_on() {
             if finished { self.end() } else { self.wait().await }
         }
     }
@@ -185,7 +185,7 @@ impl Teller {
     }
 
     /// Tells the next piece that is not kept. Whether there is one, if only behind what is kept.
-    fn hand_on(&mut self) -> bool {
+    fn host_worker_on(&mut self) -> bool {
         let News::Call { kept, live, .. } = &mut self.news else { return false };
         let Some(Unkept { at, offset, data }) = self.unkept.take().or_else(|| live.try_next()) else {
             return false;
@@ -228,7 +228,7 @@ impl Teller {
                 refusal.map_or(Ok(response), Err)
             }
             News::Stored(found) => {
-                self.manner.stored(found.take().map(|found| found.response).unwrap_or_default())
+                self.options.stored(found.take().map(|found| found.response).unwrap_or_default())
             }
         };
         self.ready.push_back(result.map(|response: CallResponse| event(Event::Result(response))));

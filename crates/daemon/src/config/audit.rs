@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::audit::{Limits, Policy};
-use audit_service::{Couriers, Keeper};
+use audit_service::{Couriers, Maintenance};
 use gateway::document::Fields;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(crate) struct Audit {
     /// When a segment is full.
     pub(crate) limits: Limits,
     /// What becomes of segments, and how often all is signed.
-    pub(crate) keeper: Keeper,
+    pub(crate) maintenance: Maintenance,
     /// Records after which all is signed.
     pub(crate) checkpoint_records: u64,
     /// Where checkpoints are sent.
@@ -76,7 +76,7 @@ pub(super) fn read(top: &Fields<'_>) -> Audit {
     let webhook = checkpoint.get("webhook").and_then(|at| Endpoint::read(&at.fields(&endpoint::KEYS)));
     Audit {
         limits: Limits { segment_bytes, segment_age },
-        keeper: Keeper {
+        maintenance: Maintenance {
             checkpoint_interval: time_or(&checkpoint, "interval", (1, 7 * DAY), 600),
             policy: Policy { compress_after, remove_after, keep_bytes },
         },
@@ -89,10 +89,10 @@ impl Audit {
     /// As a configuration again.
     pub(super) fn shown(&self) -> Value {
         let age = |age: Option<Duration>| age.map_or(NEVER.to_owned(), seconds);
-        let policy = &self.keeper.policy;
+        let policy = &self.maintenance.policy;
         let mut checkpoint = json!({
             "records": self.checkpoint_records,
-            "interval": seconds(self.keeper.checkpoint_interval),
+            "interval": seconds(self.maintenance.checkpoint_interval),
         });
         if let Some(file) = &self.hooks.file {
             checkpoint["file"] = json!(file);
@@ -122,7 +122,7 @@ mod tests {
         let audit = parse("").unwrap().audit;
         assert_eq!(audit.limits.segment_bytes, 64 << 20);
         assert_eq!(audit.limits.segment_age, Some(Duration::from_secs(86_400)));
-        let policy = audit.keeper.policy;
+        let policy = audit.maintenance.policy;
         assert_eq!((policy.remove_after, policy.keep_bytes), (None, None));
         assert_eq!(policy.compress_after, Some(Duration::from_secs(7 * 86_400)));
         assert_eq!((audit.checkpoint_records, audit.hooks.file), (10_000, None));

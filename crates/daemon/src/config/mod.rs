@@ -18,7 +18,7 @@ use std::time::Duration;
 use audit_service::Settings;
 use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
-use hand::WeakerForm;
+use host_worker::WeakerForm;
 use identity::Roles;
 use serde_json::json;
 use store::OutcomeBounds;

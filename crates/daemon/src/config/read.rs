@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use containers::Endpoint;
 use gateway::document::{At, Fields};
 use gateway::limits::concurrency::Whole;
-use hand::WeakerForm;
+use host_worker::WeakerForm;
 use identity::{Role, Roles};
 use store::OutcomeBounds;
 

@@ -12,7 +12,7 @@
 #![expect(clippy::disallowed_methods, reason = "a directory that the daemon made")]
 
 mod lines;
-mod place;
+mod location;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -25,10 +25,10 @@ use refusal::chain;
 
 use crate::runs::Directories;
 
-pub(crate) use place::prepare;
+pub(crate) use location::prepare;
 
 use lines::Lines;
-use place::Place;
+use location::Location;
 
 /// Files that are open at the same time.
 const OPEN: usize = 128;
@@ -76,7 +76,7 @@ struct Files {
 /// One run's.
 struct Log {
     directory: PathBuf,
-    place: Option<Place>,
+    place: Option<Location>,
     /// What was written before was changed or removed, and the file does not say so yet.
     lost: bool,
     /// Calls that ended since it could not be written.
@@ -131,9 +131,9 @@ impl Log {
             Some(place) if place.is_intact() => place,
             before => {
                 self.lost |= before.is_some();
-                let place = if self.lost { None } else { Place::open(&self.directory)? };
+                let place = if self.lost { None } else { Location::open(&self.directory)? };
                 self.lost |= place.is_none();
-                place.map_or_else(|| Place::anew(&self.directory), Ok)?
+                place.map_or_else(|| Location::anew(&self.directory), Ok)?
             }
         };
         if self.lost {

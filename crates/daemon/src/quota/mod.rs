@@ -19,11 +19,11 @@
 //! that have no name any more what the kernel says of the run's processes (`containers::unnamed`).
 
 mod account;
+mod disk;
 mod projects;
-mod room;
 mod watch;
 
 pub(crate) use account::Account;
+pub(crate) use disk::{Quotas, Thresholds};
 pub(crate) use projects::Projects;
-pub(crate) use room::{Quotas, Thresholds};
 pub(crate) use watch::watch;

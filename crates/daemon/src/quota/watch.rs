@@ -18,7 +18,7 @@ use serde_json::json;
 use store::run::{Record, Workspace};
 
 use super::account::{Found, Verdict};
-use super::room::{Free, Level};
+use super::disk::{Free, Level};
 use crate::app::App;
 use crate::runs::Run;
 

@@ -1,7 +1,7 @@
 //! What the audit log says of a daemon that died: calls and sessions without an end. Each of them gets one.
 
+mod cursor;
 mod ends;
-mod marker;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,7 +18,7 @@ use wire::v1::{CallResponse, call_response};
 use crate::runs::{Directories, TakenOver};
 use crate::terminal;
 
-pub(crate) use marker::Marker;
+pub(crate) use cursor::RecoveryCursor;
 
 use ends::Ends;
 
@@ -40,7 +40,7 @@ pub(crate) struct Open {
 
 /// Reads the log to its end, from where it is known what was open. `living` are the runs that have not ended.
 pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>) -> anyhow::Result<Open> {
-    let begun = marker::begin(log, store).await;
+    let begun = cursor::begin(log, store).await;
     let mut open = Open { ends: Ends::with(&begun.open), ..Open::default() };
     let mut follow = log.read_after(begun.after, false);
     while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {

@@ -92,7 +92,9 @@ impl ApprovalService for Service {
         let app = self.0.clone();
         // Goes on when the client leaves: a decision is taken whole.
         let decided =
-            tokio::spawn(async move { app.desk.decide(&request.approval_id, &principal, &ballot).await });
+            tokio::spawn(
+                async move { app.approvals.decide(&request.approval_id, &principal, &ballot).await },
+            );
         let approval = decided.await.map_err(|error| Refusal::internal("deciding", &error))??;
         Ok(Response::new(v1::DecideApprovalResponse {
             approval: Some(to_wire(&approval, self.0.audit.redactor())),
@@ -119,7 +121,7 @@ impl ApprovalService for Service {
         let consent_id = request.into_inner().consent_id;
         let app = self.0.clone();
         // Goes on when the client leaves: it is ended whole.
-        let revoked = tokio::spawn(async move { app.desk.revoke(&consent_id, &principal.name).await });
+        let revoked = tokio::spawn(async move { app.approvals.revoke(&consent_id, &principal.name).await });
         let consent = revoked.await.map_err(|error| Refusal::internal("revoking", &error))??;
         let consent = consent_to_wire(&consent, self.0.audit.redactor());
         Ok(Response::new(v1::RevokeConsentResponse { consent: Some(consent) }))
@@ -138,7 +140,7 @@ impl ApprovalService for Service {
         let audit = self.0.audit.clone();
         let shown = move |approval: &Approval| sees(&app, &principal, approval);
         // Subscribed first, so that nothing falls between the two.
-        let changes = self.0.desk.changes();
+        let changes = self.0.approvals.changes();
         let filter = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: run.clone() };
         let respond = move |approval: &Approval| {
             Ok(v1::WatchApprovalsResponse { approval: Some(to_wire(approval, audit.redactor())) })
@@ -274,7 +276,7 @@ fn form_to_wire(form: Form) -> v1::approval::Remember {
 
 fn file_to_wire(path: &str, state: &FileState, redactor: &Redactor) -> v1::BoundFile {
     // A word of a command may be the name of a file, and a secret.
-    worker::convert::file_to_wire(redactor.text(path).0, state.clone())
+    worker_protocol::convert::file_to_wire(redactor.text(path).0, state.clone())
 }
 
 fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {

@@ -43,7 +43,7 @@ impl Gate {
         let principal = match request.extensions().get::<Peer>() {
             Some(peer) => self.access.principal(peer.uid, peer.gid),
             // Nothing but a token opens anything to them.
-            None => Principal::stranger(),
+            None => Principal::anonymous(),
         };
         if let Some(presented) = request.headers().get(AUTHORIZATION) {
             // Whoever presents a token wants to be its holder and nobody else: there is no way back to the uid.

@@ -19,7 +19,7 @@ use tokio::time::Sleep;
 use tonic::transport::server::Connected;
 
 use super::authority::AuthorityFilter;
-use super::gather::Gather;
+use super::coalesce::Coalesce;
 
 /// Read from a client at once, bytes.
 const READ: usize = 16 * 1024;
@@ -100,7 +100,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
 
 /// One accepted connection.
 pub(crate) struct Connection {
-    stream: Gather<UnixStream>,
+    stream: Coalesce<UnixStream>,
     peer: Peer,
     filter: AuthorityFilter,
     /// Filtered, and not yet read from `taken` on.
@@ -114,7 +114,7 @@ pub(crate) struct Connection {
 impl Connection {
     fn new(stream: UnixStream, peer: Peer, patience: Duration, permit: OwnedSemaphorePermit) -> Self {
         Self {
-            stream: Gather::new(stream),
+            stream: Coalesce::new(stream),
             peer,
             filter: AuthorityFilter::new(),
             ready: Vec::new(),

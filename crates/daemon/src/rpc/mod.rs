@@ -4,8 +4,8 @@ mod alert;
 mod approval;
 mod audit;
 mod authority;
+mod coalesce;
 mod explain;
-mod gather;
 mod guard;
 mod host;
 mod listen;
@@ -65,7 +65,7 @@ macro_rules! capped {
 }
 
 /// The tools for clients within this process, behind the same guard. They come with a run's token or to nothing: see
-/// [`Principal::stranger`].
+/// [`Principal::anonymous`].
 pub(crate) fn tools(
     app: &Arc<App>,
     access: Access,

@@ -40,7 +40,7 @@ impl PolicyService for Service {
             let directory = app.policy_dir.clone();
             let reloaded =
                 crate::policy::reload(&app.gateway, directory, &app.audit, &app.store, &principal.name).await;
-            app.desk.policy_changed().await;
+            app.approvals.policy_changed().await;
             reloaded
         });
         let (digest, changed) =

@@ -9,7 +9,7 @@ use store::spool::Piece;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::tool_service_server::ToolService;
-use worker::client::OutputStream;
+use worker_protocol::client::OutputStream;
 
 use super::offered::Offered;
 use super::portion::piece;
@@ -139,7 +139,7 @@ impl ToolService for Service {
         let cancelled = !call.answer().finished;
         call.cancel.cancel();
         // Before the client is told: a daemon that dies now must not go on with the call.
-        self.0.desk.cancel(&call.id.to_string()).await;
+        self.0.approvals.cancel(&call.id.to_string()).await;
         Ok(Response::new(v1::CancelCallResponse { cancelled }))
     }
 }

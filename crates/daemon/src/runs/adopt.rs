@@ -5,7 +5,7 @@
 //! every respect what was launched is not used.
 //!
 //! ```text
-//!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► agent ─► hand
+//!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► guest ─► host worker
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "the host's /proc")]
@@ -19,17 +19,17 @@ use containers::{
     Access, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
     Inspection, MountSlot, RunUser, UsableImage,
 };
-use executor::{AgentLane, Directory, HandLane, Lanes};
+use executor::{Directory, GuestLane, HostWorkerLane, Lanes};
 use gateway::{Policy, Profile};
 use jail::Mount;
 use refusal::chain;
-use store::run::{Marks, Ownership, Place, Record, Spec, Started};
+use store::run::{LaunchFingerprint, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
 use super::launch::{Launcher, Wanted, differs};
 use super::mounting::{Shown, arrived, bind};
 use super::registry::wanted;
-use super::remains::Remains;
+use super::resources::RunResources;
 use super::source;
 use super::workspace;
 
@@ -39,7 +39,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// A run that takes calls again.
 pub(super) struct Adopted {
     pub(super) lanes: Arc<Lanes>,
-    pub(super) remains: Remains,
+    pub(super) resources: RunResources,
     pub(super) ended: FormerEnded,
 }
 
@@ -99,13 +99,14 @@ impl Launcher {
     /// Takes the run over. When it fails, its container and mounts are still there for the caller to remove.
     pub(super) async fn adopt(&self, record: &Record, wanted: &Wanted) -> Result<Adopted, Misfit> {
         let started = record.started.as_ref().ok_or("it was not launched to its end")?;
-        let marks = started.marks.as_ref().ok_or("its daemon kept too little to know it again by")?;
+        let fingerprint =
+            started.fingerprint.as_ref().ok_or("its daemon kept too little to know it again by")?;
         let run = record.id.to_string();
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
-        let found = block_in_place(|| self.found(record, started, marks))?;
+        let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = mounted(&found, wanted.workspace_access);
         let slots = block_in_place(|| slots(&self.directories.slots(&run), &directories))?;
-        let remains = Remains {
+        let resources = RunResources {
             container: Some(container.clone()),
             slot_directory: Some(self.directories.slots(&run)),
             slots,
@@ -120,12 +121,12 @@ impl Launcher {
                 "the engine does not say how its container is".to_owned()
             }
         })?;
-        let first = alive(&inspection, marks)?;
-        let user = user(started, marks)?;
-        let mounts = bind(&remains.slots, &directories).map_err(|refusal| refusal.message)?;
+        let first = alive(&inspection, fingerprint)?;
+        let user = user(started, fingerprint)?;
+        let mounts = bind(&resources.slots, &directories).map_err(|refusal| refusal.message)?;
         let image = self.image_again(started).await?;
         let spec = self
-            .describe(record, wanted, image, user, mounts, marks.agent.clone())
+            .describe(record, wanted, image, user, mounts, fingerprint.guest.clone())
             .map_err(|refusal| refusal.message)?;
         if let Some(fields) = differs(&run, &spec, &inspection) {
             return Err(format!(
@@ -138,24 +139,32 @@ impl Launcher {
         block_in_place(|| has_no_network(pid))?;
         let accounts = block_in_place(|| self.accounts(user)).map_err(|refusal| refusal.message)?;
         block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
-        let agent = AgentLane::connect(self.engine.clone(), container, user);
-        let agent = agent.await.map_err(|refusal| refusal.message)?;
-        if let Some(pid) = agent.host_pid() {
+        let guest = GuestLane::connect(self.engine.clone(), container, user);
+        let guest = guest.await.map_err(|refusal| refusal.message)?;
+        if let Some(pid) = guest.host_pid() {
             block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
         }
-        let hand = HandLane::new(&found.workspace, &found.state, found.pkg.as_ref(), &found.private)
-            .map_err(|error| chain(&error))?;
-        // Before anybody reads what a hand that died with its daemon has half done. The next hand would do it, too.
-        match hand.recover().await {
+        let host_worker =
+            HostWorkerLane::new(&found.workspace, &found.state, found.pkg.as_ref(), &found.private)
+                .map_err(|error| chain(&error))?;
+        // Before anybody reads what a host worker that died with its daemon has half done. The next host worker would do it, too.
+        match host_worker.recover().await {
             Ok(words) if words.is_empty() => {}
             Ok(words) => tracing::warn!(run, words, "operations that were killed were put right"),
-            Err(why) => tracing::error!(run, why, "operations were killed; the next hand puts them right"),
+            Err(why) => {
+                tracing::error!(run, why, "operations were killed; the next host worker puts them right");
+            }
         }
-        Ok(Adopted { lanes: Arc::new(Lanes::new(agent, hand)), remains, ended })
+        Ok(Adopted { lanes: Arc::new(Lanes::new(guest, host_worker)), resources, ended })
     }
 
     /// Opens the run's directories, each of which must be what it was.
-    fn found(&self, record: &Record, started: &Started, marks: &Marks) -> Result<Found, Misfit> {
+    fn found(
+        &self,
+        record: &Record,
+        started: &Started,
+        fingerprint: &LaunchFingerprint,
+    ) -> Result<Found, Misfit> {
         let run = record.id.to_string();
         let own = |path: &Path, was: Place, what: &str| {
             let directory = workspace::open_own(path).map_err(|error| {
@@ -164,16 +173,16 @@ impl Launcher {
             })?;
             same(directory, was, what)
         };
-        let workspace = self.workspace_again(record, started, marks)?;
-        let state = own(&self.directories.run_state(&run), marks.state, "state directory")?;
-        let private = own(&self.directories.private(&run), marks.private, "private directory")?;
-        let was = marks.log.ok_or("it was launched by a release that kept its log in another place")?;
+        let workspace = self.workspace_again(record, started, fingerprint)?;
+        let state = own(&self.directories.run_state(&run), fingerprint.state, "state directory")?;
+        let private = own(&self.directories.private(&run), fingerprint.private, "private directory")?;
+        let was = fingerprint.log.ok_or("it was launched by a release that kept its log in another place")?;
         let log = own(&self.directories.run_log(&run), was, "log directory")?;
         let log = Directory { is_mapped: true, ..log };
-        let pkg = match (&record.spec.pkg_path, marks.pkg) {
+        let pkg = match (&record.spec.pkg_path, fingerprint.pkg) {
             (Some(path), Some(was)) => {
                 let handle = self.roots.reopen(path).ok_or("the directory at /pkg is not there any more")?;
-                let owner = marks.owner;
+                let owner = fingerprint.owner;
                 let directory = Directory { handle, path: path.clone(), owner, is_mapped: false };
                 Some(same(directory, was, "directory at /pkg")?)
             }
@@ -186,7 +195,7 @@ impl Launcher {
         &self,
         record: &Record,
         started: &Started,
-        marks: &Marks,
+        fingerprint: &LaunchFingerprint,
     ) -> Result<Directory, Misfit> {
         let path = started.workspace_path.clone();
         let handle = if let Some(layer) = started.layer {
@@ -200,8 +209,9 @@ impl Launcher {
         } else {
             self.roots.reopen(&path).ok_or("its workspace is not there any more")?
         };
-        let directory = Directory { handle, path, owner: marks.owner, is_mapped: marks.is_mapped };
-        same(directory, marks.workspace, "workspace")
+        let directory =
+            Directory { handle, path, owner: fingerprint.owner, is_mapped: fingerprint.is_mapped };
+        same(directory, fingerprint.workspace, "workspace")
     }
 
     /// The image that runs, by its digest.
@@ -255,7 +265,7 @@ fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misfi
 }
 
 /// The container's first process, if it is the one that was started at the launch.
-fn alive(inspection: &Inspection, marks: &Marks) -> Result<HostProcess, Misfit> {
+fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<HostProcess, Misfit> {
     match inspection.state {
         ContainerState::Running => {}
         ContainerState::Exited(code) => return Err(format!("its container has ended (exit code {code})")),
@@ -264,21 +274,23 @@ fn alive(inspection: &Inspection, marks: &Marks) -> Result<HostProcess, Misfit> 
             return Err("its container does not run".to_owned());
         }
     }
-    if inspection.started_at != marks.container_started {
+    if inspection.started_at != fingerprint.container_started {
         return Err("its container was started again by somebody else".to_owned());
     }
     let pid = inspection.host_pid.ok_or("the engine does not name its container's process")?;
     HostProcess::of_engine(pid).map_err(|_| "its container's process is gone".to_owned())
 }
 
-fn user(started: &Started, marks: &Marks) -> Result<RunUser, Misfit> {
+fn user(started: &Started, fingerprint: &LaunchFingerprint) -> Result<RunUser, Misfit> {
     match started.ownership {
         Ownership::Idmapped => Ok(RunUser::DEFAULT),
-        Ownership::OwnerUid => RunUser::new(marks.owner.uid, marks.owner.gid).map_err(|error| chain(&error)),
+        Ownership::OwnerUid => {
+            RunUser::new(fingerprint.owner.uid, fingerprint.owner.gid).map_err(|error| chain(&error))
+        }
     }
 }
 
-/// Ends all that the former daemon's calls have left in the container, and its agent.
+/// Ends all that the former daemon's calls have left in the container, and its guest.
 async fn end_former(container: &ContainerId, first: HostProcess) -> Result<FormerEnded, Misfit> {
     let container = container.clone();
     let ended = tokio::task::spawn_blocking(move || {

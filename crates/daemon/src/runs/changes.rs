@@ -1,7 +1,7 @@
 //! The changes of an overlay: shown at any time, and once the run has ended accepted or discarded.
 //!
 //! ```text
-//!            ┌─ accept: recorded ─► applied in the hand's jail ─► ACCEPTED ─► layer removed
+//!            ┌─ accept: recorded ─► applied in the host worker's jail ─► ACCEPTED ─► layer removed
 //!  PENDING ──┤
 //!            └─ discard: recorded ─► DISCARDED ─► layer removed
 //! ```
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use executor::layer;
-use hand::LayerSpec;
+use host_worker::LayerSpec;
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -131,7 +131,7 @@ impl Runs {
         }
     }
 
-    /// Handles for the hand. The directory beneath must be the one that the run began with.
+    /// Handles for the host worker. The directory beneath must be the one that the run began with.
     fn layer_spec(&self, record: &Record, layer: Layer) -> Result<LayerSpec, Refusal> {
         let Workspace::Overlay { path } = &record.spec.workspace else { return Err(no_overlay()) };
         block_in_place(|| {

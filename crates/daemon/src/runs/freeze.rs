@@ -2,7 +2,7 @@
 //!
 //! What is frozen is the cgroup above all leaves of the container ([`Commands`]): every process that a call or a terminal
 //! has started, and every one that is still to begin. While only approvals hold the run, a command that was approved goes on
-//! among them, by itself ([`Group::Alone`]). The agent and PID 1, which are ours, go on: so the agent's heartbeat
+//! among them, by itself ([`Group::Alone`]). The guest and PID 1, which are ours, go on: so the guest's heartbeat
 //! goes on, and a reviewer's previews and hashes can be made of files that nothing changes. A file operation that the
 //! host lane has begun comes to its end; the next one waits, or is refused.
 //!

@@ -1,7 +1,7 @@
-//! From a validated run to a container whose agent answers: each step undone when a later one fails.
+//! From a validated run to a container whose guest answers: each step undone when a later one fails.
 //!
 //! ```text
-//!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► agent ─► hello ─► READY
+//!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► guest ─► hello ─► READY
 //! ```
 
 use std::io;
@@ -14,18 +14,18 @@ use containers::{
     Access, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference, Inspection,
     MountSpec, RunFacts, RunUser, UsableImage,
 };
-use executor::{AgentLane, Directory, HandLane, Lanes, engine_refusal};
+use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use identity::{Principal, RunId};
 use jail::Mount;
 use ops::Reason;
 use refusal::Refusal;
-use store::run::{Marks, Owner, Place, Record, Started, Workspace};
+use store::run::{LaunchFingerprint, Owner, Place, Record, Started, Workspace};
 use tokio::task::block_in_place;
 
 use super::default_image::DefaultImageSource;
 use super::mounting::{Shown, arrived, mount};
-use super::remains::Remains;
 use super::remove::remove_tree;
+use super::resources::RunResources;
 use super::source::Source;
 use super::workspace::{self, Purpose, Roots};
 use crate::quota::Projects;
@@ -69,7 +69,7 @@ impl Directories {
         self.state.join("logs").join(run)
     }
 
-    /// The agent's program, and files of the daemon's own that containers have.
+    /// The guest's program, and files of the daemon's own that containers have.
     pub(crate) fn bin(&self) -> PathBuf {
         self.state.join("bin")
     }
@@ -86,7 +86,7 @@ impl Directories {
 
     /// What the host lane keeps of all runs.
     pub(crate) fn privates(&self) -> PathBuf {
-        self.state.join("hand")
+        self.state.join("host-worker")
     }
 
     /// Mount points for the engine to bind.
@@ -131,8 +131,8 @@ pub(crate) struct Launcher {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) host: EngineFacts,
     pub(crate) instance: String,
-    /// The agent's binary on the host.
-    pub(crate) agent: PathBuf,
+    /// The guest's binary on the host.
+    pub(crate) guest: PathBuf,
     pub(crate) default_image: DefaultImageSource,
     pub(crate) directories: Directories,
     pub(crate) roots: Roots,
@@ -143,7 +143,7 @@ pub(crate) struct Launcher {
 pub(crate) struct Launched {
     pub(crate) started: Started,
     pub(crate) lanes: Arc<Lanes>,
-    pub(crate) remains: Remains,
+    pub(crate) resources: RunResources,
 }
 
 impl Launcher {
@@ -154,11 +154,11 @@ impl Launcher {
         wanted: &Wanted,
         principal: &Principal,
     ) -> Result<Launched, Refusal> {
-        let mut remains = Remains::default();
-        match self.steps(record, wanted, principal, &mut remains).await {
-            Ok((started, lanes)) => Ok(Launched { started, lanes, remains }),
+        let mut resources = RunResources::default();
+        match self.steps(record, wanted, principal, &mut resources).await {
+            Ok((started, lanes)) => Ok(Launched { started, lanes, resources }),
             Err(refusal) => {
-                remains.made_too(self.engine.as_ref()).await;
+                resources.made_too(self.engine.as_ref()).await;
                 self.projects.settle(record.id);
                 Err(refusal)
             }
@@ -170,7 +170,7 @@ impl Launcher {
         record: &Record,
         wanted: &Wanted,
         principal: &Principal,
-        remains: &mut Remains,
+        resources: &mut RunResources,
     ) -> Result<(Started, Arc<Lanes>), Refusal> {
         let run = record.id.to_string();
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
@@ -181,13 +181,13 @@ impl Launcher {
             None => None,
         };
         block_in_place(|| self.projects.allot(record, record.spec.limits.disk()));
-        let Source { directory: workspace, layer } = self.workspace(record, principal, remains).await?;
+        let Source { directory: workspace, layer } = self.workspace(record, principal, resources).await?;
         let state_path = self.directories.run_state(&run);
         let state = block_in_place(|| self.make(record, &state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
-        remains.made.push(state_path);
+        resources.made.push(state_path);
         let log_path = self.directories.run_log(&run);
-        remains.made.push(log_path.clone());
+        resources.made.push(log_path.clone());
         let log = block_in_place(|| {
             execution_log::prepare(&log_path, state.handle.as_fd())?;
             workspace::open_own(&log_path)
@@ -198,7 +198,7 @@ impl Launcher {
         let private_path = self.directories.private(&run);
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
-        remains.made.push(private_path);
+        resources.made.push(private_path);
 
         let mut directories = vec![
             Shown::new(Mount::Project, &workspace, wanted.workspace_access),
@@ -209,13 +209,13 @@ impl Launcher {
             directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
         }
         let (mounts, user, ownership) =
-            block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, remains))?;
+            block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, resources))?;
 
-        let spec = self.describe(record, wanted, image.clone(), user, mounts, self.agent.clone())?;
+        let spec = self.describe(record, wanted, image.clone(), user, mounts, self.guest.clone())?;
         let name = ContainerName::parse(&format!("cofferdam-{run}"))
             .map_err(|error| Refusal::internal("naming the container", &error))?;
         let container = self.engine.create(&spec, &name).await.map_err(engine_refusal)?;
-        remains.container = Some(container.clone());
+        resources.container = Some(container.clone());
         self.engine.start(&container).await.map_err(engine_refusal)?;
 
         let inspection = self.engine.inspect(&container).await.map_err(engine_refusal)?;
@@ -229,17 +229,17 @@ impl Launcher {
         }
         let report = containers::report(&spec, &inspection);
 
-        let agent = AgentLane::connect(self.engine.clone(), container.clone(), user).await?;
-        if let Some(pid) = agent.host_pid() {
+        let guest = GuestLane::connect(self.engine.clone(), container.clone(), user).await?;
+        if let Some(pid) = guest.host_pid() {
             block_in_place(|| arrived(pid, &directories, &self.accounts(user)?))?;
         }
         let place = |directory: &Directory| {
             Place::of(&directory.handle)
                 .map_err(|error| Refusal::internal("looking at the run's directories", &error))
         };
-        let marks = Marks {
+        let fingerprint = LaunchFingerprint {
             container_started: inspection.started_at,
-            agent: self.agent.clone(),
+            guest: self.guest.clone(),
             owner: workspace.owner,
             is_mapped: workspace.is_mapped,
             workspace: place(&workspace)?,
@@ -248,7 +248,7 @@ impl Launcher {
             pkg: pkg.as_ref().map(place).transpose()?,
             log: Some(place(&log)?),
         };
-        let hand = HandLane::new(&workspace, &state, pkg.as_ref(), &private)
+        let host_worker = HostWorkerLane::new(&workspace, &state, pkg.as_ref(), &private)
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
         let started = Started {
             image_id: image.id().to_string(),
@@ -262,9 +262,9 @@ impl Launcher {
             ownership,
             workspace_path: workspace.path.clone(),
             layer,
-            marks: Some(marks),
+            fingerprint: Some(fingerprint),
         };
-        Ok((started, Arc::new(Lanes::new(agent, hand))))
+        Ok((started, Arc::new(Lanes::new(guest, host_worker))))
     }
 
     /// Makes a directory of the daemon's own that counts against the run's quota.
@@ -282,7 +282,7 @@ impl Launcher {
         image: UsableImage,
         user: RunUser,
         mounts: Vec<MountSpec>,
-        agent: PathBuf,
+        guest: PathBuf,
     ) -> Result<ContainerSpec, Refusal> {
         let facts = RunFacts {
             run_id: record.id.to_string(),
@@ -290,7 +290,7 @@ impl Launcher {
             image,
             user,
             mounts,
-            agent,
+            guest,
             accounts: block_in_place(|| self.accounts(user))?,
             labels: std::collections::BTreeMap::new(),
         };

@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use store::run::Ownership;
 
-use super::remains::Remains;
+use super::resources::RunResources;
 
 /// A directory, and where the container sees it.
 pub(super) struct Shown<'d> {
@@ -54,14 +54,14 @@ pub(super) fn mount(
     slots: &Path,
     run: &str,
     directories: &[Shown<'_>],
-    remains: &mut Remains,
+    resources: &mut RunResources,
 ) -> Result<(Vec<MountSpec>, RunUser, Ownership), Refusal> {
     std::fs::create_dir_all(slots).map_err(|error| Refusal::internal("making the mount points", &error))?;
-    remains.slot_directory = Some(slots.to_owned());
+    resources.slot_directory = Some(slots.to_owned());
     match prepare(slots, directories, Some(RunUser::DEFAULT)) {
         Ok(prepared) => {
             let mounts = bind(&prepared, directories)?;
-            remains.slots = prepared;
+            resources.slots = prepared;
             Ok((mounts, RunUser::DEFAULT, Ownership::Idmapped))
         }
         Err(MountError::Unsupported(cause)) => {
@@ -76,7 +76,7 @@ pub(super) fn mount(
             let prepared = prepare(slots, directories, None)
                 .map_err(|error| Refusal::internal("mounting the workspace", &error))?;
             let mounts = bind(&prepared, directories)?;
-            remains.slots = prepared;
+            resources.slots = prepared;
             Ok((mounts, user, Ownership::OwnerUid))
         }
         Err(error) => Err(Refusal::internal("mounting the workspace", &chain(&error))),
@@ -122,14 +122,14 @@ pub(super) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec
 /// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
 /// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
 pub(super) fn arrived(
-    agent_host_pid: u32,
+    guest_host_pid: u32,
     directories: &[Shown<'_>],
     accounts: &Accounts,
 ) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root =
-        rustix::fs::open(format!("/proc/{agent_host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
+        rustix::fs::open(format!("/proc/{guest_host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
     let same = |seen: &OwnedFd, meant: &Stat, name: &str| {
         let seen = rustix::fs::fstat(seen).map_err(failed)?;
         if (seen.st_dev, seen.st_ino) == (meant.st_dev, meant.st_ino) {

@@ -1,8 +1,8 @@
-//! What a hand left that died together with its daemon: put right before the next client is let in.
+//! What a host worker left that died together with its daemon: put right before the next client is let in.
 //!
-//! A hand that outlives its daemon, or a daemon that outlives its hand, sees to it themselves. Here nobody did: the run's
+//! A host worker that outlives its daemon, or a daemon that outlives its host worker, sees to it themselves. Here nobody did: the run's
 //! private directory says that something was begun and is not over. The workspace is opened again as for a launch, and a
-//! jailed process does what the hand would have done. Its owner must still be the one that the private directory was
+//! jailed process does what the host worker would have done. Its owner must still be the one that the private directory was
 //! made for: what one user's run has noted is never acted on as another user.
 
 #![expect(clippy::disallowed_methods, reason = "directories that the daemon made, by their names alone")]
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use executor::launcher;
-use hand::HandSpec;
+use host_worker::HostWorkerSpec;
 use identity::RunId;
 use jail::Private;
 use refusal::chain;
@@ -87,7 +87,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
     if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {
         return Err("its workspace belongs to somebody else by now".to_owned());
     }
-    let spec = HandSpec {
+    let spec = HostWorkerSpec {
         workspace,
         state: Some(open(&directories.run_state(&run)).map_err(|error| chain(&error))?),
         pkg: None,

@@ -15,7 +15,7 @@ use store::run::{Changes, Layer, Owner, Record, Workspace};
 use tokio::task::block_in_place;
 
 use super::launch::{Directories, Launcher};
-use super::remains::Remains;
+use super::resources::RunResources;
 use super::workspace::{self, Purpose, Roots};
 
 /// The directory, and the layer of an overlay.
@@ -35,7 +35,7 @@ impl Launcher {
         &self,
         record: &Record,
         principal: &Principal,
-        remains: &mut Remains,
+        resources: &mut RunResources,
     ) -> Result<Source, Refusal> {
         let path = self.directories.workspace(&record.id.to_string());
         match &record.spec.workspace {
@@ -47,7 +47,7 @@ impl Launcher {
                 let made = self
                     .make(record, &path, workspace::owner_for(principal))
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
-                remains.made.push(path);
+                resources.made.push(path);
                 Ok(made.into())
             }
             Workspace::Kept { workspace } => {
@@ -62,7 +62,7 @@ impl Launcher {
                 let made = self
                     .make(record, &path, source.owner)
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
-                remains.made.push(path);
+                resources.made.push(path);
                 executor::clone_repository(&source, &made, revision.as_deref()).await?;
                 block_in_place(|| within(&made, record.spec.limits.disk()))?;
                 Ok(made.into())
@@ -71,7 +71,7 @@ impl Launcher {
                 let field = "workspace.overlay.path";
                 block_in_place(|| {
                     let beneath = self.roots.open(field, path, Purpose::Own, principal)?;
-                    self.overlay(record, &beneath, remains)
+                    self.overlay(record, &beneath, resources)
                 })
             }
         }
@@ -82,7 +82,7 @@ impl Launcher {
         &self,
         record: &Record,
         beneath: &Directory,
-        remains: &mut Remains,
+        resources: &mut RunResources,
     ) -> Result<Source, Refusal> {
         let run = &record.id.to_string();
         let failed = |what| move |error: rustix::io::Errno| Refusal::internal(what, &error);
@@ -94,7 +94,7 @@ impl Launcher {
         let layers = self
             .make(record, &path, daemon)
             .map_err(|error| Refusal::internal("making the layer of an overlay", &error))?;
-        remains.made.push(path);
+        resources.made.push(path);
         containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;
         let stat = rustix::fs::fstat(&beneath.handle).map_err(failed("looking at a workspace"))?;
         // The overlay's own directory looks like its upper one.
@@ -122,7 +122,7 @@ impl Launcher {
         let slots = self.directories.slots(run);
         std::fs::create_dir_all(&slots)
             .map_err(|error| Refusal::internal("making the mount points", &error))?;
-        remains.slot_directory = Some(slots.clone());
+        resources.slot_directory = Some(slots.clone());
         let directory = mounted(beneath, &layers, &slots)?;
         Ok(Source { directory, layer: Some(layer) })
     }

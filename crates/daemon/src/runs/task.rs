@@ -14,11 +14,11 @@ use store::Timestamp;
 use store::run::{Held, Record, State};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::former;
 use super::freeze::{Freeze, end_frozen};
 use super::launch::{Launched, Wanted};
+use super::reattach;
 use super::registry::Runs;
-use super::remains::Remains;
+use super::resources::RunResources;
 use super::run::Run;
 
 /// Between looks at the clock, for `ttl` and `idle_timeout`.
@@ -66,7 +66,7 @@ pub(super) async fn own(
 ) {
     let record = shared.record.borrow().clone();
     let launched = shared.runs.launcher.launch(&record, &wanted, &principal).await;
-    let Launched { started, lanes, remains } = match launched {
+    let Launched { started, lanes, resources } = match launched {
         Ok(launched) => launched,
         Err(refusal) => {
             let message = refusal.message.clone();
@@ -90,15 +90,15 @@ pub(super) async fn own(
     let _ = ready.send(Ok(shared.record.borrow().clone()));
 
     let end = shared.live(&record, &lanes, Duration::ZERO).await;
-    shared.finish(end, &lanes, remains).await;
+    shared.finish(end, &lanes, resources).await;
 }
 
 /// Owns a run that a former daemon has launched, which takes calls already.
-pub(super) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, remains: Remains) {
+pub(super) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: RunResources) {
     let record = shared.record.borrow().clone();
     let age = record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
     let end = shared.live(&record, &lanes, age).await;
-    shared.finish(end, &lanes, remains).await;
+    shared.finish(end, &lanes, resources).await;
 }
 
 /// Whether a launch ended because of what was asked for, before anything of the run was there. Else it is the host that could not
@@ -126,18 +126,18 @@ impl Shared {
                     Some(Command::EndCommands) => self.end_commands(lanes).await,
                     None => return End::Stopped(None),
                 },
-                loss = lanes.agent().lost() => {
+                loss = lanes.guest().lost() => {
                     let loss = failed.take().unwrap_or(loss);
-                    self.worker_event(record, "coffer-agent", &loss.why()).await;
+                    self.worker_event(record, "coffer-guest", &loss.why()).await;
                     if let Some(why) = loss.fatal() {
                         return End::Failed(why);
                     }
-                    failed = lanes.agent().restart().await.err();
+                    failed = lanes.guest().restart().await.err();
                     // What was to stand still in a run that is paused was ended for that, and let go.
                     self.freeze_again(lanes).await;
                 }
                 // The next call that needs it starts another.
-                why = lanes.hand().lost() => self.worker_event(record, "coffer-hand", &why.to_string()).await,
+                why = lanes.host_worker().lost() => self.worker_event(record, "coffer-host-worker", &why.to_string()).await,
                 _ = tick.tick() => {
                     if record.spec.ttl.is_some_and(|ttl| age + began.elapsed() >= ttl) {
                         return End::Stopped(None);
@@ -154,18 +154,18 @@ impl Shared {
     }
 
     /// Ends the run, or leaves it, and tells whoever waits.
-    async fn finish(mut self, end: End, lanes: &Lanes, remains: Remains) {
+    async fn finish(mut self, end: End, lanes: &Lanes, resources: RunResources) {
         let waiting = match end {
             End::Stopped(waiting) => {
-                self.end(None, lanes, remains).await;
+                self.end(None, lanes, resources).await;
                 waiting
             }
             End::Failed(why) => {
-                self.end(Some(why), lanes, remains).await;
+                self.end(Some(why), lanes, resources).await;
                 None
             }
             End::Left(done) => {
-                self.leave(lanes, remains).await;
+                self.leave(lanes, resources).await;
                 Some(done)
             }
         };
@@ -182,22 +182,22 @@ impl Shared {
         }
     }
 
-    async fn end(&self, failure: Option<String>, lanes: &Lanes, mut remains: Remains) {
+    async fn end(&self, failure: Option<String>, lanes: &Lanes, mut resources: RunResources) {
         let was_paused = self.let_go();
         self.enter(State::Stopping, None).await;
         if was_paused {
             end_frozen(lanes).await;
         }
         self.close(lanes).await;
-        remains.take_away(self.runs.launcher.engine.as_ref()).await;
+        resources.take_away(self.runs.launcher.engine.as_ref()).await;
         let state = if failure.is_some() { State::Failed } else { State::Stopped };
         self.enter(state, failure).await;
     }
 
     /// The container and its mounts stay, and so does the record: the next daemon takes them over.
-    async fn leave(&self, lanes: &Lanes, remains: Remains) {
+    async fn leave(&self, lanes: &Lanes, resources: RunResources) {
         self.close(lanes).await;
-        remains.leave();
+        resources.leave();
         let record = self.record.borrow().clone();
         tracing::info!(run = %record.id, "run left for the next daemon");
         self.tell(&record, json!({ "state": record.state.as_str(), "left": true })).await;
@@ -259,7 +259,7 @@ impl Shared {
                 "state": record.state.as_str(),
                 "adopted": true,
                 "restarts": record.restarts,
-                "ended": former::evidence(ended),
+                "ended": reattach::evidence(ended),
             }),
         )
         .await;

@@ -1,7 +1,7 @@
 //! The lines of a recording: [asciicast v2](https://docs.asciinema.org/manual/asciicast/v2/).
 //!
 //! A header, then one line for each event: `[seconds, "o", "text"]` for output, `"i"` for input, `"r"` for a new size
-//! and `"m"`, a marker, for a signal. The format holds text, a terminal bytes: a character that is cut by the end of an
+//! and `"m"`, a cursor, for a signal. The format holds text, a terminal bytes: a character that is cut by the end of an
 //! event goes into the next one of its direction, and what is no UTF-8 becomes U+FFFD. How many bytes there really were
 //! is in the audit log.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use worker::client::{TerminalSignal, TerminalSize};
+use worker_protocol::client::{TerminalSignal, TerminalSize};
 
 /// What stands in a recording before its events.
 pub(super) struct Header<'a> {
@@ -120,7 +120,7 @@ mod tests {
 
     use bytes::Bytes;
     use serde_json::{Value, json};
-    use worker::client::{TerminalSignal, TerminalSize};
+    use worker_protocol::client::{TerminalSignal, TerminalSize};
 
     use super::{Encoder, Entry, Header, Text};
 

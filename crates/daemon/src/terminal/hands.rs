@@ -6,7 +6,7 @@ use std::future::pending;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use worker::client::{Keyboard, SessionOver, TerminalSignal, TerminalSize};
+use worker_protocol::client::{Keyboard, SessionOver, TerminalSignal, TerminalSize};
 
 /// Messages of input that may wait; of 16 KiB each.
 const WAITING: usize = 4;

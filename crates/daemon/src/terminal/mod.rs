@@ -17,10 +17,10 @@
 mod cast;
 mod hands;
 mod leftovers;
-mod places;
 mod record;
 mod recording;
 mod session;
+mod slots;
 mod start;
 
 use std::path::PathBuf;
@@ -38,20 +38,20 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use wire::v1::{self, open_terminal_response::Event as Shown};
-use worker::client::LaneError;
+use worker_protocol::client::LaneError;
 
 use crate::app::App;
 use crate::runs::Run;
 
 use cast::Header;
-use places::Place;
 use record::Chapter;
 use recording::{Recorder, Recording};
 use session::{Cause, End, GOODBYE, Response, Session, Sink};
+use slots::SessionSlot;
 use start::Start;
 
 pub(crate) use leftovers::{interrupted, remove_leftovers, session_of};
-pub(crate) use places::{Limits, Sessions};
+pub(crate) use slots::{Limits, Sessions};
 
 /// Until a client has said what it wants.
 const FIRST: Duration = Duration::from_secs(10);
@@ -152,7 +152,7 @@ struct Begun {
     permit: SessionPermit,
     recording: Recording,
     chapter: Chapter,
-    place: Place,
+    place: SessionSlot,
 }
 
 /// Everything that can be refused.

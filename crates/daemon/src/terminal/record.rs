@@ -12,7 +12,7 @@ use refusal::Refusal;
 use serde_json::json;
 use store::micros;
 use wire::v1::{self, open_terminal_response::Event as Shown, terminal_closed};
-use worker::client::{Finished, LaneError};
+use worker_protocol::client::{Finished, LaneError};
 
 use super::recording::Digest;
 use super::session::{Cause, End, Response};
@@ -195,7 +195,7 @@ mod tests {
     use ops::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
     use refusal::Refusal;
     use wire::v1::{open_terminal_response::Event as Shown, terminal_closed::Reason as Ended};
-    use worker::client::{CloseReason, Finished, LaneError, Usage};
+    use worker_protocol::client::{CloseReason, Finished, LaneError, Usage};
 
     use super::{Chapter, Closing};
     use crate::terminal::session::{Cause, End};

@@ -160,7 +160,7 @@ mod tests {
 
     use bytes::Bytes;
     use sha2::{Digest as _, Sha256};
-    use worker::client::{TerminalSignal, TerminalSize};
+    use worker_protocol::client::{TerminalSignal, TerminalSize};
 
     use super::{Recorder, Recording, RecordingError, digest_of};
     use crate::terminal::cast::{Entry, Header};

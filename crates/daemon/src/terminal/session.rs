@@ -21,12 +21,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use wire::v1::{self, open_terminal_response::Event as Shown};
-use worker::client::{Finished, LaneError, OutputSink, OutputStream, Terminal};
+use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, Terminal};
 
 use super::cast::Entry;
 use super::hands::Hands;
-use super::places::Limits;
 use super::recording::{Recorder, RecordingError};
+use super::slots::Limits;
 use super::start::Event;
 
 /// For an operator to read what is left when the session is over.

@@ -8,7 +8,7 @@ use ops::{Malformed, Operation};
 use refusal::Refusal;
 use wire::v1::open_terminal_request::Event as WireEvent;
 use wire::v1::{self, terminal_signal::Kind};
-use worker::client::{TerminalSignal, TerminalSize};
+use worker_protocol::client::{TerminalSignal, TerminalSize};
 
 /// Bytes that one message may bring.
 const MAX_INPUT: usize = 16 * 1024;
@@ -124,7 +124,7 @@ mod tests {
     use wire::v1::open_terminal_request::Event as Wire;
     use wire::v1::terminal_signal::Kind;
     use wire::v1::{self, OpenTerminalRequest, TerminalStart};
-    use worker::client::{TerminalSignal, TerminalSize};
+    use worker_protocol::client::{TerminalSignal, TerminalSize};
 
     use super::{Event, MAX_INPUT, Start};
 

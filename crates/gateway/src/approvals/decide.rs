@@ -1,8 +1,8 @@
 //! Taking a decision: who may, how often, and when it settles the approval.
 
 use super::approval::{Approval, ApprovalState, MAX_COMMENT_CHARS, PermitState};
-use super::book::Approvals;
 use super::memory::{self, Memory, NotRemembered};
+use super::table::Approvals;
 use super::vote::{Ballot, Choice, DecideError, Reviewer, Vote};
 use crate::clock::UnixMillis;
 

@@ -16,9 +16,9 @@
 //! Nothing here waits, reads a clock or touches a disk: callers say what time it is, and store what is returned.
 
 mod approval;
-mod book;
 mod decide;
 mod memory;
+mod table;
 mod vote;
 
 #[cfg(test)]
@@ -27,9 +27,9 @@ mod tests;
 pub use approval::{
     Approval, ApprovalFilter, ApprovalState, FORMAT, MAX_COMMENT_CHARS, PermitState, RestoreError, Review,
 };
-pub(crate) use book::Approvals;
-#[cfg(test)]
-pub(crate) use book::REDEEM_WITHIN;
 pub(crate) use memory::Memory;
 pub use memory::{Consent, Covers, Form, NotRemembered, Remember};
+pub(crate) use table::Approvals;
+#[cfg(test)]
+pub(crate) use table::REDEEM_WITHIN;
 pub use vote::{Ballot, Choice, DecideError, Level, Reviewer, Vote};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use ops::{Bound, FileState, Operation, Reason, Write};
 
-use super::book::{
+use super::table::{
     MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, MAX_SETTLED_BYTES, REDEEM_WITHIN,
 };
 use super::{

@@ -16,15 +16,15 @@
 //! than its target, so a revocation by path is no wall; the run's mounts are.
 
 mod about;
-mod book;
 mod pattern;
 mod permission;
+mod table;
 
 #[cfg(test)]
 mod tests;
 
-pub use book::{MAX_IN_FORCE, Permissions, TooMany};
 pub use pattern::{BadPattern, PathPattern};
 pub use permission::{BadPermission, Effect, Ended, Permission, Scope, Subject};
+pub use table::{MAX_IN_FORCE, Permissions, TooMany};
 
-pub(crate) use book::{Holders, Standing};
+pub(crate) use table::{Holders, Standing};

@@ -78,7 +78,7 @@ impl Scene {
         jail.commit_with(changes, hook)
     }
 
-    /// What the hand does after a death.
+    /// What the host worker does after a death.
     fn recover(&self) -> Vec<PatchRecovery> {
         let jail = self.jail();
         let recovered = jail.recover_patches(Whose::Everyone).unwrap();

@@ -47,9 +47,9 @@ pub use write::Write;
 /// Who executes an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// `coffer-agent`, in the container.
+    /// `coffer-guest`, in the container.
     Container,
-    /// `coffer-hand`, jailed on the host.
+    /// `coffer-host-worker`, jailed on the host.
     Host,
     /// An MCP server that the operator has named.
     Upstream,

@@ -15,7 +15,7 @@
 //! A `@@` line with the numbers of a unified diff says nothing here: such numbers are seldom right.
 
 use super::reader::Reader;
-use super::script::{Action, FilePatch, Hunk, Kind, Line, Place};
+use super::script::{Action, FilePatch, Hunk, HunkPosition, Kind, Line};
 use crate::Malformed;
 
 pub(super) const FIELD: &str = "patch.envelope";
@@ -191,7 +191,7 @@ fn hunk(reader: &mut Reader<'_>) -> Result<Option<Hunk>, Malformed> {
     if lines.is_empty() && !headed && !at_end {
         return Ok(None);
     }
-    let hunk = Hunk { at, place: Place::Anchored { anchors, at_end }, lines };
+    let hunk = Hunk { at, place: HunkPosition::Anchored { anchors, at_end }, lines };
     if hunk.changes_nothing() {
         return Err(reader.fault_at(at, "the hunk changes nothing: it has no `+` and no `-` line"));
     }

@@ -24,7 +24,7 @@ use crate::Malformed;
 
 pub(crate) use script::{Action, FilePatch};
 #[cfg(feature = "write")]
-pub(crate) use script::{Hunk, Kind, Line, Place};
+pub(crate) use script::{Hunk, HunkPosition, Kind, Line};
 
 /// Files that one patch may name: as many as an approval can be bound to.
 const MAX_PATHS: usize = 256;

@@ -37,13 +37,13 @@ pub(crate) enum Action {
 pub(crate) struct Hunk {
     /// Line of the patch's text at which it begins, from 1.
     pub(crate) at: usize,
-    pub(crate) place: Place,
+    pub(crate) place: HunkPosition,
     pub(crate) lines: Vec<Line>,
 }
 
 /// Where a hunk's lines are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum HunkPosition {
     /// At a line, as unified diffs say it. A last line without a newline is another line than one with it.
     Stated {
         /// Line in the old file, from 1; 0 where nothing is before it.

@@ -1,6 +1,6 @@
 //! What the two forms of a patch say, and what is refused by its name.
 
-use super::script::{Action, FilePatch, Hunk, Kind, Place};
+use super::script::{Action, FilePatch, Hunk, HunkPosition, Kind};
 use super::{Patch, PatchChange};
 use crate::Reason;
 
@@ -39,8 +39,8 @@ fn sketch(hunk: &Hunk) -> String {
         .collect();
     let lines = lines.concat();
     match &hunk.place {
-        Place::Stated { old, new } => format!("{old}>{new}[{lines}]"),
-        Place::Anchored { anchors, at_end } => {
+        HunkPosition::Stated { old, new } => format!("{old}>{new}[{lines}]"),
+        HunkPosition::Anchored { anchors, at_end } => {
             format!("{}{}[{lines}]", anchors.join("/"), if *at_end { "$" } else { "" })
         }
     }

@@ -6,7 +6,7 @@
 
 use super::name::{self, Name};
 use super::reader::Reader;
-use super::script::{Action, FilePatch, Hunk, Kind, Line, Place};
+use super::script::{Action, FilePatch, Hunk, HunkPosition, Kind, Line};
 use crate::Malformed;
 
 pub(super) const FIELD: &str = "patch.unified_diff";
@@ -302,7 +302,7 @@ fn hunk(reader: &mut Reader<'_>, crlf: bool) -> Result<Hunk, Malformed> {
     if reader.peek().is_some_and(|line| belongs_to_a_hunk(line) && !begins_names(reader)) {
         return Err(miscounted(reader, at, "more lines follow"));
     }
-    let hunk = Hunk { at, place: Place::Stated { old, new }, lines };
+    let hunk = Hunk { at, place: HunkPosition::Stated { old, new }, lines };
     if hunk.changes_nothing() {
         return Err(reader.fault_at(at, "the hunk changes nothing: it has no `+` and no `-` line"));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jail::{Access, Dir, FileKind, Jail, OpenErrorKind, RelPath, SandboxPath};
 
-use super::place::{below, beside};
+use super::location::{below, beside};
 use crate::cancel::Stopped;
 use crate::{
     Bounds, Cancel, Entry, EntryType, Hint, List, ListResult, OpResult, Outcome, Reason, ToolFailure,

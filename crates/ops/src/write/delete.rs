@@ -13,7 +13,7 @@
 
 use jail::{Change, Jail, Metadata, Parents, Removable, Removal, RemoveError, SandboxPath, Then, Writable};
 
-use super::place::{bind_lineage, bind_owner, is_still};
+use super::location::{bind_lineage, bind_owner, is_still};
 use super::trash::{self, Kept, NotKept};
 use crate::{
     Binder, Bound, Bounds, Delete, DeleteResult, EntryType, FileState, Held, OpResult, Outcome, Preview,

@@ -5,8 +5,8 @@ use jail::{Jail, SandboxPath, Then, WriteMode};
 use super::change::{Changed, Misfit, insert, replace};
 use super::diff::unified;
 use super::file::as_text;
+use super::location::{Location, within};
 use super::nearest::{Candidate, Nearest};
-use super::place::{Place, within};
 use crate::digest::sha256;
 use crate::{
     Binder, Bound, Bounds, Edit, EditChange, EditResult, Hint, OpResult, Outcome, Preview, Reason,
@@ -48,14 +48,14 @@ fn bound(plan: &Plan<'_>) -> Result<Bound, ToolFailure> {
 
 /// An edit that fits.
 struct Plan<'j> {
-    place: Place<'j>,
+    place: Location<'j>,
     text: String,
     mode: WriteMode,
     result: EditResult,
 }
 
 fn plan<'j>(jail: &'j Jail, edit: &'j Edit, bounds: &Bounds) -> Result<Plan<'j>, ToolFailure> {
-    let place = Place::look(jail, &edit.path, MAX_EDITED_BYTES)?;
+    let place = Location::look(jail, &edit.path, MAX_EDITED_BYTES)?;
     let (changed, mode) = match &edit.change {
         EditChange::Create { content } => (create(&place, edit, content, bounds)?, WriteMode::CreateOnly),
         EditChange::StrReplace { .. } | EditChange::Insert { .. } => {
@@ -75,7 +75,7 @@ fn plan<'j>(jail: &'j Jail, edit: &'j Edit, bounds: &Bounds) -> Result<Plan<'j>,
     Ok(Plan { place, text: changed.text, mode, result })
 }
 
-fn create(place: &Place<'_>, edit: &Edit, content: &str, bounds: &Bounds) -> Result<Changed, ToolFailure> {
+fn create(place: &Location<'_>, edit: &Edit, content: &str, bounds: &Bounds) -> Result<Changed, ToolFailure> {
     if let Some(before) = &place.before {
         return Err(exists(&edit.path).with("sha256", &before.sha256));
     }
@@ -84,7 +84,7 @@ fn create(place: &Place<'_>, edit: &Edit, content: &str, bounds: &Bounds) -> Res
     Ok(Changed { text: content.to_owned(), replacements: 1 })
 }
 
-fn change(place: &Place<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed, ToolFailure> {
+fn change(place: &Location<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed, ToolFailure> {
     let path = edit.path.excerpt();
     let Some(before) = &place.before else {
         return Err(ToolFailure::new(

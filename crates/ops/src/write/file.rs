@@ -3,7 +3,7 @@
 use jail::{Jail, Then, WriteMode};
 
 use super::diff::{Diff, sizes, unified};
-use super::place::{Place, within};
+use super::location::{Location, within};
 use crate::digest::sha256;
 use crate::{
     Binder, Bound, Bounds, EditResult, OpResult, Outcome, Preview, Reason, ToolFailure, Write, WriteResult,
@@ -58,15 +58,20 @@ pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Result<Prev
     Ok(Preview { result, bound: bound(&place)? })
 }
 
-fn bound(place: &Place<'_>) -> Result<Bound, ToolFailure> {
+fn bound(place: &Location<'_>) -> Result<Bound, ToolFailure> {
     let mut binder = Binder::new("write");
     place.bind(&mut binder)?;
     Ok(binder.finish())
 }
 
-fn admit<'j>(jail: &'j Jail, write: &'j Write, bounds: &Bounds, keep: u64) -> Result<Place<'j>, ToolFailure> {
+fn admit<'j>(
+    jail: &'j Jail,
+    write: &'j Write,
+    bounds: &Bounds,
+    keep: u64,
+) -> Result<Location<'j>, ToolFailure> {
     within(&write.path, write.content.len() as u64, bounds.max_write_bytes)?;
-    let place = Place::look(jail, &write.path, keep)?;
+    let place = Location::look(jail, &write.path, keep)?;
     place.demand(write.if_match_sha256.as_deref())?;
     if write.create_only
         && let Some(before) = &place.before
@@ -87,7 +92,7 @@ fn exists(write: &Write, sha256: &str) -> ToolFailure {
     .with("sha256", sha256)
 }
 
-fn compare(place: &Place<'_>, write: &Write, bounds: &Bounds) -> Diff {
+fn compare(place: &Location<'_>, write: &Write, bounds: &Bounds) -> Diff {
     let old = place.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
     match (old, as_text(&write.content)) {
         (None, Some(new)) => unified(&write.path, None, new, bounds.max_output_bytes),

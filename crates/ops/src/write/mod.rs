@@ -6,10 +6,10 @@ mod delete;
 mod diff;
 mod edit;
 mod file;
+mod location;
 mod nearest;
 mod newline;
 mod patch;
-mod place;
 mod recover;
 mod trash;
 

@@ -1,4 +1,4 @@
-//! What is done about operations that were killed: by their deadline, by a cancellation, or with the whole hand.
+//! What is done about operations that were killed: by their deadline, by a cancellation, or with the whole host worker.
 
 use std::io;
 

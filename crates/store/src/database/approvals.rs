@@ -48,7 +48,7 @@ impl Store {
         Ok(())
     }
 
-    /// Marks a consent as used. Whether it was live: it is marked once.
+    /// LaunchFingerprint a consent as used. Whether it was live: it is marked once.
     pub fn spend_approval(&self, approval_id: &str) -> Result<bool, StoreError> {
         let query = "UPDATE approvals SET spent = 1 WHERE approval_id = ?1 AND spent = 0";
         Ok(self.lock().execute(query, [approval_id])? == 1)

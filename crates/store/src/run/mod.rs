@@ -1,7 +1,7 @@
 //! A run as it is kept and shown.
 
 mod hold;
-mod marks;
+mod launch_fingerprint;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use wire::v1;
 
 pub use hold::{Held, Hold};
-pub use marks::{Marks, Place};
+pub use launch_fingerprint::{LaunchFingerprint, Place};
 
 use crate::time::Timestamp;
 
@@ -248,7 +248,7 @@ pub struct Started {
     pub layer: Option<Layer>,
     /// Absent in records of daemons whose runs ended with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub marks: Option<Marks>,
+    pub fingerprint: Option<LaunchFingerprint>,
 }
 
 /// How the files of the workspace's owner look to the container.

@@ -93,8 +93,8 @@ impl Followers {
         Live { pieces, taken }
     }
 
-    /// Hands a piece to all of them. One that takes nothing any more gets no further piece, and lacks what it did not get.
-    pub(super) async fn hand_on(&self, piece: &Unkept, patience: Duration) {
+    /// Host workers a piece to all of them. One that takes nothing any more gets no further piece, and lacks what it did not get.
+    pub(super) async fn host_worker_on(&self, piece: &Unkept, patience: Duration) {
         let followers = self.all().clone();
         for follower in followers {
             if !follower.take(piece, patience).await {
@@ -132,7 +132,7 @@ mod tests {
             let followers = followers.clone();
             async move {
                 for offset in 0..pieces {
-                    followers.hand_on(&piece(offset), PATIENCE).await;
+                    followers.host_worker_on(&piece(offset), PATIENCE).await;
                 }
                 followers.end();
             }
@@ -156,7 +156,7 @@ mod tests {
         let followers = Followers::default();
         drop(followers.add());
         let mut live = followers.add();
-        followers.hand_on(&piece(7), PATIENCE).await;
+        followers.host_worker_on(&piece(7), PATIENCE).await;
         assert_eq!(live.try_next().map(|piece| piece.offset), Some(7));
         assert_eq!(followers.all().len(), 1);
         followers.end();

@@ -37,7 +37,7 @@ use seal::StreamKey;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use worker::client::OutputStream;
+use worker_protocol::client::OutputStream;
 
 pub use files::Piece;
 pub use live::{Live, Unkept};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
-use worker::client::{OutputSink, OutputStream};
+use worker_protocol::client::{OutputSink, OutputStream};
 
 use super::ledger::Key;
 use super::live::{Followers, Live, Unkept};
@@ -80,7 +80,7 @@ impl Output {
             self.keep(stream, offset, data.clone()).await;
         }
         if self.kept()[at] < offset + data.len() as u64 {
-            inner.followers.hand_on(&Unkept { at, offset, data }, PATIENCE).await;
+            inner.followers.host_worker_on(&Unkept { at, offset, data }, PATIENCE).await;
         }
     }
 

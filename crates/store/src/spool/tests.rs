@@ -9,8 +9,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use seal::StreamKey;
 use tempfile::TempDir;
 use tokio::time::Instant;
-use worker::client::OutputStream::{Stderr, Stdout};
-use worker::client::{OutputSink as _, OutputStream};
+use worker_protocol::client::OutputStream::{Stderr, Stdout};
+use worker_protocol::client::{OutputSink as _, OutputStream};
 
 use super::{Bounds, Output, Spool, Unkept, WRITERS};
 

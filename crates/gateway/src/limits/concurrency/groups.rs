@@ -5,7 +5,7 @@ use slab::Slab;
 
 use super::caps::Count;
 
-/// A group's name with its hash, which is made before the book is locked.
+/// A group's name with its hash, which is made before the schedule is locked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'n> {
     pub(super) text: &'n str,

@@ -28,9 +28,9 @@
 //! Theory*, 1962). That time, divided by their number, counts for each call in the line and for the caller, within
 //! 0.1 and 60 s.
 
-mod book;
 mod caps;
 mod groups;
+mod schedule;
 
 #[cfg(test)]
 mod property;
@@ -41,9 +41,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use book::Book;
 use groups::Name;
 use lock::Mutex;
+use schedule::Schedule;
 
 pub(crate) use caps::STRICT_CAPS;
 pub use caps::{Busy, Caps, Count, Together, Turn, Whole};
@@ -60,7 +60,7 @@ struct Shared {
     whole: Whole,
     clock: Arc<dyn Clock>,
     hasher: RandomState,
-    book: Mutex<Book>,
+    schedule: Mutex<Schedule>,
 }
 
 /// A call's place, or its place in the line for one. Given back when it is dropped.
@@ -74,7 +74,7 @@ pub struct Place {
 impl Places {
     /// A table in which nothing runs.
     pub fn new(whole: Whole, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Shared { whole, clock, hasher: RandomState::new(), book: Mutex::default() }))
+        Self(Arc::new(Shared { whole, clock, hasher: RandomState::new(), schedule: Mutex::default() }))
     }
 
     /// A place for a call of this run and this principal. When it has to wait for it, `wait` is asked for what wakes it.
@@ -88,28 +88,28 @@ impl Places {
     ) -> Result<Place, Busy> {
         let (whole, now) = (self.0.whole, self.0.uptime());
         let names = (self.0.name(run), self.0.name(principal));
-        let call = self.0.book.lock().enter(names, (caps, turn), whole, now, wait)?;
+        let call = self.0.schedule.lock().enter(names, (caps, turn), whole, now, wait)?;
         Ok(Place { call, shared: self.0.clone() })
     }
 
     /// What runs and waits of this run.
     pub fn of_run(&self, run: &str) -> Count {
-        self.0.book.lock().of_run(self.0.name(run))
+        self.0.schedule.lock().of_run(self.0.name(run))
     }
 
     /// What runs and waits of this principal.
     pub fn of_principal(&self, principal: &str) -> Count {
-        self.0.book.lock().of_principal(self.0.name(principal))
+        self.0.schedule.lock().of_principal(self.0.name(principal))
     }
 
     /// What runs and waits of all, and the most of it.
     pub fn of_all(&self) -> (Count, Whole) {
-        (self.0.book.lock().of_all(), self.0.whole)
+        (self.0.schedule.lock().of_all(), self.0.whole)
     }
 
     #[cfg(test)]
     fn is_forgotten(&self) -> bool {
-        self.0.book.lock().is_empty()
+        self.0.schedule.lock().is_empty()
     }
 }
 
@@ -117,14 +117,14 @@ impl Place {
     /// It has waited long enough: what it waits for, or nothing if it has its place by now.
     pub fn waits_for(&self) -> Option<Busy> {
         let now = self.shared.uptime();
-        self.shared.book.lock().waits_for(self.call, self.shared.whole, now)
+        self.shared.schedule.lock().waits_for(self.call, self.shared.whole, now)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let Shared { whole, .. } = *self.shared;
-        let woken = self.shared.book.lock().leave(self.call, whole, || self.shared.uptime());
+        let woken = self.shared.schedule.lock().leave(self.call, whole, || self.shared.uptime());
         for wake in woken {
             wake();
         }

@@ -1,19 +1,19 @@
 //! `grep`: matching lines, by ripgrep's own libraries over the walk that glob uses.
 //!
-//! Several threads search ([`crew`]), each one file at a time ([`seeker`]); what they find is put together in path order
+//! Several threads search ([`worker_pool`]), each one file at a time ([`seeker`]); what they find is put together in path order
 //! ([`tally`]), so that the same tree gives the same answer however many they are.
 //!
 //! A pattern cannot hang it: the engine is linear in the text and in the compiled pattern, which is bounded, and between
 //! two blocks of a file it asks whether to stop ([`pattern`]).
 
-mod crew;
-mod hands;
 mod matches;
 mod pattern;
 mod queue;
 mod seeker;
 mod source;
 mod tally;
+mod threads;
+mod worker_pool;
 
 use std::sync::atomic::AtomicU64;
 
@@ -47,7 +47,7 @@ pub fn grep(jail: &Jail, grep: &Grep, bounds: &Bounds, cancel: &Cancel) -> Outco
         node_modules: grep.include_ignored,
     };
     let walk = Walk::new(jail, &start, dir, rules, cancel);
-    let (mut sum, walked) = crew::search(order, filter.as_ref(), walk, tally);
+    let (mut sum, walked) = worker_pool::search(order, filter.as_ref(), walk, tally);
     sum.stopped = sum.stopped.or(walked.stopped);
     if sum.more {
         // How far the walk had come by then is chance.

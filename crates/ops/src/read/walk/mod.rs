@@ -14,7 +14,7 @@ use jail::{Access, Dir, Entry, EntryName, FileKind, Jail, OpenErrorKind, RelPath
 use self::level::{Level, Names, path_order};
 pub(super) use self::walked::Walked;
 use super::ignores::Ignores;
-use super::place::{below, in_mount};
+use super::location::{below, in_mount};
 use crate::cancel::{Cancel, Stopped};
 
 /// Entries that one walk looks at.

@@ -6,7 +6,7 @@
 //! fits a file whose lines all end in `\r\n`, and its first line needs no byte order mark, since models write neither.
 
 use super::locate::Index;
-use crate::patch::{Hunk, Kind, Line, Place};
+use crate::patch::{Hunk, HunkPosition, Kind, Line};
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Places that a failure names.
@@ -70,7 +70,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
         b"\n"
     };
     // The envelope says nothing of the last newline: the file keeps its own way.
-    let anchored = hunks.iter().any(|hunk| matches!(hunk.place, Place::Anchored { .. }));
+    let anchored = hunks.iter().any(|hunk| matches!(hunk.place, HunkPosition::Anchored { .. }));
     let unended = anchored && !content.is_empty() && !content.ends_with(b"\n");
     let ended = if unended { [content, newline].concat() } else { Vec::new() };
     let content = if unended { ended.as_slice() } else { content };
@@ -84,7 +84,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
         let old: Vec<Vec<u8>> = hunk.old().map(|line| file.bytes(line)).collect();
         let needle = file.index.needle(&old);
         let at = file.place(hunk, &needle, done, grown).map_err(|kind| Misfit { hunk: number, kind })?;
-        if let Place::Stated { old: said, .. } = hunk.place
+        if let HunkPosition::Stated { old: said, .. } = hunk.place
             && said != 0
             && at + 1 != as_index(said)
         {
@@ -151,11 +151,11 @@ impl<'f> File<'f> {
     /// Index of the hunk's first line. What is before `from` belongs to earlier hunks.
     fn place(&self, hunk: &Hunk, needle: &[u32], from: usize, grown: i64) -> Result<usize, MisfitKind> {
         match &hunk.place {
-            Place::Stated { old, new } => {
+            HunkPosition::Stated { old, new } => {
                 let agree = i128::from(*new) - i128::from(*old) == i128::from(grown) - removes_all(hunk);
                 self.stated(hunk, needle, from, *old, agree)
             }
-            Place::Anchored { anchors, at_end } => self.anchored(anchors, *at_end, needle, from),
+            HunkPosition::Anchored { anchors, at_end } => self.anchored(anchors, *at_end, needle, from),
         }
     }
 

@@ -3,7 +3,7 @@
 use jail::{SandboxPath, excerpt};
 
 use super::apply::{Misfit, MisfitKind};
-use crate::patch::{Hunk, Place};
+use crate::patch::{Hunk, HunkPosition};
 use crate::write::nearest::{Candidate, Nearest, nearest};
 use crate::{Reason, ToolFailure};
 
@@ -25,8 +25,8 @@ pub(super) fn failure(path: &SandboxPath, content: &[u8], hunks: &[Hunk], misfit
             let lines = join(lines);
             details.push(("lines", lines.clone()));
             let remedy = match hunk.place {
-                Place::Stated { .. } => "correct the line numbers of its `@@` line",
-                Place::Anchored { .. } => "name the function or class around it in an `@@` line",
+                HunkPosition::Stated { .. } => "correct the line numbers of its `@@` line",
+                HunkPosition::Anchored { .. } => "name the function or class around it in an `@@` line",
             };
             format!("its lines are in several places (lines {lines}): add context lines, or {remedy}")
         }
@@ -60,9 +60,9 @@ pub(super) fn failure(path: &SandboxPath, content: &[u8], hunks: &[Hunk], misfit
 fn absent(hunk: &Hunk, content: &[u8], expected: &str, details: &mut Vec<(&'static str, String)>) -> String {
     let text = String::from_utf8_lossy(content);
     let difference = match hunk.place {
-        Place::Stated { old, .. } => first_difference(hunk, &text, old),
-        Place::Anchored { at_end: true, .. } => Some("its lines are not the file's last".to_owned()),
-        Place::Anchored { .. } => None,
+        HunkPosition::Stated { old, .. } => first_difference(hunk, &text, old),
+        HunkPosition::Anchored { at_end: true, .. } => Some("its lines are not the file's last".to_owned()),
+        HunkPosition::Anchored { .. } => None,
     };
     let near = match nearest(&text, expected) {
         Nearest::Whitespace(spans) => {

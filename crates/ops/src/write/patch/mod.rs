@@ -19,7 +19,7 @@ mod tests;
 
 use jail::{Change, Jail, Then, WriteMode};
 
-use super::place::Place;
+use super::location::Location;
 use super::trash::{self, Kept};
 use crate::{Binder, Bound, Bounds, OpResult, Outcome, Patch, Preview, Reason, ToolFailure, before_effect};
 
@@ -83,7 +83,7 @@ fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, T
     Ok(all)
 }
 
-fn change(place: Place<'_>, then: Then, held: bool) -> Change<'_> {
+fn change(place: Location<'_>, then: Then, held: bool) -> Change<'_> {
     if held { place.into_held_change(then) } else { place.into_change(then) }
 }
 

@@ -4,10 +4,10 @@ use jail::{Jail, SandboxPath};
 
 use super::apply::{Moved, apply};
 use super::{front_matter, misfit};
-use crate::patch::{Action, FilePatch, Hunk, Place as HunkPlace};
+use crate::patch::{Action, FilePatch, Hunk, HunkPosition};
 use crate::write::file::as_text;
+use crate::write::location::{Before, Location, within};
 use crate::write::newline::Newlines;
-use crate::write::place::{Before, Place, within};
 use crate::{Bounds, FrontMatter, Patch, PatchChange, Reason, ToolFailure};
 
 /// Longest file that is read to be patched.
@@ -18,11 +18,11 @@ const MAX_TOTAL_BYTES: u64 = 64 * 1024 * 1024;
 /// One file, and what becomes of it.
 pub(super) struct Planned<'j> {
     pub(super) path: &'j SandboxPath,
-    pub(super) place: Place<'j>,
+    pub(super) place: Location<'j>,
     /// The content afterwards; `None`: it is gone.
     pub(super) content: Option<Vec<u8>>,
     /// Where it goes.
-    pub(super) moved_to: Option<(&'j SandboxPath, Place<'j>)>,
+    pub(super) moved_to: Option<(&'j SandboxPath, Location<'j>)>,
     pub(super) notes: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn plan<'j>(
 
 fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Planned<'j>, ToolFailure> {
     let path = &file.path;
-    let place = Place::look(jail, path, MAX_PATCHED_BYTES)?;
+    let place = Location::look(jail, path, MAX_PATCHED_BYTES)?;
     match (&file.action, &place.before) {
         (Action::Create { .. }, Some(before)) => Err(exists(path, before)),
         (Action::Create { content }, None) => {
@@ -101,14 +101,14 @@ fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Plann
 
 /// Whether this is how `diff -u` shows a new file whose old name it was told.
 fn creates(hunks: &[Hunk]) -> bool {
-    matches!(hunks, [hunk] if hunk.old().next().is_none() && matches!(hunk.place, HunkPlace::Stated { old: 0, .. }))
+    matches!(hunks, [hunk] if hunk.old().next().is_none() && matches!(hunk.place, HunkPosition::Stated { old: 0, .. }))
 }
 
 fn put<'j>(
     path: &'j SandboxPath,
-    place: Place<'j>,
+    place: Location<'j>,
     content: Vec<u8>,
-    moved_to: Option<(&'j SandboxPath, Place<'j>)>,
+    moved_to: Option<(&'j SandboxPath, Location<'j>)>,
     notes: Vec<String>,
     bounds: &Bounds,
 ) -> Result<Planned<'j>, ToolFailure> {
@@ -116,8 +116,11 @@ fn put<'j>(
     Ok(Planned { path, place, content: Some(content), moved_to, notes })
 }
 
-fn destination<'j>(jail: &'j Jail, to: &'j SandboxPath) -> Result<(&'j SandboxPath, Place<'j>), ToolFailure> {
-    let place = Place::look(jail, to, 0)?;
+fn destination<'j>(
+    jail: &'j Jail,
+    to: &'j SandboxPath,
+) -> Result<(&'j SandboxPath, Location<'j>), ToolFailure> {
+    let place = Location::look(jail, to, 0)?;
     match &place.before {
         Some(before) => Err(exists(to, before)),
         None => Ok((to, place)),
@@ -178,7 +181,7 @@ fn front_matter<'j>(
     bounds: &Bounds,
 ) -> Result<Planned<'j>, ToolFailure> {
     let path = &change.path;
-    let place = Place::look(jail, path, MAX_PATCHED_BYTES)?;
+    let place = Location::look(jail, path, MAX_PATCHED_BYTES)?;
     let Some(before) = &place.before else {
         return Err(ToolFailure::new(
             Reason::NotFound,

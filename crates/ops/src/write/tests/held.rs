@@ -30,12 +30,12 @@ enum What {
 const ALL: [What; 6] =
     [What::Write, What::Edit, What::Patch, What::Several, What::Delete, What::DeleteByPatch];
 
-struct Place {
+struct Location {
     scene: Scene,
     _private: tempfile::TempDir,
 }
 
-impl Place {
+impl Location {
     fn new() -> Self {
         let mut scene = Scene::new();
         let private = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn refused(outcome: Outcome) -> ToolFailure {
 #[test]
 fn what_was_seen_happens() {
     for what in ALL {
-        let place = Place::new();
+        let place = Location::new();
         let held = place.preview(what).bound.held();
         assert!(held.is_some());
         assert_eq!(place.preview(what).bound.held(), held, "two looks at one state: {what:?}");
@@ -133,9 +133,9 @@ fn what_was_seen_happens() {
         let after = place.tree();
         assert!(after.iter().all(|(name, ..)| !name.contains("cofferdam-tmp")), "{after:?}");
         // It happens as without a consent.
-        let other = Place::new();
+        let other = Location::new();
         other.execute(what, None).unwrap();
-        let contents = |place: &Place| -> Vec<_> {
+        let contents = |place: &Location| -> Vec<_> {
             place.tree().into_iter().map(|(_, mode, content)| (mode, content)).collect()
         };
         assert_eq!(contents(&place), contents(&other), "{what:?}");
@@ -146,7 +146,7 @@ fn what_was_seen_happens() {
 
 #[test]
 fn nothing_happens_to_anything_else() {
-    type Swap = (&'static str, fn(&Place));
+    type Swap = (&'static str, fn(&Location));
     let swaps: [Swap; 9] = [
         ("another content in place", |place| fs::write(place.at("d/f"), EVIL).unwrap()),
         ("another file", |place| {
@@ -180,7 +180,7 @@ fn nothing_happens_to_anything_else() {
     ];
     for what in ALL {
         for (name, swap) in swaps {
-            let place = Place::new();
+            let place = Location::new();
             let held = place.preview(what).bound.held();
             swap(&place);
             let before = place.tree();
@@ -192,7 +192,7 @@ fn nothing_happens_to_anything_else() {
 
 #[test]
 fn a_new_file_is_bound_to_its_absence() {
-    let place = Place::new();
+    let place = Location::new();
     fs::remove_file(place.at("d/f")).unwrap();
     let held = place.preview(What::Write).bound.held();
     place.scene.put("d/f", EVIL);
@@ -205,7 +205,7 @@ fn a_new_file_is_bound_to_its_absence() {
 
 #[test]
 fn a_directory_is_bound_to_itself() {
-    let place = Place::new();
+    let place = Location::new();
     let (jail, request) = (&place.scene.jail, Delete { path: path("e"), if_match_sha256: None });
     fs::create_dir(place.at("e")).unwrap();
     let held_to = preview_delete(jail, &request, &Bounds::default()).unwrap().bound.held();
@@ -228,7 +228,7 @@ fn a_flipper_gains_nothing() {
 }
 
 fn flip(what: What, in_place: bool) {
-    let place = Place::new();
+    let place = Location::new();
     let (mut happened, mut refusals) = (0_u32, 0_u32);
     for _ in 0..effort::cases(60, 500) {
         let _ = fs::remove_dir_all(place.at("d"));

@@ -8,7 +8,7 @@
 //! then the copy is forgotten. A trash that has no room refuses; only `delete` goes on then, and only with a consent that
 //! says so.
 
-mod room;
+mod allowance;
 mod store;
 mod sweep;
 
@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::trash::{TrashEntry, TrashRecord};
 use crate::{EntryType, Reason, ToolFailure};
 
-use room::Room;
+use allowance::Allowance;
 pub(super) use sweep::sweep;
 
 /// Largest file that the trash takes: as large as any file that the host lane can make.
@@ -146,7 +146,7 @@ fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), No
         NotKept::Failed(ToolFailure::new(Reason::Internal, why))
     })?;
     let trash = private.directory(Keeps::Trash).map_err(|error| failure(path, &error))?;
-    Room::of(&trash).map_err(|error| failure(path, &error))?.take(size).map_err(NotKept::NoRoom)?;
+    Allowance::of(&trash).map_err(|error| failure(path, &error))?.take(size).map_err(NotKept::NoRoom)?;
     Ok((trash, private.job()))
 }
 

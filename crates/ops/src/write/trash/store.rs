@@ -18,7 +18,7 @@ pub(super) fn claim(trash: &OwnedFd, job: u64) -> io::Result<TrashEntry> {
     loop {
         match create(trash, &entry.to_string()) {
             Ok(_) => return Ok(entry),
-            // Of the same operation, or of one of a former hand at a time that the clock has come back to.
+            // Of the same operation, or of one of a former host worker at a time that the clock has come back to.
             Err(Errno::EXIST) => entry.count += 1,
             Err(errno) => return Err(errno.into()),
         }

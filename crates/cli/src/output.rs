@@ -1,0 +1,250 @@
+//! The only way of text onto a stream.
+//!
+//! A [`Output`] is composed of our own words, which are `&'static str`, and of foreign text, which is made harmless
+//! where a terminal would obey it ([`crate::clean`]). Styles are put around text that has been cleaned, so the only
+//! escape sequences that arrive are ours.
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::clean::{Shape, clean};
+
+/// Widest cell of a table, characters.
+const WIDEST_CELL: usize = 100;
+
+/// What the stream that a page goes to can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// It is a terminal: control characters would be obeyed.
+    pub(crate) terminal: bool,
+    /// It shows colours, and the user wants them.
+    pub(crate) colour: bool,
+    /// Columns, when it is a terminal.
+    pub(crate) width: Option<u16>,
+}
+
+impl Look {
+    #[cfg(test)]
+    pub(crate) const PIPE: Self = Self { terminal: false, colour: false, width: None };
+    #[cfg(test)]
+    pub(crate) const TERMINAL: Self = Self { terminal: true, colour: false, width: Some(100) };
+    #[cfg(test)]
+    pub(crate) const COLOUR: Self = Self { terminal: true, colour: true, width: Some(100) };
+}
+
+/// Emphasis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Added, allowed, good.
+    Green,
+    /// Removed, refused, bad.
+    Red,
+    /// Waiting, limited.
+    Yellow,
+    /// Places and names.
+    Cyan,
+    /// What matters less.
+    Dim,
+    /// Headings.
+    Bold,
+}
+
+impl Style {
+    fn style(self) -> console::Style {
+        let style = console::Style::new().force_styling(true);
+        match self {
+            Self::Green => style.green(),
+            Self::Red => style.red(),
+            Self::Yellow => style.yellow(),
+            Self::Cyan => style.cyan(),
+            Self::Dim => style.dim(),
+            Self::Bold => style.bold(),
+        }
+    }
+}
+
+/// Text on its way to a stream.
+#[derive(Debug)]
+pub(crate) struct Output {
+    look: Look,
+    text: String,
+}
+
+impl Output {
+    pub(crate) fn new(look: Look) -> Self {
+        Self { look, text: String::new() }
+    }
+
+    /// Our own words.
+    pub(crate) fn own(&mut self, words: &'static str) -> &mut Self {
+        self.text.push_str(words);
+        self
+    }
+
+    /// Foreign text as it is, except on a terminal.
+    pub(crate) fn raw(&mut self, text: &str) -> &mut Self {
+        if self.look.terminal {
+            self.block(text)
+        } else {
+            self.text.push_str(text);
+            self
+        }
+    }
+
+    /// Foreign text of many lines, harmless wherever it goes.
+    pub(crate) fn block(&mut self, text: &str) -> &mut Self {
+        self.text.push_str(&clean(text, Shape::Block));
+        self
+    }
+
+    /// Foreign text that must stay in its line, harmless wherever it goes.
+    pub(crate) fn word(&mut self, text: &str) -> &mut Self {
+        self.text.push_str(&clean(text, Shape::Line));
+        self
+    }
+
+    /// As [`Output::word`], emphasised.
+    pub(crate) fn styled(&mut self, style: Style, text: &str) -> &mut Self {
+        let text = clean(text, Shape::Line);
+        if self.look.colour {
+            self.text.push_str(&style.style().apply_to(text).to_string());
+        } else {
+            self.text.push_str(&text);
+        }
+        self
+    }
+
+    /// As [`Output::word`], filled up with spaces to `width`, and one more.
+    pub(crate) fn column(&mut self, text: &str, width: usize) -> &mut Self {
+        let text = clean(text, Shape::Line);
+        let fill = width.saturating_sub(console::measure_text_width(&text)) + 1;
+        self.text.push_str(&text);
+        self.text.extend(std::iter::repeat_n(' ', fill));
+        self
+    }
+
+    /// Ends a line, unless it has been ended or nothing was begun.
+    pub(crate) fn end_line(&mut self) -> &mut Self {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+        self
+    }
+
+    /// A diff to be kept: as it is, except on a terminal, where it is as in [`Output::diff`].
+    pub(crate) fn raw_diff(&mut self, diff: &str) -> &mut Self {
+        if self.look.terminal { self.diff(diff) } else { self.raw(diff) }
+    }
+
+    /// A unified diff, coloured where colours are shown; harmless wherever it goes.
+    pub(crate) fn diff(&mut self, diff: &str) -> &mut Self {
+        for line in diff.split_terminator('\n') {
+            let style = match line.as_bytes() {
+                [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Some(Style::Bold),
+                [b'+', ..] => Some(Style::Green),
+                [b'-', ..] => Some(Style::Red),
+                [b'@', b'@', ..] => Some(Style::Cyan),
+                _ => None,
+            };
+            // Tabs stay: they are the code's own indentation.
+            let line = clean(line, Shape::Block);
+            match style {
+                Some(style) if self.look.colour => {
+                    self.text.push_str(&style.style().apply_to(&line).to_string());
+                }
+                _ => self.text.push_str(&line),
+            }
+            self.text.push('\n');
+        }
+        self
+    }
+
+    /// A fact a line: name, value.
+    pub(crate) fn facts(&mut self, facts: &[(&'static str, String)]) -> &mut Self {
+        let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+            self.column(name, width).own(" ").word(value).end_line();
+        }
+        self
+    }
+
+    /// A table; every cell stays in its line.
+    pub(crate) fn table(
+        &mut self,
+        header: &[&'static str],
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> &mut Self {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(header);
+        if let Some(width) = self.look.width {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        for row in rows {
+            table.add_row(row.iter().map(|cell| clip(&clean(cell, Shape::Line))));
+        }
+        for line in table.lines() {
+            self.text.push_str(line.strip_prefix(' ').unwrap_or(&line).trim_end());
+            self.text.push('\n');
+        }
+        self
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+fn clip(cell: &str) -> String {
+    console::truncate_str(cell, WIDEST_CELL, "…").into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_raw_in_a_pipe_and_harmless_on_a_terminal() {
+        let mut page = Output::new(Look::PIPE);
+        page.raw("\x1b[2J");
+        assert_eq!(page.as_str(), "\x1b[2J");
+        let mut page = Output::new(Look::TERMINAL);
+        page.raw("\x1b[2J");
+        assert_eq!(page.as_str(), "␛[2J");
+    }
+
+    #[test]
+    fn previews_are_harmless_everywhere() {
+        let mut page = Output::new(Look::PIPE);
+        page.block("\x1b]52;c;\x07\n").diff("+\x1b[31m\n").word("a\nb");
+        assert_eq!(page.as_str(), "␛]52;c;␇\n+␛[31m\na␊b");
+    }
+
+    #[test]
+    fn colours_are_put_around_clean_text_only() {
+        let mut page = Output::new(Look::COLOUR);
+        page.diff("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\x1b[0m\n z");
+        assert_eq!(
+            page.as_str(),
+            "\x1b[1m--- a\x1b[0m\n\x1b[1m+++ b\x1b[0m\n\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m-x\x1b[0m\n\x1b[32m+y␛[0m\x1b[0m\n z\n"
+        );
+        let mut page = Output::new(Look::TERMINAL);
+        page.styled(Style::Red, "x");
+        assert_eq!(page.as_str(), "x");
+    }
+
+    #[test]
+    fn a_cell_cannot_break_its_table() {
+        let mut page = Output::new(Look::PIPE);
+        page.table(
+            &["NAME", "VALUE"],
+            [vec!["a\nFORGED".into(), "\x1b[1mb".into()], vec!["c".into(), "d".into()]],
+        );
+        assert_eq!(page.as_str(), "NAME      VALUE\na␊FORGED  ␛[1mb\nc         d\n");
+    }
+
+    #[test]
+    fn facts_line_up_and_empty_ones_are_left_out() {
+        let mut page = Output::new(Look::PIPE);
+        page.facts(&[("id", "1".into()), ("state", "READY".into()), ("failure", String::new())]);
+        assert_eq!(page.as_str(), "id       1\nstate    READY\n");
+    }
+}

@@ -1,0 +1,394 @@
+//! Alerts as the daemon has them: stored, recorded, acted upon, shown, acknowledged.
+//!
+//! Each step is on disk before the next: an alert is stored with the place in the log that it came from, then recorded,
+//! then what it imposes is done and recorded, then it is delivered. A daemon that dies in between goes on where it was; what
+//! the log has already is not written again ([`Alerts::found`]).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use audit::{Event, Kind, Record};
+use audit_service::AuditLog;
+use gateway::{Clock, SystemClock};
+use identity::{AlertId, Principal};
+use ops::Reason;
+use refusal::{Refusal, chain};
+use serde_json::{Value, json};
+use store::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};
+use store::{Store, StoreError};
+use tokio::sync::{broadcast, watch};
+
+use super::detector::Firing;
+use super::enforce::Enforcement;
+use super::table::{AlertTable, Listener};
+
+/// Changes that a slow watcher may be behind before it is told to look again.
+const CHANGES: usize = 1_024;
+/// Characters of an operator's comment.
+const MAX_COMMENT: usize = 4_096;
+
+/// All alerts. One for the daemon.
+pub(crate) struct Alerts {
+    table: Mutex<AlertTable>,
+    /// Up to here the log has been looked at; what is stored is true up to there.
+    position: Mutex<u64>,
+    store: Store,
+    audit: Arc<AuditLog>,
+    enforcement: Arc<dyn Enforcement>,
+    listeners: Vec<Listener>,
+    changes: broadcast::Sender<Alert>,
+    wake: watch::Sender<()>,
+    /// One writer at a time, so that what is stored last is what came last.
+    storing: tokio::sync::Mutex<()>,
+}
+
+impl Alerts {
+    /// With the alerts that are stored.
+    pub(super) fn open(
+        store: Store,
+        audit: Arc<AuditLog>,
+        enforcement: Arc<dyn Enforcement>,
+        listeners: Vec<Listener>,
+    ) -> Result<Self, StoreError> {
+        let (stored, position) = store.alerts()?;
+        Ok(Self {
+            table: Mutex::new(AlertTable::new(stored)),
+            position: Mutex::new(position),
+            store,
+            audit,
+            enforcement,
+            listeners,
+            changes: broadcast::Sender::new(CHANGES),
+            wake: watch::Sender::new(()),
+            storing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Puts what is in force into force again, before the first client is let in.
+    pub(super) async fn restore(&self) {
+        for alert in self.in_force(|_| true) {
+            if let Err(failure) = self.enforcement.impose(&alert).await {
+                tracing::warn!(alert = %alert.id, "what an alert imposed does not hold any more: {failure}");
+                self.change(alert.id, |alert| {
+                    alert.imposed.state = ImposedState::Over;
+                    alert.imposed.failure = failure;
+                });
+            }
+        }
+        self.keep().await;
+    }
+
+    fn in_force(&self, wanted: impl Fn(&Alert) -> bool) -> Vec<Alert> {
+        let now = now();
+        let holds = |alert: &&Alert| {
+            alert.imposed.state == ImposedState::InForce && !alert.is_over(now) && wanted(alert)
+        };
+        self.table().newest().filter(holds).cloned().collect()
+    }
+
+    /// A rule fired at a record of `at` milliseconds: whether that raised an alert, rather than being one more occurrence
+    /// of an alert that stands.
+    pub(super) fn fire(&self, firing: &Firing, setting: &gateway::AnomalySetting, at: u64) -> bool {
+        let raised = self.table().fire(firing, setting, at, &self.listeners);
+        if let Some(alert) = &raised {
+            tracing::warn!(
+                alert = %alert.id,
+                rule = alert.rule,
+                agent = alert.agent_id,
+                run = alert.run_id,
+                action = alert.imposed.measure.name(),
+                "{}",
+                alert.summary()
+            );
+            let _ = self.changes.send(alert.clone());
+        }
+        raised.is_some()
+    }
+
+    /// The log has an alert's record: what a daemon before this one may not have noted.
+    pub(super) async fn found(&self, record: &Record) {
+        let event = &record.event;
+        let detail = |name: &str| event.details.as_ref()?.get(name)?.as_str();
+        let Some(id) = detail("alert_id").and_then(|id| AlertId::parse(id).ok()) else { return };
+        let noted = |alert: &mut Alert| alert.recorded = true;
+        match detail("state") {
+            Some("raised") if self.table().get(id).is_some_and(|alert| !alert.recorded) => {
+                self.change(id, noted);
+            }
+            Some("imposed")
+                if self.table().get(id).is_some_and(|alert| alert.imposed.state == ImposedState::Due) =>
+            {
+                let until = event
+                    .details
+                    .as_ref()
+                    .and_then(|details| details.get("until_ms"))
+                    .and_then(Value::as_u64);
+                let now = now();
+                if let Some(alert) = self.change(id, |alert| in_force(alert, until))
+                    && !alert.is_over(now)
+                {
+                    let _ = self.enforcement.impose(&alert).await;
+                }
+            }
+            Some("acknowledged")
+                if self.table().get(id).is_some_and(|alert| alert.acknowledged.is_none()) =>
+            {
+                let word = Acknowledged {
+                    by: event.principal.clone().unwrap_or_default(),
+                    at: now(),
+                    comment: detail("comment").unwrap_or_default().to_owned(),
+                };
+                self.lift(id, word).await;
+            }
+            _ => {}
+        }
+    }
+
+    /// Records what is not recorded, and does what is due. What cannot be done now stays for the next time.
+    pub(super) async fn finish(&self) {
+        let unfinished = self.table().unfinished();
+        for id in unfinished {
+            if self.record(id).await.is_err() {
+                break;
+            }
+            self.impose(id).await;
+        }
+        self.expire();
+        self.keep().await;
+        self.wake.send_replace(());
+    }
+
+    async fn record(&self, id: AlertId) -> Result<(), audit_service::Unavailable> {
+        let Some(alert) = self.get(id).filter(|alert| !alert.recorded) else { return Ok(()) };
+        // First what an interruption must not lose.
+        self.keep().await;
+        self.audit.record(event(&alert, "raised", json!({}))).await?;
+        self.change(id, |alert| alert.recorded = true);
+        Ok(())
+    }
+
+    async fn impose(&self, id: AlertId) {
+        let until = |alert: &Alert| alert.imposed.measure.lasts().map(|lasts| now().saturating_add(lasts));
+        let Some(mut alert) = self.get(id).filter(|alert| alert.imposed.state == ImposedState::Due) else {
+            return;
+        };
+        let ends = until(&alert);
+        in_force(&mut alert, ends);
+        let imposed = self.enforcement.impose(&alert).await;
+        let done = match &imposed {
+            Ok(()) => event(&alert, "imposed", json!({ "until_ms": alert.imposed.until })),
+            Err(failure) => event(&alert, "failed", json!({ "failure": failure })),
+        };
+        // An operator was quicker.
+        if self.get(id).is_none_or(|now| now.acknowledged.is_some()) {
+            let _ = self.enforcement.lift(&alert).await;
+            return;
+        }
+        self.change(id, |stored| match &imposed {
+            Ok(()) => in_force(stored, alert.imposed.until),
+            Err(failure) => {
+                tracing::error!(alert = %id, action = stored.imposed.measure.name(), "{failure}");
+                stored.imposed.state = ImposedState::Failed;
+                stored.imposed.failure.clone_from(failure);
+            }
+        });
+        if self.audit.record(done).await.is_err() {
+            tracing::error!(alert = %id, "what an alert imposed is not in the audit log yet");
+        }
+    }
+
+    /// Says of measures whose time is over that it is.
+    fn expire(&self) {
+        let now = now();
+        let mut table = self.table();
+        let over: Vec<AlertId> = table
+            .newest()
+            .filter(|alert| alert.imposed.state == ImposedState::InForce && alert.is_over(now))
+            .map(|alert| alert.id)
+            .collect();
+        for id in over {
+            if let Some(alert) = table.change(id, |alert| alert.imposed.state = ImposedState::Over) {
+                let _ = self.changes.send(alert);
+            }
+        }
+    }
+
+    /// An operator has seen an alert: what it imposed is lifted, and the rule starts from nothing for its subject.
+    pub(crate) async fn acknowledge(
+        &self,
+        id: AlertId,
+        principal: &Principal,
+        comment: &str,
+    ) -> Result<Alert, Refusal> {
+        if comment.chars().count() > MAX_COMMENT {
+            return Err(Refusal::invalid("comment", format!("must be at most {MAX_COMMENT} characters")));
+        }
+        let alert = self.get(id).ok_or_else(no_such_alert)?;
+        if let Some(word) = &alert.acknowledged {
+            return Err(Refusal::new(
+                Reason::PreconditionFailed,
+                format!("the alert was acknowledged by {} already", word.by),
+            ));
+        }
+        let (comment, _) = self.audit.redactor().text(comment);
+        let told = json!({ "comment": comment, "lifted": alert.imposed.measure.name() });
+        self.audit.record(event(&alert, "acknowledged", told).principal(&principal.name)).await?;
+        let word = Acknowledged { by: principal.name.clone(), at: now(), comment };
+        let lifted = self.lift(id, word).await;
+        self.keep().await;
+        lifted.or_else(|| self.get(id)).ok_or_else(no_such_alert)
+    }
+
+    async fn lift(&self, id: AlertId, word: Acknowledged) -> Option<Alert> {
+        let was_in_force = self.get(id)?.imposed.state == ImposedState::InForce;
+        let alert = self.table().acknowledge(id, word)?;
+        if was_in_force && let Err(failure) = self.enforcement.lift(&alert).await {
+            tracing::warn!(alert = %id, "what an alert imposed was over already: {failure}");
+        }
+        if matches!(alert.imposed.measure, Measure::Throttle { .. }) {
+            // An agent has one throttle, which may have been that of several alerts.
+            for other in self.in_force(|other| other.agent_id == alert.agent_id) {
+                let _ = self.enforcement.impose(&other).await;
+            }
+        }
+        let _ = self.changes.send(alert.clone());
+        Some(alert)
+    }
+
+    /// One alert.
+    pub(crate) fn get(&self, id: AlertId) -> Option<Alert> {
+        self.table().get(id).cloned()
+    }
+
+    /// Those that `wanted` takes, newest first, `most` of them, behind `after`.
+    pub(crate) fn list(
+        &self,
+        after: Option<AlertId>,
+        most: usize,
+        wanted: impl Fn(&Alert) -> bool,
+    ) -> Vec<Alert> {
+        let table = self.table();
+        let behind = |alert: &&Alert| after.is_none_or(|after| alert.id < after);
+        table.newest().filter(behind).filter(|alert| wanted(alert)).take(most).cloned().collect()
+    }
+
+    /// Changes from now on.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<Alert> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log has been looked at up to here.
+    pub(super) fn advance(&self, sequence: u64) {
+        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        *position = sequence.max(*position);
+    }
+
+    /// Stores what has changed, with the position. When that fails it is tried again with the next change.
+    pub(super) async fn keep(&self) {
+        let changes = self.table().take_changes();
+        if !changes.is_empty() {
+            self.save(changes).await;
+        }
+    }
+
+    /// Stores the position by itself.
+    pub(super) async fn keep_position(&self) {
+        let changes = self.table().take_changes();
+        self.save(changes).await;
+    }
+
+    async fn save(&self, changes: super::table::Changes) {
+        let _one = self.storing.lock().await;
+        // Changed again while it waited: then somebody else stores that.
+        let position = self.position();
+        let (alerts, removed) = (changes.alerts.clone(), changes.removed.clone());
+        let saved = self.store.with(move |store| store.save_alerts(&alerts, &removed, position)).await;
+        if let Err(error) = saved {
+            tracing::error!(error = %chain(&error), "alerts cannot be stored");
+            self.table().return_changes(changes);
+        }
+    }
+
+    /// The next delivery for a webhook: when, of which alert, and the message.
+    pub(super) fn next_delivery(&self, webhook: &str) -> Option<(u64, AlertId, Vec<u8>)> {
+        let table = self.table();
+        let (at, alert) = table.next_delivery(webhook)?;
+        Some((at, alert.id, message(alert)))
+    }
+
+    /// How an attempt ended.
+    pub(super) async fn delivered(&self, id: AlertId, webhook: &str, how: impl FnOnce(&mut Delivery)) {
+        let changed = self.table().delivery(id, webhook, how);
+        if let Some(alert) = changed {
+            let _ = self.changes.send(alert);
+        }
+        self.keep().await;
+    }
+
+    /// Resolves when there may be something to deliver.
+    pub(super) fn woken(&self) -> watch::Receiver<()> {
+        let mut woken = self.wake.subscribe();
+        woken.mark_unchanged();
+        woken
+    }
+
+    fn change(&self, id: AlertId, how: impl FnOnce(&mut Alert)) -> Option<Alert> {
+        let changed = self.table().change(id, how);
+        if let Some(alert) = &changed {
+            let _ = self.changes.send(alert.clone());
+        }
+        changed
+    }
+
+    fn table(&self) -> MutexGuard<'_, AlertTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn in_force(alert: &mut Alert, until: Option<u64>) {
+    let stops = alert.imposed.measure == Measure::Stop;
+    alert.imposed.state = if stops { ImposedState::Over } else { ImposedState::InForce };
+    alert.imposed.until = until;
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemClock.now().0
+}
+
+fn no_such_alert() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such alert").with("resource", "alert")
+}
+
+/// An alert's record. `state`: `raised`, `imposed`, `failed`, `acknowledged`.
+fn event(alert: &Alert, state: &str, more: Value) -> Event {
+    let mut details = alert.facts();
+    details["state"] = state.into();
+    if let (Some(details), Value::Object(more)) = (details.as_object_mut(), more) {
+        details.extend(more);
+    }
+    let mut event = Event::new(Kind::Alert).agent(&alert.agent_id).details(details);
+    if !alert.run_id.is_empty() {
+        event = event.run(&alert.run_id);
+    }
+    event
+}
+
+/// What a webhook is told: the same bytes at every attempt.
+fn message(alert: &Alert) -> Vec<u8> {
+    let mut data = alert.facts();
+    data["principal"] = alert.principal.as_str().into();
+    data["agent_id"] = alert.agent_id.as_str().into();
+    data["run_id"] = alert.run_id.as_str().into();
+    let raised =
+        jiff::Timestamp::from_millisecond(i64::try_from(alert.raised_at).unwrap_or(0)).unwrap_or_default();
+    let message = json!({ "type": "alert.raised", "timestamp": raised.to_string(), "data": data });
+    message.to_string().into_bytes()
+}
+
+#[cfg(test)]
+#[path = "alerts_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! What is granted to a role or a team is granted to each agent that has it. Who that is shows when an agent calls: before
+//! its next call the rules are told of the grant, once.
+
+use std::sync::Arc;
+
+use super::recent::Recent;
+use super::seen::{Holder, Moment, Seen, What};
+
+/// Roles and teams whose last grant is remembered, and agents that are known to have heard.
+const MAX_HOLDERS: usize = 1_024;
+const MAX_AGENTS: usize = 16_384;
+
+pub(super) struct GrantExpansion {
+    /// When something was last given to it, and in which record.
+    given: Recent<Holder, (Moment, u64)>,
+    /// The last record that the rules have been told of for an agent.
+    told: Recent<Arc<str>, u64>,
+    newest: u64,
+}
+
+impl GrantExpansion {
+    pub(super) fn new() -> Self {
+        Self { given: Recent::new(MAX_HOLDERS), told: Recent::new(MAX_AGENTS), newest: 0 }
+    }
+
+    /// What the rules have to see before `seen`: that the agent was given something by its role or by one of its teams.
+    pub(super) fn before(
+        &mut self,
+        seen: &Seen,
+        role: Option<&str>,
+        teams: impl FnOnce(&str) -> Vec<Arc<str>>,
+    ) -> Option<Seen> {
+        if let What::GivenTo(holder) = &seen.what {
+            let last = (seen.at, seen.sequence);
+            *self.given.touch(holder, || last) = last;
+            self.newest = seen.sequence;
+            return None;
+        }
+        seen.ended()?;
+        let agent = &seen.agent.id;
+        if self.newest == 0 || self.told.get(agent).is_some_and(|told| *told >= self.newest) {
+            return None;
+        }
+        let roles = role.map(|role| Holder::Role(role.into())).into_iter();
+        let held = roles.chain(teams(agent).into_iter().map(Holder::Team));
+        let last = held.filter_map(|holder| self.given.get(&holder).copied()).max_by_key(|(_, at)| *at);
+        let told = std::mem::replace(self.told.touch(agent, || 0), self.newest);
+        let (at, sequence) = last.filter(|(_, sequence)| *sequence > told)?;
+        let (agent, run) = (seen.agent.clone(), seen.run.clone());
+        Some(Seen { sequence, at, agent, run, what: What::Granted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::AnomalyRule;
+
+    use super::super::detector::Detector;
+    use super::super::rules::testing::{Tape, agent, ended, only, shipped};
+    use super::super::seen::{Ending, Kind};
+    use super::*;
+
+    /// Numbers of the events at which `grant_then_exec` fires, where alice's runs have the role `worker` and she is of the
+    /// team `core`.
+    fn fires(tape: &Tape) -> Vec<u64> {
+        let rule = AnomalyRule::GrantThenExec;
+        let mut detector = Detector::new(&only(rule, &shipped(rule)));
+        let mut grants = GrantExpansion::new();
+        let mut fired = Vec::new();
+        for seen in &tape.seen {
+            let of_core = |agent: &str| if agent == "alice" { vec!["core".into()] } else { Vec::new() };
+            let gift = grants.before(seen, Some("worker").filter(|_| &*seen.agent.id == "alice"), of_core);
+            for seen in gift.iter().chain([seen]) {
+                fired.extend(detector.observe(seen).iter().map(|firing| firing.sequence));
+            }
+        }
+        fired
+    }
+
+    fn command() -> What {
+        What::Ended(ended(Kind::Command, Ending::Succeeded))
+    }
+
+    #[test]
+    fn a_grant_to_a_role_or_a_team_is_one_to_each_of_its_agents_and_to_no_other() {
+        let threshold = shipped(AnomalyRule::GrantThenExec).threshold;
+        for holder in [Holder::Role("worker".into()), Holder::Team("core".into())] {
+            let mut tape = Tape::default();
+            tape.add("operator", What::GivenTo(holder));
+            for _ in 0..threshold {
+                tape.add("alice", command()).add("bob", command());
+            }
+            let last = tape.seen[tape.seen.len() - 2].sequence;
+            assert_eq!(fires(&tape), [last], "alice alone");
+            assert_eq!(tape.seen[tape.seen.len() - 2].agent, agent("alice"));
+        }
+        for holder in [Holder::Role("other".into()), Holder::Team("other".into())] {
+            let mut tape = Tape::default();
+            tape.add("operator", What::GivenTo(holder));
+            for _ in 0..2 * threshold {
+                tape.add("alice", command());
+            }
+            assert!(fires(&tape).is_empty());
+        }
+    }
+
+    #[test]
+    fn the_rules_are_told_once_and_of_a_new_grant_again() {
+        let mut grants = GrantExpansion::new();
+        let mut tape = Tape::default();
+        let role = || What::GivenTo(Holder::Role("worker".into()));
+        tape.add("operator", role()).add("alice", command()).add("alice", command());
+        tape.add("operator", role()).add("operator", role()).add("alice", command());
+        let told: Vec<_> =
+            tape.seen.iter().filter_map(|seen| grants.before(seen, Some("worker"), |_| Vec::new())).collect();
+        assert_eq!(
+            told.iter().map(|gift| gift.sequence).collect::<Vec<_>>(),
+            [tape.seen[0].sequence, tape.seen[4].sequence]
+        );
+        assert!(told.iter().all(|gift| gift.what == What::Granted && gift.agent == agent("alice")));
+    }
+}

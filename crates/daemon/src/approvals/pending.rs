@@ -1,0 +1,99 @@
+//! A call that waits, as it is kept: everything that is needed to go on with it in another process.
+
+use std::time::Duration;
+
+use gateway::{Approval, ApprovalState, PermitState};
+use identity::{CallId, RunId};
+use ops::Operation;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use store::{SettledApproval, StoredApproval};
+use wire::v1;
+
+/// Whose call it is, how it was put, and how it is to be answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asker {
+    pub(crate) call: CallId,
+    pub(crate) run: RunId,
+    pub(crate) principal: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) request_id: Option<String>,
+    /// Digest of the request, to know a repetition by.
+    pub(crate) digest: Vec<u8>,
+    /// In which dialect, by which tool; `None`: as a typed message.
+    pub(crate) dialect: Option<(String, String)>,
+    pub(crate) task_id: String,
+    pub(crate) correlation_id: String,
+    /// It was made with the run's token.
+    #[serde(default)]
+    pub(crate) via_token: bool,
+    /// The client's own timeout.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// A call that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) approval: Approval,
+    pub(crate) asker: Asker,
+    pub(crate) operation: Operation,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    approval: Approval,
+    asker: Asker,
+}
+
+/// What was kept says something that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error("what is kept of it is no JSON of ours")]
+    Head(#[from] serde_json::Error),
+    #[error("its operation cannot be decoded")]
+    Operation(#[from] prost::DecodeError),
+    #[error("its operation is malformed: {0}")]
+    Malformed(String),
+}
+
+/// To put into the store when the call is over: what waited was cancelled, and what was approved was used or is void.
+pub(super) fn settled(mut approval: Approval, spent: bool) -> Result<SettledApproval, serde_json::Error> {
+    if approval.state == ApprovalState::Pending {
+        approval.state = ApprovalState::Cancelled;
+        approval.decided_at.get_or_insert(approval.created_at);
+    }
+    if approval.permit == PermitState::Available {
+        approval.permit = if spent { PermitState::Issued } else { PermitState::Withdrawn };
+    }
+    Ok(SettledApproval {
+        approval_id: approval.approval_id.clone(),
+        run_id: approval.run_id.clone(),
+        at: approval.decided_at.unwrap_or(approval.created_at).0,
+        approval: serde_json::to_vec(&approval)?,
+    })
+}
+
+impl Pending {
+    /// To put into the store. `after` is the sequence of the record that says it was asked.
+    pub(super) fn store(&self, after: u64) -> Result<StoredApproval, Unreadable> {
+        let head = Head { approval: self.approval.clone(), asker: self.asker.clone() };
+        Ok(StoredApproval {
+            approval_id: self.approval.approval_id.clone(),
+            run_id: self.approval.run_id.clone(),
+            after,
+            spent: false,
+            approval: serde_json::to_vec(&head)?,
+            operation: self.operation.message().encode_to_vec(),
+        })
+    }
+
+    /// As it comes out of the store.
+    pub(super) fn read(stored: &StoredApproval) -> Result<Self, Unreadable> {
+        let Head { approval, asker } = serde_json::from_slice(&stored.approval)?;
+        let operation = v1::Operation::decode(stored.operation.as_slice())?;
+        let operation =
+            Operation::parse(operation).map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
+        Ok(Self { approval, asker, operation })
+    }
+}

@@ -1,0 +1,146 @@
+//! What waited when the last daemon ended: read from the store, and what was decided since from the audit log, which is the
+//! truth about decisions. One that is on record and was not yet in force comes into force now; one that was in force is on
+//! record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use audit::Kind;
+use audit_service::AuditLog;
+use gateway::{Approval, Consent, Gateway};
+use identity::CallId;
+use refusal::chain;
+use store::{SettledApproval, Store};
+
+use super::events::replay;
+use super::pending::{Pending, settled};
+
+/// What a former daemon has left waiting.
+#[derive(Default)]
+pub(crate) struct FormerApprovals {
+    /// Calls that go on.
+    pub(crate) waiting: Vec<Pending>,
+    /// Those whose calls are over, or may have been executed: they are shown, and nothing goes on with them.
+    over: Vec<SettledApproval>,
+    /// Approvals of which nothing can be read any more.
+    lost: Vec<String>,
+    consents: Vec<Consent>,
+}
+
+impl FormerApprovals {
+    /// Reads store and log.
+    pub(crate) async fn read(store: &Store, log: &AuditLog) -> anyhow::Result<Self> {
+        let failed = |error: store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
+        let (stored, unreadable) = store.approvals().map_err(failed)?;
+        let mut former = Self { lost: unreadable, ..Self::default() };
+        for approval in &former.lost {
+            tracing::error!(approval, "a call that waited cannot be read any more: it is closed");
+        }
+        let first = stored.iter().map(|stored| stored.after).min();
+        let mut kept = BTreeMap::new();
+        for stored in stored {
+            match Pending::read(&stored) {
+                Ok(call) => drop(kept.insert(stored.approval_id, (call, stored.spent))),
+                Err(error) => {
+                    let approval = &stored.approval_id;
+                    tracing::error!(approval, error = %chain(&error), "a call that waited cannot be read");
+                    former.lost.push(stored.approval_id);
+                }
+            }
+        }
+        if let Some(first) = first {
+            former.over.extend(bring_up_to_date(log, first, &mut kept).await?);
+        }
+        for (kept, spent) in kept.into_values() {
+            if spent {
+                former.over.push(settled(kept.approval, true)?);
+            } else if kept.approval.format != gateway::FORMAT {
+                let approval = &kept.approval.approval_id;
+                tracing::warn!(
+                    approval,
+                    "an older release has asked for this approval, which binds less than this one does: it is cancelled"
+                );
+                let comment = "asked by an older release, whose approvals bind less: ask again".to_owned();
+                former.over.push(settled(Approval { comment, ..kept.approval }, false)?);
+            } else if kept.approval.is_sound() {
+                former.waiting.push(kept);
+            } else {
+                let approval = kept.approval.approval_id;
+                tracing::error!(approval, "a call that waited is damaged: it is closed");
+                former.lost.push(approval);
+            }
+        }
+        for (id, consent) in store.consents().map_err(failed)? {
+            match consent.and_then(|consent| serde_json::from_slice(&consent).ok()) {
+                Some(consent) => former.consents.push(consent),
+                None => store.delete_consent(&id).map_err(failed)?,
+            }
+        }
+        Ok(former)
+    }
+
+    /// The calls whose intents stay open.
+    pub(crate) fn calls(&self) -> BTreeSet<CallId> {
+        self.waiting.iter().map(|kept| kept.asker.call).collect()
+    }
+
+    /// Hands the gateway what there is, and has the store forget what there is not. Those that wait are returned.
+    pub(crate) fn restore(
+        mut self,
+        store: &Store,
+        gateway: &Gateway,
+        lives: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<Vec<Pending>> {
+        let failed = |error: store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
+        for approval in &self.lost {
+            store.delete_approval(approval).map_err(failed)?;
+        }
+        for approval in &self.over {
+            store.settle_approval(approval).map_err(failed)?;
+        }
+        let waiting = self.waiting.iter().map(|kept| kept.approval.clone());
+        let mut approvals: BTreeMap<String, Approval> =
+            waiting.map(|approval| (approval.approval_id.clone(), approval)).collect();
+        for json in store.settled_approvals().map_err(failed)? {
+            // One that cannot be what it says is not shown.
+            if let Ok(approval) = serde_json::from_slice::<Approval>(&json)
+                && approval.is_sound()
+            {
+                approvals.entry(approval.approval_id.clone()).or_insert(approval);
+            }
+        }
+        gateway.restore_approvals(approvals.into_values().collect())?;
+        let digest = gateway.policy().digest().to_owned();
+        for consent in self.consents.drain(..) {
+            if consent.policy_digest == digest && lives(&consent.run_id) {
+                gateway.remember(consent);
+            } else {
+                store.delete_consent(&consent.consent_id).map_err(failed)?;
+            }
+        }
+        Ok(self.waiting)
+    }
+}
+
+/// Applies what the log says. Calls that have a receipt do not wait any more: their approvals are returned.
+async fn bring_up_to_date(
+    log: &AuditLog,
+    after: u64,
+    kept: &mut BTreeMap<String, (Pending, bool)>,
+) -> anyhow::Result<Vec<SettledApproval>> {
+    let mut over = Vec::new();
+    let mut follow = log.read_after(after, false);
+    while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
+        for line in lines {
+            let event = &line.record.event;
+            let Some(approval) = &event.approval_id else { continue };
+            if event.kind == Kind::CallReceipt {
+                if let Some((kept, spent)) = kept.remove(approval) {
+                    over.push(settled(kept.approval, spent)?);
+                }
+            } else if let Some((kept, _)) = kept.get_mut(approval) {
+                replay(&mut kept.approval, event);
+            }
+        }
+    }
+    Ok(over)
+}

@@ -1,0 +1,102 @@
+//! How many sessions a run has open, and how long each may be.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use identity::RunId;
+use ops::Reason;
+use refusal::Refusal;
+
+/// What the operator of the daemon lets a session have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// From its beginning to its end, at most a day.
+    pub(crate) max_length: Duration,
+    /// Without input and output.
+    pub(crate) idle_timeout: Duration,
+    /// Bytes of its recording.
+    pub(crate) max_recording: u64,
+    /// Sessions of one run at the same time, at most 8.
+    pub(crate) per_run: usize,
+}
+
+/// The open sessions. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Sessions {
+    pub(super) limits: Arc<Limits>,
+    open: Arc<Mutex<HashMap<RunId, usize>>>,
+}
+
+/// A session's place in its run; free again when dropped.
+#[derive(Debug)]
+pub(super) struct SessionSlot {
+    sessions: Sessions,
+    run: RunId,
+}
+
+impl Sessions {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits: Arc::new(limits), open: Arc::default() }
+    }
+
+    /// Takes a place in `run`.
+    pub(super) fn enter(&self, run: RunId) -> Result<SessionSlot, Refusal> {
+        let mut open = self.open();
+        let count = open.entry(run).or_default();
+        if *count >= self.limits.per_run {
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                format!("{count} sessions are open in this run, which is the limit: end one first"),
+            ));
+        }
+        *count += 1;
+        drop(open);
+        Ok(SessionSlot { sessions: self.clone(), run })
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SessionSlot {
+    fn drop(&mut self) {
+        let mut open = self.sessions.open();
+        if let Some(count) = open.get_mut(&self.run) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.run);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use identity::RunId;
+    use ops::Reason;
+
+    use super::{Limits, Sessions};
+
+    #[test]
+    fn each_run_has_its_own_places_and_gets_them_back() {
+        let limits = Limits {
+            max_length: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(1),
+            max_recording: 1,
+            per_run: 2,
+        };
+        let sessions = Sessions::new(limits);
+        let (run, other) = (RunId::new(), RunId::new());
+        let first = sessions.enter(run).unwrap();
+        let _second = sessions.enter(run).unwrap();
+        assert_eq!(sessions.enter(run).unwrap_err().reason, Reason::Overloaded);
+        drop(sessions.enter(other).unwrap());
+        drop(first);
+        let _third = sessions.enter(run).unwrap();
+        assert_eq!(sessions.open().len(), 1);
+    }
+}

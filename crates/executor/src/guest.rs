@@ -1,0 +1,308 @@
+//! The container lane: `coffer-guest` in the run's container, reached through one attached exec.
+//!
+//! The worker may be stopped or killed by what runs beside it. That costs only its own run: the loss is noticed, the
+//! calls in flight fail, and it is started again for the next ones. Calls that only look are made once more by themselves.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use containers::{
+    ContainerCgroup, ContainerId, Engine, ExecId, GUEST_PATH, HostProcess, LimitEvents, RunUser,
+};
+use ops::{Reason, ToolFailure};
+use refusal::{Refusal, chain};
+use tokio::sync::{OnceCell, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use worker_protocol::client::{
+    CallSpec, Channel, Client, CloseReason, ConnectError, ConnectOptions, Finished, Greeted, LaneError, Peer,
+    Placement, Prepared,
+};
+
+use crate::engine::engine_refusal;
+use crate::failure::failure;
+use crate::loss::{Cause, Loss, Losses};
+use crate::prefork::{Prefork, Ready};
+
+/// For a lost worker that was killed to be gone, and for what it had started.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// For the engine to say how a worker ended whose stream is closed.
+const AUTOPSY: Duration = Duration::from_secs(2);
+/// The number of a container's first process there.
+const FIRST: u32 = 1;
+/// For another worker to be started in place of a lost one.
+const RESTART: Duration = Duration::from_secs(10);
+
+/// The worker that serves now.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    client: Client,
+    exec: ExecId,
+    host_pid: u32,
+    /// Absent where the engine's processes are not this host's.
+    process: Option<Arc<HostProcess>>,
+    /// The container's first process. Absent likewise.
+    first: Option<Arc<HostProcess>>,
+    cgroup: Option<ContainerCgroup>,
+    /// The limits that the container had met before.
+    events: LimitEvents,
+    /// A process for the next command.
+    prefork: Arc<Prefork>,
+    /// How it was lost, once it was: the same for all that ask.
+    loss: Arc<OnceCell<Loss>>,
+}
+
+/// The container lane of a run.
+pub struct GuestLane {
+    engine: Arc<dyn Engine>,
+    container: ContainerId,
+    user: RunUser,
+    /// Changes when another worker was started in place of a lost one.
+    serving: watch::Sender<Serving>,
+    losses: Mutex<Losses>,
+    /// The run is over: no other worker will be started.
+    ended: CancellationToken,
+}
+
+impl GuestLane {
+    /// Starts the worker and waits for its hello.
+    pub async fn connect(
+        engine: Arc<dyn Engine>,
+        container: ContainerId,
+        user: RunUser,
+    ) -> Result<Self, Refusal> {
+        let serving = start(engine.as_ref(), &container, user).await?;
+        let ended = CancellationToken::new();
+        let serving = watch::Sender::new(serving);
+        let lane = Self { engine, container, user, serving, losses: Mutex::default(), ended };
+        lane.refill();
+        Ok(lane)
+    }
+
+    pub(crate) async fn call(
+        &self,
+        spec: CallSpec<'_>,
+        placement: Option<Arc<dyn Placement>>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, ToolFailure> {
+        let serving = self.serving();
+        let done = serving.client.call(spec, placement, cancel).await;
+        self.told(&serving, done).await
+    }
+
+    /// The same for a command, in a process that waited for it.
+    pub(crate) async fn call_prepared(
+        &self,
+        serving: &Serving,
+        spec: CallSpec<'_>,
+        prepared: Prepared,
+        cancel: CancellationToken,
+    ) -> Result<Finished, ToolFailure> {
+        let done = serving.client.call_prepared(spec, prepared, cancel).await;
+        self.told(serving, done).await
+    }
+
+    /// The same for an operation that only looks: when the worker is lost under it, it is done once more by the next one.
+    pub(crate) async fn look(
+        &self,
+        spec: CallSpec<'_>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, ToolFailure> {
+        let began = Instant::now();
+        let mut changes = self.serving.subscribe();
+        let serving = changes.borrow_and_update().clone();
+        let lost = match serving.client.call(spec, None, cancel.clone()).await {
+            Err(lost @ LaneError::Lost(_)) => lost,
+            done => return self.told(&serving, done).await,
+        };
+        let left = spec.deadline.saturating_sub(began.elapsed());
+        let is_there = tokio::select! {
+            started = timeout(left.min(RESTART), changes.changed()) => matches!(started, Ok(Ok(()))),
+            () = cancel.cancelled() => return Err(failure(&LaneError::Cancelled)),
+            () = self.ended.cancelled() => false,
+        };
+        if !is_there {
+            return self.told(&serving, Err(lost)).await;
+        }
+        let deadline = spec.deadline.saturating_sub(began.elapsed());
+        self.call(CallSpec { deadline, ..spec }, None, cancel).await
+    }
+
+    /// What a model is told of a call that this worker was asked for.
+    async fn told(
+        &self,
+        serving: &Serving,
+        done: Result<Finished, LaneError>,
+    ) -> Result<Finished, ToolFailure> {
+        match done {
+            Err(LaneError::Lost(reason)) if reason != CloseReason::Shutdown => {
+                Err(self.loss(serving, reason).await.failure())
+            }
+            done => done.map_err(|error| failure(&error)),
+        }
+    }
+
+    /// Resolves when the worker is lost: how.
+    pub async fn lost(&self) -> Loss {
+        let serving = self.serving();
+        let reason = serving.client.closed().await;
+        self.loss(&serving, reason).await
+    }
+
+    async fn loss(&self, serving: &Serving, reason: CloseReason) -> Loss {
+        let find_out = || async {
+            let cause = self.cause(serving, reason).await;
+            self.losses().count(cause, Instant::now())
+        };
+        serving.loss.get_or_init(find_out).await.clone()
+    }
+
+    async fn cause(&self, serving: &Serving, reason: CloseReason) -> Cause {
+        match reason {
+            CloseReason::Heartbeat | CloseReason::Unresponsive => return Cause::Silent,
+            CloseReason::Eof | CloseReason::Io(_) => {}
+            CloseReason::Shutdown | CloseReason::Protocol(_) => return Cause::Stream(reason),
+        }
+        // First, because the first process takes all others along, which is not to be blamed on a command.
+        let ended = timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await;
+        if serving.first.as_ref().is_some_and(|first| !first.is_alive()) {
+            return Cause::Container;
+        }
+        let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
+        let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
+        Cause::exited(code, events.since(serving.events).oom_kills > 0)
+    }
+
+    /// Starts a new worker in place of a lost one. Whatever else is in the container is ended first: the lost one, which would stay
+    /// if it was stopped, and what it had started, which could end the next one as well.
+    pub async fn restart(&self) -> Result<(), Loss> {
+        let Serving { process, first, cgroup, .. } = self.serving();
+        let emptied = tokio::task::spawn_blocking(move || {
+            let is_gone = process.is_none_or(|process| process.kill(GOODBYE));
+            match cgroup.zip(first) {
+                Some((cgroup, first)) => cgroup.end_others(&first, GOODBYE).is_ok_and(|left| left == 0),
+                None => is_gone,
+            }
+        });
+        if !emptied.await.unwrap_or(false) {
+            tracing::warn!(container = %self.container, "a lost guest, or what it had started, could not be ended; it goes with its container");
+        }
+        match start(self.engine.as_ref(), &self.container, self.user).await {
+            Ok(serving) => {
+                self.serving.send_replace(serving);
+                self.refill();
+                Ok(())
+            }
+            // One that is ended while it comes up counts as lost once more.
+            Err(refusal) => Err(self.losses().count(Cause::NotStarted(refusal.message), Instant::now())),
+        }
+    }
+
+    /// The worker's pid on this host; `None` where the engine's processes are not this host's.
+    pub fn host_pid(&self) -> Option<u32> {
+        let serving = self.serving();
+        serving.process.map(|_| serving.host_pid)
+    }
+
+    /// Where commands get their leaves, and the worker's pid on the host.
+    pub(crate) fn cgroup(&self) -> Option<(ContainerCgroup, u32)> {
+        let serving = self.serving();
+        serving.cgroup.map(|cgroup| (cgroup, serving.host_pid))
+    }
+
+    /// A process that waits for a command, and its worker.
+    pub(crate) fn prefork(&self) -> Option<(Serving, Ready)> {
+        let serving = self.serving();
+        serving.prefork.take().map(|ready| (serving, ready))
+    }
+
+    /// Has a process made that waits for the next command.
+    pub(crate) fn refill(&self) {
+        let Serving { client, host_pid, cgroup, prefork, .. } = self.serving();
+        if let Some(cgroup) = cgroup {
+            prefork.refill(client, cgroup, host_pid);
+        }
+    }
+
+    /// The stream to the worker that serves now.
+    pub(crate) fn client(&self) -> Client {
+        self.serving().client
+    }
+
+    pub(crate) async fn shutdown(&self) {
+        self.ended.cancel();
+        let client = self.serving().client;
+        client.shutdown().await;
+    }
+
+    fn serving(&self) -> Serving {
+        self.serving.borrow().clone()
+    }
+
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> Result<Serving, Refusal> {
+    let argv = [GUEST_PATH.to_owned(), "serve".to_owned()];
+    let stream = engine.attach_exec(container, &argv, user).await.map_err(engine_refusal)?;
+    let errors = stream.errors;
+    let not_up = |error: ConnectError| {
+        tracing::error!(%container, error = %chain(&error), said = errors.text(), "the guest did not come up");
+        Refusal::new(
+            Reason::EngineUnavailable,
+            "the guest did not come up in the container; the daemon's log has its last words",
+        )
+    };
+    let greeted = Greeted::greet(stream.input, stream.output, ConnectOptions::default()).await;
+    let greeted = greeted.map_err(&not_up)?;
+    let host_pid = engine.exec_pid(&stream.exec).await.map_err(engine_refusal)?;
+    let cgroup = cgroup_of(host_pid, container);
+    // The cgroup is this container's, so the pid is one of this host's, and the guest's.
+    let process = cgroup.as_ref().and_then(|_| HostProcess::of_engine(host_pid).ok()).map(Arc::new);
+    let client = match channel(process.as_ref(), greeted.peer()).await {
+        Some(channel) => greeted.serve_directly(channel).await.map_err(&not_up)?,
+        None => greeted.serve(),
+    };
+    let first = cgroup.as_ref().and_then(|cgroup| cgroup.process(host_pid, FIRST).ok()).map(Arc::new);
+    let events = cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
+    Ok(Serving {
+        client,
+        exec: stream.exec,
+        host_pid,
+        process,
+        first,
+        cgroup,
+        events,
+        prefork: Arc::default(),
+        loss: Arc::default(),
+    })
+}
+
+/// Our end of the guest's direct channel, where it is a process of this host. Without one calls go through the engine:
+/// slower, and the same.
+async fn channel(process: Option<&Arc<HostProcess>>, peer: Peer) -> Option<Channel> {
+    let process = Arc::clone(process.filter(|_| peer.channel != 0)?);
+    // What it names may be any open file; even closing one may block.
+    let taken = tokio::task::spawn_blocking(move || process.descriptor(peer.channel)).await.ok()?;
+    let taken = taken.map_err(|error| chain(&error));
+    match taken.and_then(|fd| Channel::new(fd).map_err(|error| chain(&error))) {
+        Ok(channel) => Some(channel),
+        Err(error) => {
+            tracing::warn!(error, "no direct channel to the guest; calls go through the engine");
+            None
+        }
+    }
+}
+
+/// The container's cgroup, when commands can have leaves in it.
+fn cgroup_of(host_pid: u32, container: &ContainerId) -> Option<ContainerCgroup> {
+    match ContainerCgroup::of_pid(host_pid, container) {
+        Ok(cgroup) => Some(cgroup),
+        Err(error) => {
+            tracing::warn!(error = %chain(&error), "commands of this run get no cgroup of their own; the guest ends them");
+            None
+        }
+    }
+}

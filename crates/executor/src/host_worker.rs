@@ -1,0 +1,278 @@
+//! The host lane: `coffer-host-worker`, started when a run first needs it, again when it died, and ended with the run.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use host_worker::{CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec};
+use jail::Private;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+use tokio::net::UnixStream;
+use tokio::sync::{Mutex, mpsc};
+use tokio_util::sync::CancellationToken;
+use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError};
+
+use crate::directory::Directory;
+use crate::launcher::launcher;
+
+/// Until a clone has to be there.
+const CLONE: Duration = Duration::from_secs(120);
+/// For a host worker whose channel was closed to be gone, with all that it left put right.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// For putting right what a host worker left that was killed.
+const RECOVERY: Duration = Duration::from_secs(30);
+/// Host workers whose loss waits to be recorded.
+const LOSSES: usize = 8;
+
+/// The directories that a host worker may see.
+struct Directories {
+    workspace: OwnedFd,
+    state: OwnedFd,
+    pkg: Option<OwnedFd>,
+    private: OwnedFd,
+    owner_uid: u32,
+    owner_gid: u32,
+}
+
+struct Serving {
+    client: Client,
+    process: HostWorkerProcess,
+}
+
+enum State {
+    /// Not needed so far, or lost.
+    Absent,
+    Serves(Serving),
+    /// The run is over: a call that comes late finds no host worker, and starts none.
+    Ended,
+}
+
+/// The host lane of a run.
+pub struct HostWorkerLane {
+    directories: Directories,
+    state: Mutex<State>,
+    /// Why host workers were lost, for the record.
+    losses: (mpsc::Sender<CloseReason>, Mutex<mpsc::Receiver<CloseReason>>),
+}
+
+impl HostWorkerLane {
+    pub fn new(
+        workspace: &Directory,
+        state: &Directory,
+        pkg: Option<&Directory>,
+        private: &Directory,
+    ) -> std::io::Result<Self> {
+        let directories = Directories {
+            workspace: workspace.handle.try_clone()?,
+            state: state.handle.try_clone()?,
+            pkg: pkg.map(|pkg| pkg.handle.try_clone()).transpose()?,
+            private: private.handle.try_clone()?,
+            owner_uid: workspace.owner.uid,
+            owner_gid: workspace.owner.gid,
+        };
+        let (sender, receiver) = mpsc::channel(LOSSES);
+        let losses = (sender, Mutex::new(receiver));
+        Ok(Self { directories, state: Mutex::new(State::Absent), losses })
+    }
+
+    pub(crate) async fn call(
+        &self,
+        spec: CallSpec<'_>,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
+        let client = self.client().await?;
+        let ended = client.call(spec, None, cancel).await;
+        if matches!(ended, Err(LaneError::Lost(_))) {
+            // Whoever asks next finds files that are old or new. After the lane's end its own recovery has come first.
+            let mut state = self.state.lock().await;
+            self.clear(&mut state).await;
+        }
+        ended
+    }
+
+    /// Resolves when a host worker was lost: why. One that was not needed so far is not lost.
+    pub async fn lost(&self) -> CloseReason {
+        match self.losses.1.lock().await.recv().await {
+            Some(why) => why,
+            // The other end is here.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(crate) async fn shutdown(&self) {
+        // Held to the end: a call that the shutdown ends is answered when nothing of it is left.
+        let mut state = self.state.lock().await;
+        if let State::Serves(serving) = std::mem::replace(&mut *state, State::Ended) {
+            serving.client.shutdown().await;
+            let _ = tokio::task::spawn_blocking(move || serving.process.wait(GOODBYE)).await;
+        }
+        self.put_right().await;
+    }
+
+    /// Waits until a host worker that was lost is gone, and puts right what it left.
+    async fn clear(&self, state: &mut State) {
+        let is_lost = |state: &State| matches!(state, State::Serves(host_worker) if host_worker.client.closed().now_or_never().is_some());
+        if is_lost(state)
+            && let State::Serves(lost) = std::mem::replace(state, State::Absent)
+        {
+            tracing::warn!(
+                "the host worker of a run was lost; the next operation that needs it starts another"
+            );
+            let _ = tokio::task::spawn_blocking(move || lost.process.wait(GOODBYE)).await;
+            self.put_right().await;
+        }
+    }
+
+    async fn put_right(&self) {
+        match self.recover().await {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => tracing::warn!(words, "operations of a host worker that was killed were put right"),
+            Err(why) => {
+                tracing::error!(
+                    why,
+                    "what a host worker left is there until the next host worker or daemon starts"
+                );
+            }
+        }
+    }
+
+    /// What a host worker left that could not see to it itself. No host worker may live.
+    pub async fn recover(&self) -> Result<String, String> {
+        if self.left_nothing().map_err(|error| chain(&error))? {
+            return Ok(String::new());
+        }
+        let spec = self.spec().map_err(|error| chain(&error))?;
+        let recovered = tokio::task::spawn_blocking(move || launcher().recover(&spec, RECOVERY)).await;
+        recovered.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
+    }
+
+    /// Whether nothing is noted and nobody is left who could still note anything: a process that was killed may be in its last
+    /// system call when its parent is gone, and holds the lock until then.
+    fn left_nothing(&self) -> std::io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A description of its own: locks belong to those.
+        let private = openat(&self.directories.private, ".", flags, Mode::empty())?;
+        match flock(&private, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            locked => locked?,
+        }
+        Private::of(private, 0).is_clean()
+    }
+
+    fn spec(&self) -> std::io::Result<HostWorkerSpec> {
+        Ok(HostWorkerSpec {
+            workspace: self.directories.workspace.try_clone()?,
+            state: Some(self.directories.state.try_clone()?),
+            pkg: self.directories.pkg.as_ref().map(OwnedFd::try_clone).transpose()?,
+            private: Some(self.directories.private.try_clone()?),
+            owner_uid: self.directories.owner_uid,
+            owner_gid: self.directories.owner_gid,
+        })
+    }
+
+    async fn client(&self) -> Result<Client, LaneError> {
+        let mut state = self.state.lock().await;
+        self.clear(&mut state).await;
+        match &*state {
+            State::Ended => return Err(LaneError::Cancelled),
+            State::Serves(serving) => return Ok(serving.client.clone()),
+            State::Absent => {}
+        }
+        let started = self.start().await.map_err(|error| {
+            tracing::error!(error = %error, "the host worker did not come up");
+            LaneError::NotPlaced("the host lane did not come up".to_owned())
+        })?;
+        let client = started.client.clone();
+        *state = State::Serves(started);
+        Ok(client)
+    }
+
+    async fn start(&self) -> Result<Serving, String> {
+        let text = |error: &dyn std::error::Error| chain(error);
+        let spec = self.spec().map_err(|error| text(&error))?;
+        let started = tokio::task::spawn_blocking(move || launcher().serve(&spec)).await;
+        let process = started.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
+        let channel = process.channel.try_clone().map_err(|error| text(&error))?;
+        channel.set_nonblocking(true).map_err(|error| text(&error))?;
+        let (input, output) = UnixStream::from_std(channel).map_err(|error| text(&error))?.into_split();
+        match Client::connect(output, input, ConnectOptions::default()).await {
+            Ok((client, _)) => {
+                let (closed, losses) = (client.closed(), self.losses.0.clone());
+                // Ends with the host worker, or with the lane.
+                tokio::spawn(async move {
+                    match closed.await {
+                        CloseReason::Shutdown => {}
+                        why => drop(losses.send(why).await),
+                    }
+                });
+                Ok(Serving { client, process })
+            }
+            Err(error) => {
+                let words = tokio::task::spawn_blocking(move || process.end()).await;
+                let words = words.map_or_else(|error| error.to_string(), Result::unwrap_or_default);
+                Err(format!("{}: {}", text(&error), words.trim()))
+            }
+        }
+    }
+}
+
+/// Clones a local repository into a new workspace, in a jail that sees nothing but the two.
+pub async fn clone_repository(
+    source: &Directory,
+    workspace: &Directory,
+    revision: Option<&str>,
+) -> Result<(), Refusal> {
+    let handle = |directory: &Directory| {
+        directory.handle.try_clone().map_err(|error| Refusal::internal("preparing the clone", &error))
+    };
+    let spec = CloneSpec {
+        workspace: handle(workspace)?,
+        source: handle(source)?,
+        revision: revision.unwrap_or_default().to_owned(),
+        owner_uid: workspace.owner.uid,
+        owner_gid: workspace.owner.gid,
+    };
+    let cloned = tokio::task::spawn_blocking(move || launcher().clone_repository(&spec, CLONE)).await;
+    match cloned.map_err(|error| Refusal::internal("cloning", &error))? {
+        Ok(()) => Ok(()),
+        Err(CloneError::Refused(why)) => Err(Refusal::invalid("workspace.clone", why.trim())),
+        Err(error @ CloneError::TimedOut(_)) => Err(Refusal::new(Reason::TimedOut, error.to_string())),
+        Err(error) => Err(Refusal::internal("cloning", &chain(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::run::Owner;
+    use tokio_util::sync::CancellationToken;
+    use worker_protocol::client::{CallSpec, LaneError};
+
+    use super::HostWorkerLane;
+    use crate::directory::Directory;
+
+    #[tokio::test]
+    async fn a_call_that_comes_after_the_end_starts_no_host_worker() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = || Directory {
+            handle: std::fs::File::open(place.path()).unwrap().into(),
+            path: place.path().to_owned(),
+            owner: Owner { uid: 0, gid: 0 },
+            is_mapped: false,
+        };
+        let host_worker = HostWorkerLane::new(&directory(), &directory(), None, &directory()).unwrap();
+        host_worker.shutdown().await;
+        let operation = ops::Operation::Git(ops::Git::Status);
+        let spec = CallSpec {
+            operation: &operation,
+            bounds: &ops::Bounds::default(),
+            deadline: std::time::Duration::from_secs(5),
+            preview: false,
+            output: None,
+        };
+        let late = host_worker.call(spec, CancellationToken::new()).await;
+        assert!(matches!(late, Err(LaneError::Cancelled)), "{late:?}");
+    }
+}

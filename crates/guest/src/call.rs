@@ -1,0 +1,177 @@
+//! One call in the guest, from its Start frame to its outcome, and the table of those in flight.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock::Mutex;
+use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome, Reason, ToolFailure};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use wire::worker::v1::Usage;
+
+use crate::credit::Credit;
+use crate::outbox::Outbox;
+use crate::serve::Lane;
+use crate::terminal_input::TerminalInput;
+use crate::{exec, files, fingerprint};
+
+/// Calls at once. The daemon has its own, lower limit.
+pub(crate) const MAX_CALLS: usize = 64;
+/// A well-behaved daemon sends a call at most Go, Go and Cancel of these.
+const SIGNALS: usize = 4;
+
+/// What the daemon says about a call that runs.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// Go on, after Spawned or after Ended.
+    Go(Option<KillEvidence>),
+    /// End it.
+    Cancel,
+}
+
+/// A call that runs.
+pub(crate) struct Call {
+    /// As the daemon numbers it.
+    pub(crate) id: u64,
+    /// When it must be over.
+    pub(crate) deadline: Instant,
+    /// The daemon puts commands into cgroups and ends them there.
+    pub(crate) placed: bool,
+    /// The number of a process that waits to become its command; 0 for none.
+    pub(crate) prepared: u64,
+    /// Only look.
+    pub(crate) preview: bool,
+    /// The profile's bounds.
+    pub(crate) bounds: Bounds,
+    /// Of output.
+    pub(crate) credit: Arc<Credit>,
+    /// The terminal that a command is to get instead of pipes.
+    pub(crate) input: Option<Arc<TerminalInput>>,
+    /// From the daemon.
+    pub(crate) signals: mpsc::Receiver<Signal>,
+    /// A Cancel has come while something else was waited for.
+    pub(crate) is_cancelled: bool,
+    /// To the daemon.
+    pub(crate) outbox: Outbox,
+}
+
+impl Call {
+    /// Executes the operation and sends what came of it.
+    pub(crate) async fn run(mut self, operation: Result<Operation, ToolFailure>, lane: &Lane) {
+        if self.preview {
+            let preview = match operation {
+                Ok(operation) => fingerprint::preview(&mut self, lane, &operation).await,
+                Err(failure) => Err(failure),
+            };
+            lane.calls.forget(self.id);
+            return self.outbox.preview(self.id, preview).await;
+        }
+        let (outcome, usage) = match operation {
+            Ok(operation) => self.execute(operation, lane).await,
+            Err(failure) => (Err(failure), None),
+        };
+        // Before the daemon can know that the call is over, so that it never has more than it believes.
+        lane.calls.forget(self.id);
+        self.outbox.outcome(self.id, outcome, usage).await;
+    }
+
+    async fn execute(&mut self, operation: Operation, lane: &Lane) -> (Outcome, Option<Usage>) {
+        let outcome = match operation {
+            Operation::Exec(exec) => match self.input.clone() {
+                Some(input) => exec::session(self, lane, input, exec).await.map(OpResult::Exec),
+                None => exec::run(self, lane, exec).await.map(OpResult::Exec),
+            },
+            _ if self.input.is_some() => {
+                Err(ToolFailure::new(Reason::InvalidArgument, "only a command gets a terminal"))
+            }
+            Operation::Shell(shell) => exec::shell(self, lane, shell).await.map(OpResult::Shell),
+            other => return files::run(self, lane, other).await,
+        };
+        (outcome, None)
+    }
+
+    /// Waits until the daemon asks to end the call, or is gone. A Go that nobody waits for is ignored.
+    pub(crate) async fn cancelled(&mut self) {
+        while !self.is_cancelled {
+            self.is_cancelled = !matches!(self.signals.recv().await, Some(Signal::Go(_)));
+        }
+    }
+}
+
+/// The calls in flight.
+#[derive(Default)]
+pub(crate) struct Calls(Mutex<HashMap<u64, Hearing>>);
+
+/// Where a call hears the daemon.
+pub(crate) struct Hearing {
+    signals: mpsc::Sender<Signal>,
+    credit: Arc<Credit>,
+    input: Option<Arc<TerminalInput>>,
+}
+
+/// Why a call was not taken.
+pub(crate) enum NotTaken {
+    /// There are too many.
+    Full,
+    /// There is one of this id.
+    Duplicate,
+}
+
+impl Calls {
+    /// Makes an entry.
+    pub(crate) fn begin(
+        &self,
+        id: u64,
+        credit: &Arc<Credit>,
+        input: Option<&Arc<TerminalInput>>,
+    ) -> Result<mpsc::Receiver<Signal>, NotTaken> {
+        let mut calls = self.0.lock();
+        if calls.contains_key(&id) {
+            return Err(NotTaken::Duplicate);
+        }
+        if calls.len() >= MAX_CALLS {
+            return Err(NotTaken::Full);
+        }
+        let (signals, receiver) = mpsc::channel(SIGNALS);
+        calls.insert(id, Hearing { signals, credit: Arc::clone(credit), input: input.map(Arc::clone) });
+        Ok(receiver)
+    }
+
+    /// Whether there is one of this id.
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.0.lock().contains_key(&id)
+    }
+
+    /// Passes a signal on. A call that has just ended does not hear it.
+    pub(crate) fn signal(&self, id: u64, signal: Signal) {
+        if let Some(call) = self.0.lock().get(&id) {
+            let _ = call.signals.try_send(signal);
+        }
+    }
+
+    /// There is room for more output of a call, unless it has just ended.
+    pub(crate) fn grant(&self, id: u64, bytes: u64) {
+        if let Some(call) = self.0.lock().get(&id) {
+            call.credit.grant(bytes);
+        }
+    }
+
+    /// Says something to a call's terminal: whether it could be said. To one that has just ended everything can.
+    pub(crate) fn at_terminal(&self, id: u64, say: impl FnOnce(&TerminalInput) -> bool) -> bool {
+        match self.0.lock().get(&id) {
+            Some(call) => call.input.as_deref().is_some_and(say),
+            None => true,
+        }
+    }
+
+    fn forget(&self, id: u64) {
+        self.0.lock().remove(&id);
+    }
+}
+
+/// The moment that lies so many milliseconds ahead, capped where a clock would overflow.
+pub(crate) fn deadline(millis: u64) -> Instant {
+    const LONGEST: u64 = 24 * 60 * 60 * 1000;
+    Instant::now() + Duration::from_millis(millis.min(LONGEST))
+}

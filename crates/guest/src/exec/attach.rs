@@ -1,0 +1,116 @@
+//! What a command's standard streams lead to: pipes, one way each, or a terminal.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use wire::worker::v1::output::Stream;
+
+use crate::call::Call;
+use crate::exec::output::{Patience, Pumps};
+use crate::exec::terminal::{self, Pty};
+use crate::sys::Pipes;
+use crate::terminal_input::TerminalInput;
+
+/// What is in the pipes is read to its end when nobody can add to it,
+const DRAIN: Duration = Duration::from_secs(1);
+/// and given up soon when somebody can.
+const DRAIN_WITH_SURVIVORS: Duration = Duration::from_millis(200);
+/// The end of pipes that nobody has open any more is read within moments.
+const LAST_BYTES: Duration = Duration::from_millis(5);
+/// What a terminal showed last may wait so long for credit: its deadline may be hours away.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What a command is given to read.
+pub(super) enum Given {
+    /// These bytes, and then the end.
+    Bytes(Vec<u8>),
+    /// What somebody types.
+    Terminal(Pty, Arc<TerminalInput>),
+    /// What somebody writes, without a terminal.
+    Said(Arc<TerminalInput>),
+}
+
+/// The streams of a command that runs.
+pub(super) struct Attached {
+    pub(super) pumps: Pumps,
+    /// Ends when the command has read everything, or never.
+    pub(super) feeder: JoinHandle<()>,
+    /// Open until nothing of the command is left.
+    pub(super) terminal: Option<Pty>,
+}
+
+impl Given {
+    /// The command's end of its terminal, if it has one.
+    pub(super) fn terminal(&self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Self::Terminal(pty, _) => pty.end().map(Some),
+            Self::Bytes(_) | Self::Said(_) => Ok(None),
+        }
+    }
+}
+
+impl Attached {
+    /// Whether nobody can write into the command's pipes any more, and all that was in them is on its way. Never of a
+    /// terminal, which is open here until the end.
+    pub(super) async fn has_said_all(&mut self) -> bool {
+        self.terminal.is_none() && self.pumps.have_ended(LAST_BYTES).await
+    }
+
+    /// Sends what the command has written, now that it is over and `left` processes of it are there: how many bytes
+    /// each stream had. Output of a command that ended by itself waits for credit like any other, as long as the call
+    /// has time; that of one that was ended does not.
+    pub(super) async fn finish(self, call: &mut Call, forced: bool, left: u32) -> (u64, u64) {
+        let Self { pumps, feeder, terminal } = self;
+        feeder.abort();
+        // Nothing of it is said after the outcome.
+        let _ = feeder.await;
+        let now = Instant::now();
+        let quiet = now + if left == 0 { DRAIN } else { DRAIN_WITH_SURVIVORS };
+        let credit = match &terminal {
+            _ if forced || left > 0 => quiet,
+            Some(_) => call.deadline.min(now + LAST_WORDS),
+            None => call.deadline,
+        };
+        // Our copy of its end: without it the last of the others is the end.
+        drop(terminal);
+        pumps.finish(Patience { quiet, credit: credit.max(quiet) }, call.cancelled()).await
+    }
+}
+
+/// Begins to read and to write.
+pub(super) fn attach(call: &Call, given: Given, pipes: Option<Pipes>) -> io::Result<Attached> {
+    match (given, pipes) {
+        (Given::Terminal(pty, input), _) => {
+            let pumps = Pumps::start(call, [(Stream::Stdout, pty.shows()?)]);
+            let keys = pty.keys()?;
+            let feeder = tokio::spawn(terminal::attend(call.id, input, keys, call.outbox.clone()));
+            Ok(Attached { pumps, feeder, terminal: Some(pty) })
+        }
+        (Given::Bytes(bytes), Some(Pipes { stdin, stdout, stderr })) => {
+            let read = pipe::Receiver::from_owned_fd;
+            let sources = [(Stream::Stdout, read(stdout)?), (Stream::Stderr, read(stderr)?)];
+            let stdin = pipe::Sender::from_owned_fd(stdin)?;
+            let feeder = tokio::spawn(feed(stdin, bytes));
+            Ok(Attached { pumps: Pumps::start(call, sources), feeder, terminal: None })
+        }
+        (Given::Said(input), Some(Pipes { stdin, stdout, stderr })) => {
+            let read = pipe::Receiver::from_owned_fd;
+            let sources = [(Stream::Stdout, read(stdout)?), (Stream::Stderr, read(stderr)?)];
+            let stdin = pipe::Sender::from_owned_fd(stdin)?;
+            let feeder = tokio::spawn(terminal::pass(call.id, input, stdin, call.outbox.clone()));
+            Ok(Attached { pumps: Pumps::start(call, sources), feeder, terminal: None })
+        }
+        (Given::Bytes(_) | Given::Said(_), None) => Err(io::Error::other("a command without pipes")),
+    }
+}
+
+/// Writes the command's standard input and closes it. A command that does not read it is no error.
+async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>) {
+    let _ = stdin.write_all(&bytes).await;
+}

@@ -1,0 +1,131 @@
+//! The commands that are this process's children, and the only place that makes and reaps them.
+//!
+//! Invariant: a child is in the table from before anybody else can see it until it is reaped. Making and entering it
+//! happens under one lock. To look at the table, at `/proc`, and at the table again takes no command for an orphan: one
+//! that is new is in the second look, and one that is reaped meanwhile is in the first.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lock::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use seccompiler::BpfProgram;
+use tokio::sync::oneshot;
+
+use crate::exec::{filter, tree};
+use crate::sys::{self, Exit, Plan, Prefork, Spawned};
+
+/// At the end of the guest, everything has to be gone by then.
+const END: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Commands in flight.
+pub(crate) struct Children {
+    live: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
+    filters: Vec<BpfProgram>,
+}
+
+impl Children {
+    /// None yet.
+    pub(crate) fn new() -> Result<Self, seccompiler::BackendError> {
+        Ok(Self { live: Mutex::default(), filters: filter::programs()? })
+    }
+
+    /// Makes one. The receiver gets its end.
+    pub(super) fn spawn(&self, plan: &Plan) -> io::Result<(Spawned, oneshot::Receiver<Exit>)> {
+        let (exit, exited) = oneshot::channel();
+        let mut live = self.live.lock();
+        let spawned = sys::spawn(plan, &self.filters)?;
+        live.insert(spawned.pid, exit);
+        Ok((spawned, exited))
+    }
+
+    /// Makes a process that waits to become one. The receiver gets its end.
+    pub(super) fn prefork(&self) -> io::Result<(Prefork, oneshot::Receiver<Exit>)> {
+        let (exit, exited) = oneshot::channel();
+        let mut live = self.live.lock();
+        let prefork = Prefork::fork(&self.filters)?;
+        live.insert(prefork.pid, exit);
+        Ok((prefork, exited))
+    }
+
+    /// Reaps everything that is over, orphans too.
+    pub(crate) fn reap(&self) {
+        let mut live = self.live.lock();
+        while let Some((pid, exit)) = sys::reap() {
+            if let Some(waiting) = live.remove(&pid) {
+                let _ = waiting.send(exit);
+            }
+        }
+    }
+
+    /// Sends a command a signal, unless it is reaped already and its number perhaps another's.
+    pub(super) fn signal(&self, pid: i32, wanted: Signal) {
+        if self.live.lock().contains_key(&pid) {
+            signal(pid, wanted);
+        }
+    }
+
+    /// The commands that live now.
+    pub(super) fn live(&self) -> HashSet<i32> {
+        self.live.lock().keys().copied().collect()
+    }
+
+    /// Of these processes, what belongs to `command` alone. `before` lived before they were looked at.
+    pub(super) fn doomed(
+        &self,
+        processes: &[tree::Process],
+        command: i32,
+        before: &HashSet<i32>,
+    ) -> Vec<i32> {
+        let live = self.live.lock();
+        tree::doomed(processes, own_pid(), command, |pid| before.contains(&pid) || live.contains_key(&pid))
+    }
+
+    /// Ends every process below the guest. Blocks; for when the guest itself ends.
+    pub(crate) fn end_all(&self) {
+        let until = Instant::now() + END;
+        loop {
+            self.reap();
+            let all = tree::below(&tree::processes(), own_pid());
+            if all.is_empty() || Instant::now() > until {
+                return;
+            }
+            for pid in all {
+                signal(pid, Signal::KILL);
+            }
+            sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+/// Sends a signal; a process that is gone already is what was wanted.
+pub(super) fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_reaped_during_a_look_is_no_orphan() {
+        let children = Children::new().unwrap();
+        let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i32::try_from(other.id()).unwrap();
+        let processes = tree::processes();
+        let doomed = |before| children.doomed(&processes, 0, &before).contains(&pid);
+        let (orphan, command) = (doomed(HashSet::new()), doomed(HashSet::from([pid])));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(orphan && !command);
+    }
+}

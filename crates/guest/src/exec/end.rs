@@ -1,0 +1,87 @@
+//! Ending what a command left, without a cgroup.
+//!
+//! Not as sure as a cgroup: a process that forks faster than `/proc` can be read may keep ahead for a while. Signals
+//! are sent until a look finds nothing, and what the last look found is said.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use ops::KillEvidence;
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use crate::exec::children::signal;
+use crate::exec::{micros, tree};
+use crate::serve::Lane;
+
+/// Between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long SIGKILL is repeated.
+const KILLING: Duration = Duration::from_secs(1);
+/// Between two looks: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LAST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Ends `command` and everything that it started. One that is over by itself has had its time: what it left is
+/// killed at once. Otherwise all are asked first.
+pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence {
+    let began = Instant::now();
+    let mut ending = Ending { lane, command, seen: HashSet::new() };
+    let asked = if forced { ending.until(GRACE, Phase::Ask).await } else { usize::MAX };
+    let left = if asked > 0 { ending.until(KILLING, Phase::Kill).await } else { 0 };
+    let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    let (ended, left) = (count(ending.seen.len() - left), count(left));
+    if ending.seen.is_empty() {
+        return KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() };
+    }
+    KillEvidence { ended, left, method: "descendants".to_owned(), took_us: micros(began.elapsed()) }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// SIGTERM, once each; stopped ones are woken to hear it.
+    Ask,
+    /// SIGKILL, as often as they are seen.
+    Kill,
+}
+
+struct Ending<'l> {
+    lane: &'l Lane,
+    command: i32,
+    /// All that ever had to be ended.
+    seen: HashSet<i32>,
+}
+
+impl Ending<'_> {
+    /// Sends signals until nothing is left or time is up; how many are left.
+    async fn until(&mut self, limit: Duration, phase: Phase) -> usize {
+        let deadline = Instant::now() + limit;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let doomed = self.look().await;
+            for pid in &doomed {
+                let new = self.seen.insert(*pid);
+                match phase {
+                    Phase::Ask if new => {
+                        signal(*pid, Signal::TERM);
+                        signal(*pid, Signal::CONT);
+                    }
+                    Phase::Ask => {}
+                    Phase::Kill => signal(*pid, Signal::KILL),
+                }
+            }
+            if doomed.is_empty() || Instant::now() >= deadline {
+                return doomed.len();
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Reading `/proc` takes a while with many processes: the guest's own thread goes on meanwhile.
+    async fn look(&self) -> Vec<i32> {
+        let before = self.lane.children.live();
+        let processes = self.lane.threads.run(tree::processes).await.unwrap_or_default();
+        self.lane.children.doomed(&processes, self.command, &before)
+    }
+}

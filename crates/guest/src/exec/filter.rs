@@ -1,0 +1,95 @@
+//! What a command may not ask of the kernel, beyond the container's own profile.
+//!
+//! The container's profile has to leave `openat2` to the guest, and a system-call filter cannot look into its
+//! argument: with it a command could create set-id files. Commands get ENOSYS, for which every program has a
+//! fallback. The rest is refused by the container's profile as well; here it holds under any profile.
+
+use std::collections::BTreeMap;
+
+use libc::{ENOSYS, EPERM};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
+const FCHMODAT2: i64 = 452;
+/// Reading and changing other processes, which share the guest's uid.
+const REFUSED: [i64; 4] =
+    [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd];
+
+/// The filters, to be installed in this order.
+pub(super) fn programs() -> Result<Vec<BpfProgram>, BackendError> {
+    let missing = [(libc::SYS_openat2, Vec::new())];
+    let mut refused: Vec<_> = REFUSED.into_iter().map(|number| (number, Vec::new())).collect();
+    for (number, argument) in mode_setters() {
+        let rules = SET_ID.into_iter().map(|bit| {
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
+                .and_then(|condition| SeccompRule::new(vec![condition]))
+        });
+        refused.push((number, rules.collect::<Result<_, _>>()?));
+    }
+    Ok(vec![program(missing, ENOSYS)?, program(refused, EPERM)?])
+}
+
+/// System calls that set a file's mode, and which argument is the mode.
+fn mode_setters() -> Vec<(i64, u8)> {
+    let mut setters = vec![(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2)];
+    #[cfg(target_arch = "x86_64")]
+    setters.push((libc::SYS_chmod, 1));
+    setters
+}
+
+fn program(
+    rules: impl IntoIterator<Item = (i64, Vec<SeccompRule>)>,
+    errno: i32,
+) -> Result<BpfProgram, BackendError> {
+    let mut table = BTreeMap::new();
+    for (number, rules) in rules {
+        // The x32 numbers name the same calls, where a kernel has them.
+        #[cfg(target_arch = "x86_64")]
+        table.insert(number | 0x4000_0000, rules.clone());
+        table.insert(number, rules);
+    }
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    SeccompFilter::new(table, SeccompAction::Allow, refuse, architecture)?.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::fs::{Mode, OFlags, ResolveFlags, chmod, fchmod, openat2};
+    use rustix::io::Errno;
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_refuses_what_it_should() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        // Filters belong to the thread that installs them.
+        let filtered = thread::spawn(move || {
+            for program in programs().unwrap() {
+                seccompiler::apply_filter(&program).unwrap();
+            }
+            let open = openat2(rustix::fs::CWD, "/", OFlags::RDONLY, Mode::empty(), ResolveFlags::BENEATH);
+            assert_eq!(open.unwrap_err(), Errno::NOSYS);
+            for (mode, expected) in [
+                (0o4755, Err(Errno::PERM)),
+                (0o2755, Err(Errno::PERM)),
+                (0o6755, Err(Errno::PERM)),
+                (0o1755, Ok(())),
+                (0o755, Ok(())),
+            ] {
+                let mode = Mode::from_raw_mode(mode);
+                assert_eq!(fchmod(&file, mode), expected, "{mode:?}");
+                assert_eq!(chmod(file.path(), mode), expected, "{mode:?}");
+            }
+            let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+            assert_eq!(pidfd_getfd(&own, 0, PidfdGetfdFlags::empty()).unwrap_err(), Errno::PERM);
+        });
+        filtered.join().unwrap();
+    }
+}

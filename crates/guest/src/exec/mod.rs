@@ -1,0 +1,307 @@
+//! Running one command.
+//!
+//! ```text
+//! planned ─► spawned ─► (placed: Spawned … Go) ─► running ─► ended by itself │ forced
+//!                                                                │
+//!                  outcome ◄─ drained ◄─ nothing left ◄──────────┘ (placed: Ended … Go; else: ended here)
+//!                  outcome ◄─ (placed) drained already, ended by itself
+//! ```
+//!
+//! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
+//! everything that it started: a background process never holds a call open and never outlives it. A command at a
+//! terminal is a command like any other, but for what its streams lead to and that it is hung up on first.
+
+mod attach;
+mod children;
+mod end;
+mod filter;
+mod output;
+mod plan;
+mod preforks;
+mod program;
+mod space;
+mod terminal;
+mod tree;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ops::{Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use rustix::io::Errno;
+use rustix::process::Signal as Kernels;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+pub(crate) use children::Children;
+pub(crate) use preforks::Preforks;
+
+use crate::call::{Call, Signal};
+use crate::exec::attach::{Attached, Given, attach};
+use crate::exec::terminal::Pty;
+use crate::serve::Lane;
+use crate::sys::{Exit, Spawned};
+use crate::terminal_input::TerminalInput;
+
+/// The daemon has its grace and its own bounds; one that takes longer is not coming back.
+const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
+/// A file system says at once how full it is, unless it is another machine's.
+const SPACE: Duration = Duration::from_millis(200);
+/// A process that was ended is reaped at once, unless the kernel holds on to it.
+const REAP: Duration = Duration::from_secs(1);
+/// Whoever sits at a terminal hears that the line is gone so long before anything else is done about it.
+const HANG_UP: Duration = Duration::from_millis(500);
+
+/// A command between fork and its end.
+struct Running {
+    exited: oneshot::Receiver<Exit>,
+    attached: Attached,
+    began: Instant,
+}
+
+/// Why a command is being ended.
+enum End {
+    /// It is over by itself.
+    Natural(Option<Exit>),
+    /// Its time is.
+    TimedOut,
+    /// The daemon said so, or it wrote more than it may.
+    Forced,
+}
+
+/// Runs the command to its end, and the end of everything that it started.
+pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
+    let stdin = std::mem::take(&mut exec.stdin);
+    let until = Some(exec.timeout);
+    conduct(call, lane, exec, until, Given::Bytes(stdin)).await
+}
+
+/// Runs the command, or the login shell, at a terminal or on pipes that somebody writes to, until the call's deadline.
+pub(crate) async fn session(
+    call: &mut Call,
+    lane: &Lane,
+    input: Arc<TerminalInput>,
+    mut exec: Exec,
+) -> Result<ExecResult, ToolFailure> {
+    if input.login_shell {
+        program::login_shell()?.clone_into(&mut exec.command);
+        exec.args = vec!["-l".to_owned()];
+    }
+    let given = if input.pipes { Given::Said(input) } else { Given::Terminal(Pty::open(&input)?, input) };
+    conduct(call, lane, exec, None, given).await
+}
+
+async fn conduct(
+    call: &mut Call,
+    lane: &Lane,
+    exec: Exec,
+    limit: Option<Duration>,
+    given: Given,
+) -> Result<ExecResult, ToolFailure> {
+    // Whatever comes in between, it is this call's.
+    let waiting = lane.preforks.take(call.prepared);
+    let command = text::excerpt(&exec.command);
+    let terminal = given.terminal().map_err(|error| not_forked(&error))?;
+    let plan = plan::make(call, lane, exec, terminal).await?;
+    let ready = waiting.and_then(|waiting| waiting.become_command(&plan, &lane.children));
+    let (spawned, mut exited) = match ready {
+        Some(ready) => ready,
+        None => lane.children.spawn(&plan).map_err(|error| not_forked(&error))?,
+    };
+    drop(plan);
+    let Spawned { pid, pipes, go, fault } = spawned;
+    if let Some(go) = go {
+        admitted(call, pid, go, &mut exited).await?;
+    }
+    if let Err(failure) = started(fault, call.deadline, &command).await {
+        lane.children.signal(pid, Kernels::KILL);
+        return Err(failure);
+    }
+    let began = Instant::now();
+    let attached = attach(call, given, pipes).map_err(|error| {
+        lane.children.signal(pid, Kernels::KILL);
+        not_forked(&error)
+    })?;
+    let mut running = Running { exited, attached, began };
+
+    let deadline = limit.map_or(call.deadline, |limit| call.deadline.min(began + limit));
+    let end = running.ended(call, deadline).await;
+    let (timed_out, forced) = (matches!(end, End::TimedOut), !matches!(end, End::Natural(_)));
+    let mut exit = match end {
+        End::Natural(exit) => Some(exit),
+        End::TimedOut | End::Forced => None,
+    };
+    if let (Some(pty), true) = (&running.attached.terminal, forced) {
+        // Twice: a shell that hears it just before it reads hears it only after the next key.
+        for _ in 0..2 {
+            lane.children.signal(pid, Kernels::HUP);
+            lane.children.signal(pid, Kernels::CONT);
+            pty.hang_up();
+            exit = timeout(HANG_UP / 2, &mut running.exited).await.ok().map(Result::ok);
+            if exit.is_some() {
+                break;
+            }
+        }
+    }
+    let over =
+        matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;
+    // What it left is ended by the daemon, which needs nothing more from here.
+    let mut kill = if over { KillEvidence::default() } else { clear(call, lane, pid, forced).await };
+    let exit = match exit {
+        Some(exit) => exit,
+        None => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
+    };
+    if exit.is_none() {
+        kill.left = kill.left.max(1);
+    }
+    let wall = running.began.elapsed();
+    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, kill.left).await;
+    let failed = exit.is_none_or(|exit| exit.code != Some(0));
+    let limits_hit = if failed { full(lane).await } else { Vec::new() };
+    Ok(ExecResult {
+        exit_code: exit.and_then(|exit| exit.code),
+        signal: exit.and_then(|exit| exit.signal),
+        timed_out,
+        stdout_bytes,
+        stderr_bytes,
+        cpu_time_us: exit.map_or(0, |exit| micros(exit.cpu)),
+        peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
+        wall_time_us: micros(wall),
+        kill: Some(kill),
+        limits_hit: limits_hit.into_iter().map(|limit| limit.as_str().to_owned()).collect(),
+        ..ExecResult::default()
+    })
+}
+
+/// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
+pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
+    let Shell { script, cwd, env, stdin, timeout } = shell;
+    let command = program::login_shell()?.to_owned();
+    let option = program::script_option(env.get("HOME").map_or(plan::HOME, String::as_str)).to_owned();
+    let args = vec![option, script];
+    run(call, lane, Exec { command, args, cwd, env, stdin, timeout, only_reads: false }).await
+}
+
+impl Running {
+    async fn ended(&mut self, call: &mut Call, deadline: Instant) -> End {
+        tokio::select! {
+            biased;
+            exit = &mut self.exited => End::Natural(exit.ok()),
+            () = sleep_until(deadline) => End::TimedOut,
+            () = call.cancelled() => End::Forced,
+            () = self.attached.pumps.over_limit() => End::Forced,
+        }
+    }
+}
+
+/// Waits until the daemon has put the command into its cgroup, and lets it run. Any other end drops `go`, and the
+/// command with it: it has not run a single instruction of its program.
+async fn admitted(
+    call: &mut Call,
+    pid: i32,
+    go: OwnedFd,
+    exited: &mut oneshot::Receiver<Exit>,
+) -> Result<(), ToolFailure> {
+    call.outbox.spawned(call.id, pid).await;
+    let signal = tokio::select! {
+        signal = call.signals.recv() => signal,
+        () = sleep_until(call.deadline) => {
+            return Err(ToolFailure::new(Reason::TimedOut, "the command was not let run before the call's deadline"));
+        }
+        _ = exited => return Err(ToolFailure::new(Reason::Internal, "the command was killed before it began")),
+    };
+    match signal {
+        Some(Signal::Go(_)) => {
+            // Where nobody reads any more the next step finds out.
+            let _ = rustix::io::write(&go, &[1]);
+            Ok(())
+        }
+        Some(Signal::Cancel) | None => {
+            Err(ToolFailure::new(Reason::Cancelled, "cancelled before the command began; nothing has run"))
+        }
+    }
+}
+
+/// Waits until the program has replaced the guest's copy, or could not.
+async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(), ToolFailure> {
+    let read = async {
+        let mut errno = Vec::with_capacity(4);
+        pipe::Receiver::from_owned_fd(fault)?.take(4).read_to_end(&mut errno).await?;
+        Ok::<_, io::Error>(errno)
+    };
+    match timeout_at(deadline, read).await {
+        Ok(Ok(errno)) => match <[u8; 4]>::try_from(errno) {
+            Ok(errno) => Err(not_started(command, Errno::from_raw_os_error(i32::from_ne_bytes(errno)))),
+            Err(_) => Ok(()),
+        },
+        Ok(Err(error)) => Err(not_forked(&error)),
+        Err(_) => {
+            Err(ToolFailure::new(Reason::TimedOut, format!("{command}: did not begin before the deadline")))
+        }
+    }
+}
+
+fn not_started(command: &str, errno: Errno) -> ToolFailure {
+    let (reason, why) = match errno {
+        Errno::NOENT => (Reason::NotFound, "it, or the interpreter that it names, does not exist"),
+        Errno::ACCESS | Errno::PERM => {
+            (Reason::PermissionDenied, "it may not be executed (mode, or a noexec mount)")
+        }
+        Errno::NOEXEC => {
+            (Reason::InvalidArgument, "it is no program: neither a binary nor a script with `#!`")
+        }
+        Errno::TOOBIG => (Reason::InvalidArgument, "its arguments and environment are too long"),
+        Errno::NOMEM | Errno::AGAIN => (Reason::Overloaded, "the run is out of memory or processes"),
+        _ => (Reason::Internal, "the kernel refused to execute it"),
+    };
+    ToolFailure::new(reason, format!("{command}: {why}")).with("errno", errno.raw_os_error().to_string())
+}
+
+fn not_forked(error: &io::Error) -> ToolFailure {
+    let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::AGAIN) => "the run has as many processes as it may",
+        Some(Errno::NOMEM) => "the run is out of memory",
+        _ => &error.to_string(),
+    };
+    ToolFailure::new(
+        Reason::Overloaded,
+        format!(
+            "the command could not be started: {why}; wait for what runs to end, or cancel it, and try again"
+        ),
+    )
+}
+
+/// Places that have no room left. A disk that does not answer is not known to be full.
+async fn full(lane: &Lane) -> Vec<Limit> {
+    let mounts = lane.mounts.clone();
+    let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;
+    looked.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+/// Makes sure that nothing of the command is left.
+async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool) -> KillEvidence {
+    if call.placed {
+        call.outbox.ended(call.id, forced).await;
+        if let Ok(Some(evidence)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
+            return evidence;
+        }
+    }
+    end::end(lane, pid, forced).await
+}
+
+/// What the daemon found. `None` when it is gone or found nothing out.
+async fn evidence(call: &mut Call) -> Option<KillEvidence> {
+    loop {
+        match call.signals.recv().await? {
+            Signal::Go(evidence) => return evidence,
+            Signal::Cancel => call.is_cancelled = true,
+        }
+    }
+}
+
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

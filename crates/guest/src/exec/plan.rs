@@ -1,0 +1,114 @@
+//! From a request to something that can be forked: directory, program, arguments and environment, all checked.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+
+use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
+use ops::{Bounds, Cancel, Exec, Reason, ToolFailure};
+
+use crate::call::Call;
+use crate::exec::program;
+use crate::fingerprint;
+use crate::serve::Lane;
+use crate::sys::Plan;
+
+/// Where commands may leave things of their own.
+pub(super) const HOME: &str = "/tmp";
+/// What every command has beside git's identity, unless the call says otherwise. Nothing of the guest's own environment.
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("PATH", program::PATH), ("HOME", HOME), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
+
+/// Makes the plan on a thread for file access. With a `terminal`, that is the command's end of it.
+pub(super) async fn make(
+    call: &Call,
+    lane: &Lane,
+    exec: Exec,
+    terminal: Option<OwnedFd>,
+) -> Result<Plan, ToolFailure> {
+    let (mounts, bounds, wait) = (lane.mounts.clone(), call.bounds.clone(), call.placed);
+    let deadline = call.deadline.into_std();
+    let made = lane
+        .threads
+        .run(move || {
+            let jail = Lane::jail(mounts.iter(), &bounds);
+            let plan = plan(&jail, exec, &bounds, wait)?;
+            for path in &bounds.reads {
+                read_only(&jail, path)?;
+            }
+            if let Some(held) = &bounds.held_to {
+                fingerprint::hold(&mounts, held, &Cancel::new(Some(deadline)))?;
+            }
+            Ok(plan)
+        })
+        .await;
+    let plan = made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))?;
+    Ok(Plan { terminal, ..plan })
+}
+
+fn plan(jail: &Jail, exec: Exec, bounds: &Bounds, wait: bool) -> Result<Plan, ToolFailure> {
+    let cwd = enter(jail, &exec.cwd)?;
+    let program = program::find(&exec.command, &exec.args, &bounds.denied_programs, jail)?;
+    let env = environment(bounds, exec.env);
+    let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
+    let env =
+        env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
+    Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait, terminal: None })
+}
+
+/// What the command finds in its environment: git commits in the name of the profile's author, as `git.commit` does.
+fn environment(bounds: &Bounds, call: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let (name, email) = (bounds.author_name.as_str(), bounds.author_email.as_str());
+    let identity = [
+        ("GIT_AUTHOR_NAME", name),
+        ("GIT_AUTHOR_EMAIL", email),
+        ("GIT_COMMITTER_NAME", name),
+        ("GIT_COMMITTER_EMAIL", email),
+    ];
+    let own = ENVIRONMENT.into_iter().chain(identity);
+    own.map(|(name, value)| (name.to_owned(), value.to_owned())).chain(call).collect()
+}
+
+/// Refuses a path that `read` and `list` would refuse, or that a command could wait at for ever. What is not there is for the
+/// command to say.
+fn read_only(jail: &Jail, path: &SandboxPath) -> Result<(), ToolFailure> {
+    let place = jail.readable(path)?;
+    match place.metadata() {
+        Ok(meta) if meta.kind == FileKind::Directory => Ok(place.open_dir().map(drop)?),
+        Ok(_) => Ok(place.open_file().map(drop)?),
+        Err(AccessError::Open(OpenError { kind: OpenErrorKind::NotFound, .. })) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The working directory by its handle: a name could be exchanged before the child enters it.
+fn enter(jail: &Jail, path: &SandboxPath) -> Result<OwnedFd, ToolFailure> {
+    let dir = jail.executable(path)?.open_dir()?;
+    dir.as_fd().try_clone_to_owned().map_err(|_| ToolFailure::new(Reason::Overloaded, "too many open files"))
+}
+
+fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, ToolFailure> {
+    CString::new(text).map_err(|_| ToolFailure::new(Reason::InvalidArgument, "a NUL byte in the command"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ops::Bounds;
+
+    use super::environment;
+
+    #[test]
+    fn git_has_the_profiles_identity_unless_the_call_says_otherwise() {
+        let bounds =
+            Bounds { author_name: "Bob".into(), author_email: "bob@example.org".into(), ..Bounds::default() };
+        let call = BTreeMap::from([("GIT_AUTHOR_NAME".to_owned(), "Ann".to_owned())]);
+        let found = environment(&bounds, call);
+        let of = |name: &str| found[name].as_str();
+        assert_eq!((of("GIT_AUTHOR_NAME"), of("GIT_AUTHOR_EMAIL")), ("Ann", "bob@example.org"));
+        assert_eq!((of("GIT_COMMITTER_NAME"), of("GIT_COMMITTER_EMAIL")), ("Bob", "bob@example.org"));
+        assert_eq!((of("HOME"), of("TERM")), ("/tmp", "dumb"));
+    }
+}

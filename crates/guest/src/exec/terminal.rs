@@ -1,0 +1,164 @@
+//! A terminal for a command: a pty of the container's own, its master side here.
+//!
+//! The master is never waited for while something else could be done: input that the program does not read stays at the
+//! input, and then with the daemon. The other side is kept open here as well until the end, so that a program which
+//! closes all of its standard streams and opens `/dev/tty` later finds its terminal again.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use ops::{Reason, ToolFailure};
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_process_group};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize};
+use tokio::net::unix::pipe;
+use worker_protocol::terminal::{TerminalSignal, TerminalSize};
+
+use crate::outbox::Outbox;
+use crate::sys;
+use crate::terminal_input::TerminalInput;
+
+/// Both sides.
+pub(super) struct Pty {
+    /// Ours. It does not block.
+    master: OwnedFd,
+    /// The command's.
+    slave: OwnedFd,
+}
+
+impl Pty {
+    /// Opens a new one, of the size that the input wants.
+    pub(super) fn open(input: &TerminalInput) -> Result<Self, ToolFailure> {
+        let pty = pair().map_err(not_opened)?;
+        obey(&pty.master, input);
+        Ok(pty)
+    }
+
+    /// The command's end, for its standard streams.
+    pub(super) fn end(&self) -> io::Result<OwnedFd> {
+        sys::above_stdio(self.slave.try_clone()?)
+    }
+
+    /// Where what it shows is read. It is read like a pipe.
+    pub(super) fn shows(&self) -> io::Result<pipe::Receiver> {
+        pipe::Receiver::from_owned_fd_unchecked(self.master.try_clone()?)
+    }
+
+    /// Where input goes.
+    pub(super) fn keys(&self) -> io::Result<pipe::Sender> {
+        pipe::Sender::from_owned_fd_unchecked(self.master.try_clone()?)
+    }
+
+    /// Says to whoever sits at it that the line is gone.
+    pub(super) fn hang_up(&self) {
+        signal(&self.master, Signal::HUP);
+        // A stopped one hears it only when it goes on.
+        signal(&self.master, Signal::CONT);
+    }
+}
+
+fn pair() -> Result<Pty, Errno> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags)?;
+    unlockpt(&master)?;
+    // By the master itself: a path would be the container's to fake.
+    let slave = ioctl_tiocgptpeer(&master, flags)?;
+    rustix::io::ioctl_fionbio(&master, true)?;
+    let mut modes = tcgetattr(&slave)?;
+    // Erasing takes whole characters.
+    modes.input_modes |= InputModes::IUTF8;
+    tcsetattr(&slave, OptionalActions::Now, &modes)?;
+    Ok(Pty { master, slave })
+}
+
+fn not_opened(errno: Errno) -> ToolFailure {
+    let (reason, why) = match errno {
+        Errno::NOENT | Errno::NXIO | Errno::NODEV | Errno::ACCESS | Errno::PERM => {
+            (Reason::Internal, "this container has none (no usable /dev/ptmx)")
+        }
+        Errno::NOSPC | Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
+            (Reason::Overloaded, "too many are open; close one and try again")
+        }
+        _ => (Reason::Internal, "the kernel refused it"),
+    };
+    ToolFailure::new(reason, format!("the terminal could not be opened: {why}"))
+        .with("errno", errno.raw_os_error().to_string())
+}
+
+/// Passes on what comes to the input, for as long as it is let.
+pub(super) async fn attend(id: u64, input: Arc<TerminalInput>, keys: pipe::Sender, outbox: Outbox) {
+    host_worker_on(id, input, keys, outbox, |keys, input| obey(keys, input)).await;
+}
+
+/// The same for pipes, which have no size and no foreground.
+pub(super) async fn pass(id: u64, input: Arc<TerminalInput>, stdin: pipe::Sender, outbox: Outbox) {
+    host_worker_on(id, input, stdin, outbox, |_, input| drop(input.orders())).await;
+}
+
+async fn host_worker_on(
+    id: u64,
+    input: Arc<TerminalInput>,
+    keys: pipe::Sender,
+    outbox: Outbox,
+    heed: impl Fn(&pipe::Sender, &TerminalInput),
+) {
+    loop {
+        heed(&keys, &input);
+        tokio::select! {
+            biased;
+            () = input.news() => {}
+            ready = keys.writable(), if input.has_input() => {
+                if ready.is_err() {
+                    return;
+                }
+                let taken = input.take(|bytes| match keys.try_write(bytes) {
+                    Ok(count) => count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                    // Nobody can read it any more: whoever types is not held up by that.
+                    Err(_) => bytes.len(),
+                });
+                if taken > 0 {
+                    outbox.taken(id, taken).await;
+                }
+            }
+        }
+    }
+}
+
+/// Carries out orders. What is too late for the terminal is lost, as on a line that was hung up.
+fn obey(master: impl AsFd, input: &TerminalInput) {
+    let orders = input.orders();
+    if let Some(size) = orders.size {
+        let _ = tcsetwinsize(&master, winsize(size));
+    }
+    for wanted in orders.signals {
+        signal(&master, kernels(wanted));
+    }
+}
+
+/// Sends a signal to the foreground process group. It is one of the terminal's session: the kernel takes no other.
+fn signal(master: impl AsFd, signal: Signal) {
+    if let Ok(group) = tcgetpgrp(master) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn winsize(size: TerminalSize) -> Winsize {
+    Winsize { ws_row: size.rows(), ws_col: size.columns(), ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+fn kernels(signal: TerminalSignal) -> Signal {
+    match signal {
+        TerminalSignal::Hup => Signal::HUP,
+        TerminalSignal::Int => Signal::INT,
+        TerminalSignal::Quit => Signal::QUIT,
+        TerminalSignal::Kill => Signal::KILL,
+        TerminalSignal::Term => Signal::TERM,
+        TerminalSignal::Cont => Signal::CONT,
+        TerminalSignal::Tstp => Signal::TSTP,
+        TerminalSignal::Winch => Signal::WINCH,
+    }
+}

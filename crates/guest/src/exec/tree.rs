@@ -1,0 +1,133 @@
+//! Who descends from whom, by `/proc`: how the processes of a command are found where there is no cgroup for it.
+//!
+//! Sessions and groups are the command's to change; parents are not. A process whose parent ends becomes the guest's
+//! child, since the guest is a subreaper, and stays in sight.
+
+use std::collections::HashSet;
+use std::fs;
+
+/// A process, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    parent: i32,
+    session: i32,
+    /// A zombie: nothing can be done to it, and it does nothing.
+    dead: bool,
+}
+
+/// All processes that can be seen now.
+pub(crate) fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.as_bytes()[0].is_ascii_digit()))
+        .filter_map(|entry| parse(&fs::read(entry.path().join("stat")).ok()?))
+        .collect()
+}
+
+/// One `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain anything, `)` too.
+fn parse(stat: &[u8]) -> Option<Process> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    let pid = text(stat.split(|byte| *byte == b' ').next()?)?.parse().ok()?;
+    let mut fields = text(stat.get(name_end + 1..)?)?.split_ascii_whitespace();
+    let dead = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    Some(Process { pid, parent, session, dead })
+}
+
+/// The living processes that have to go with `command`: its descendants, and orphans that no other live command can
+/// claim. An orphan's session tells whose it is, unless it made a session of its own; such a one is nobody's, and a
+/// process without a command has no reason to be.
+pub(crate) fn doomed(
+    processes: &[Process],
+    guest: i32,
+    command: i32,
+    is_live: impl Fn(i32) -> bool,
+) -> Vec<i32> {
+    let is_orphan = |process: &Process| process.parent == guest && !is_live(process.pid);
+    let roots = processes.iter().filter(|process| {
+        (process.pid == command && is_live(command))
+            || (is_orphan(process) && (process.session == command || !is_live(process.session)))
+    });
+    living(processes, roots.map(|process| process.pid).collect())
+}
+
+/// The living processes below `guest`.
+pub(crate) fn below(processes: &[Process], guest: i32) -> Vec<i32> {
+    let children = processes.iter().filter(|process| process.parent == guest);
+    living(processes, children.map(|process| process.pid).collect())
+}
+
+/// `roots` and all their descendants, without the dead.
+fn living(processes: &[Process], mut found: HashSet<i32>) -> Vec<i32> {
+    loop {
+        let before = found.len();
+        let next =
+            processes.iter().filter(|process| found.contains(&process.parent)).map(|process| process.pid);
+        let next: Vec<_> = next.collect();
+        found.extend(next);
+        if found.len() == before {
+            break;
+        }
+    }
+    let living = processes.iter().filter(|process| !process.dead && found.contains(&process.pid));
+    living.map(|process| process.pid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENT: i32 = 10;
+
+    fn process(pid: i32, parent: i32, session: i32) -> Process {
+        Process { pid, parent, session, dead: false }
+    }
+
+    #[test]
+    fn a_name_cannot_lie() {
+        let stat = b"42 (a) R 1 1 1) S 7 42 41 0 -1 4194304 1 0";
+        assert_eq!(parse(stat), Some(process(42, 7, 41)));
+        assert_eq!(parse(b"43 (\xff \n) Z 7 43 43 0"), Some(Process { dead: true, ..process(43, 7, 43) }));
+        assert_eq!(parse(b"42 (a"), None);
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn descendants_go_and_others_stay() {
+        // 20 and 30 are commands; 21 and 22 belong to 20 by parent, 23 by session, 24 made its own session.
+        let all = [
+            process(1, 0, 1),
+            process(AGENT, 1, 1),
+            process(20, AGENT, 20),
+            process(21, 20, 20),
+            process(22, 21, 22),
+            process(23, AGENT, 20),
+            process(24, AGENT, 24),
+            process(25, 24, 24),
+            process(30, AGENT, 30),
+            process(31, 30, 31),
+            process(32, AGENT, 30),
+            process(40, 1, 40),
+        ];
+        let live = |pid| pid == 20 || pid == 30;
+        assert_eq!(doomed(&all, AGENT, 20, live), [20, 21, 22, 23, 24, 25]);
+        assert_eq!(doomed(&all, AGENT, 30, live), [24, 25, 30, 31, 32]);
+        assert_eq!(below(&all, AGENT), [20, 21, 22, 23, 24, 25, 30, 31, 32]);
+    }
+
+    #[test]
+    fn zombies_are_not_left_but_their_children_are() {
+        let all = [Process { dead: true, ..process(20, AGENT, 20) }, process(21, 20, 20)];
+        assert_eq!(doomed(&all, AGENT, 20, |pid| pid == 20), [21]);
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(processes().iter().any(|process| process.pid == own && !process.dead));
+    }
+}

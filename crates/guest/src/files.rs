@@ -1,0 +1,87 @@
+//! Reading, listing and searching, on threads that may block; what cannot block is read at once.
+
+use std::time::Duration;
+
+use jail::Jail;
+use ops::{Bounds, Cancel, Operation, Outcome, Read, Reason, ToolFailure};
+use tokio::time::{sleep_until, timeout};
+use wire::worker::v1::Usage;
+
+use crate::call::Call;
+use crate::serve::Lane;
+
+/// An operation that was told to stop does so between two blocks, unless the file system holds on to it.
+const STOP: Duration = Duration::from_millis(500);
+
+/// Reads a small file that the kernel has in memory, without the way to another thread and back, which takes longer than
+/// the reading. `None` when it has to be done there all the same.
+pub(crate) fn at_once(lane: &Lane, read: &Read, bounds: &Bounds) -> Option<(Outcome, Usage)> {
+    let (outcome, usage) = measured(|| {
+        let mount = lane.mounts.iter().filter(|(mount, _)| *mount == read.path.mount());
+        ops::read_at_once(&Lane::jail(mount, bounds), read, bounds)
+    });
+    outcome.map(|outcome| (outcome, usage))
+}
+
+/// Does the work of one call on this thread, and says what processor time it took here and on the threads that helped. Its
+/// memory is not told: all calls share the guest's, and none of it is one call's alone.
+fn measured<T>(work: impl FnOnce() -> T) -> (T, Usage) {
+    ops::take_helpers_time();
+    let before = ops::thread_time();
+    let done = work();
+    let time = ops::thread_time().saturating_sub(before) + ops::take_helpers_time();
+    let cpu_time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    (done, Usage { cpu_time_us: Some(cpu_time_us), peak_memory_bytes: None })
+}
+
+/// Runs the operation until it is done, cancelled, or out of time.
+pub(crate) async fn run(call: &mut Call, lane: &Lane, operation: Operation) -> (Outcome, Option<Usage>) {
+    let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
+    let stop = Cancel::new(Some(call.deadline.into_std()));
+    let asked = stop.clone();
+    let mut work = lane
+        .threads
+        .run(move || measured(|| execute(&Lane::jail(mounts.iter(), &bounds), &operation, &bounds, &asked)));
+    let deadline = call.deadline;
+    let failure = tokio::select! {
+        biased;
+        done = &mut work => return done.map_or_else(|_| (Err(ending()), None), told),
+        () = sleep_until(deadline) => ToolFailure::new(Reason::TimedOut, "not done before the call's deadline"),
+        () = call.cancelled() => ToolFailure::new(Reason::Cancelled, "cancelled"),
+    };
+    stop.cancel();
+    // Its own word says how far it came.
+    match timeout(STOP, work).await {
+        Ok(Ok(done)) => told(done),
+        // It goes on for a while, and nobody knows what it will have used.
+        _ => (Err(failure), None),
+    }
+}
+
+fn told((outcome, usage): (Outcome, Usage)) -> (Outcome, Option<Usage>) {
+    (outcome, Some(usage))
+}
+
+fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -> Outcome {
+    match operation {
+        Operation::Read(read) => ops::read(jail, read, bounds, stop),
+        Operation::List(list) => ops::list(jail, list, bounds, stop),
+        Operation::Glob(glob) => ops::glob(jail, glob, bounds, stop),
+        Operation::Grep(grep) => ops::grep(jail, grep, bounds, stop),
+        Operation::Exec(_)
+        | Operation::Shell(_)
+        | Operation::Write(_)
+        | Operation::Edit(_)
+        | Operation::Patch(_)
+        | Operation::Delete(_)
+        | Operation::Git(_)
+        | Operation::Mcp(_) => {
+            let message = format!("{}: not a file operation of the container lane", operation.name());
+            Err(ToolFailure::new(Reason::InvalidArgument, message))
+        }
+    }
+}
+
+fn ending() -> ToolFailure {
+    ToolFailure::new(Reason::Cancelled, "the guest is ending")
+}

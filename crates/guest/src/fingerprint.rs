@@ -1,0 +1,421 @@
+//! The fingerprint of all that a command can find in its run and that anybody can change: what a consent to a command is bound
+//! to.
+//!
+//! Which files a command will use cannot be told from its words. So all of them are bound, by what changes when they do: name,
+//! inode, mode, size, times. The time of the last change (`st_ctime`) cannot be set by a program without the clock of the host, so
+//! that two equal fingerprints mean that nobody wrote between them, as far as that clock ticks; therefore what has just changed is
+//! looked at again after the next tick, and what never rests is nothing that anybody could consent to.
+//!
+//! The image is not part of it, which cannot be written to, nor the run's log, which the daemon alone writes.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jail::{Mount, RUN_LOG, excerpt};
+use ops::{
+    Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
+};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+
+use crate::args::Mounts;
+use crate::call::Call;
+use crate::serve::Lane;
+
+/// Files and directories that a fingerprint covers at most.
+const MOST: u64 = 200_000;
+/// Directories within each other; what is deeper is not covered.
+const DEEPEST: usize = 128;
+/// What the kernel's clock for files may be behind, at 100 ticks a second.
+const TICK: Duration = Duration::from_millis(20);
+/// Looks at one file until it has rested for a tick.
+const LOOKS: u32 = 5;
+/// Changes that a refusal names.
+const NAMED: usize = 10;
+/// Where a run can write beside its mounts.
+const TMP: &str = "/tmp";
+
+/// What a command would use, for who is asked for consent. What it would do nobody can tell.
+pub(crate) async fn preview(
+    call: &mut Call,
+    lane: &Lane,
+    operation: &Operation,
+) -> Result<Preview, ToolFailure> {
+    let result = match operation {
+        Operation::Exec(_) => OpResult::Exec(ExecResult::default()),
+        Operation::Shell(_) => OpResult::Shell(ExecResult::default()),
+        other => {
+            let message = format!("{}: only commands have a preview here", other.name());
+            return Err(ToolFailure::new(Reason::InvalidArgument, message));
+        }
+    };
+    let (mounts, stop) = (lane.mounts.clone(), Cancel::new(Some(call.deadline.into_std())));
+    let asked = stop.clone();
+    let looked = lane.threads.run(move || take(&places(&mounts), &asked));
+    let bound = tokio::select! {
+        looked = looked => {
+            looked.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))?
+        }
+        () = call.cancelled() => {
+            stop.cancel();
+            return Err(ToolFailure::new(Reason::Cancelled, "cancelled"));
+        }
+    };
+    Ok(Preview { result, bound })
+}
+
+/// Takes it, from files that rest.
+fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
+    let since = now();
+    let Walked { count, left_out, bound, .. } = walk(places, None, stop)?;
+    let remark = if left_out {
+        format!(
+            "the run has more than the {MOST} files and directories that a consent is bound to, or deeper ones than \
+             {DEEPEST} levels: the others may change unseen"
+        )
+    } else {
+        format!("bound to all {count} files and directories of the run as they are now")
+    };
+    Ok(Bound { since, remarks: vec![remark], ..bound })
+}
+
+/// Looks again, and refuses where the two differ.
+pub(crate) fn hold(mounts: &Mounts, held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
+    hold_at(&places(mounts), held, stop)
+}
+
+fn hold_at(places: &[Place<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
+    let walked = walk(places, Some(held.since.saturating_sub(nanos(TICK))), stop)?;
+    if walked.bound.demand(Some(held)).is_ok() {
+        return Ok(());
+    }
+    let mut names = walked.changed.join(", ");
+    if walked.changed.len() == NAMED {
+        names.push_str(" …");
+    }
+    Err(changed(Some(names.as_str()).filter(|names| !names.is_empty())))
+}
+
+/// A directory with all that is in it: its name for agents, and where it is.
+type Place<'p> = (&'static str, &'p Path);
+
+/// Where a run can write, and what is mounted as @pkg, which somebody else may write to.
+fn places(mounts: &Mounts) -> Vec<Place<'_>> {
+    let mounts = mounts.iter().map(|(mount, at)| (mount.alias(), at.as_path()));
+    mounts.chain([(TMP, Path::new(TMP))]).collect()
+}
+
+/// What one look found.
+struct Walked {
+    bound: Bound,
+    count: u64,
+    left_out: bool,
+    /// What has changed since the time that was asked about.
+    changed: Vec<String>,
+}
+
+struct Walk<'s> {
+    binder: Binder,
+    stop: &'s Cancel,
+    /// What changed after this is named, nanoseconds since 1970. `None`: there was no look before this one.
+    since: Option<u64>,
+    /// What is being looked at, for messages.
+    path: Vec<u8>,
+    count: u64,
+    left_out: bool,
+    changed: Vec<String>,
+}
+
+fn walk(places: &[Place<'_>], since: Option<u64>, stop: &Cancel) -> Result<Walked, ToolFailure> {
+    let mut walk = Walk {
+        binder: Binder::new("tree"),
+        stop,
+        since,
+        path: Vec::new(),
+        count: 0,
+        left_out: false,
+        changed: Vec::new(),
+    };
+    for (name, at) in places {
+        walk.top(name, at)?;
+    }
+    let Walk { binder, count, left_out, changed, .. } = walk;
+    Ok(Walked { bound: binder.finish(), count, left_out, changed })
+}
+
+impl Walk<'_> {
+    fn top(&mut self, name: &str, at: &Path) -> Result<(), ToolFailure> {
+        self.path = name.as_bytes().to_vec();
+        self.binder.bytes(name.as_bytes());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(CWD, at, flags, Mode::empty()) {
+            Ok(dir) => {
+                let Some(stat) = self.rested(|| fstat(&dir))? else { return Ok(()) };
+                self.entry(b"", &stat);
+                self.directory(&dir, 0)
+            }
+            // No such mount in this run.
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(unreadable(&self.path, errno)),
+        }
+    }
+
+    /// What is there; `None`: nothing. A first look waits until it has rested for as long as the clock may be behind: what is
+    /// written after that has another time. Many that changed at once wait but once.
+    fn rested(&self, look: impl Fn() -> Result<Stat, Errno>) -> Result<Option<Stat>, ToolFailure> {
+        for _ in 0..LOOKS {
+            let stat = match look() {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(unreadable(&self.path, errno)),
+            };
+            if self.since.is_some() || now().abs_diff(changed_at(&stat)) > nanos(TICK) {
+                return Ok(Some(stat));
+            }
+            std::thread::sleep(TICK);
+        }
+        let path = excerpt(&String::from_utf8_lossy(&self.path));
+        let message = format!(
+            "{path} is being written all the time, so that no consent can be bound to it: end what writes it, or write elsewhere"
+        );
+        Err(ToolFailure::new(Reason::PreconditionFailed, message))
+    }
+
+    fn directory(&mut self, dir: &OwnedFd, depth: usize) -> Result<(), ToolFailure> {
+        let mut names = self.names(dir)?;
+        names.sort_unstable();
+        self.binder.number(names.len() as u64);
+        for name in names {
+            if self.count >= MOST {
+                self.left_out = true;
+                return Ok(());
+            }
+            if self.stop.is_over() {
+                return Err(ToolFailure::new(
+                    Reason::TimedOut,
+                    "the files of the run could not all be looked at in time, so that no consent can be bound to them",
+                ));
+            }
+            let length = self.path.len();
+            self.path.push(b'/');
+            self.path.extend_from_slice(name.as_bytes());
+            let done = self.one(dir, &name, depth);
+            self.path.truncate(length);
+            done?;
+        }
+        Ok(())
+    }
+
+    fn names(&self, dir: &OwnedFd) -> Result<Vec<CString>, ToolFailure> {
+        let mut names = Vec::new();
+        let failed = |errno| unreadable(&self.path, errno);
+        for entry in Dir::read_from(dir).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_owned();
+            if !matches!(name.as_bytes(), b"." | b"..") {
+                names.push(name);
+            }
+            if self.count + names.len() as u64 > MOST {
+                break;
+            }
+        }
+        Ok(names)
+    }
+
+    fn one(&mut self, dir: &OwnedFd, name: &CString, depth: usize) -> Result<(), ToolFailure> {
+        let log = self.path.strip_prefix(Mount::State.alias().as_bytes());
+        if log.and_then(|path| path.strip_prefix(b"/")) == Some(RUN_LOG.as_bytes()) {
+            return Ok(());
+        }
+        // Gone since its name was read: its directory tells.
+        let Some(stat) = self.rested(|| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))? else {
+            return Ok(());
+        };
+        self.entry(name.as_bytes(), &stat);
+        if !FileType::from_raw_mode(stat.st_mode).is_dir() {
+            return Ok(());
+        }
+        if depth == DEEPEST {
+            self.left_out = true;
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(dir.as_fd(), name, flags, Mode::empty()) {
+            Ok(inner) => self.directory(&inner, depth + 1),
+            // What nobody in the run can read, nobody in the run uses; who makes it readable changes its times.
+            // What is gone or another by now its directory tells.
+            Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(errno) => Err(unreadable(&self.path, errno)),
+        }
+    }
+
+    fn entry(&mut self, name: &[u8], stat: &Stat) {
+        self.count += 1;
+        self.binder.bytes(name);
+        let changed = changed_at(stat);
+        let modified = time(stat.st_mtime, stat.st_mtime_nsec);
+        let mode = u64::from(stat.st_mode);
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        // One write for all: there are many of these.
+        let numbers = [stat.st_dev, stat.st_ino, mode, size, modified, changed].map(u64::to_be_bytes);
+        self.binder.bytes(numbers.as_flattened());
+        if self.since.is_some_and(|since| changed >= since) && self.changed.len() < NAMED {
+            self.changed.push(excerpt(&String::from_utf8_lossy(&self.path)));
+        }
+    }
+}
+
+fn unreadable(path: &[u8], errno: Errno) -> ToolFailure {
+    let path = excerpt(&String::from_utf8_lossy(path));
+    ToolFailure::new(
+        Reason::PreconditionFailed,
+        format!("{path}: cannot be looked at now, so that consent cannot be bound to it: {errno}"),
+    )
+}
+
+fn changed_at(stat: &Stat) -> u64 {
+    time(stat.st_ctime, stat.st_ctime_nsec)
+}
+
+/// Nanoseconds since 1970.
+fn time(seconds: i64, nanos: u64) -> u64 {
+    u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
+fn now() -> u64 {
+    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn bound(at: &Path) -> Bound {
+        take(&[("@project", at)], &Cancel::new(None)).unwrap()
+    }
+
+    fn holds(at: &Path, bound: &Bound) -> Result<(), String> {
+        let held = hold_at(&[("@project", at)], &bound.held().unwrap(), &Cancel::new(None));
+        held.map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn what_does_not_change_holds() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/b")).unwrap();
+        fs::write(place.path().join("a/b/c"), "x").unwrap();
+        symlink("nowhere", place.path().join("l")).unwrap();
+        let bound = bound(place.path());
+        assert_eq!(bound.remarks, ["bound to all 5 files and directories of the run as they are now"]);
+        assert_eq!(holds(place.path(), &bound), Ok(()));
+        let _ = fs::read(place.path().join("a/b/c")).unwrap();
+        assert_eq!(holds(place.path(), &bound), Ok(()), "reading changes nothing");
+        // A mount that the run does not have.
+        assert!(take(&[("@pkg", &place.path().join("none"))], &Cancel::new(None)).is_ok());
+    }
+
+    #[test]
+    fn every_change_is_found_and_named() {
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 9] = [
+            ("@project/d/f", |at| fs::write(at.join("d/f"), "evil").unwrap()),
+            ("@project/d/f", |at| {
+                let file = fs::File::options().write(true).open(at.join("d/f")).unwrap();
+                let modified = file.metadata().unwrap().modified().unwrap();
+                file.write_all_at(b"evil", 0).unwrap();
+                file.set_modified(modified).unwrap();
+            }),
+            ("@project/d/f", |at| {
+                fs::set_permissions(at.join("d/f"), fs::Permissions::from_mode(0o755)).unwrap();
+            }),
+            ("@project/d/f", |at| {
+                fs::write(at.join("d/x"), "good").unwrap();
+                fs::rename(at.join("d/x"), at.join("d/f")).unwrap();
+            }),
+            ("@project/d", |at| fs::remove_file(at.join("d/f")).unwrap()),
+            ("@project/d/.new", |at| fs::write(at.join("d/.new"), "").unwrap()),
+            ("@project/l", |at| {
+                fs::remove_file(at.join("l")).unwrap();
+                symlink("elsewhere", at.join("l")).unwrap();
+            }),
+            ("@project/d", |at| {
+                fs::rename(at.join("d"), at.join("x")).unwrap();
+                fs::rename(at.join("e"), at.join("d")).unwrap();
+            }),
+            ("@project/e", |at| {
+                fs::remove_dir(at.join("e"))
+                    .unwrap_or_else(|_| fs::rename(at.join("e"), at.join("d/e")).unwrap());
+            }),
+        ];
+        for (named, change) in changes {
+            let place = tempfile::tempdir().unwrap();
+            for directory in ["d", "e"] {
+                fs::create_dir(place.path().join(directory)).unwrap();
+                fs::write(place.path().join(directory).join("f"), "good").unwrap();
+            }
+            symlink("nowhere", place.path().join("l")).unwrap();
+            let bound = bound(place.path());
+            change(place.path());
+            let refused = holds(place.path(), &bound).unwrap_err();
+            let parent = named.rsplit_once('/').unwrap().0;
+            assert!(refused.contains(named) || refused.contains(parent), "{named}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_run_s_log_is_no_change() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("logs")).unwrap();
+        let log = place.path().join("logs/execution.jsonl");
+        fs::write(&log, "{}").unwrap();
+        let look = || walk(&[("@state", place.path())], None, &Cancel::new(None)).unwrap().bound;
+        let before = look();
+        fs::write(&log, "{}{}").unwrap();
+        assert_eq!(look(), before);
+        fs::rename(&log, place.path().join("logs/execution.1.jsonl")).unwrap();
+        assert_eq!(look(), before);
+        fs::write(place.path().join("other"), "").unwrap();
+        assert_ne!(look(), before);
+    }
+
+    #[test]
+    fn what_never_rests_is_nothing_to_consent_to() {
+        let place = tempfile::tempdir().unwrap();
+        let busy = place.path().join("busy");
+        fs::write(&busy, "").unwrap();
+        let stop = Cancel::new(None);
+        let writer = std::thread::spawn({
+            let stop = stop.clone();
+            move || while !stop.is_over() && fs::write(&busy, "x").is_ok() {}
+        });
+        let refused = take(&[("@project", place.path())], &Cancel::new(None)).unwrap_err();
+        stop.cancel();
+        writer.join().unwrap();
+        assert_eq!(refused.reason, Reason::PreconditionFailed);
+        assert!(refused.message.starts_with("@project/busy is being written"), "{}", refused.message);
+    }
+
+    #[test]
+    fn a_look_is_bounded_in_depth_and_time_and_says_so() {
+        let place = tempfile::tempdir().unwrap();
+        let mut deep = place.path().to_owned();
+        for _ in 0..=DEEPEST + 1 {
+            deep.push("d");
+            fs::create_dir(&deep).unwrap();
+        }
+        let found = bound(place.path());
+        assert!(found.remarks[0].contains("may change unseen"), "{:?}", found.remarks);
+
+        let over = Cancel::new(None);
+        over.cancel();
+        assert_eq!(take(&[("@project", place.path())], &over).unwrap_err().reason, Reason::TimedOut);
+    }
+}

@@ -1,0 +1,124 @@
+//! What goes to the daemon: two bounded queues before one writer.
+//!
+//! Bytes and outcomes wait in the order in which they were put in, each producer with at most one frame in hand, so a
+//! flood of one command delays another call by a few frames only. What keeps the daemon from losing patience (pongs,
+//! and news that it must act upon) overtakes them. An outcome never overtakes output of its own call.
+
+use ops::{Outcome, Preview, ToolFailure};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use wire::worker::v1::{
+    Ended, FromWorker, Output, Pong, Spawned, Taken, Usage, from_worker::Body, output::Stream,
+};
+use worker_protocol::convert::{outcome_to_wire, preview_to_wire};
+use worker_protocol::frame::encode;
+
+use crate::serve::Fault;
+
+/// Frames of output and outcomes that wait: half a megabyte at most, besides large outcomes.
+const DATA: usize = 8;
+/// Bytes that are written at once, when so much waits.
+const WRITE: usize = 64 * 1024;
+/// Frames that overtake them. More than all calls together can have.
+const NEWS: usize = 256;
+
+/// The way in, shared by all calls.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    news: mpsc::Sender<FromWorker>,
+    data: mpsc::Sender<FromWorker>,
+}
+
+/// The way out.
+pub(crate) struct Queues {
+    news: mpsc::Receiver<FromWorker>,
+    data: mpsc::Receiver<FromWorker>,
+}
+
+/// Room for one frame of output.
+pub(crate) struct Room<'o>(mpsc::Permit<'o, FromWorker>);
+
+/// Two empty queues.
+pub(crate) fn queues() -> (Outbox, Queues) {
+    let (news, news_out) = mpsc::channel(NEWS);
+    let (data, data_out) = mpsc::channel(DATA);
+    (Outbox { news, data }, Queues { news: news_out, data: data_out })
+}
+
+impl Outbox {
+    /// Answers a ping. Where even this queue is full nobody reads, and a pong would not be read either.
+    pub(crate) fn pong(&self) {
+        let _ = self.news.try_send(frame(0, Body::Pong(Pong {})));
+    }
+
+    /// A command waits.
+    pub(crate) async fn spawned(&self, id: u64, pid: i32) {
+        let pid = u32::try_from(pid).unwrap_or(0);
+        let _ = self.news.send(frame(id, Body::Spawned(Spawned { pid }))).await;
+    }
+
+    /// A command is over, or its time is.
+    pub(crate) async fn ended(&self, id: u64, forced: bool) {
+        let _ = self.news.send(frame(id, Body::Ended(Ended { forced }))).await;
+    }
+
+    /// A terminal has taken input.
+    pub(crate) async fn taken(&self, id: u64, bytes: usize) {
+        let bytes = bytes as u64;
+        let _ = self.news.send(frame(id, Body::Taken(Taken { bytes }))).await;
+    }
+
+    /// Waits for room; `None` when the stream is gone.
+    pub(crate) async fn room(&self) -> Option<Room<'_>> {
+        self.data.reserve().await.ok().map(Room)
+    }
+
+    /// The last frame of a call that only looked at what would be done.
+    pub(crate) async fn preview(&self, id: u64, preview: Result<Preview, ToolFailure>) {
+        let _ = self.data.send(frame(id, Body::Outcome(preview_to_wire(preview)))).await;
+    }
+
+    /// The last frame of a call. A command says what it used in its result.
+    pub(crate) async fn outcome(&self, id: u64, outcome: Outcome, usage: Option<Usage>) {
+        let outcome = wire::worker::v1::Outcome { usage, ..outcome_to_wire(outcome) };
+        let _ = self.data.send(frame(id, Body::Outcome(outcome))).await;
+    }
+}
+
+impl Room<'_> {
+    /// Uses it.
+    pub(crate) fn send(self, id: u64, stream: Stream, offset: u64, data: &[u8]) {
+        let data = bytes::Bytes::copy_from_slice(data);
+        self.0.send(frame(id, Body::Output(Output { stream: stream.into(), offset, data })));
+    }
+}
+
+impl Queues {
+    /// Writes until the stream breaks or all senders are gone.
+    pub(crate) async fn write(mut self, mut output: impl AsyncWrite + Unpin) -> Result<(), Fault> {
+        loop {
+            let next = tokio::select! {
+                biased;
+                Some(frame) = self.news.recv() => frame,
+                Some(frame) = self.data.recv() => frame,
+                else => return Ok(()),
+            };
+            let mut bytes = encode(&next)?;
+            while bytes.len() < WRITE
+                && let Some(next) = self.waiting()
+            {
+                bytes.extend(encode(&next)?);
+            }
+            output.write_all(&bytes).await?;
+        }
+    }
+
+    /// What can be written now, in the order of urgency.
+    fn waiting(&mut self) -> Option<FromWorker> {
+        self.news.try_recv().or_else(|_| self.data.try_recv()).ok()
+    }
+}
+
+fn frame(id: u64, body: Body) -> FromWorker {
+    FromWorker { id, body: Some(body) }
+}

@@ -1,0 +1,277 @@
+//! The worker of a run: frames in, calls out, until the daemon closes the stream.
+//!
+//! One thread runs everything but file access. Nothing of a malformed frame is answered: both ends are of one
+//! release, so it means that the stream is not what it seems, and the guest ends with its commands.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
+use ops::{Bounds, Operation, Reason, ToolFailure};
+use rustix::process::{Pid, set_child_subreaper};
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use wire::worker::v1::{Start, ToWorker, to_worker::Body};
+use worker_protocol::convert::bounds_from_wire;
+use worker_protocol::frame::{FrameBuffer, FrameError, encode};
+
+use crate::args::Mounts;
+
+use crate::call::{Call, Calls, NotTaken, Signal, deadline};
+use crate::channel::Offer;
+use crate::credit::Credit;
+use crate::exec::{Children, Preforks};
+use crate::files;
+use crate::hello;
+use crate::outbox::{Outbox, queues};
+use crate::streams::{self, Input, Output};
+use crate::terminal_input::TerminalInput;
+use crate::threads::Threads;
+
+/// Bytes read from the daemon at once.
+const READ: usize = 16 * 1024;
+
+/// Why the guest ends other than by the end of its input. Goes to standard error, which the daemon keeps.
+#[derive(Debug, Error)]
+pub(crate) enum Fault {
+    /// The stream, or the set-up.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Not a frame.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    /// A frame that cannot come now.
+    #[error("{0}")]
+    Unexpected(&'static str),
+    /// The command filter cannot be made.
+    #[error("the system-call filter: {0}")]
+    Filter(#[from] seccompiler::BackendError),
+}
+
+/// What all calls share.
+pub(crate) struct Lane {
+    pub(crate) mounts: Mounts,
+    /// Calls in flight.
+    pub(crate) calls: Calls,
+    /// Commands in flight.
+    pub(crate) children: Arc<Children>,
+    /// Processes that wait to become commands.
+    pub(crate) preforks: Preforks,
+    /// For what may block.
+    pub(crate) threads: Threads,
+}
+
+impl Lane {
+    /// The run's mounts as they are now. They are opened for each call, because a workspace may be mounted after the
+    /// guest has started. A mount whose directory does not exist is not part of the run.
+    pub(crate) fn jail<'m>(mounts: impl Iterator<Item = (Mount, &'m PathBuf)>, bounds: &Bounds) -> Jail {
+        let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
+        let roots = mounts.filter_map(|(mount, at)| {
+            let root = Root::open(mount, at).ok()?;
+            Some(if mount == Mount::State { root.with_inner(at, RUN_LOG) } else { root })
+        });
+        Jail::new(roots, Protection { git_reads })
+    }
+}
+
+/// Serves on descriptors 0 and 1 until they are closed, then ends every command.
+pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
+    crate::sys::ignore_signals();
+    // Orphans of commands come to the guest instead of PID 1: it can find and end them.
+    set_child_subreaper(Some(Pid::INIT)).map_err(io::Error::from)?;
+    let children = Arc::new(Children::new()?);
+    crate::sys::one_heap();
+    let threads = Threads::start()?;
+    let lane = Arc::new(Lane {
+        mounts,
+        calls: Calls::default(),
+        children: Arc::clone(&children),
+        preforks: Preforks::default(),
+        threads,
+    });
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(serve(lane));
+    runtime.shutdown_background();
+    children.end_all();
+    ended
+}
+
+async fn serve(lane: Arc<Lane>) -> Result<(), Fault> {
+    let (input, mut output) = streams::take()?;
+    let mut frames = Frames::new(input);
+    let offer = Offer::make();
+    if !greet(&mut frames, &mut output, offer.as_ref().map_or(0, Offer::number)).await? {
+        return Ok(());
+    }
+    let Some(mut first) = frames.next().await? else { return Ok(()) };
+    let mut lifeline = None;
+    if matches!(first.body, Some(Body::Switch(_))) {
+        let channel = offer.ok_or(Fault::Unexpected("there is no channel to go over to"))?.taken()?;
+        let (input, direct) = channel.into_split();
+        let before = std::mem::replace(&mut frames, Frames::new(Box::new(input)));
+        lifeline = Some((before.input, std::mem::replace(&mut output, Box::new(direct))));
+        if !greet(&mut frames, &mut output, 0).await? {
+            return Ok(());
+        }
+        let Some(next) = frames.next().await? else { return Ok(()) };
+        first = next;
+    } else {
+        drop(offer);
+    }
+    let (outbox, queues) = queues();
+    let writer = tokio::spawn(queues.write(output));
+    let reaper = tokio::spawn(reap(Arc::clone(&lane.children)));
+    let ended = tokio::select! {
+        ended = dispatch(first, &mut frames, &lane, &outbox) => ended,
+        written = writer => written.unwrap_or(Ok(())),
+        ended = end_of(&mut lifeline) => ended,
+    };
+    reaper.abort();
+    ended
+}
+
+/// Answers the daemon's hello. False when there was none, but the end.
+async fn greet(frames: &mut Frames, output: &mut Output, channel: u32) -> Result<bool, Fault> {
+    let Some(first) = frames.next().await? else { return Ok(false) };
+    let hello = encode(&hello::answer(first, channel)?)?;
+    output.write_all(&hello).await?;
+    Ok(true)
+}
+
+/// Waits for the end of the stream that was left for the direct channel: the daemon is gone, or wants the end.
+async fn end_of(lifeline: &mut Option<(Input, Output)>) -> Result<(), Fault> {
+    match lifeline {
+        None => std::future::pending().await,
+        Some((input, _)) => match input.read(&mut [0; 1]).await? {
+            0 => Ok(()),
+            _ => Err(Fault::Unexpected("a frame on the stream that was left")),
+        },
+    }
+}
+
+/// Collects children whenever some are over.
+async fn reap(children: Arc<Children>) -> io::Result<()> {
+    let mut signals = signal(SignalKind::child())?;
+    loop {
+        children.reap();
+        signals.recv().await;
+    }
+}
+
+async fn dispatch(
+    first: ToWorker,
+    frames: &mut Frames,
+    lane: &Arc<Lane>,
+    outbox: &Outbox,
+) -> Result<(), Fault> {
+    let mut next = Some(first);
+    while let Some(ToWorker { id, body }) = next {
+        match body {
+            Some(Body::Start(start)) if id != 0 => begin(id, start, lane, outbox).await?,
+            Some(Body::Go(go)) => lane.calls.signal(id, Signal::Go(go.evidence)),
+            Some(Body::Prepare(_)) if id != 0 => prepare(id, lane, outbox).await,
+            Some(Body::Cancel(_)) => {
+                lane.preforks.dismiss(id);
+                lane.calls.signal(id, Signal::Cancel);
+            }
+            Some(Body::Credit(credit)) => lane.calls.grant(id, credit.bytes),
+            Some(Body::Input(input))
+                if lane.calls.at_terminal(id, |terminal| terminal.typed(&input.data)) => {}
+            Some(Body::Resize(size)) if lane.calls.at_terminal(id, |terminal| terminal.resize(size)) => {}
+            Some(Body::Signal(signal))
+                if lane.calls.at_terminal(id, |terminal| terminal.signal(signal.number)) => {}
+            Some(Body::Ping(_)) => outbox.pong(),
+            Some(_) | None => {
+                return Err(Fault::Unexpected("a frame that cannot come here"));
+            }
+        }
+        next = frames.next().await?;
+    }
+    Ok(())
+}
+
+/// Makes a process that waits to become a command. Nothing is said of it after the answer.
+async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
+    match lane.preforks.make(id, &lane.children) {
+        Ok(pid) => outbox.spawned(id, pid).await,
+        Err(error) => {
+            let failure = ToolFailure::new(Reason::Overloaded, format!("no process could be made: {error}"));
+            outbox.outcome(id, Err(failure), None).await;
+        }
+    }
+}
+
+async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
+    let operation = Operation::parse(start.operation.unwrap_or_default());
+    let bounds = bounds_from_wire(start.bounds);
+    if let Ok(Operation::Read(read)) = &operation
+        && !lane.calls.has(id)
+        && let Some((outcome, usage)) = files::at_once(lane, read, &bounds)
+    {
+        outbox.outcome(id, outcome, Some(usage)).await;
+        lane.threads.used();
+        return Ok(());
+    }
+    let credit = Arc::new(Credit::new(start.output_window));
+    let input = start.terminal.map(TerminalInput::open).transpose()?.map(Arc::new);
+    let signals = match lane.calls.begin(id, &credit, input.as_ref()) {
+        Ok(signals) => signals,
+        Err(NotTaken::Duplicate) => return Err(Fault::Unexpected("two calls of one id")),
+        Err(NotTaken::Full) => {
+            lane.preforks.dismiss(start.prepared);
+            let failure =
+                ToolFailure::new(Reason::Overloaded, "too many calls at once in this run; try again");
+            outbox.outcome(id, Err(failure), None).await;
+            return Ok(());
+        }
+    };
+    let call = Call {
+        id,
+        deadline: deadline(start.deadline_ms),
+        placed: start.placed,
+        prepared: start.prepared,
+        preview: start.preview,
+        bounds,
+        credit,
+        input,
+        signals,
+        is_cancelled: false,
+        outbox: outbox.clone(),
+    };
+    let lane = Arc::clone(lane);
+    tokio::spawn(async move {
+        let operation = operation.map_err(|error| ToolFailure::new(error.reason, error.to_string()));
+        call.run(operation, &lane).await;
+    });
+    Ok(())
+}
+
+/// The daemon's frames.
+struct Frames {
+    input: Input,
+    buffer: FrameBuffer,
+    bytes: Vec<u8>,
+}
+
+impl Frames {
+    fn new(input: Input) -> Self {
+        Self { input, buffer: FrameBuffer::new(), bytes: vec![0; READ] }
+    }
+
+    /// The next frame; `None` at the end of the input.
+    async fn next(&mut self) -> Result<Option<ToWorker>, Fault> {
+        loop {
+            if let Some(frame) = self.buffer.pop()? {
+                return Ok(Some(frame));
+            }
+            let count = self.input.read(&mut self.bytes).await?;
+            if count == 0 {
+                return if self.buffer.is_empty() { Ok(None) } else { Err(Fault::Unexpected("a cut frame")) };
+            }
+            self.buffer.extend(&self.bytes[..count]);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The `unsafe` of this crate: making a process that waits before its first instruction, reaping with resource
+//! usage, and what signals of the commands, which have the same uid, may do to PID 1 and the worker.
+//!
+//! `std::process` cannot make a child that stops between fork and exec until somebody says go, so it is done by hand.
+//! Rule for [`child`]: it runs in a fork of a process with several threads, so it calls async-signal-safe functions
+//! only and touches no allocator. Everything that needs memory is prepared in [`Plan`] beforehand.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char, c_int};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+use std::{io, mem, ptr};
+
+use seccompiler::BpfProgram;
+
+mod prefork;
+
+pub(crate) use prefork::Prefork;
+
+/// Everything that a command needs, ready to be used without another allocation.
+pub(crate) struct Plan {
+    /// Absolute path of the program.
+    pub(crate) program: CString,
+    /// Its arguments, its own name first.
+    pub(crate) args: Vec<CString>,
+    /// Its whole environment, `NAME=value`.
+    pub(crate) env: Vec<CString>,
+    /// Working directory.
+    pub(crate) cwd: OwnedFd,
+    /// Wait for [`Spawned::go`] before exec.
+    pub(crate) wait: bool,
+    /// Its end of a terminal, for all three standard streams and to control its session; without one it gets pipes.
+    pub(crate) terminal: Option<OwnedFd>,
+}
+
+/// A command that was made. Dropping `go` unwritten makes a waiting child exit.
+pub(crate) struct Spawned {
+    /// Its process id.
+    pub(crate) pid: i32,
+    /// Our ends of its standard streams, unless they are a terminal.
+    pub(crate) pipes: Option<Pipes>,
+    /// One byte here lets it run. Only when it waits.
+    pub(crate) go: Option<OwnedFd>,
+    /// End of file: the program runs. Four bytes: it does not, and this is the errno.
+    pub(crate) fault: OwnedFd,
+}
+
+/// Our ends of a command's standard streams.
+pub(crate) struct Pipes {
+    /// Write end of its standard input.
+    pub(crate) stdin: OwnedFd,
+    /// Read end of its standard output.
+    pub(crate) stdout: OwnedFd,
+    /// Read end of its standard error.
+    pub(crate) stderr: OwnedFd,
+}
+
+/// A process that is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exit {
+    /// Exit code, unless a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// CPU time of it and its waited-for children.
+    pub(crate) cpu: Duration,
+    /// Peak resident memory of the largest of them, bytes.
+    pub(crate) peak_memory: u64,
+}
+
+/// What the child needs, as plain numbers and pointers.
+struct Raw {
+    program: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    cwd: RawFd,
+    stdio: [RawFd; 3],
+    /// They are a terminal, which is to control the session.
+    terminal: bool,
+    go: RawFd,
+    fault: RawFd,
+    /// Ranges of descriptors to close, so that it holds nothing of the guest while it waits.
+    close: [(u32, u32); 3],
+}
+
+/// As many as Linux has.
+const SIGNALS: c_int = 64;
+/// Exit code of a child that did not get as far as its program.
+const NOT_STARTED: c_int = 127;
+
+/// Forks the command. `filters` are installed in it in this order.
+pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> {
+    // The child's ends are open until it has its copies.
+    let (stdio, _ends, pipes) = if let Some(terminal) = &plan.terminal {
+        ([terminal.as_raw_fd(); 3], None, None)
+    } else {
+        let (ends, ours) = pipes()?;
+        (ends.each_ref().map(AsRawFd::as_raw_fd), Some(ends), Some(ours))
+    };
+    let (fault, fault_child) = pipe()?;
+    let (go_child, go) =
+        if plan.wait { pipe().map(|(read, write)| (Some(read), Some(write)))? } else { (None, None) };
+
+    let argv = pointers(&plan.args);
+    let envp = pointers(&plan.env);
+    let go_fd = go_child.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    let raw = Raw {
+        program: plan.program.as_ptr(),
+        argv: argv.as_ptr(),
+        envp: envp.as_ptr(),
+        cwd: plan.cwd.as_raw_fd(),
+        stdio,
+        terminal: plan.terminal.is_some(),
+        go: go_fd,
+        fault: fault_child.as_raw_fd(),
+        close: gaps(go_fd, fault_child.as_raw_fd()),
+    };
+
+    // No handler of the guest may run in the child: it would write to descriptors that both share.
+    let before = block_all();
+    // SAFETY: the child only ever runs `child`, which keeps to async-signal-safe calls and never returns; the memory
+    // behind `raw` is alive in it, as a copy.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        child(&raw, filters);
+    }
+    let error = io::Error::last_os_error();
+    set_mask(&before);
+    if pid < 0 {
+        return Err(error);
+    }
+    Ok(Spawned { pid, pipes, go, fault })
+}
+
+/// Between fork and exec. Must not allocate, lock or panic.
+fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
+    // SAFETY: plain system calls on numbers and on pointers that `spawn` keeps alive; none of them touches memory
+    // that another thread of the parent may have left half-changed.
+    unsafe {
+        own_session(raw.stdio, raw.terminal, raw.fault);
+        if libc::fchdir(raw.cwd) < 0 {
+            fail(raw.fault);
+        }
+        confine(raw.close, filters, raw.fault);
+        if raw.go >= 0 {
+            let mut byte = 0_u8;
+            loop {
+                match libc::read(raw.go, (&raw mut byte).cast(), 1) {
+                    1 => break,
+                    -1 if *libc::__errno_location() == libc::EINTR => {}
+                    _ => libc::_exit(NOT_STARTED),
+                }
+            }
+        }
+        libc::execve(raw.program, raw.argv, raw.envp);
+        fail(raw.fault);
+    }
+}
+
+/// A session of its own, which ends with the guest, with default signals and the given standard streams.
+///
+/// # Safety
+/// Only in a child between fork and exec; the descriptors are open.
+unsafe fn own_session(stdio: [RawFd; 3], terminal: bool, fault: RawFd) {
+    // SAFETY: plain system calls on numbers and locals.
+    unsafe {
+        libc::setsid();
+        // The command dies with a guest that is killed; one that ends in order ends its commands itself.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        set_actions(libc::SIG_DFL);
+        for (wanted, fd) in (0..).zip(stdio) {
+            if libc::dup2(fd, wanted) < 0 {
+                fail(fault);
+            }
+        }
+        if terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            fail(fault);
+        }
+    }
+}
+
+/// Nothing of the guest's but what the child is left: descriptors, signal mask, system calls.
+///
+/// # Safety
+/// Only in a child between fork and exec; `filters` are alive.
+unsafe fn confine(close: [(u32, u32); 3], filters: &[BpfProgram], fault: RawFd) {
+    // SAFETY: plain system calls on numbers and locals, and on programs that the caller keeps alive.
+    unsafe {
+        libc::umask(0o022);
+        for (first, last) in close {
+            if first <= last {
+                // Where the kernel lacks it, close-on-exec does the same, only later.
+                libc::syscall(libc::SYS_close_range, first, last, 0);
+            }
+        }
+        let mut none: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        for filter in filters {
+            // Two system calls, no allocation on success.
+            if seccompiler::apply_filter(filter).is_err() {
+                fail(fault);
+            }
+        }
+    }
+}
+
+/// Reports errno to the parent and exits.
+fn fail(fault: RawFd) -> ! {
+    // SAFETY: writes four bytes of a local and ends this process.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(fault, (&raw const errno).cast(), size_of::<c_int>());
+        libc::_exit(NOT_STARTED)
+    }
+}
+
+/// Everything above standard error except two descriptors, one of which may be -1. The working directory's is not
+/// spared, since it has been entered by then.
+fn gaps(a: RawFd, b: RawFd) -> [(u32, u32); 3] {
+    let at = |fd: RawFd| u32::try_from(fd).unwrap_or(2);
+    let (low, high) = (at(a.min(b)), at(a.max(b)));
+    [(3, low.saturating_sub(1)), (low + 1, high.saturating_sub(1)), (high + 1, u32::MAX)]
+}
+
+/// A null-terminated array of pointers into `strings`, valid as long as they are.
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// A pipe for each standard stream: the child's ends, and ours.
+fn pipes() -> io::Result<([OwnedFd; 3], Pipes)> {
+    let (stdin_child, stdin) = pipe()?;
+    let (stdout, stdout_child) = pipe()?;
+    let (stderr, stderr_child) = pipe()?;
+    Ok(([stdin_child, stdout_child, stderr_child], Pipes { stdin, stdout, stderr }))
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((above_stdio(read)?, above_stdio(write)?))
+}
+
+/// The child puts its own standard streams at 0 to 2: a source there would be overwritten before it was used.
+pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    // SAFETY: the descriptor is open and the result, when not negative, is ours alone.
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+    if moved < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
+}
+
+fn block_all() -> libc::sigset_t {
+    // SAFETY: both sets are local and initialised by the calls.
+    unsafe {
+        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+fn set_mask(mask: &libc::sigset_t) {
+    // SAFETY: the set was made by `block_all`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+}
+
+/// One heap for all threads, where the C library would make one for each and keep what was ever used in all of them.
+/// Before there is a second thread.
+pub(crate) fn one_heap() {
+    // SAFETY: sets a number of the allocator's.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Gives the system what was freed, which the C library would rather keep.
+pub(crate) fn give_memory_back() {
+    // SAFETY: takes the allocator's own locks and touches nothing that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Reaps one child that is over, if there is one: its process id and how it ended.
+pub(crate) fn reap() -> Option<(i32, Exit)> {
+    // SAFETY: both out-parameters are local; zeroes are a valid value of `rusage`.
+    let (pid, status, usage) = unsafe {
+        let mut status = 0;
+        let mut usage: libc::rusage = mem::zeroed();
+        let pid = libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage);
+        (pid, status, usage)
+    };
+    if pid <= 0 {
+        return None;
+    }
+    let exited = libc::WIFEXITED(status);
+    let exit = Exit {
+        code: exited.then(|| libc::WEXITSTATUS(status)),
+        signal: (!exited).then(|| libc::WTERMSIG(status)),
+        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        // Linux counts in KiB.
+        peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+    };
+    Some((pid, exit))
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// What is done at every signal but those of which the kernel decides. Leaves out none of those that the C library keeps from its
+/// own function. Async-signal-safe.
+fn set_actions(action: libc::sighandler_t) {
+    for signal in 1..=SIGNALS {
+        let action = [action as u64, 0, 0, 0];
+        // SAFETY: the kernel reads as much of the local as a `struct sigaction` of its own has: handler, flags, on some processors a
+        // restorer, and a mask of eight bytes. The handler is SIG_DFL or SIG_IGN and no function.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, 0, size_of::<u64>());
+        }
+    }
+}
+
+/// For the worker, before it has threads: of all signals that a command can send it, it obeys SIGKILL and SIGSTOP, because it has to.
+/// A real fault ends it all the same.
+pub(crate) fn ignore_signals() {
+    set_actions(libc::SIG_IGN);
+    // Ignored, it would take away how children ended.
+    // SAFETY: sets the default action of one signal.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// PID 1's view of its children.
+pub(crate) struct Vigil(libc::sigset_t);
+
+impl Vigil {
+    /// From here on no signal of a command ends this process, if it is the first of its pid namespace: the kernel drops every
+    /// signal to that one for which it has no handler, SIGKILL and SIGSTOP from inside included. So it must not have any, not even
+    /// those that the standard library installs. Nor may it end by itself at a signal "from outside": where the queue of signals is
+    /// full, which a command can see to, the kernel tells every sender as pid 0.
+    ///
+    /// SIGCHLD is blocked, so that none is lost between two waits.
+    pub(crate) fn begin() -> Self {
+        set_actions(libc::SIG_DFL);
+        // SAFETY: the set is local and initialised by the first call.
+        unsafe {
+            let mut set = mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGCHLD);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
+            Self(set)
+        }
+    }
+
+    /// Waits until a child may be over.
+    pub(crate) fn wait(&self) {
+        // SAFETY: the set was initialised by `begin`; the information about the signal is not asked for. A failure is an
+        // interruption, after which a look at the children does no harm.
+        unsafe { libc::sigwaitinfo(&raw const self.0, ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gaps;
+
+    #[test]
+    fn all_but_the_kept_descriptors_are_closed() {
+        assert_eq!(gaps(9, 5), [(3, 4), (6, 8), (10, u32::MAX)]);
+        assert_eq!(gaps(3, 4), [(3, 2), (4, 3), (5, u32::MAX)]);
+        assert_eq!(gaps(-1, 7), [(3, 1), (3, 6), (8, u32::MAX)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Reading through frames: that each operation arrives at its function, in this run's mounts.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use jail::SandboxPath;
+use ops::{
+    Encoding, Glob, Grep, List, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure, Write,
+};
+
+use crate::harness::Guest;
+
+fn read(path: &str) -> Operation {
+    let path = SandboxPath::parse(path).unwrap();
+    Operation::Read(Read { path, part: ReadPart::Whole, encoding: Encoding::Utf8 })
+}
+
+async fn content(guest: &Guest, path: &str) -> Result<ReadResult, ToolFailure> {
+    match guest.call(read(path)).await? {
+        OpResult::Read(result) => Ok(result),
+        other => panic!("not of read: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn files_of_every_mount_are_read() {
+    let guest = Guest::start().await;
+    fs::write(guest.project().join("a"), "one\ntwo\n").unwrap();
+    fs::write(guest.project().join("../state/b"), "three").unwrap();
+    let result = content(&guest, "@project/a").await.unwrap();
+    assert_eq!(
+        (result.content.as_str(), result.total_lines, result.path.as_str()),
+        ("one\ntwo\n", 2, "@project/a")
+    );
+    assert_eq!(content(&guest, "@state/b").await.unwrap().content, "three");
+    assert_eq!(content(&guest, "gone").await.unwrap_err().reason, Reason::NotFound);
+    assert_eq!(content(&guest, "@pkg/a").await.unwrap_err().reason, Reason::SandboxViolation);
+}
+
+#[tokio::test]
+async fn directories_are_listed_and_searched() {
+    let guest = Guest::start().await;
+    fs::create_dir(guest.project().join("src")).unwrap();
+    fs::write(guest.project().join("src/a.rs"), "fn main() {}\nlet needle = 1;\n").unwrap();
+    fs::write(guest.project().join("b.txt"), "needle\n").unwrap();
+    let path = SandboxPath::parse("@project").unwrap();
+
+    let list = List {
+        path: path.clone(),
+        depth: 2,
+        include_hidden: false,
+        include_symlinks: false,
+        max_entries: 10,
+    };
+    let Ok(OpResult::List(listed)) = guest.call(Operation::List(list)).await else { panic!("not listed") };
+    let paths: Vec<_> = listed.entries.iter().map(|entry| entry.path.as_str()).collect();
+    assert_eq!(paths, ["@project/b.txt", "@project/src", "@project/src/a.rs"]);
+
+    let glob =
+        Glob { path: path.clone(), pattern: "**/*.rs".to_owned(), include_ignored: false, max_results: 10 };
+    let Ok(OpResult::Glob(found)) = guest.call(Operation::Glob(glob)).await else { panic!("not found") };
+    assert_eq!(found.paths, ["@project/src/a.rs"]);
+
+    let grep = Grep {
+        path,
+        pattern: "needle".to_owned(),
+        regex: false,
+        case_insensitive: false,
+        before: 0,
+        after: 0,
+        glob: None,
+        max_matches: 10,
+        include_ignored: false,
+    };
+    let Ok(OpResult::Grep(found)) = guest.call(Operation::Grep(grep)).await else { panic!("not searched") };
+    let places: Vec<_> = found.matches.iter().map(|found| (found.path.as_str(), found.line)).collect();
+    assert_eq!(places, [("@project/b.txt", 1), ("@project/src/a.rs", 2)]);
+}
+
+#[tokio::test]
+async fn nothing_outside_is_read_and_nothing_hangs() {
+    let guest = Guest::start().await;
+    symlink("/etc/passwd", guest.project().join("out")).unwrap();
+    symlink("/proc/self/environ", guest.project().join("environ")).unwrap();
+    let fifo = guest.project().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    for path in ["out", "environ", "fifo"] {
+        let refused = content(&guest, path).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::SandboxViolation, "{path}: {}", refused.message);
+    }
+}
+
+#[tokio::test]
+async fn many_reads_are_answered_each_with_its_own() {
+    let guest = Guest::start().await;
+    for i in 0..32 {
+        fs::write(guest.project().join(format!("file{i}")), i.to_string().repeat(1000)).unwrap();
+    }
+    let guest = std::sync::Arc::new(guest);
+    let reads: Vec<_> = (0..32)
+        .map(|i| {
+            let guest = std::sync::Arc::clone(&guest);
+            tokio::spawn(async move { content(&guest, &format!("file{i}")).await.unwrap().content })
+        })
+        .collect();
+    for (i, read) in reads.into_iter().enumerate() {
+        assert_eq!(read.await.unwrap(), i.to_string().repeat(1000));
+    }
+}
+
+#[tokio::test]
+async fn writing_is_not_done_here() {
+    let guest = Guest::start().await;
+    let path = SandboxPath::parse("new").unwrap();
+    let write = Write { path, content: b"x".to_vec(), if_match_sha256: None, create_only: false };
+    let refused = guest.call(Operation::Write(write)).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::InvalidArgument);
+    assert!(!guest.project().join("new").exists());
+}

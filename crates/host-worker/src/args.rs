@@ -1,0 +1,293 @@
+//! The command line of `coffer-host-worker`: written by [`crate::spawn`], read by [`crate::main`], and by nobody else.
+//!
+//! No paths: the directories come as open handles, in the order of `--mounts`, in the first message of the channel.
+
+use std::ffi::{OsStr, OsString};
+
+use rustix::fs::{Gid, Uid};
+use thiserror::Error;
+
+/// What is mounted in the jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `@project`.
+    Workspace,
+    /// `@state`.
+    State,
+    /// `@pkg`.
+    Pkg,
+    /// The repository to clone from, or a directory that is only looked at.
+    Source,
+    /// The changes of an overlay.
+    Changes,
+    /// What the host worker keeps of a run. Nothing in its container sees it.
+    Private,
+}
+
+impl Place {
+    const ALL: [Self; 6] =
+        [Self::Workspace, Self::State, Self::Pkg, Self::Source, Self::Private, Self::Changes];
+
+    /// Name of its directory in the jail's root.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Workspace => "workspace",
+            Self::State => "state",
+            Self::Pkg => "pkg",
+            Self::Source => "source",
+            Self::Changes => "changes",
+            Self::Private => "private",
+        }
+    }
+
+    /// Whether anything may be written there.
+    pub(crate) fn is_writable(self) -> bool {
+        matches!(self, Self::Workspace | Self::State | Self::Private)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|place| place.name() == name)
+    }
+}
+
+/// What to do in the jail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Serve calls until the channel ends.
+    Serve,
+    /// Clone the source into the workspace and check this revision out; empty is the source's HEAD.
+    Clone(String),
+    /// Put right what killed operations left, and say on standard error what that was.
+    Recover,
+    /// Say on standard error what the jail consists of.
+    Report,
+    /// Answer with what the changes do to the source, in a diff of at most so many bytes.
+    Diff(Since, u32),
+    /// Apply the changes to the workspace; whether also what there are objections to.
+    Accept(Since, bool),
+    /// Answer with what the files of the source take.
+    Measure,
+}
+
+/// Since when the directory beneath an overlay should not have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Since {
+    /// Seconds since 1970, and nanoseconds, by the clock of the file system.
+    pub(crate) time: (i64, u32),
+    /// Whether some of the changes may have been applied already.
+    pub(crate) resumed: bool,
+}
+
+/// What an operator may accept where the kernel lets the daemon have no jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeakerForm {
+    /// Landlock confines files, without namespaces and a root of its own; there is no git, no clone and no overlay.
+    LandlockOnly,
+}
+
+impl WeakerForm {
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LandlockOnly => "landlock-only",
+        }
+    }
+
+    /// The form of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        (name == Self::LandlockOnly.name()).then_some(Self::LandlockOnly)
+    }
+}
+
+/// The parsed command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Args {
+    /// Owner of the workspace, whom the host worker becomes.
+    pub(crate) uid: Uid,
+    /// The owner's group.
+    pub(crate) gid: Gid,
+    /// The mounts, in the order in which their handles arrive; each at most once, the workspace always.
+    pub(crate) places: Vec<Place>,
+    /// What may do where there can be no jail.
+    pub(crate) accepts: Option<WeakerForm>,
+    /// What to do.
+    pub(crate) task: Task,
+}
+
+/// A command line that [`crate::spawn`] would not write.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("bad command line: {0}")]
+pub(crate) struct BadArgs(&'static str);
+
+impl Args {
+    /// The command line, without the program's name.
+    pub(crate) fn to_command_line(&self) -> Vec<OsString> {
+        let places: Vec<&str> = self.places.iter().map(|place| place.name()).collect();
+        let mut line: Vec<OsString> = vec![
+            "--uid".into(),
+            self.uid.as_raw().to_string().into(),
+            "--gid".into(),
+            self.gid.as_raw().to_string().into(),
+            "--mounts".into(),
+            places.join(",").into(),
+            "--accept".into(),
+            self.accepts.map_or("", WeakerForm::name).into(),
+        ];
+        match &self.task {
+            Task::Serve => line.push("--serve".into()),
+            Task::Recover => line.push("--recover".into()),
+            Task::Report => line.push("--report".into()),
+            Task::Diff(since, most) => {
+                line.push("--diff".into());
+                line.extend(since.to_command_line());
+                line.push(most.to_string().into());
+            }
+            Task::Accept(since, force) => {
+                line.push("--accept".into());
+                line.extend(since.to_command_line());
+                line.push(u8::from(*force).to_string().into());
+            }
+            Task::Measure => line.push("--measure".into()),
+            Task::Clone(revision) => line.extend(["--clone".into(), revision.into()]),
+        }
+        line
+    }
+
+    /// Parses what [`Self::to_command_line`] wrote, in that order, and nothing else.
+    pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Self, BadArgs> {
+        let mut line = line.into_iter();
+        let uid = number(&value(&mut line, "--uid")?)?;
+        let gid = number(&value(&mut line, "--gid")?)?;
+        let places = places(&value(&mut line, "--mounts")?)?;
+        let accepts = match value(&mut line, "--accept")?.to_str() {
+            Some("") => None,
+            name => Some(name.and_then(WeakerForm::parse).ok_or(BadArgs("an unknown form of the jail"))?),
+        };
+        let task = match line.next().as_deref().and_then(OsStr::to_str) {
+            Some("--serve") => Task::Serve,
+            Some("--recover") if places.contains(&Place::Private) => Task::Recover,
+            Some("--report") => Task::Report,
+            Some("--diff") if places == [Place::Source, Place::Changes] => {
+                Task::Diff(Since::parse(&mut line)?, word(&mut line)?)
+            }
+            Some("--accept") if places == [Place::Workspace, Place::Changes] => {
+                Task::Accept(Since::parse(&mut line)?, word::<u8>(&mut line)? == 1)
+            }
+            Some("--measure") if places == [Place::Source] => Task::Measure,
+            Some("--clone") if places.contains(&Place::Source) => {
+                let revision = line.next().ok_or(BadArgs("--clone without a revision"))?;
+                Task::Clone(revision.into_string().map_err(|_| BadArgs("a revision that is not UTF-8"))?)
+            }
+            _ => return Err(BadArgs("no task")),
+        };
+        if !places.contains(&Place::Workspace) && !matches!(task, Task::Diff(..) | Task::Measure) {
+            return Err(BadArgs("no workspace"));
+        }
+        match line.next() {
+            None => Ok(Self { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, accepts, task }),
+            Some(_) => Err(BadArgs("more than one task")),
+        }
+    }
+}
+
+impl Since {
+    fn to_command_line(self) -> [OsString; 3] {
+        let (seconds, nanos) = self.time;
+        [seconds.to_string().into(), nanos.to_string().into(), u8::from(self.resumed).to_string().into()]
+    }
+
+    fn parse(line: &mut impl Iterator<Item = OsString>) -> Result<Self, BadArgs> {
+        Ok(Self { time: (word(line)?, word(line)?), resumed: word::<u8>(line)? == 1 })
+    }
+}
+
+fn word<T: std::str::FromStr>(line: &mut impl Iterator<Item = OsString>) -> Result<T, BadArgs> {
+    let word = line.next().and_then(|word| word.into_string().ok());
+    word.and_then(|word| word.parse().ok()).ok_or(BadArgs("a number is missing"))
+}
+
+fn value(line: &mut impl Iterator<Item = OsString>, name: &str) -> Result<OsString, BadArgs> {
+    match line.next() {
+        Some(given) if given == name => line.next().ok_or(BadArgs("an option without its value")),
+        _ => Err(BadArgs("an option is missing or out of its order")),
+    }
+}
+
+fn number(text: &OsStr) -> Result<u32, BadArgs> {
+    let id = text.to_str().and_then(|text| text.parse().ok()).ok_or(BadArgs("an id that is no number"))?;
+    // The kernel takes -1 for "leave it as it is": the host worker would stay root.
+    if id == u32::MAX { Err(BadArgs("an id that means none")) } else { Ok(id) }
+}
+
+fn places(text: &OsStr) -> Result<Vec<Place>, BadArgs> {
+    let names = text.to_str().ok_or(BadArgs("mounts that are not UTF-8"))?;
+    let mut places = Vec::new();
+    for name in names.split(',') {
+        let place = Place::parse(name).ok_or(BadArgs("an unknown mount"))?;
+        if places.contains(&place) {
+            return Err(BadArgs("a mount twice"));
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<Args, BadArgs> {
+        Args::parse(line.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn what_is_written_parses_back() {
+        for task in [
+            Task::Serve,
+            Task::Recover,
+            Task::Report,
+            Task::Clone(String::new()),
+            Task::Clone("--serve".to_owned()),
+        ] {
+            let args = Args {
+                uid: Uid::from_raw(1234),
+                gid: Gid::ROOT,
+                accepts: Some(WeakerForm::LandlockOnly),
+                places: vec![Place::State, Place::Workspace, Place::Source, Place::Private],
+                task,
+            };
+            assert_eq!(Args::parse(args.to_command_line()), Ok(args));
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--accept", "", "--serve"];
+        assert!(parse(&good).is_ok());
+        for (index, bad) in [
+            (0, "--gid"),
+            (1, "x"),
+            (1, "-1"),
+            (1, "4294967295"),
+            (3, "4294967295"),
+            (4, "--x"),
+            (7, "nothing"),
+            (8, "--recover"),
+        ] {
+            let mut line = good;
+            line[index] = bad;
+            assert!(parse(&line).is_err(), "{line:?}");
+        }
+        for mounts in ["", "state", "workspace,", "workspace,etc", "workspace,workspace", "workspace,../etc"]
+        {
+            assert!(
+                parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--accept", "", "--serve"]).is_err(),
+                "{mounts}"
+            );
+        }
+        assert!(parse(&good[..8]).is_err());
+        assert!(parse(&[&good[..], &["--serve"]].concat()).is_err());
+        assert!(parse(&[&good[..8], &["--clone", "main"]].concat()).is_err(), "a clone needs a source");
+        assert!(parse(&[&good[..8], &["--recover"]].concat()).is_err(), "a recovery needs to know of what");
+    }
+}

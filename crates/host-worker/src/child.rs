@@ -1,0 +1,207 @@
+//! One operation or one recovery, inside its own process: restrictions on, do it, write what came of it, exit.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use jail::{GitReads, Jail, Mount, Private, Protection, Root, Whose};
+use ops::{Bounds, Operation, Outcome, Preview, Reason, Recovered, ToolFailure};
+use prost::Message;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::stdio::{dup2_stdin, stdin};
+use wire::worker::v1::Start;
+use worker_protocol::convert::{bounds_from_wire, outcome_to_wire, preview_to_wire};
+
+use crate::args::Place;
+use crate::job::Work;
+use crate::ready::{self, Order};
+use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_memory, limit_time};
+use crate::{git, location, sys};
+
+/// What holds for each process of the host worker.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    filter: ChildFilter,
+}
+
+impl Terms {
+    /// Compiles the filter.
+    pub(crate) fn new() -> Result<Self, SetupError> {
+        Ok(Self { filter: ChildFilter::new()? })
+    }
+}
+
+/// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
+pub(crate) fn run(work: Work, number: u64, deadline: Instant, terms: &Terms, result: OwnedFd) -> ! {
+    let done = restrict(terms, &result)
+        .and_then(|()| answer_to(result))
+        .and_then(|()| perform(work, number, deadline));
+    sys::exit_now(i32::from(done.is_err()))
+}
+
+/// Waits for an operation, does it and ends the process.
+pub(crate) fn wait(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> ! {
+    let done = take_order(terms, orders, result);
+    sys::exit_now(i32::from(done.is_err()))
+}
+
+fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
+    fcntl_setfl(&orders, OFlags::empty())?;
+    dup2_stdin(&orders)?;
+    std::mem::forget(orders);
+    restrict(terms, &result)?;
+    let Some(Order { number, deadline, start }) = ready::receive(stdin())? else { return Ok(()) };
+    answer_to(result)?;
+    perform(Work::Call(Box::new(start)), number, deadline)
+}
+
+fn perform(work: Work, number: u64, deadline: Instant) -> io::Result<()> {
+    limit_time(deadline)?;
+    match work {
+        Work::Call(start) => {
+            let execute = AssertUnwindSafe(|| execute(*start, number));
+            let outcome = catch_unwind(execute).unwrap_or_else(|_| {
+                outcome_to_wire(Err(ToolFailure::new(
+                    Reason::Internal,
+                    "the operation failed by a fault of ours",
+                )))
+            });
+            answer(&outcome.encode_to_vec())
+        }
+        Work::Recover(whose) => {
+            let recovered = ops::recover(&jail(&Bounds::default(), number)?, whose)?;
+            answer(recovered.remarks.join("; ").as_bytes())
+        }
+    }
+}
+
+/// Puts right what any operation left, as the one task of this process. What there is to say of it; nothing when there
+/// was nothing to do.
+pub(crate) fn recover_everything() -> io::Result<Option<String>> {
+    let found = ops::recover(&jail(&Bounds::default(), 0)?, Whose::Everyone)?;
+    if found == Recovered::default() {
+        return Ok(None);
+    }
+    let counts = format!("{} temporary files removed, {} things left", found.temporaries, found.left);
+    Ok(Some([vec![counts], found.remarks].concat().join("; ")))
+}
+
+/// Lets go of all that belongs to the host worker (its channel, the other operations' pipes and pidfds) but the way out, and gives
+/// up what no operation needs.
+fn restrict(terms: &Terms, result: &OwnedFd) -> io::Result<()> {
+    sys::close_others(result.as_fd())?;
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    limit_memory()?;
+    forbid_tasks()?;
+    terms.filter.forbid_processes()
+}
+
+/// From here on standard input is the way out.
+fn answer_to(result: OwnedFd) -> io::Result<()> {
+    fcntl_setfl(&result, OFlags::empty())?;
+    dup2_stdin(&result)?;
+    drop(result);
+    Ok(())
+}
+
+fn execute(start: Start, number: u64) -> wire::worker::v1::Outcome {
+    let bounds = bounds_from_wire(start.bounds);
+    let operation = start
+        .operation
+        .ok_or_else(|| ToolFailure::new(Reason::InvalidArgument, "no operation"))
+        .and_then(|operation| {
+            Operation::parse(operation).map_err(|bad| ToolFailure::new(bad.reason, bad.to_string()))
+        });
+    let admitted = operation.and_then(|operation| {
+        let jail = jail(&bounds, number).map_err(|error| {
+            ToolFailure::new(Reason::Internal, format!("cannot open the run's mounts: {error}"))
+        })?;
+        if matches!(operation, Operation::Git(_)) && location::is_on_the_host() {
+            return Err(ToolFailure::new(
+                Reason::PermissionDenied,
+                "git is not available: this daemon has neither root nor user namespaces, and its operator accepts the \
+                 weaker form of the jail, which is for files alone",
+            ));
+        }
+        Ok((operation, jail))
+    });
+    match admitted {
+        Ok((operation, jail)) if start.preview => preview_to_wire(foresee(&jail, &operation, &bounds)),
+        Ok((operation, jail)) => outcome_to_wire(effect(&jail, &operation, &bounds)),
+        Err(failure) => outcome_to_wire(Err(failure)),
+    }
+}
+
+fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
+    match operation {
+        Operation::Write(write) => ops::write(jail, write, bounds),
+        Operation::Edit(edit) => ops::edit(jail, edit, bounds),
+        Operation::Patch(patch) => ops::patch(jail, patch, bounds),
+        Operation::Delete(delete) => ops::delete(jail, delete, bounds),
+        Operation::Git(command) => git::run(jail, command, bounds),
+        other => Err(of_the_other_lane(other)),
+    }
+}
+
+fn foresee(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Result<Preview, ToolFailure> {
+    match operation {
+        Operation::Write(write) => ops::preview_write(jail, write, bounds),
+        Operation::Edit(edit) => ops::preview_edit(jail, edit, bounds),
+        Operation::Patch(patch) => ops::preview_patch(jail, patch, bounds),
+        Operation::Delete(delete) => ops::preview_delete(jail, delete, bounds),
+        Operation::Git(command) => git::preview(jail, command, bounds),
+        other => Err(of_the_other_lane(other)),
+    }
+}
+
+fn of_the_other_lane(operation: &Operation) -> ToolFailure {
+    ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", operation.name()))
+}
+
+/// The mounts that are there, and the private directory. Opened by each operation anew: a handle is cheap, a shared one
+/// would be one more thing to inherit.
+fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
+    let mut roots = Vec::new();
+    for mount in Mount::ALL {
+        let place = match mount {
+            Mount::Project => Place::Workspace,
+            Mount::State => Place::State,
+            Mount::Pkg => Place::Pkg,
+        };
+        let Some(path) = location::path(place) else { continue };
+        match Root::open(mount, &path) {
+            Ok(root) => roots.push(root),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
+    let jail = Jail::new(roots, Protection { git_reads });
+    Ok(match private(number)? {
+        Some(private) => jail.with_private(private),
+        None => jail,
+    })
+}
+
+/// The run's private directory, as the job of this number uses it. A clone and a trial have none.
+pub(crate) fn private(number: u64) -> io::Result<Option<Private>> {
+    let Some(path) = location::path(Place::Private) else { return Ok(None) };
+    match Private::open(&path, number) {
+        Ok(private) => Ok(Some(private)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn answer(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(stdin(), bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! One operation in a process of its own, seen from the host worker.
+//!
+//! ```text
+//! begin ──► at work ──► result complete, exited 0 ──► its outcome
+//!              │  └───► anything else ─────────────► INTERNAL              } what it left is recovered
+//!              └─ stop (deadline, cancel) ─ SIGKILL ─ exited ─► TIMED_OUT, … } before that is answered
+//! ```
+//!
+//! What the process writes is hostile: it may have been taken over by what it parsed. It is capped and must decode.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use jail::Whose;
+use ops::{Reason, ToolFailure};
+use prost::Message;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use wire::v1::{git_request, operation};
+use wire::worker::v1::{Outcome, Start};
+use worker_protocol::convert::outcome_to_wire;
+
+use crate::child::Terms;
+use crate::ready::Ready;
+use crate::sys::Exit;
+use crate::{child, sys};
+
+/// Most bytes of an encoded outcome; a frame has room for it.
+const MOST: usize = worker_protocol::frame::MAX_FRAME - 1024;
+
+/// Why a job is ended from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Its deadline passed.
+    TimedOut,
+    /// The daemon said so.
+    Cancelled,
+}
+
+impl Stop {
+    /// What the call is answered with.
+    pub(crate) fn outcome(self) -> Outcome {
+        outcome_to_wire(Err(match self {
+            Self::TimedOut => ToolFailure::new(
+                Reason::TimedOut,
+                "the operation did not end by its deadline and was ended; a file is either as it was or as it was meant to be",
+            ),
+            Self::Cancelled => ToolFailure::new(Reason::Cancelled, "the operation was cancelled and ended"),
+        }))
+    }
+}
+
+/// Whether the operation writes the repository, so that only one may be at work.
+pub(crate) fn writes_repository(start: &Start) -> bool {
+    let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
+    let Some(operation::Kind::Git(git)) = kind else { return false };
+    !start.preview
+        && matches!(git.command, Some(git_request::Command::Add(_) | git_request::Command::Commit(_)))
+}
+
+/// Whether the operation changes files through notes and journals, so that there is something to recover when it dies.
+pub(crate) fn leaves_traces(start: &Start) -> bool {
+    let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
+    !start.preview && !matches!(kind, None | Some(operation::Kind::Git(_)))
+}
+
+/// What a process of the host worker is for.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// An operation.
+    Call(Box<Start>),
+    /// Putting right what others left.
+    Recover(Whose),
+}
+
+/// A process at work.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// No other job of this host worker has it.
+    number: u64,
+    deadline: Instant,
+    process: OwnedFd,
+    /// `None` once it has ended.
+    pipe: Option<OwnedFd>,
+    result: Vec<u8>,
+    stopped: Option<Stop>,
+}
+
+impl Job {
+    /// Has the process do it that waits, or begins another.
+    pub(crate) fn begin_call(
+        number: u64,
+        start: Start,
+        deadline: Instant,
+        terms: &Terms,
+        ready: Option<Ready>,
+    ) -> io::Result<Self> {
+        match ready.and_then(|ready| ready.order(number, &start, deadline)) {
+            Some((process, result)) => Ok(Self::of(number, deadline, process, result)),
+            None => Self::begin(number, Work::Call(Box::new(start)), deadline, terms),
+        }
+    }
+
+    /// Forks. In the new process this does not return.
+    pub(crate) fn begin(number: u64, work: Work, deadline: Instant, terms: &Terms) -> io::Result<Self> {
+        let (pipe, result) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        match sys::fork()? {
+            sys::Fork::Child => child::run(work, number, deadline, terms, result),
+            sys::Fork::Parent(pid) => {
+                drop(result);
+                // Not reaped yet, so the id cannot belong to anybody else.
+                let process = pidfd_open(pid, PidfdFlags::empty())?;
+                Ok(Self::of(number, deadline, process, pipe))
+            }
+        }
+    }
+
+    fn of(number: u64, deadline: Instant, process: OwnedFd, pipe: OwnedFd) -> Self {
+        Self { number, deadline, process, pipe: Some(pipe), result: Vec::new(), stopped: None }
+    }
+
+    /// Whose its leftovers are.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// When to stop it; `None` once that has been done.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.stopped.is_none().then_some(self.deadline)
+    }
+
+    /// What to wait for.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        // The end of the process is waited for only when the pipe has nothing more to say.
+        let fd = self.pipe.as_ref().map_or_else(|| self.process.as_fd(), AsFd::as_fd);
+        std::iter::once(fd)
+    }
+
+    /// Ends the process. Its outcome follows when the kernel has done so.
+    pub(crate) fn stop(&mut self, why: Stop) {
+        if self.stopped.is_none() {
+            self.stopped = Some(why);
+            // Fails only when the process is over already.
+            let _ = pidfd_send_signal(&self.process, Signal::KILL);
+        }
+    }
+
+    /// Reads what is there. How the process ended, when it has.
+    pub(crate) fn advance(&mut self) -> Option<Exit> {
+        if let Some(pipe) = &self.pipe {
+            match drain(pipe, &mut self.result) {
+                Ok(Drained::More) => return None,
+                Ok(Drained::End) => self.pipe = None,
+                Err(_) => {
+                    self.pipe = None;
+                    self.result.clear();
+                    let _ = pidfd_send_signal(&self.process, Signal::KILL);
+                }
+            }
+        }
+        sys::collect(self.process.as_fd()).ok()?
+    }
+
+    /// What it said before it ended by itself.
+    pub(crate) fn said(&self, status: &Exit) -> Option<&[u8]> {
+        (status.code == Some(0)).then_some(self.result.as_slice())
+    }
+
+    /// The outcome that an operation's process gave before it ended by itself.
+    pub(crate) fn outcome(&self, status: &Exit) -> Option<Outcome> {
+        Outcome::decode(self.said(status)?).ok().filter(|outcome| outcome.kind.is_some())
+    }
+
+    /// What is answered for a process that gave none.
+    pub(crate) fn failure(&self, status: &Exit) -> Outcome {
+        if let Some(stop) = self.stopped {
+            return stop.outcome();
+        }
+        let signal = status.signal;
+        if signal == Some(Signal::ALARM.as_raw()) || signal == Some(Signal::XCPU.as_raw()) {
+            return Stop::TimedOut.outcome();
+        }
+        let how = signal.map_or_else(|| "an error".to_owned(), |signal| format!("signal {signal}"));
+        outcome_to_wire(Err(ToolFailure::new(
+            Reason::Internal,
+            format!(
+                "the process of this operation ended with {how}, perhaps for want of memory; no other call is affected"
+            ),
+        )))
+    }
+}
+
+enum Drained {
+    More,
+    End,
+}
+
+fn drain(pipe: &OwnedFd, result: &mut Vec<u8>) -> io::Result<Drained> {
+    let mut bytes = [0; 16 * 1024];
+    loop {
+        match rustix::io::read(pipe, &mut bytes) {
+            Ok(0) => return Ok(Drained::End),
+            Ok(read) if result.len() + read > MOST => return Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(read) => result.extend_from_slice(&bytes[..read]),
+            Err(Errno::AGAIN) => return Ok(Drained::More),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

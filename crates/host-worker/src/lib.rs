@@ -1,0 +1,146 @@
+#![doc = include_str!("../README.md")]
+
+mod args;
+mod child;
+mod git;
+mod handles;
+mod job;
+mod layer;
+mod location;
+mod ready;
+mod recovery;
+mod report;
+mod serve;
+mod setup;
+mod spawn;
+mod spawn_layer;
+mod sys;
+mod worker_pool;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, stdin};
+use rustix::thread::set_name;
+use thiserror::Error;
+
+use args::{Args, BadArgs, Task};
+use setup::SetupError;
+
+pub use args::WeakerForm;
+pub use report::{Landlock, Namespaces, Report};
+pub use spawn::{
+    CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, Launcher, ProbeError, RecoverError,
+};
+pub use spawn_layer::{LayerError, LayerSpec};
+
+/// The name (`argv[0]`) under which `cofferd` starts itself as a host worker.
+pub const PROGRAM: &str = "coffer-host-worker";
+
+/// Why the host worker ends with an error: one line on standard error, and an exit code.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error(transparent)]
+    Args(#[from] BadArgs),
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    #[error(transparent)]
+    Serve(#[from] serve::ServeError),
+    #[error("{0}")]
+    Clone(git::CloneFailure),
+    #[error(transparent)]
+    Layer(#[from] layer::LayerFailure),
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Args(_) => 2,
+            Self::Setup(_) => 3,
+            Self::Clone(_) | Self::Layer(_) => 4,
+            Self::Start(_) | Self::Serve(_) => 1,
+        }
+    }
+}
+
+/// Does what the command line says and returns the process's exit code.
+///
+/// Must be called before the process has a second thread or has opened anything: every descriptor but the standard
+/// three is closed.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, Failure> {
+    sys::close_from(3)?;
+    set_name(c"coffer-host-worker").map_err(io::Error::from)?;
+    let args = Args::parse(std::env::args_os().skip(1))?;
+    let handles = handles::receive(stdin(), args.places.len())?;
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
+    let report = setup::enter(&args, &handles)?;
+    drop(handles);
+    match sys::fork()? {
+        sys::Fork::Parent(host_worker) => keep(host_worker, null),
+        sys::Fork::Child => {
+            set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
+            work(args.task, report, null)
+        }
+    }
+}
+
+/// The keeper: waits for the host worker and ends as it ended. It gave up its privileges together with the host worker.
+fn keep(host_worker: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
+    dup2_stdin(&null).map_err(io::Error::from)?;
+    dup2_stderr(&null).map_err(io::Error::from)?;
+    drop(null);
+    let status = rustix::io::retry_on_intr(|| waitpid(Some(host_worker), WaitOptions::empty()))
+        .map_err(io::Error::from)?;
+    let code = status.and_then(|(_, status)| status.exit_status()).and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> {
+    match task {
+        Task::Report => eprintln!("{report}"),
+        Task::Recover => {
+            dup2_stdin(null).map_err(io::Error::from)?;
+            recovery::claim_private()?;
+            setup::ChildFilter::new()?.forbid_processes()?;
+            if let Some(words) = child::recover_everything()? {
+                eprintln!("{words}");
+            }
+        }
+        Task::Clone(revision) => {
+            dup2_stdin(null).map_err(io::Error::from)?;
+            setup::ChildFilter::new()?.forbid_processes()?;
+            git::clone(&revision).map_err(Failure::Clone)?;
+        }
+        Task::Diff(..) | Task::Accept(..) | Task::Measure => {
+            setup::ChildFilter::new()?.forbid_processes()?;
+            match task {
+                Task::Diff(since, most) => layer::diff(since, most)?,
+                Task::Accept(since, force) => layer::accept(since, force)?,
+                _ => layer::measure()?,
+            }
+        }
+        Task::Serve => {
+            // The library beneath must have nobody to talk to, and no later file may become descriptor 2.
+            dup2_stderr(&null).map_err(io::Error::from)?;
+            drop(null);
+            recovery::claim_private()?;
+            serve::serve(stdin())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,124 @@
+//! Putting right what killed operations left, seen from the host worker: in a process of its own like everything that opens
+//! something in the workspace.
+//!
+//! - When the host worker starts and its predecessor left something: before any call begins.
+//! - When an operation was killed or crashed: its leftovers, before its call is answered, so that whoever asks next
+//!   finds files that are old or new.
+//! - When the channel ends: everything, after the last process.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use jail::Whose;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::stdio::dup2_stdout;
+use wire::worker::v1::{Outcome, outcome};
+
+use crate::args::Place;
+use crate::child::{Terms, private};
+use crate::job::{Job, Stop, Work};
+use crate::location;
+use crate::sys::Exit;
+
+/// Longest that one may take; what is left then is found by the next.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Most bytes of its remarks that are passed on.
+const REMARKS: usize = 4096;
+
+/// What a call is answered with.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) id: u64,
+    pub(crate) outcome: Box<Outcome>,
+}
+
+/// A recovery at work.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    job: Job,
+    /// What is answered afterwards.
+    answer: Option<Answer>,
+}
+
+/// How far a recovery is.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    AtWork,
+    /// With the answer that is due now.
+    Over(Option<Answer>),
+}
+
+/// Waits until no other hand uses the run's private directory, and keeps it from others until the last process of this one
+/// is gone: the handle takes the place of standard output, which everything that is forked inherits. A process that was
+/// killed may still be inside of its last system call when its parent is long gone.
+pub(crate) fn claim_private() -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Some(path) = location::path(Place::Private) else { return Ok(()) };
+    let directory = match open(path, flags, Mode::empty()) {
+        // A clone and a trial have none.
+        Err(Errno::NOENT) => return Ok(()),
+        opened => opened?,
+    };
+    retry_on_intr(|| flock(&directory, FlockOperation::LockExclusive))?;
+    Ok(dup2_stdout(&directory)?)
+}
+
+/// Whether a run has left something in its private directory.
+pub(crate) fn is_needed() -> bool {
+    private(0).is_ok_and(|private| private.is_some_and(|private| !private.is_clean().unwrap_or(false)))
+}
+
+impl Recovery {
+    /// Of everybody. Nothing else may be at work until it is over.
+    pub(crate) fn of_everyone(number: u64, terms: &Terms) -> io::Result<Self> {
+        let work = Work::Recover(Whose::Everyone);
+        Ok(Self { job: Job::begin(number, work, Instant::now() + LONGEST, terms)?, answer: None })
+    }
+
+    /// Of one operation, which is over; `answer` is what its call is told then. Where no process can be started, it is
+    /// told at once, and the notes stay for later.
+    pub(crate) fn of_job(number: u64, dead: u64, answer: Answer, terms: &Terms) -> Result<Self, Answer> {
+        match Job::begin(number, Work::Recover(Whose::Job(dead)), Instant::now() + LONGEST, terms) {
+            Ok(job) => Ok(Self { job, answer: Some(answer) }),
+            Err(_) => Err(answer),
+        }
+    }
+
+    /// Whether all calls have to wait for it.
+    pub(crate) fn is_of_everyone(&self) -> bool {
+        self.answer.is_none()
+    }
+
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Ends it when it is time.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if self.job.deadline().is_some_and(|deadline| deadline <= now) {
+            self.job.stop(Stop::TimedOut);
+        }
+    }
+
+    pub(crate) fn advance(&mut self) -> Progress {
+        let Some(status) = self.job.advance() else { return Progress::AtWork };
+        let remarks = self.remarks(&status);
+        let mut answer = self.answer.take();
+        if let Some(Answer { outcome, .. }) = &mut answer
+            && let Some(outcome::Kind::Failure(failure)) = &mut outcome.kind
+            && !remarks.is_empty()
+        {
+            failure.message = format!("{}; {remarks}", failure.message);
+        }
+        Progress::Over(answer)
+    }
+
+    fn remarks(&self, status: &Exit) -> String {
+        let Some(said) = self.job.said(status) else {
+            return "what it left could not be put right now; that is tried again when the run's next host worker starts"
+                .to_owned();
+        };
+        text::one_line(&String::from_utf8_lossy(&said[..said.len().min(REMARKS)])).into_owned()
+    }
+}

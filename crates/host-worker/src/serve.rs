@@ -1,0 +1,289 @@
+//! The host worker's loop: frames in, one process per operation, outcomes out. It never opens anything in the workspace.
+//!
+//! Bounded everywhere: calls at work, calls that wait, bytes that the daemon has not read. A daemon that does not read
+//! is not read from either.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use ops::{Reason, ToolFailure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::getpid;
+use thiserror::Error;
+use wire::worker::v1::{FromWorker, Hello, Outcome, Pong, Start, ToWorker, from_worker, to_worker};
+use worker_protocol::PROTOCOL;
+use worker_protocol::convert::outcome_to_wire;
+use worker_protocol::frame::{FrameBuffer, FrameError, encode};
+
+use crate::child::Terms;
+use crate::job::{Job, Stop, writes_repository};
+use crate::setup::SetupError;
+use crate::worker_pool::WorkerPool;
+
+/// Calls that wait for their turn.
+const WAITING: usize = 64;
+/// Unread answers, bytes, beyond which nothing more is asked for.
+const UNREAD: usize = 8 * 1024 * 1024;
+/// Longest that any operation may take.
+const LONGEST: Duration = Duration::from_secs(600);
+/// Longest that the end may take. What is left after it is found by the run's next host worker, or by the daemon.
+const LAST: Duration = Duration::from_secs(3);
+
+/// The stream with the daemon is broken.
+#[derive(Debug, Error)]
+pub(crate) enum ServeError {
+    #[error("the channel: {0}")]
+    Channel(#[from] io::Error),
+    #[error("the channel: {0}")]
+    Frame(#[from] FrameError),
+    #[error("the daemon broke the protocol: {0}")]
+    Protocol(&'static str),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+}
+
+impl From<Errno> for ServeError {
+    fn from(errno: Errno) -> Self {
+        Self::Channel(errno.into())
+    }
+}
+
+/// A call that has not begun.
+struct Call {
+    id: u64,
+    start: Start,
+    deadline: Instant,
+}
+
+struct Server<'c> {
+    channel: BorrowedFd<'c>,
+    inbox: FrameBuffer,
+    outbox: VecDeque<u8>,
+    greeted: bool,
+    waiting: VecDeque<Call>,
+    worker_pool: WorkerPool,
+}
+
+/// Serves until the channel ends. Whatever is still at work then is killed, and what it leaves is put right.
+pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
+    // fcntl, since the filter knows no ioctl.
+    fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
+    let mut server = Server {
+        channel,
+        inbox: FrameBuffer::new(),
+        outbox: VecDeque::new(),
+        greeted: false,
+        waiting: VecDeque::new(),
+        worker_pool: WorkerPool::new(Terms::new()?),
+    };
+    server.worker_pool.recover_everything()?;
+    let ended = server.turns();
+    server.finish()?;
+    ended
+}
+
+impl Server<'_> {
+    fn turns(&mut self) -> Result<(), ServeError> {
+        while self.turn()? {}
+        Ok(())
+    }
+
+    /// One round. `false` when the channel has ended.
+    fn turn(&mut self) -> Result<bool, ServeError> {
+        let events = self.wait()?;
+        if events.intersects(PollFlags::OUT) {
+            self.flush()?;
+        }
+        if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) && !self.receive()? {
+            return Ok(false);
+        }
+        self.worker_pool.expire(Instant::now());
+        self.collect()?;
+        self.begin()?;
+        self.flush()?;
+        if self.greeted {
+            self.worker_pool.prepare();
+        }
+        Ok(true)
+    }
+
+    /// Waits for the channel, a job or a deadline; the channel's events.
+    fn wait(&self) -> Result<PollFlags, Errno> {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, self.outbox.len() < UNREAD);
+        wanted.set(PollFlags::OUT, !self.outbox.is_empty());
+        let running = self.worker_pool.jobs().filter_map(Job::deadline);
+        let next = running.chain(self.waiting.iter().map(|call| call.deadline)).min();
+        wait_for(Some(PollFd::from_borrowed_fd(self.channel, wanted)), &self.worker_pool, next)
+    }
+
+    /// The end: nothing stays at work, and nothing of it stays behind. Nobody listens any more.
+    fn finish(&mut self) -> Result<(), ServeError> {
+        let last = Instant::now() + LAST;
+        self.worker_pool.cancel_all();
+        self.wait_for_crew(last)?;
+        if self.worker_pool.is_idle() {
+            self.worker_pool.recover_everything()?;
+            self.wait_for_crew(last)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_crew(&mut self, last: Instant) -> Result<(), ServeError> {
+        while !self.worker_pool.is_idle() && Instant::now() < last {
+            // The channel has ended, which would be an event for ever.
+            wait_for(None, &self.worker_pool, Some(last))?;
+            self.worker_pool.collect();
+        }
+        Ok(())
+    }
+
+    /// Reads what is there and acts on it. `false` at the end of the stream.
+    fn receive(&mut self) -> Result<bool, ServeError> {
+        let mut bytes = [0; 16 * 1024];
+        let read = match retry_on_intr(|| rustix::io::read(self.channel, &mut bytes)) {
+            Ok(0) | Err(Errno::CONNRESET) => return Ok(false),
+            Ok(read) => read,
+            Err(Errno::AGAIN) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        };
+        self.inbox.extend(&bytes[..read]);
+        while let Some(ToWorker { id, body }) = self.inbox.pop()? {
+            self.act(id, body.ok_or(ServeError::Protocol("an empty message"))?)?;
+        }
+        Ok(true)
+    }
+
+    fn act(&mut self, id: u64, body: to_worker::Body) -> Result<(), ServeError> {
+        match body {
+            to_worker::Body::Hello(hello) if !self.greeted && hello.protocol == PROTOCOL => {
+                self.greeted = true;
+                let pid = getpid().as_raw_nonzero().get().unsigned_abs();
+                self.send(
+                    0,
+                    from_worker::Body::Hello(Hello {
+                        protocol: PROTOCOL,
+                        nonce: hello.nonce,
+                        pid,
+                        channel: 0,
+                    }),
+                )
+            }
+            _ if !self.greeted => Err(ServeError::Protocol("no valid hello")),
+            to_worker::Body::Hello(_) => Err(ServeError::Protocol("a second hello")),
+            to_worker::Body::Ping(_) => self.send(id, from_worker::Body::Pong(Pong {})),
+            to_worker::Body::Start(start) => self.enqueue(id, start),
+            to_worker::Body::Cancel(_) => self.cancel(id),
+            to_worker::Body::Go(_)
+            | to_worker::Body::Credit(_)
+            | to_worker::Body::Input(_)
+            | to_worker::Body::Resize(_)
+            | to_worker::Body::Signal(_)
+            | to_worker::Body::Switch(_)
+            | to_worker::Body::Prepare(_) => Err(ServeError::Protocol("no commands run here")),
+        }
+    }
+
+    fn enqueue(&mut self, id: u64, start: Start) -> Result<(), ServeError> {
+        if self.waiting.len() >= WAITING {
+            let failure =
+                ToolFailure::new(Reason::Overloaded, "too many calls at once for this run; try again");
+            return self.answer(id, outcome_to_wire(Err(failure)));
+        }
+        let time = Duration::from_millis(start.deadline_ms).min(LONGEST);
+        self.waiting.push_back(Call { id, start, deadline: Instant::now() + time });
+        Ok(())
+    }
+
+    fn cancel(&mut self, id: u64) -> Result<(), ServeError> {
+        if let Some(place) = self.waiting.iter().position(|call| call.id == id) {
+            self.waiting.remove(place);
+            return self.answer(id, Stop::Cancelled.outcome());
+        }
+        self.worker_pool.cancel(id);
+        Ok(())
+    }
+
+    fn collect(&mut self) -> Result<(), ServeError> {
+        self.worker_pool.collect().into_iter().try_for_each(|answer| self.answer(answer.id, *answer.outcome))
+    }
+
+    /// Begins what may begin: calls that write the repository one after the other, since git's own lock would fail the
+    /// second, everything else at once.
+    fn begin(&mut self) -> Result<(), ServeError> {
+        let now = Instant::now();
+        let mut later = VecDeque::new();
+        for call in std::mem::take(&mut self.waiting) {
+            if call.deadline <= now {
+                self.answer(call.id, Stop::TimedOut.outcome())?;
+                continue;
+            }
+            let alone = writes_repository(&call.start);
+            let turn_of_another = alone
+                && (self.worker_pool.writes_repository()
+                    || later.iter().any(|call: &Call| writes_repository(&call.start)));
+            if !self.worker_pool.has_room() || turn_of_another {
+                later.push_back(call);
+                continue;
+            }
+            if let Err(error) = self.worker_pool.begin(call.id, call.start, call.deadline) {
+                let failure =
+                    ToolFailure::new(Reason::Overloaded, format!("cannot start the operation: {error}"));
+                self.answer(call.id, outcome_to_wire(Err(failure)))?;
+            }
+        }
+        self.waiting = later;
+        Ok(())
+    }
+
+    fn answer(&mut self, id: u64, outcome: Outcome) -> Result<(), ServeError> {
+        self.send(id, from_worker::Body::Outcome(outcome))
+    }
+
+    fn send(&mut self, id: u64, body: from_worker::Body) -> Result<(), ServeError> {
+        self.outbox.extend(encode(&FromWorker { id, body: Some(body) })?);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ServeError> {
+        while !self.outbox.is_empty() {
+            match retry_on_intr(|| rustix::io::write(self.channel, self.outbox.as_slices().0)) {
+                Ok(written) => drop(self.outbox.drain(..written)),
+                Err(Errno::AGAIN) => break,
+                // The daemon is gone; reading will say so.
+                Err(Errno::PIPE | Errno::CONNRESET) => self.outbox.clear(),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the channel, a process or a deadline; the channel's events.
+fn wait_for(
+    channel: Option<PollFd<'_>>,
+    worker_pool: &WorkerPool,
+    deadline: Option<Instant>,
+) -> Result<PollFlags, Errno> {
+    let listens = channel.is_some();
+    let mut polled: Vec<_> = channel.into_iter().collect();
+    for job in worker_pool.jobs() {
+        polled.extend(job.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    }
+    let timeout = deadline.map(|deadline| {
+        let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        }
+    });
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) if listens => Ok(polled.first().map_or(PollFlags::empty(), PollFd::revents)),
+        Ok(_) | Err(Errno::INTR) => Ok(PollFlags::empty()),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,61 @@
+//! Resource limits: generous for the host worker, tight for each operation's own process.
+
+use std::io;
+use std::time::Instant;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::{SetupError, step};
+use crate::args::Task;
+use crate::sys;
+
+const MIB: u64 = 1024 * 1024;
+const GIB: u64 = 1024 * MIB;
+/// Largest file that an operation can make.
+const FILE_SIZE: u64 = 256 * MIB;
+/// Largest file that a clone or an accept can copy: a repository may be one pack.
+const PACK_SIZE: u64 = 64 * GIB;
+
+/// Limits of the process that serves, inherited by all others. None on processes: the kernel counts those per user,
+/// and the owner may have many elsewhere.
+pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
+    let file_size = match task {
+        Task::Clone(_) | Task::Accept(..) => PACK_SIZE,
+        _ => FILE_SIZE,
+    };
+    for (resource, most) in [
+        (Resource::Core, 0),
+        (Resource::Nofile, 512),
+        (Resource::Fsize, file_size),
+        (Resource::As, 2 * GIB),
+        (Resource::Memlock, 0),
+        (Resource::Msgqueue, 0),
+    ] {
+        limit(resource, most).map_err(step("setting limits"))?;
+    }
+    sys::ignore_file_size_signal();
+    Ok(())
+}
+
+/// Memory of the process of one operation.
+pub(crate) fn limit_memory() -> io::Result<()> {
+    limit(Resource::As, 512 * MIB)
+}
+
+/// The process of one operation starts no other, and no thread. For root's own, the filter alone holds that.
+pub(crate) fn forbid_tasks() -> io::Result<()> {
+    limit(Resource::Nproc, 0)
+}
+
+/// The process ends itself a little after `deadline`, should nobody else do it.
+pub(crate) fn limit_time(deadline: Instant) -> io::Result<()> {
+    let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().saturating_add(2);
+    limit(Resource::Cpu, seconds)?;
+    sys::alarm(u32::try_from(seconds).unwrap_or(u32::MAX));
+    Ok(())
+}
+
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let most = rustix::process::getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
+    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).map_err(Into::into)
+}

@@ -1,0 +1,75 @@
+//! The jail: what a process gives up before it touches anything that an agent wrote.
+//!
+//! The order matters, and each step needs what a later one takes away:
+//!
+//! 1. clone the mounts from the handles, enter new mount, network, ipc, uts and pid namespaces (and, without root, a
+//!    user namespace);
+//! 2. `pivot_root` into an empty read-only tmpfs that holds the run's mounts and nothing else: no `/proc`, no `/dev`;
+//! 3. limits; bounding set, groups, gid, uid, capabilities, `no_new_privs`, non-dumpable;
+//! 4. Landlock where the kernel has it, seccomp last.
+//!
+//! Only then does the caller fork: the child is pid 1 of the new pid namespace and inherits all of it. Any step but
+//! Landlock that fails ends the process, unless the operator accepts the one weaker form, which `weaker` describes.
+
+mod landlock;
+mod limits;
+mod mounts;
+mod namespaces;
+mod privileges;
+mod seccomp;
+mod weaker;
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use thiserror::Error;
+
+use crate::args::{Args, WeakerForm};
+use crate::report::Report;
+
+pub(crate) use limits::{forbid_tasks, limit_memory, limit_time};
+pub(crate) use seccomp::ChildFilter;
+
+/// A step of the set-up that this host does not allow.
+#[derive(Debug, Error)]
+#[error("cannot set up the jail: {step}: {source}{hint}")]
+pub(crate) struct SetupError {
+    step: &'static str,
+    #[source]
+    source: io::Error,
+    hint: &'static str,
+}
+
+impl SetupError {
+    fn new(step: &'static str, source: impl Into<io::Error>) -> Self {
+        Self { step, source: source.into(), hint: "" }
+    }
+
+    fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = hint;
+        self
+    }
+}
+
+/// Names the step that failed.
+fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> SetupError {
+    move |source| SetupError::new(name, source)
+}
+
+/// Enters the jail. `handles` are the directories of `args.places`, in their order.
+pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupError> {
+    if args.accepts == Some(WeakerForm::LandlockOnly) && weaker::is_needed(args, handles)? {
+        return weaker::enter(args, handles);
+    }
+    // Compiled first: a filter that cannot be built should not be found out half-way.
+    let filters = seccomp::filters()?;
+    let (namespaces, trees) = namespaces::enter(args, handles)?;
+    mounts::pivot(&args.places, trees)?;
+    limits::restrict_host_worker(&args.task)?;
+    privileges::drop_all(args.uid, args.gid, namespaces)?;
+    let landlock = landlock::restrict(&args.places)?;
+    for filter in &filters {
+        filter.install().map_err(step("installing the seccomp filter"))?;
+    }
+    Ok(Report { namespaces, landlock })
+}

@@ -1,0 +1,334 @@
+//! The system calls that the host worker may make.
+//!
+//! An allow list: what is not on it answers EPERM, so that a library which merely tries something goes on. On top of it
+//! a list of calls that nothing here makes by mistake (running a program, tracing, mounting, loading code into the
+//! kernel): these end the process.
+//!
+//! `clone3` takes its flags from memory, where no filter sees them. It does not exist, so that the C library uses `clone`,
+//! which has them in a register. The process of one operation gets a further filter, under which it can neither start a
+//! process or a thread nor signal another process, before it reads the first byte that an agent wrote.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Cmp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+
+use super::SetupError;
+
+/// A compiled filter.
+#[derive(Debug)]
+pub(crate) struct Filter(BpfProgram);
+
+impl Filter {
+    /// Puts it in force for this process, which has one thread, for good.
+    pub(crate) fn install(&self) -> io::Result<()> {
+        apply_filter(&self.0).map_err(io::Error::other)
+    }
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// The filters of the host worker, to be installed in order.
+pub(super) fn filters() -> Result<[Filter; 3], SetupError> {
+    Ok([
+        compile(deadly(), SeccompAction::Allow, SeccompAction::KillProcess)?,
+        compile(allowed().map_err(fault)?, SeccompAction::Errno(EPERM), SeccompAction::Allow)?,
+        // Behind the list, which has no such call: of several errors the kernel returns that of the latest filter.
+        compile(unconditional(&[libc::SYS_clone3]), SeccompAction::Allow, SeccompAction::Errno(ENOSYS))?,
+    ])
+}
+
+/// The additional filter of one operation's process.
+#[derive(Debug)]
+pub(crate) struct ChildFilter(Filter);
+
+impl ChildFilter {
+    /// Compiles it.
+    pub(crate) fn new() -> Result<Self, SetupError> {
+        let refused = SeccompAction::Errno(EPERM);
+        Ok(Self(compile(unconditional(FOR_THE_HAND_ALONE), SeccompAction::Allow, refused)?))
+    }
+
+    /// From here on this process, which has one thread, can make no other and start or signal no other process.
+    pub(crate) fn forbid_processes(&self) -> io::Result<()> {
+        self.0.install()
+    }
+}
+
+#[allow(clippy::cast_sign_loss)] // errno constants are positive
+const EPERM: u32 = libc::EPERM as u32;
+#[allow(clippy::cast_sign_loss)] // as above
+const ENOSYS: u32 = libc::ENOSYS as u32;
+
+fn compile(rules: Rules, otherwise: SeccompAction, listed: SeccompAction) -> Result<Filter, SetupError> {
+    let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(fault)?;
+    let filter = SeccompFilter::new(rules, otherwise, listed, arch).map_err(fault)?;
+    Ok(Filter(filter.try_into().map_err(fault)?))
+}
+
+fn fault(error: impl std::error::Error + Send + Sync + 'static) -> SetupError {
+    SetupError::new("compiling the seccomp filter", io::Error::other(error))
+}
+
+fn unconditional(calls: &[i64]) -> Rules {
+    calls.iter().map(|call| (*call, Vec::new())).collect()
+}
+
+fn deadly() -> Rules {
+    unconditional(DEADLY)
+}
+
+fn allowed() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules = unconditional(ALLOWED);
+    rules.append(&mut unconditional(ALLOWED_HERE));
+    // No new namespaces with a fork, no executable memory.
+    rules.insert(libc::SYS_clone, vec![without(0, CLONE_NAMESPACES)?]);
+    rules.insert(libc::SYS_mmap, vec![without(2, EXECUTABLE)?]);
+    rules.insert(libc::SYS_mprotect, vec![without(2, EXECUTABLE)?]);
+    let prctl = [libc::PR_SET_PDEATHSIG, libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_VMA];
+    rules.insert(
+        libc::SYS_prctl,
+        prctl.into_iter().map(|option| equals(0, option)).collect::<Result<_, _>>()?,
+    );
+    Ok(rules)
+}
+
+/// Argument `index` has none of the bits of `mask`.
+fn without(index: u8, mask: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(index, Len::Qword, Cmp::MaskedEq(mask), 0)?])
+}
+
+#[allow(clippy::cast_sign_loss)] // option numbers are positive
+fn equals(index: u8, value: libc::c_int) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(index, Len::Dword, Cmp::Eq, value as u64)?])
+}
+
+#[allow(clippy::cast_sign_loss)] // flag bits
+const CLONE_NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64;
+#[allow(clippy::cast_sign_loss)] // a flag bit
+const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
+
+const DEADLY: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_bpf,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_kexec_load,
+    libc::SYS_perf_event_open,
+    libc::SYS_io_uring_setup,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_open_by_handle_at,
+];
+
+/// What is refused to one operation's process.
+const FOR_THE_HAND_ALONE: &[i64] =
+    &[libc::SYS_clone, libc::SYS_kill, libc::SYS_tkill, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
+
+const ALLOWED: &[i64] = &[
+    // Files: the jail's root and the mounts decide which.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_lseek,
+    libc::SYS_getdents64,
+    libc::SYS_getcwd,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_fgetxattr,
+    libc::SYS_mkdirat,
+    libc::SYS_unlinkat,
+    libc::SYS_symlinkat,
+    libc::SYS_linkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fadvise64,
+    libc::SYS_copy_file_range,
+    libc::SYS_sendfile,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_umask,
+    // Memory; mmap and mprotect have conditions.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    // Processes of the host worker's own; clone and prctl have conditions.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_kill,
+    libc::SYS_tgkill,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getrusage,
+    libc::SYS_prlimit64,
+    libc::SYS_seccomp,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_restart_syscall,
+    // Signals, time, chance.
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_setitimer,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_uname,
+    libc::SYS_getrandom,
+];
+
+/// What older architectures have beside the above.
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_HERE: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_unlink,
+    libc::SYS_symlink,
+    libc::SYS_link,
+    libc::SYS_rename,
+    libc::SYS_chmod,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+    libc::SYS_dup2,
+    libc::SYS_pipe,
+    libc::SYS_poll,
+    libc::SYS_alarm,
+    libc::SYS_time,
+    libc::SYS_getrlimit,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_HERE: &[i64] = &[];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::sys;
+
+    /// Whether every way to a process or a thread is refused, by whom and with which error.
+    fn makes_no_process() -> bool {
+        let refused = |flags| sys::probe::clone(flags) == Some(libc::EPERM);
+        sys::fork().is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+            && refused(libc::SIGCHLD)
+            && refused(libc::CLONE_VM | libc::SIGCHLD)
+            && refused(libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD)
+            && refused(libc::CLONE_THREAD)
+            && refused(libc::CLONE_NEWUSER | libc::SIGCHLD)
+            && sys::probe::clone3() == Some(libc::ENOSYS)
+    }
+
+    fn makes_no_thread() -> bool {
+        std::thread::Builder::new().spawn(|| {}).is_err()
+    }
+
+    /// The number of the first step that was not as it should be; 0 when all were.
+    fn live_through_it() -> i32 {
+        for filter in filters().unwrap() {
+            filter.install().unwrap();
+        }
+        ChildFilter::new().unwrap().forbid_processes().unwrap();
+        match () {
+            () if !makes_no_process() => 1,
+            () if !makes_no_thread() => 2,
+            () => 0,
+        }
+    }
+
+    #[test]
+    fn an_operation_makes_neither_process_nor_thread() {
+        match sys::fork().unwrap() {
+            sys::Fork::Child => {
+                sys::exit_now(std::panic::catch_unwind(live_through_it).unwrap_or(99));
+            }
+            sys::Fork::Parent(pid) => {
+                let status = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+                assert_eq!(status.unwrap().unwrap().1.exit_status(), Some(0));
+            }
+        }
+    }
+
+    #[test]
+    fn filters_compile_and_do_not_contradict_each_other() {
+        filters().unwrap();
+        ChildFilter::new().unwrap();
+        let allowed = allowed().unwrap();
+        assert!(DEADLY.iter().all(|call| !allowed.contains_key(call)));
+        for never in
+            [libc::SYS_socket, libc::SYS_clone3, libc::SYS_ioctl, libc::SYS_setuid, libc::SYS_mknodat]
+        {
+            assert!(!allowed.contains_key(&never), "{never}");
+        }
+    }
+}

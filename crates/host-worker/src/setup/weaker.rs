@@ -1,0 +1,64 @@
+//! The jail where neither root nor user namespaces can be had: for operators who accept it by its name.
+//!
+//! There is no root of its own, no namespace, no identity but the daemon's. What remains is Landlock, which has to be there
+//! and to know of truncation and of moves between directories; seccomp, without a socket and without a program to run;
+//! limits, no descriptors, no environment, and that files are opened beneath handles alone. That holds for files. It
+//! would not hold for a library that opens what a repository tells it to, and changes modes and times that Landlock does
+//! not speak of: so no git here, and neither clones nor overlays.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
+
+use super::{SetupError, landlock, limits, mounts, namespaces, privileges, seccomp, step};
+use crate::args::{Args, Place, Task};
+use crate::report::{Namespaces, Report};
+use crate::{location, sys};
+
+/// Whether it is needed: the whole jail is tried in a process that ends with the trial, since half a set-up cannot be
+/// taken back.
+pub(super) fn is_needed(args: &Args, handles: &[OwnedFd]) -> Result<bool, SetupError> {
+    match sys::fork().map_err(step("trying the jail"))? {
+        sys::Fork::Child => {
+            let tried =
+                namespaces::enter(args, handles).and_then(|(_, trees)| mounts::pivot(&args.places, trees));
+            sys::exit_now(i32::from(tried.is_err()))
+        }
+        sys::Fork::Parent(trial) => {
+            let status = rustix::io::retry_on_intr(|| {
+                rustix::process::waitpid(Some(trial), rustix::process::WaitOptions::empty())
+            });
+            let status = status.map_err(step("trying the jail"))?;
+            Ok(status.and_then(|(_, status)| status.exit_status()) != Some(0))
+        }
+    }
+}
+
+/// Sets it up.
+pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupError> {
+    if !matches!(args.task, Task::Serve | Task::Recover | Task::Report) {
+        return Err(SetupError::new("in the form landlock-only", Errno::OPNOTSUPP)
+            .hint(" (clones and overlays need root or user namespaces)"));
+    }
+    if (geteuid(), getegid()) != (args.uid, args.gid) {
+        return Err(namespaces::not_the_owner());
+    }
+    // Compiled first: a filter that cannot be built should not be found out half-way.
+    let filters = seccomp::filters()?;
+    let paths: Vec<_> = args.places.iter().copied().zip(namespaces::paths(handles)?).collect();
+    let trees: Vec<(Place, _)> = paths
+        .iter()
+        .zip(handles)
+        .map(|((place, path), handle)| Ok((*place, namespaces::open_again(handle, path)?)))
+        .collect::<Result<_, Errno>>()
+        .map_err(step("opening the directories"))?;
+    limits::restrict_host_worker(&args.task)?;
+    privileges::drop_what_there_is()?;
+    let landlock = landlock::restrict_alone(&trees)?;
+    location::stay_on_the_host(paths);
+    for filter in &filters {
+        filter.install().map_err(step("installing the seccomp filter"))?;
+    }
+    Ok(Report { namespaces: Namespaces::None, landlock })
+}

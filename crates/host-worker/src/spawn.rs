@@ -1,0 +1,274 @@
+//! The daemon's side: starting a host worker, a clone, or a trial of the jail.
+//!
+//! Blocking but short; `cofferd` calls these from a blocking thread. Directories are passed as handles that the caller
+//! has opened and verified: no path is looked up again.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Gid, Mode, OFlags, Uid, open};
+use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
+use thiserror::Error;
+
+use crate::args::{Args, Place, Task, WeakerForm};
+use crate::report::Report;
+use crate::{PROGRAM, handles};
+
+/// Most bytes that are believed of a host worker's last words.
+const LAST_WORDS: u64 = 4096;
+/// Addresses that the allocator of `cofferd` reserves at a time in the host worker, KiB.
+const ALLOCATOR_RESERVE_KIB: &str = "32768";
+/// Longest that a trial of the jail may take.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// What one run's host worker can see, and whom it becomes.
+#[derive(Debug)]
+pub struct HostWorkerSpec {
+    /// `@project`, read and write.
+    pub workspace: OwnedFd,
+    /// `@state`, read and write.
+    pub state: Option<OwnedFd>,
+    /// `@pkg`, read only.
+    pub pkg: Option<OwnedFd>,
+    /// What the host worker keeps of the run and the container must not see: a directory of the owner's, the same one for every
+    /// host worker of the run. Without it nothing can be deleted or patched, and a killed write leaves its temporary file.
+    pub private: Option<OwnedFd>,
+    /// Owner of the workspace. 0 is allowed.
+    pub owner_uid: u32,
+    /// The owner's group.
+    pub owner_gid: u32,
+}
+
+impl HostWorkerSpec {
+    fn mounts(&self) -> Vec<(Place, BorrowedFd<'_>)> {
+        let mounts = [
+            (Place::Workspace, Some(self.workspace.as_fd())),
+            (Place::State, self.state.as_ref().map(AsFd::as_fd)),
+            (Place::Pkg, self.pkg.as_ref().map(AsFd::as_fd)),
+            (Place::Private, self.private.as_ref().map(AsFd::as_fd)),
+        ];
+        mounts.into_iter().filter_map(|(place, handle)| Some((place, handle?))).collect()
+    }
+}
+
+/// A local repository to clone.
+#[derive(Debug)]
+pub struct CloneSpec {
+    /// Where to: an empty directory that the owner may write.
+    pub workspace: OwnedFd,
+    /// The repository, bare or not, read only. It must belong to the owner.
+    pub source: OwnedFd,
+    /// Branch, tag or commit; empty is the source's HEAD.
+    pub revision: String,
+    /// Who reads the source and owns the clone.
+    pub owner_uid: u32,
+    /// The owner's group.
+    pub owner_gid: u32,
+}
+
+/// A host worker that was started. It ends when the channel is closed; [`Self::end`] or [`Self::wait`] reaps it.
+#[derive(Debug)]
+pub struct HostWorkerProcess {
+    /// The stream of frames. The host worker is ready when it answers the Hello.
+    pub channel: UnixStream,
+    child: Child,
+}
+
+impl HostWorkerProcess {
+    /// Its process id on the host.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it and all that it started, and returns its last words: why it could not set the jail up, for instance.
+    /// Empty when it had nothing to say. For the operator, not for an agent.
+    pub fn end(mut self) -> io::Result<String> {
+        drop(self.channel);
+        self.child.kill()?;
+        self.child.wait()?;
+        last_words(&mut self.child)
+    }
+
+    /// Waits up to `timeout` for it to end by itself, then ends it. Its last words.
+    pub fn wait(mut self, timeout: Duration) -> io::Result<String> {
+        drop(self.channel);
+        finish(&mut self.child, timeout).map(|(_, words)| words)
+    }
+}
+
+/// A clone that was not made. The workspace may hold a part of it.
+#[derive(Debug, Error)]
+pub enum CloneError {
+    /// The host worker said why; fit for a client.
+    #[error("{0}")]
+    Refused(String),
+    /// The jail could not be set up.
+    #[error("{0}")]
+    Jail(String),
+    /// It took too long.
+    #[error("cloning did not end within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The process could not be started.
+    #[error("cannot start coffer-host-worker: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// What killed operations left was not put right.
+#[derive(Debug, Error)]
+pub enum RecoverError {
+    /// The jail could not be set up, or a step of the recovery failed.
+    #[error("{0}")]
+    Failed(String),
+    /// It took too long.
+    #[error("the recovery did not end within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The process could not be started.
+    #[error("cannot start coffer-host-worker: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// The jail cannot be set up on this host.
+#[derive(Debug, Error)]
+pub enum ProbeError {
+    /// A step of it failed; says which and what may help.
+    #[error("{0}")]
+    Jail(String),
+    /// The process could not be started, or hung.
+    #[error("cannot start coffer-host-worker: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// Starts host workers.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    program: PathBuf,
+    accepts: Option<WeakerForm>,
+}
+
+impl Default for Launcher {
+    /// Of the running program itself, which must call [`crate::main`] when its `argv[0]` is [`PROGRAM`].
+    fn default() -> Self {
+        Self::of("/proc/self/exe")
+    }
+}
+
+impl Launcher {
+    /// Of another program.
+    pub fn of(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), accepts: None }
+    }
+
+    /// Where the kernel lets the daemon have no jail, this form does; `None`: nothing does.
+    #[must_use]
+    pub fn accepting(self, accepts: Option<WeakerForm>) -> Self {
+        Self { accepts, ..self }
+    }
+
+    /// Starts a run's host worker. It begins by putting right what an earlier one left.
+    pub fn serve(&self, spec: &HostWorkerSpec) -> io::Result<HostWorkerProcess> {
+        let (channel, child) = self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, Task::Serve)?;
+        Ok(HostWorkerProcess { channel, child })
+    }
+
+    /// Puts right what the host workers of a run left that were killed together with their daemon, within `timeout`. No host worker of
+    /// the run may live. What there was to do, for the operator's log; empty when there was nothing.
+    pub fn recover(&self, spec: &HostWorkerSpec, timeout: Duration) -> Result<String, RecoverError> {
+        let (_channel, mut child) =
+            self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, Task::Recover)?;
+        match finish(&mut child, timeout)? {
+            (Some(status), words) if status.success() => Ok(words),
+            (Some(_), words) => Err(RecoverError::Failed(words)),
+            (None, _) => Err(RecoverError::TimedOut(timeout)),
+        }
+    }
+
+    /// Clones a local repository into an empty workspace, within `timeout`. The clone has the branch that was asked for
+    /// (or a detached HEAD at a tag or commit), all tags, and no remote: no host path stays behind in it.
+    pub fn clone_repository(&self, spec: &CloneSpec, timeout: Duration) -> Result<(), CloneError> {
+        let mounts = [(Place::Workspace, spec.workspace.as_fd()), (Place::Source, spec.source.as_fd())];
+        let task = Task::Clone(spec.revision.clone());
+        let (_channel, mut child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, task)?;
+        match finish(&mut child, timeout)? {
+            (Some(status), _) if status.success() => Ok(()),
+            (Some(status), words) if status.code() == Some(4) => Err(CloneError::Refused(words)),
+            (Some(_), words) => Err(CloneError::Jail(words)),
+            (None, _) => Err(CloneError::TimedOut(timeout)),
+        }
+    }
+
+    /// Tries the whole set-up once, in a scratch directory: for start-up and `doctor`.
+    pub fn probe(&self) -> Result<Report, ProbeError> {
+        let scratch = tempfile::tempdir()?;
+        let workspace =
+            open(scratch.path(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(io::Error::from)?;
+        let mounts = [(Place::Workspace, workspace.as_fd())];
+        let (_channel, mut child) =
+            self.start(&mounts, geteuid().as_raw(), getegid().as_raw(), Task::Report)?;
+        match finish(&mut child, TRIAL)? {
+            (Some(status), words) if status.success() => Report::parse(&words).ok_or(ProbeError::Jail(words)),
+            (Some(_), words) => Err(ProbeError::Jail(words)),
+            (None, _) => Err(ProbeError::Start(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    pub(crate) fn start(
+        &self,
+        mounts: &[(Place, BorrowedFd<'_>)],
+        uid: u32,
+        gid: u32,
+        task: Task,
+    ) -> io::Result<(UnixStream, Child)> {
+        let places = mounts.iter().map(|(place, _)| *place).collect();
+        let args =
+            Args { uid: Uid::from_raw(uid), gid: Gid::from_raw(gid), places, accepts: self.accepts, task };
+        let (channel, theirs) = UnixStream::pair()?;
+        // Sent before there is a reader: a socket keeps one byte and its handles until then.
+        handles::send(&channel, &mounts.iter().map(|(_, handle)| *handle).collect::<Vec<_>>())?;
+        let child = Command::new(&self.program)
+            .arg0(PROGRAM)
+            .args(args.to_command_line())
+            .env_clear()
+            // Its default is a gigabyte, and an operation may have half of one.
+            .env("MIMALLOC_ARENA_RESERVE", ALLOCATOR_RESERVE_KIB)
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        Ok((channel, child))
+    }
+}
+
+/// Waits for the end, or makes it: no status then. What was said on standard error, one line.
+pub(crate) fn finish(child: &mut Child, timeout: Duration) -> io::Result<(Option<ExitStatus>, String)> {
+    let in_time = wait_until(child, timeout)?;
+    if !in_time {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    Ok((in_time.then_some(status), last_words(child)?))
+}
+
+fn wait_until(child: &Child, timeout: Duration) -> io::Result<bool> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let seconds = timeout.as_secs().try_into().unwrap_or(i64::MAX);
+    let timeout = Timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos().into() };
+    let mut polled = [PollFd::new(&process, PollFlags::IN)];
+    Ok(rustix::io::retry_on_intr(|| poll(&mut polled, Some(&timeout)))? > 0)
+}
+
+fn last_words(child: &mut Child) -> io::Result<String> {
+    let mut words = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        stderr.take(LAST_WORDS).read_to_end(&mut words)?;
+    }
+    Ok(String::from_utf8_lossy(&words).trim_end().replace('\n', "; "))
+}

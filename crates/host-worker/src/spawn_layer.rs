@@ -1,0 +1,142 @@
+//! The daemon's side of an overlay's changes: looking at them, applying them, and measuring a workspace.
+//!
+//! Blocking for as long as the disk takes, bounded by a timeout. What the jailed process answers is hostile: it has
+//! read what an agent wrote. It is capped and must decode; its strings are for people, who see them escaped.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use thiserror::Error;
+use wire::v1::{AcceptRunResponse, DiffRunResponse, KeptWorkspace};
+
+use crate::args::{Place, Since, Task};
+use crate::spawn::{Launcher, finish};
+
+/// Most bytes of an answer.
+const MOST: usize = 3 * 1024 * 1024;
+
+/// A directory, and the changes that an overlay keeps of it.
+#[derive(Debug)]
+pub struct LayerSpec {
+    /// The directory beneath.
+    pub beneath: OwnedFd,
+    /// The overlay's upper directory.
+    pub changes: OwnedFd,
+    /// When the overlay was made, by the clock of the file system: seconds since 1970, and nanoseconds.
+    pub since: (i64, u32),
+    /// Whether some of the changes may have been applied already.
+    pub resumed: bool,
+    /// Owner of the directory beneath.
+    pub owner_uid: u32,
+    /// The owner's group.
+    pub owner_gid: u32,
+}
+
+/// Changes that were not looked at, or not all applied.
+#[derive(Debug, Error)]
+pub enum LayerError {
+    /// The host worker said why; fit for a client.
+    #[error("{0}")]
+    Refused(String),
+    /// The jail could not be set up, or its process failed.
+    #[error("{0}")]
+    Jail(String),
+    /// It took too long. Some changes may be applied.
+    #[error("it did not end within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The answer is none.
+    #[error("the answer of coffer-host-worker cannot be read")]
+    Answer,
+    /// The process could not be started.
+    #[error("cannot start coffer-host-worker: {0}")]
+    Start(#[from] io::Error),
+}
+
+impl Launcher {
+    /// What the changes are, with a unified diff of at most `most` bytes.
+    pub fn diff(
+        &self,
+        layer: &LayerSpec,
+        most: u32,
+        timeout: Duration,
+    ) -> Result<DiffRunResponse, LayerError> {
+        let mounts = [(Place::Source, layer.beneath.as_fd()), (Place::Changes, layer.changes.as_fd())];
+        self.ask(&mounts, (layer.owner_uid, layer.owner_gid), Task::Diff(layer.since(), most), timeout)
+    }
+
+    /// Applies the changes to the directory beneath. Nothing else may be using the changes.
+    pub fn accept(
+        &self,
+        layer: &LayerSpec,
+        force: bool,
+        timeout: Duration,
+    ) -> Result<AcceptRunResponse, LayerError> {
+        let mounts = [(Place::Workspace, layer.beneath.as_fd()), (Place::Changes, layer.changes.as_fd())];
+        self.ask(&mounts, (layer.owner_uid, layer.owner_gid), Task::Accept(layer.since(), force), timeout)
+    }
+
+    /// Length of all files in a directory, bytes, as far as `owner` (user and group) can see them.
+    pub fn measure(
+        &self,
+        directory: BorrowedFd<'_>,
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<u64, LayerError> {
+        let measured: KeptWorkspace =
+            self.ask(&[(Place::Source, directory)], owner, Task::Measure, timeout)?;
+        measured.size_bytes.ok_or(LayerError::Answer)
+    }
+
+    fn ask<T: Message + Default>(
+        &self,
+        mounts: &[(Place, BorrowedFd<'_>)],
+        (uid, gid): (u32, u32),
+        task: Task,
+        timeout: Duration,
+    ) -> Result<T, LayerError> {
+        let deadline = Instant::now() + timeout;
+        let (channel, mut child) = self.start(mounts, uid, gid, task)?;
+        // Read while it writes: the socket holds less than an answer may have.
+        let answer = read_all(&channel, deadline);
+        let left = deadline.saturating_duration_since(Instant::now());
+        match finish(&mut child, if answer.is_ok() { left } else { Duration::ZERO })? {
+            (Some(status), _) if status.success() => {
+                let answer = answer?;
+                T::decode(answer.as_slice()).map_err(|_| LayerError::Answer)
+            }
+            (Some(status), words) if status.code() == Some(4) => Err(LayerError::Refused(words)),
+            (Some(_), words) => Err(LayerError::Jail(words)),
+            (None, _) => Err(LayerError::TimedOut(timeout)),
+        }
+    }
+}
+
+/// What comes until the end, unless it is too much or comes too late.
+fn read_all(mut channel: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    let mut part = vec![0; 64 * 1024];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // No time at all would mean to wait for ever.
+        channel.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match channel.read(&mut part) {
+            Ok(0) => return Ok(answer),
+            Ok(read) if answer.len() + read <= MOST => answer.extend_from_slice(&part[..read]),
+            Ok(_) => return Err(io::ErrorKind::FileTooLarge.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+impl LayerSpec {
+    fn since(&self) -> Since {
+        Since { time: self.since, resumed: self.resumed }
+    }
+}

@@ -1,0 +1,203 @@
+//! The system calls that no safe wrapper covers. The only place with `unsafe` in this crate.
+//!
+//! Everything here runs in `coffer-host-worker`, which has one thread; that is what makes `fork` and `unshare` sound. The process
+//! of an operation may have several ([`crate::threads`]), and can do neither.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{io, mem};
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+use git2::ConfigLevel;
+
+/// Moves this process into new namespaces.
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the flags never contain FILES, the only one that can invalidate descriptors behind safe code's back.
+    unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }.map_err(Into::into)
+}
+
+/// Who one is after a fork.
+pub(crate) enum Fork {
+    /// The new process.
+    Child,
+    /// The old one, with the new one's id.
+    Parent(Pid),
+}
+
+/// Forks this single-threaded process.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: there is one thread, so no lock can be held by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+/// A child that is over: how it ended, and what it used, as the kernel says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exit {
+    /// Its exit code, unless a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// Processor time, user and system, microseconds.
+    pub(crate) cpu_us: u64,
+    /// Peak resident memory, bytes. Pages that it shared with the host worker count.
+    pub(crate) peak_memory: u64,
+}
+
+/// Collects a child, if it is over.
+pub(crate) fn collect(process: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
+    // SAFETY: both are plain numbers, for which zeroes are values; the kernel fills them in and keeps no pointer.
+    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { (mem::zeroed(), mem::zeroed()) };
+    // SAFETY: the descriptor is open, and the pointers are to locals of the types that waitid(2) fills in. The C library's
+    // own function lacks the last argument.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_waitid,
+            libc::P_PIDFD,
+            process.as_raw_fd(),
+            &raw mut info,
+            libc::WEXITED | libc::WNOHANG,
+            &raw mut usage,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has filled in what waitid fills in, or left zeroes where no child is over.
+    let (pid, how) = unsafe { (info.si_pid(), info.si_status()) };
+    if pid == 0 {
+        return Ok(None);
+    }
+    let by_itself = info.si_code == libc::CLD_EXITED;
+    let micros = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    Ok(Some(Exit {
+        code: by_itself.then_some(how),
+        signal: (!by_itself).then_some(how),
+        cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
+        peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+    }))
+}
+
+/// Ends this process at once: no destructors, no exit handlers, nothing that belongs to the process forked from.
+pub(crate) fn exit_now(status: i32) -> ! {
+    // SAFETY: takes no pointers and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// Closes every descriptor from `first` on.
+pub(crate) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: called only before anything else is opened, or in a fresh child that uses none of what it closes and
+    // ends with `exit_now`, so no owner of a closed descriptor lives on.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Closes every descriptor from 3 on but this one.
+pub(crate) fn close_others(kept: BorrowedFd<'_>) -> io::Result<()> {
+    let kept = kept.as_raw_fd().unsigned_abs();
+    if kept > 3 {
+        // SAFETY: as above.
+        match unsafe { libc::syscall(libc::SYS_close_range, 3, kept - 1, 0) } {
+            0 => {}
+            _ => return Err(io::Error::last_os_error()),
+        }
+    }
+    close_from((kept + 1).max(3))
+}
+
+/// Sets attributes (`MOUNT_ATTR_*`) on a mount, and takes it out of any propagation.
+pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
+    let request =
+        libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
+    // SAFETY: the descriptor is open, the path is an empty C string, and `request` lives through the call with the
+    // size that is given.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const request,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Ends this process by SIGALRM after so many seconds, should the parent fail to.
+pub(crate) fn alarm(seconds: u32) {
+    // SAFETY: takes no pointers.
+    unsafe { libc::alarm(seconds) };
+}
+
+/// A write beyond the file size limit then fails with EFBIG instead of ending the process.
+pub(crate) fn ignore_file_size_signal() {
+    // SAFETY: installs no handler, only the constant "ignore".
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// libgit2's process-wide settings: no configuration but the repository's own, durable and verified objects,
+/// checked ownership, bounded memory.
+pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
+    const WINDOW: usize = 16 * 1024 * 1024;
+    const MAPPED: usize = 128 * 1024 * 1024;
+    const CACHE: isize = 32 * 1024 * 1024;
+    // SAFETY: these change globals of libgit2, which is safe while no other thread uses it: none ever does.
+    unsafe {
+        for level in [ConfigLevel::System, ConfigLevel::Global, ConfigLevel::XDG, ConfigLevel::ProgramData] {
+            git2::opts::set_search_path(level, "")?;
+        }
+        git2::opts::set_verify_owner_validation(true)?;
+        git2::opts::set_mwindow_size(WINDOW)?;
+        git2::opts::set_mwindow_mapped_limit(MAPPED)?;
+        git2::opts::set_cache_max_size(CACHE)?;
+    }
+    git2::opts::strict_object_creation(true);
+    git2::opts::strict_hash_verification(true);
+    // SAFETY: this option takes one int; libgit2 has been initialised by the calls above.
+    unsafe {
+        libgit2_sys::git_libgit2_opts(
+            libgit2_sys::GIT_OPT_ENABLE_FSYNC_GITDIR.cast_signed(),
+            1 as libc::c_int,
+        )
+    };
+    Ok(())
+}
+
+/// System calls that the filters are there to refuse, for their tests.
+#[cfg(test)]
+pub(crate) mod probe {
+    use std::io;
+
+    /// The error of `clone` with these flags. Should it succeed, the new process ends at once.
+    pub(crate) fn clone(flags: i32) -> Option<i32> {
+        // SAFETY: without a stack of its own and a place for anything the new process would only return from here; it does
+        // nothing but end.
+        ended(unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) })
+    }
+
+    /// The error of `clone3` for what would be a plain fork.
+    pub(crate) fn clone3() -> Option<i32> {
+        let mut arguments = [0_u64; 8];
+        arguments[4] = libc::SIGCHLD.unsigned_abs().into();
+        // SAFETY: the pointer is to as many bytes as are said, which the kernel only reads.
+        ended(unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)) })
+    }
+
+    fn ended(result: i64) -> Option<i32> {
+        match result {
+            -1 => io::Error::last_os_error().raw_os_error(),
+            0 => super::exit_now(98),
+            _ => None,
+        }
+    }
+}

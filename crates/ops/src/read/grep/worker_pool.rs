@@ -1,0 +1,83 @@
+//! Searches the files of a walk on several threads. Nothing waits for a thread: one that cannot be made is one less.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Builder};
+use std::time::Duration;
+
+use super::queue::{Job, Queue, TAKEN, lock};
+use super::seeker::{Order, Seeker, Sought};
+use super::tally::{Sum, Tally};
+use super::threads::Threads;
+use crate::read::helpers::{helped, thread_time};
+use crate::read::pattern::Pattern;
+use crate::read::walk::{Walk, Walked};
+
+/// As much as the thread has on which the search was called.
+const STACK: usize = 1024 * 1024;
+
+/// Searches what is left of `walk`, or as much as the answer needs.
+pub(super) fn search(
+    order: Order<'_>,
+    filter: Option<&Pattern>,
+    walk: Walk<'_>,
+    tally: Tally,
+) -> (Sum, Walked) {
+    let worker_pool = WorkerPool {
+        order,
+        queue: Queue::new(walk, filter, order.last),
+        tally: Mutex::new(tally),
+        helped: Mutex::default(),
+    };
+    let some = worker_pool.queue.take();
+    let threads = if some.len() < TAKEN { Threads::none() } else { Threads::claim() };
+    thread::scope(|scope| {
+        for _ in 0..threads.count() {
+            let host_worker = Builder::new().name("grep".to_owned()).stack_size(STACK);
+            let help = || {
+                worker_pool.work(worker_pool.queue.take());
+                // The thread has done nothing else.
+                *worker_pool.helped.lock().unwrap_or_else(PoisonError::into_inner) += thread_time();
+            };
+            if host_worker.spawn_scoped(scope, help).is_err() {
+                break;
+            }
+        }
+        worker_pool.work(some);
+    });
+    helped(worker_pool.helped.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let (count, walked) = worker_pool.queue.finish();
+    let tally = worker_pool.tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (tally.finish(count), walked)
+}
+
+struct WorkerPool<'a> {
+    order: Order<'a>,
+    queue: Queue<'a>,
+    tally: Mutex<Tally>,
+    /// Processor time of the threads that help.
+    helped: Mutex<Duration>,
+}
+
+impl WorkerPool<'_> {
+    fn work(&self, mut some: Vec<Job>) {
+        if some.is_empty() {
+            return;
+        }
+        let mut seeker = Seeker::new(self.order);
+        while !some.is_empty() {
+            for job in some {
+                let sought = match job.dir.open_file(&job.name) {
+                    Ok(file) => {
+                        seeker.file(job.number, &file, || format!("{}/{}", self.order.grep.path, job.shown))
+                    }
+                    Err(_) => Sought::Skipped,
+                };
+                if let Some(last) = lock(&self.tally).add(job.number, sought) {
+                    self.order.last.fetch_min(last, Ordering::Relaxed);
+                }
+            }
+            some = self.queue.take();
+        }
+    }
+}

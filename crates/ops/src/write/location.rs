@@ -1,0 +1,213 @@
+//! The place of a write: what is there now, and how the new content gets there.
+
+use std::io::{self, Read as _};
+
+use jail::{
+    Change, Found, Jail, Metadata, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath, Target, Then,
+    Writable, WriteMode,
+};
+
+use crate::digest::Digest;
+use crate::{Binder, FileState, Reason, ToolFailure};
+
+const BLOCK: usize = 128 * 1024;
+
+/// What was there before.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) size: u64,
+    pub(super) sha256: String,
+    /// The content; `None` when it is longer than what was to be kept.
+    pub(super) content: Option<Vec<u8>>,
+}
+
+/// A place that was looked at. Looking makes no directories.
+#[derive(Debug)]
+pub(super) struct Location<'j> {
+    path: &'j SandboxPath,
+    writable: Writable<'j>,
+    /// `None` when not even the directory is there.
+    target: Option<Target>,
+    pub(super) before: Option<Before>,
+}
+
+impl<'j> Location<'j> {
+    /// Looks, and keeps the present content when it has at most `keep` bytes.
+    pub(super) fn look(jail: &'j Jail, path: &'j SandboxPath, keep: u64) -> Result<Self, ToolFailure> {
+        let writable = jail.writable(path)?;
+        let mut target = match writable.target(Parents::MustExist) {
+            Ok(target) => Some(target),
+            Err(OpenError { kind: OpenErrorKind::NotFound, .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let old = match &mut target {
+            Some(target) => target.read()?,
+            None => None,
+        };
+        let before = old.map(|old| before(path, old, keep)).transpose()?;
+        Ok(Self { path, writable, target, before })
+    }
+
+    /// Demands that the present content has this hash.
+    pub(super) fn demand(&self, if_match_sha256: Option<&str>) -> Result<(), ToolFailure> {
+        let Some(expected) = if_match_sha256 else { return Ok(()) };
+        let path = self.path.excerpt();
+        match &self.before {
+            Some(before) if before.sha256.eq_ignore_ascii_case(expected) => Ok(()),
+            Some(before) => Err(ToolFailure::new(
+                Reason::PreconditionFailed,
+                format!(
+                    "{path} has not the SHA-256 that was demanded; read it again, its SHA-256 is now {}",
+                    before.sha256
+                ),
+            )
+            .with("expected_sha256", expected)
+            .with("sha256", &before.sha256)),
+            None => Err(ToolFailure::new(
+                Reason::PreconditionFailed,
+                format!(
+                    "{path} does not exist, but a SHA-256 was demanded of it; demand none to create the file"
+                ),
+            )
+            .with("expected_sha256", expected)),
+        }
+    }
+
+    /// The hash of what is there, empty when nothing is.
+    pub(super) fn sha256_before(&self) -> String {
+        self.before.as_ref().map_or_else(String::new, |before| before.sha256.clone())
+    }
+
+    /// What is known about the file that is there.
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        match self.target.as_ref()?.found() {
+            Found::File(meta) => Some(meta),
+            Found::Absent | Found::Special(_) => None,
+        }
+    }
+
+    /// What a consent to a change of this file is bound to: content, owner and permissions, and the directories that lead
+    /// there.
+    pub(super) fn bind(&self, binder: &mut Binder) -> Result<(), ToolFailure> {
+        let state = match &self.before {
+            Some(before) => FileState::Sha256(before.sha256.clone()),
+            None => FileState::Absent,
+        };
+        binder.file(self.path, state);
+        if let Some(meta) = self.metadata() {
+            bind_owner(&meta, binder);
+        }
+        bind_lineage(&self.writable, self.target.as_ref(), binder)
+    }
+
+    /// Opens what is there once more.
+    pub(super) fn reopen(&mut self) -> Result<Option<RegularFile>, ToolFailure> {
+        match &mut self.target {
+            Some(target) => Ok(target.read()?),
+            None => Ok(None),
+        }
+    }
+
+    /// As one of several changes that are made at once.
+    pub(super) fn into_change(self, then: Then) -> Change<'j> {
+        Change::new(self.writable, self.target, then)
+    }
+
+    /// As [`Self::into_change`], for a change that holds only if what it displaced is what was bound, to the last byte.
+    pub(super) fn into_held_change(self, then: Then) -> Change<'j> {
+        let before = self.before.as_ref().map(|before| before.sha256.clone()).zip(self.metadata());
+        let change = self.into_change(then);
+        match before {
+            Some((sha256, meta)) => change.held(is_still(sha256, meta)),
+            None => change,
+        }
+    }
+
+    /// Puts `content` there as a whole, with the directories that lead to it.
+    pub(super) fn put(self, content: &[u8], mode: WriteMode) -> Result<(), ToolFailure> {
+        let target = if let Some(target) = self.target {
+            target
+        } else {
+            let target = self.writable.target(Parents::Create)?;
+            if target.found() != Found::Absent {
+                return Err(ToolFailure::new(
+                    Reason::PreconditionFailed,
+                    format!("{} was created by someone else in the meantime", self.path.excerpt()),
+                ));
+            }
+            target
+        };
+        target.write(content, mode)?;
+        Ok(())
+    }
+}
+
+/// Binds permissions, owner and group.
+pub(super) fn bind_owner(meta: &Metadata, binder: &mut Binder) {
+    for number in [meta.mode, meta.uid, meta.gid] {
+        binder.number(number.into());
+    }
+}
+
+/// Binds the directories that lead to a place, by their identities.
+pub(super) fn bind_lineage(
+    writable: &Writable<'_>,
+    target: Option<&Target>,
+    binder: &mut Binder,
+) -> Result<(), ToolFailure> {
+    let lineage = writable.lineage(target)?;
+    binder.number(lineage.len() as u64);
+    for (device, inode) in lineage {
+        binder.number(device);
+        binder.number(inode);
+    }
+    Ok(())
+}
+
+/// Whether a file has this content still, and this owner and these permissions.
+pub(super) fn is_still(sha256: String, meta: Metadata) -> impl Fn(RegularFile) -> io::Result<bool> {
+    move |file| {
+        let RegularFile { mut file, meta: now } = file;
+        let owned = |meta: &Metadata| (meta.mode, meta.uid, meta.gid);
+        let mut digest = Digest::default();
+        io::copy(&mut file.by_ref().take(meta.size + 1), &mut digest)?;
+        Ok(owned(&now) == owned(&meta) && digest.hex() == sha256)
+    }
+}
+
+fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, ToolFailure> {
+    let (mut digest, mut size, mut content) = (Digest::default(), 0, Some(Vec::new()));
+    // What is appended meanwhile belongs to a later state.
+    let mut file = old.file.take(old.meta.size);
+    let mut block = vec![0; BLOCK];
+    loop {
+        let read = match file.read(&mut block) {
+            Ok(0) => return Ok(Before { size, sha256: digest.hex(), content }),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                let message = format!("{}: cannot be read: {error}", path.excerpt());
+                return Err(ToolFailure::new(Reason::Internal, message));
+            }
+        };
+        digest.update(&block[..read]);
+        size += read as u64;
+        content = content.filter(|_| size <= keep).map(|mut content| {
+            content.extend_from_slice(&block[..read]);
+            content
+        });
+    }
+}
+
+/// Refuses a content that is longer than the profile allows.
+pub(super) fn within(path: &SandboxPath, size: u64, most: u64) -> Result<(), ToolFailure> {
+    if size <= most {
+        return Ok(());
+    }
+    Err(ToolFailure::new(
+        Reason::WriteLimit,
+        format!("{} would have {size} bytes, more than the {most} that may be written; split it into smaller files", path.excerpt()),
+    )
+    .with("size_bytes", size.to_string())
+    .with("max_write_bytes", most.to_string()))
+}

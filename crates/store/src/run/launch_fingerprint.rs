@@ -1,0 +1,53 @@
+//! By what a later daemon knows a run again that outlived its own.
+//!
+//! Paths are no proof: what is at a path can be another directory by then. What was mounted is known by device and inode,
+//! which nothing else can have while the container holds it.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::Owner;
+
+/// What a run was launched with, as far as the rest of its record does not say it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchFingerprint {
+    /// When the container's first process started, in the engine's words.
+    pub container_started: String,
+    /// The guest's binary on the host: a later release has another one.
+    pub guest: PathBuf,
+    /// The workspace's owner, as the host lane has to be.
+    pub owner: Owner,
+    /// That owner appears as the run's user already.
+    pub is_mapped: bool,
+    pub workspace: Place,
+    pub state: Place,
+    pub private: Place,
+    pub pkg: Option<Place>,
+    /// Not there: the run was launched by a release that kept its log in `/state`.
+    #[serde(default)]
+    pub log: Option<Place>,
+}
+
+/// A directory, for as long as it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    device: u64,
+    inode: u64,
+    /// Its owner on disk.
+    uid: u32,
+}
+
+impl Place {
+    pub fn of(directory: impl AsFd) -> Result<Self, Errno> {
+        let stat = rustix::fs::fstat(directory)?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino, uid: stat.st_uid })
+    }
+
+    /// The same directory, whoever it belongs to.
+    pub fn is(self, other: Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}

@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+#[cfg(feature = "client")]
+pub mod client;
+pub mod convert;
+#[cfg(feature = "client")]
+pub mod detach_on_drop;
+pub mod frame;
+pub mod terminal;
+
+/// Version of the protocol; both sides must say the same in their Hello.
+pub const PROTOCOL: u32 = 1;
