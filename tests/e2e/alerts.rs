@@ -34,7 +34,7 @@ async fn daemon(anomalies: &str, config: String) -> (Daemon, RunHandle) {
 /// The first change of an alert for which `is` holds.
 async fn alert(clients: &mut Clients, is: impl Fn(&v1::Alert) -> bool) -> v1::Alert {
     let mut changes =
-        clients.policy.watch_alerts(v1::WatchAlertsRequest::default()).await.unwrap().into_inner();
+        clients.alerts.watch_alerts(v1::WatchAlertsRequest::default()).await.unwrap().into_inner();
     loop {
         let alert = changes.message().await.unwrap().expect("the watch ended").alert.unwrap();
         if is(&alert) {
@@ -50,11 +50,11 @@ fn measure_is(state: MeasureState) -> impl Fn(&v1::Alert) -> bool {
 async fn acknowledge(clients: &mut Clients, alert_id: &str) -> Result<v1::Alert, tonic::Status> {
     let request =
         v1::AcknowledgeAlertRequest { alert_id: alert_id.to_owned(), comment: "seen by a test".to_owned() };
-    clients.policy.acknowledge_alert(request).await.map(|response| response.into_inner().alert.unwrap())
+    clients.alerts.acknowledge_alert(request).await.map(|response| response.into_inner().alert.unwrap())
 }
 
 async fn list(clients: &mut Clients, request: v1::ListAlertsRequest) -> v1::ListAlertsResponse {
-    clients.policy.list_alerts(request).await.unwrap().into_inner()
+    clients.alerts.list_alerts(request).await.unwrap().into_inner()
 }
 
 /// States of the alert records.
@@ -115,10 +115,10 @@ async fn a_loop_makes_calls_need_consent_until_an_operator_has_seen_it() {
     filter.set_min_severity(v1::alert::Severity::Critical);
     assert_eq!(count(&mut clients, filter.clone()).await, 0);
     filter.rule = "lopo".to_owned();
-    let refused = clients.policy.list_alerts(filter).await.unwrap_err();
+    let refused = clients.alerts.list_alerts(filter).await.unwrap_err();
     assert_eq!(reason(&refused), "INVALID_ARGUMENT");
     let bad = v1::ListAlertsRequest { page_token: "x".to_owned(), ..Default::default() };
-    assert_eq!(reason(&clients.policy.list_alerts(bad).await.unwrap_err()), "INVALID_ARGUMENT");
+    assert_eq!(reason(&clients.alerts.list_alerts(bad).await.unwrap_err()), "INVALID_ARGUMENT");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,7 +325,7 @@ async fn a_receiver_that_never_answers_holds_up_no_call() {
 
 async fn alert_due(clients: &mut Clients, alert_id: &str) -> v1::Alert {
     let request = v1::GetAlertRequest { alert_id: alert_id.to_owned() };
-    clients.policy.get_alert(request).await.unwrap().into_inner().alert.unwrap()
+    clients.alerts.get_alert(request).await.unwrap().into_inner().alert.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -387,7 +387,7 @@ anomalies:
     };
     let what = Some(v1::revoke_permission_request::What::Permission(permission));
     let request = v1::RevokePermissionRequest { what, ..Default::default() };
-    run.clients.policy.revoke_permission(request).await.unwrap();
+    run.clients.permissions.revoke_permission(request).await.unwrap();
 
     // What the profile denies to all is no try to have more.
     let denied = [calls::replace("a.txt", "one", "two"), calls::replace("a.txt", "one", "three")];

@@ -216,7 +216,7 @@ async fn a_runs_token_opens_that_runs_tools_and_nothing_else() {
     };
     permission_denied(clients.approvals.decide_approval(bearing(&token, decide)).await);
     permission_denied(
-        clients.policy.grant_permission(bearing(&token, v1::GrantPermissionRequest::default())).await,
+        clients.permissions.grant_permission(bearing(&token, v1::GrantPermissionRequest::default())).await,
     );
     permission_denied(clients.policy.get_policy(bearing(&token, v1::GetPolicyRequest {})).await);
     permission_denied(clients.runs.get_run(bearing(&token, v1::GetRunRequest { run_id: run.clone() })).await);

@@ -33,7 +33,7 @@ roles: {{ director: {{ allow: \"*\" }} }}
 
 async fn at_once(run: &mut RunHandle) -> Vec<(String, [u32; 4])> {
     let request = v1::GetRateLimitsRequest { run_id: run.id().to_owned(), ..Default::default() };
-    let shown = run.clients.policy.get_rate_limits(request).await.unwrap().into_inner();
+    let shown = run.clients.limits.get_rate_limits(request).await.unwrap().into_inner();
     let caps = shown.concurrency.into_iter();
     caps.map(|cap| (cap.scope, [cap.running, cap.limit, cap.waiting, cap.max_waiting])).collect()
 }

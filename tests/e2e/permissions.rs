@@ -23,12 +23,12 @@ fn permission(operation: &str) -> Permission {
 async fn give(clients: &mut Clients, permission: Permission) -> Result<Permission, Status> {
     let request =
         v1::GrantPermissionRequest { what: Some(grant::What::Permission(permission)), ..Default::default() };
-    clients.policy.grant_permission(request).await.map(|given| given.into_inner().permission.unwrap())
+    clients.permissions.grant_permission(request).await.map(|given| given.into_inner().permission.unwrap())
 }
 
 async fn take(clients: &mut Clients, what: revoke::What) -> Result<Permission, Status> {
     let request = v1::RevokePermissionRequest { what: Some(what), reason: "over".into() };
-    clients.policy.revoke_permission(request).await.map(|taken| taken.into_inner().permission.unwrap())
+    clients.permissions.revoke_permission(request).await.map(|taken| taken.into_inner().permission.unwrap())
 }
 
 async fn review(daemon: &Daemon) -> RunHandle {
@@ -66,8 +66,12 @@ async fn a_grant_counts_at_once_is_on_record_first_and_survives_a_restart() {
     daemon.stop().await;
     daemon.launch().await;
     let mut clients = daemon.connect().await;
-    let listed =
-        clients.policy.list_permissions(v1::ListPermissionsRequest::default()).await.unwrap().into_inner();
+    let listed = clients
+        .permissions
+        .list_permissions(v1::ListPermissionsRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(listed.permissions, std::slice::from_ref(&given));
 
     let ended = take(&mut clients, revoke::What::PermissionId(given.permission_id.clone())).await.unwrap();
@@ -77,7 +81,7 @@ async fn a_grant_counts_at_once_is_on_record_first_and_survives_a_restart() {
     let mut run = review(&daemon).await;
     assert_eq!(run.call(edit()).await.unwrap().status(), CallStatus::PendingApproval);
     let all = v1::ListPermissionsRequest { include_ended: true, ..Default::default() };
-    assert_eq!(clients.policy.list_permissions(all).await.unwrap().into_inner().permissions, [ended]);
+    assert_eq!(clients.permissions.list_permissions(all).await.unwrap().into_inner().permissions, [ended]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +101,7 @@ async fn a_revocation_counts_for_a_call_that_waits_and_can_be_lifted() {
     assert_eq!(reason(&run.call(edit()).await.unwrap_err()), "PERMISSION_DENIED");
     let what = Some(grant::What::LiftPermissionId(taken.permission_id));
     let request = v1::GrantPermissionRequest { what, reason: "it is safe again".into() };
-    run.clients.policy.grant_permission(request).await.unwrap();
+    run.clients.permissions.grant_permission(request).await.unwrap();
     assert_eq!(run.call(edit()).await.unwrap().status(), CallStatus::PendingApproval);
     assert_eq!(run.clients.events("", "permission_revoked").await.len(), 1);
 }

@@ -31,7 +31,7 @@ async fn start(reads: u32) -> Daemon {
 
 async fn limits(run: &mut RunHandle) -> v1::GetRateLimitsResponse {
     let request = v1::GetRateLimitsRequest { run_id: run.id().to_owned(), ..Default::default() };
-    run.clients.policy.get_rate_limits(request).await.unwrap().into_inner()
+    run.clients.limits.get_rate_limits(request).await.unwrap().into_inner()
 }
 
 /// Calls in the minute's window.
@@ -120,7 +120,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
         reason: "runs in circles".to_owned(),
         ..Default::default()
     };
-    let imposed = run.clients.policy.throttle_agent(throttle).await.unwrap().into_inner().throttle.unwrap();
+    let imposed = run.clients.limits.throttle_agent(throttle).await.unwrap().into_inner().throttle.unwrap();
     assert_eq!((imposed.agent_id.as_str(), imposed.per_minute), ("tester", 1));
     assert_eq!(imposed.principal, "uid:0", "the only one whose agent has this name");
     run.ok(calls::read("a.txt")).await;
@@ -136,15 +136,15 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
         duration: Some(wire::duration(Duration::from_secs(3_600))),
         ..Default::default()
     };
-    run.clients.policy.throttle_agent(other.clone()).await.unwrap();
+    run.clients.limits.throttle_agent(other.clone()).await.unwrap();
     throttled(&mut run, &imposed).await;
     let ambiguous = v1::ThrottleAgentRequest { principal: String::new(), ..other.clone() };
-    let refused = run.clients.policy.throttle_agent(ambiguous).await.unwrap_err();
+    let refused = run.clients.limits.throttle_agent(ambiguous).await.unwrap_err();
     assert_eq!(reason(&refused), "PRECONDITION_FAILED");
     let lift = v1::ThrottleAgentRequest { duration: None, ..other };
-    assert_eq!(run.clients.policy.throttle_agent(lift).await.unwrap().into_inner().throttle, None);
+    assert_eq!(run.clients.limits.throttle_agent(lift).await.unwrap().into_inner().throttle, None);
     let nobody = v1::ThrottleAgentRequest { agent_id: "nobody".to_owned(), ..Default::default() };
-    assert_eq!(reason(&run.clients.policy.throttle_agent(nobody).await.unwrap_err()), "NOT_FOUND");
+    assert_eq!(reason(&run.clients.limits.throttle_agent(nobody).await.unwrap_err()), "NOT_FOUND");
 
     // It outlives the daemon.
     daemon.kill().await;
@@ -154,7 +154,7 @@ async fn an_operator_throttles_an_agent_and_lifts_it() {
     run.ok(calls::read("a.txt")).await;
     assert_eq!(reason(&run.call(calls::list(".")).await.unwrap_err()), "RATE_LIMITED");
     let lift = v1::ThrottleAgentRequest { agent_id: "tester".to_owned(), ..Default::default() };
-    assert_eq!(run.clients.policy.throttle_agent(lift).await.unwrap().into_inner().throttle, None);
+    assert_eq!(run.clients.limits.throttle_agent(lift).await.unwrap().into_inner().throttle, None);
     run.ok(calls::list(".")).await;
 }
 

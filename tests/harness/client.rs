@@ -7,8 +7,11 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Error};
 use tonic_types::StatusExt as _;
+use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::limit_service_client::LimitServiceClient;
+use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
@@ -29,6 +32,12 @@ pub struct Clients {
     pub audit: AuditServiceClient<Channel>,
     /// `PolicyService`.
     pub policy: PolicyServiceClient<Channel>,
+    /// `AlertService`.
+    pub alerts: AlertServiceClient<Channel>,
+    /// `PermissionService`.
+    pub permissions: PermissionServiceClient<Channel>,
+    /// `LimitService`.
+    pub limits: LimitServiceClient<Channel>,
 }
 
 impl Clients {
@@ -40,6 +49,9 @@ impl Clients {
             approvals: ApprovalServiceClient::new(channel.clone()),
             audit: AuditServiceClient::new(channel.clone()),
             policy: PolicyServiceClient::new(channel.clone()),
+            alerts: AlertServiceClient::new(channel.clone()),
+            permissions: PermissionServiceClient::new(channel.clone()),
+            limits: LimitServiceClient::new(channel.clone()),
             channel,
         })
     }

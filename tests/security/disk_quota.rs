@@ -181,7 +181,7 @@ async fn is_on_record(run: &mut RunHandle) {
     assert_eq!(record(&over[0])["details"]["state"], "over");
     for _ in 0..LOOKS {
         let request = v1::ListAlertsRequest { rule: "disk_quota".to_owned(), ..Default::default() };
-        let alerts = run.clients.policy.list_alerts(request).await.unwrap().into_inner().alerts;
+        let alerts = run.clients.alerts.list_alerts(request).await.unwrap().into_inner().alerts;
         if alerts.iter().any(|alert| alert.run_id == id) {
             return;
         }

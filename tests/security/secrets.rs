@@ -298,12 +298,13 @@ async fn a5_a_request_for_a_run_leaves_no_secret() {
         };
         let what = Some(v1::grant_permission_request::What::Permission(permission));
         let request = v1::GrantPermissionRequest { what, ..Default::default() };
-        let given = clients.policy.grant_permission(request).await.unwrap().into_inner().permission.unwrap();
+        let given =
+            clients.permissions.grant_permission(request).await.unwrap().into_inner().permission.unwrap();
         let end = v1::RevokePermissionRequest {
             what: Some(v1::revoke_permission_request::What::PermissionId(given.permission_id)),
             reason: format!("password={secret}"),
         };
-        clients.policy.revoke_permission(end).await.unwrap();
+        clients.permissions.revoke_permission(end).await.unwrap();
         for (words, path) in [
             (vec!["curl".to_owned(), url.clone()], ""),
             (vec!["login".to_owned(), "--password".to_owned(), secret.clone()], ""),
@@ -319,11 +320,11 @@ async fn a5_a_request_for_a_run_leaves_no_secret() {
             };
             let what = Some(v1::grant_permission_request::What::Permission(permission.clone()));
             let request = v1::GrantPermissionRequest { what, ..Default::default() };
-            let refused = clients.policy.grant_permission(request).await.unwrap_err();
+            let refused = clients.permissions.grant_permission(request).await.unwrap_err();
             assert_eq!(harness::reason(&refused), "INVALID_ARGUMENT", "{}", refused.message());
             let what = Some(v1::revoke_permission_request::What::Permission(permission));
             let request = v1::RevokePermissionRequest { what, ..Default::default() };
-            let refused = clients.policy.revoke_permission(request).await.unwrap_err();
+            let refused = clients.permissions.revoke_permission(request).await.unwrap_err();
             assert_eq!(harness::reason(&refused), "INVALID_ARGUMENT", "{}", refused.message());
         }
         // Words of people, wherever a request has some; and what goes wrong with them.
@@ -334,7 +335,7 @@ async fn a5_a_request_for_a_run_leaves_no_secret() {
             principal: "uid:0".to_owned(),
             duration: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
         };
-        clients.policy.throttle_agent(throttle).await.unwrap();
+        clients.limits.throttle_agent(throttle).await.unwrap();
         let mut asking = daemon.run("review", &workspace).await;
         let asked = asking.asks(calls::write("settings", &format!("token = \"{secret}\"\n"))).await;
         let decision = v1::DecideApprovalRequest {

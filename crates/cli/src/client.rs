@@ -7,9 +7,12 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
+use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::host_service_client::HostServiceClient;
+use wire::v1::limit_service_client::LimitServiceClient;
+use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
@@ -113,6 +116,9 @@ services! {
     terminals: TerminalServiceClient,
     host: HostServiceClient,
     policy: PolicyServiceClient,
+    alerts: AlertServiceClient,
+    permissions: PermissionServiceClient,
+    limits: LimitServiceClient,
 }
 
 /// What people are told of a list that is cut short.

@@ -55,7 +55,7 @@ impl Limits {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = GetRateLimitsRequest { run_id, agent_id: self.agent.unwrap_or_default() };
-        let response = client.policy().get_rate_limits(quick(request)).await?.into_inner();
+        let response = client.limits().get_rate_limits(quick(request)).await?.into_inner();
         context.ui.answer(response, |response, page| render(&response, &time::now(), page))
     }
 }
@@ -70,7 +70,7 @@ impl Throttle {
             duration: self.duration.filter(|_| !self.lift).map(wire::duration),
             reason: self.reason,
         };
-        let response = client.policy().throttle_agent(quick(request)).await?.into_inner();
+        let response = client.limits().throttle_agent(quick(request)).await?.into_inner();
         context.ui.answer(response, |response, page| {
             if let Some(throttle) = response.throttle {
                 let until = time::moment(throttle.until.as_ref());

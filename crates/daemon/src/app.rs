@@ -49,11 +49,11 @@ pub(crate) struct App {
     /// Runs' evidence, to take along.
     pub(crate) bundles: Bundles,
     /// How often, over restarts.
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) approvals: Approvals,
     /// What looked wrong.
     pub(crate) alerts: Arc<Alerts>,
-    pub(crate) grants: Grants,
+    pub(crate) grants: Arc<Grants>,
     pub(crate) escalations: Escalations,
     pub(crate) replays: Replays,
     pub(crate) runs: Arc<Runs>,

@@ -40,9 +40,9 @@ impl Grants {
         store: Store,
         audit: Arc<AuditLog>,
         gateway: Arc<Gateway>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Arc<Self>, StoreError> {
         gateway.set_permissions(Permissions::of(store.permissions_in_force(now())?));
-        Ok(Self { store, audit, gateway, changing: Mutex::default() })
+        Ok(Arc::new(Self { store, audit, gateway, changing: Mutex::default() }))
     }
 
     /// Gives or takes. The permission has everything but its id and its time.
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     struct Scene {
-        grants: Grants,
+        grants: Arc<Grants>,
         gateway: Arc<Gateway>,
         log: Arc<AuditLog>,
         place: tempfile::TempDir,

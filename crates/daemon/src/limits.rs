@@ -62,7 +62,7 @@ impl Limits {
         audit: Arc<AuditLog>,
         state_dir: &Path,
         calls: Whole,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Arc<Self>> {
         let path = state_dir.join("limits.json");
         let copy = match read(&path) {
             Ok(copy) => copy,
@@ -96,7 +96,7 @@ impl Limits {
         }
         tracing::info!(after = sequence, calls = counted, "rate limits go on where they were");
         let places = Places::new(calls, Arc::new(SystemClock));
-        Ok(Self { gateway, audit, path, places, changing: Mutex::default() })
+        Ok(Arc::new(Self { gateway, audit, path, places, changing: Mutex::default() }))
     }
 
     /// The counters.

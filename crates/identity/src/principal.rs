@@ -168,13 +168,11 @@ pub fn may_call(roles: Roles, path: &str) -> bool {
         // It only takes away.
         ("cofferdam.v1.ApprovalService", "RevokeConsent") => roles.has_any(&[Operator, Approver, Director]),
         ("cofferdam.v1.ApprovalService", _) => roles.has_any(&[Operator, Orchestrator, Approver, Director]),
-        (
-            "cofferdam.v1.PolicyService",
-            "ReloadPolicy" | "ThrottleAgent" | "AcknowledgeAlert" | "GrantPermission" | "RevokePermission"
-            | "ListPermissions",
-        )
+        ("cofferdam.v1.PolicyService", "ReloadPolicy")
+        | ("cofferdam.v1.LimitService", "ThrottleAgent")
+        | ("cofferdam.v1.AlertService", "AcknowledgeAlert")
         | ("cofferdam.v1.AuditService", "RotateKey" | "RebuildIndex")
-        | ("cofferdam.v1.TerminalService", _) => roles.has(Operator),
+        | ("cofferdam.v1.PermissionService" | "cofferdam.v1.TerminalService", _) => roles.has(Operator),
         ("cofferdam.v1.AuditService", _) | ("cofferdam.v1.PolicyService", "ReplayPolicy") => {
             roles.has_any(&[Operator, Auditor])
         }
@@ -259,7 +257,7 @@ mod tests {
             "cofferdam.v1.ToolService/Call",
             "/cofferdam.v1.RunService/GetRun",
             "/cofferdam.v1.ApprovalService/DecideApproval",
-            "/cofferdam.v1.PolicyService/GrantPermission",
+            "/cofferdam.v1.PermissionService/GrantPermission",
             "/cofferdam.v1.AuditService/StreamEvents",
             "/cofferdam.v1.HostService/ExamineHost",
             "/grpc.health.v1.Health/Check",
@@ -288,7 +286,7 @@ mod tests {
         assert!(!may_call(only(Role::Orchestrator), "/cofferdam.v1.AuditService/StreamEvents"));
         assert!(may_call(only(Role::Auditor), "/cofferdam.v1.AuditService/StreamEvents"));
         for method in ["GrantPermission", "RevokePermission", "ListPermissions"] {
-            let path = format!("/cofferdam.v1.PolicyService/{method}");
+            let path = format!("/cofferdam.v1.PermissionService/{method}");
             for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
                 assert!(!may_call(only(role), &path), "{role:?} {method}");
             }
@@ -301,9 +299,9 @@ mod tests {
         assert!(!may_call(only(Role::Auditor), "/cofferdam.v1.TrashService/ReadTrash"));
         assert!(may_call(only(Role::Orchestrator), "/cofferdam.v1.TrashService/ReadTrash"));
         assert!(may_call(only(Role::Auditor), "/grpc.health.v1.Health/Check"));
-        assert!(may_call(only(Role::Auditor), "/cofferdam.v1.PolicyService/ListAlerts"));
+        assert!(may_call(only(Role::Auditor), "/cofferdam.v1.AlertService/ListAlerts"));
         for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
-            assert!(!may_call(only(role), "/cofferdam.v1.PolicyService/AcknowledgeAlert"), "{role:?}");
+            assert!(!may_call(only(role), "/cofferdam.v1.AlertService/AcknowledgeAlert"), "{role:?}");
         }
         for role in [Role::Approver, Role::Orchestrator, Role::Auditor] {
             assert!(!may_call(only(role), "/cofferdam.v1.TerminalService/OpenTerminal"), "{role:?}");

@@ -158,7 +158,7 @@ async fn a_client_is_told_when_other_tools_are_offered() {
     };
     let what = Some(v1::revoke_permission_request::What::Permission(permission));
     let revoked = v1::RevokePermissionRequest { what, ..Default::default() };
-    run.clients.policy.revoke_permission(revoked).await.unwrap();
+    run.clients.permissions.revoke_permission(revoked).await.unwrap();
     let told = async {
         loop {
             let heard = client.step(json!({"do": "heard"})).await;

@@ -27,7 +27,7 @@ impl Acknowledge {
             alert_id: resolve(&client, &self.alert).await?,
             comment: self.comment.unwrap_or_default(),
         };
-        let response = client.policy().acknowledge_alert(quick(request)).await?.into_inner();
+        let response = client.alerts().acknowledge_alert(quick(request)).await?.into_inner();
         ui.answer(response, |response, page| {
             let alert = response.alert.unwrap_or_default();
             page.word(&alert.alert_id).own(" ").own(alert.state().as_str_name());

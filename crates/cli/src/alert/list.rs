@@ -53,7 +53,7 @@ impl List {
         };
         let (alerts, next_page_token) = pages(self.limit as usize, PAGE, async |page_size, page_token| {
             let request = ListAlertsRequest { page_size, page_token, ..request.clone() };
-            let page = client.policy().list_alerts(quick(request)).await?.into_inner();
+            let page = client.alerts().list_alerts(quick(request)).await?.into_inner();
             Ok((page.alerts, page.next_page_token))
         })
         .await?;

@@ -28,7 +28,7 @@ const SEVERITIES: &[&str] = &["low", "medium", "high", "critical"];
 async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     ids::resolve(text, "alert", "coffer alert list --state all", async || {
         let request = ListAlertsRequest { page_size: 500, ..Default::default() };
-        let listed = client.policy().list_alerts(quick(request)).await?.into_inner();
+        let listed = client.alerts().list_alerts(quick(request)).await?.into_inner();
         Ok(listed.alerts.into_iter().map(|alert| alert.alert_id).collect())
     })
     .await

@@ -23,7 +23,7 @@ impl Show {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let request = GetAlertRequest { alert_id: resolve(&client, &self.alert).await? };
-        let response = client.policy().get_alert(quick(request)).await?.into_inner();
+        let response = client.alerts().get_alert(quick(request)).await?.into_inner();
         context.ui.answer(response, |response, page| render(&response.alert.unwrap_or_default(), page))
     }
 }

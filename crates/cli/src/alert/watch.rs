@@ -29,7 +29,7 @@ impl Watch {
         let ui = context.ui;
         let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = WatchAlertsRequest { min_severity: self.severity.into(), run_id };
-        let changes = client.policy().watch_alerts(request).await?.into_inner();
+        let changes = client.alerts().watch_alerts(request).await?.into_inner();
         follow::print(ui, changes, |change| change.alert, render, |_| false).await?;
         Ok(Exit::Ok)
     }

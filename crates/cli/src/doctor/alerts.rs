@@ -18,7 +18,7 @@ const NEWEST: u32 = 500;
 /// Asks a daemon that answers. Whoever may not see alerts has no findings.
 pub(super) async fn examine(client: &Client) -> Vec<Finding> {
     let request = ListAlertsRequest { page_size: NEWEST, ..Default::default() };
-    match client.policy().list_alerts(quick(request)).await {
+    match client.alerts().list_alerts(quick(request)).await {
         Ok(listed) => findings(&listed.into_inner().alerts),
         Err(_) => Vec::new(),
     }

@@ -119,7 +119,7 @@ impl Grant {
             permission @ grant::What::Permission(_) => permission,
         };
         let request = GrantPermissionRequest { what: Some(what), reason };
-        let response = client.policy().grant_permission(quick(request)).await?.into_inner();
+        let response = client.permissions().grant_permission(quick(request)).await?.into_inner();
         show(context.ui, &response.permission.unwrap_or_default())
     }
 }
@@ -137,7 +137,7 @@ impl Revoke {
             permission @ revoke::What::Permission(_) => permission,
         };
         let request = RevokePermissionRequest { what: Some(what), reason };
-        let response = client.policy().revoke_permission(quick(request)).await?.into_inner();
+        let response = client.permissions().revoke_permission(quick(request)).await?.into_inner();
         show(context.ui, &response.permission.unwrap_or_default())
     }
 }

@@ -39,7 +39,7 @@ impl List {
 pub(super) async fn all(client: &Client, include_ended: bool) -> Result<Vec<Permission>, Failure> {
     let (permissions, _) = pages(usize::MAX, PAGE, async |page_size, page_token| {
         let request = ListPermissionsRequest { page_size, page_token, include_ended };
-        let page = client.policy().list_permissions(quick(request)).await?.into_inner();
+        let page = client.permissions().list_permissions(quick(request)).await?.into_inner();
         Ok((page.permissions, page.next_page_token))
     })
     .await?;

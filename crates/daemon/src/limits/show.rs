@@ -12,7 +12,8 @@ use refusal::Refusal;
 use serde_json::json;
 use wire::v1;
 
-use crate::app::App;
+use super::Limits;
+use crate::runs::Runs;
 use crate::time::duration_from_wire;
 
 /// The longest throttle.
@@ -21,7 +22,8 @@ const MAX_REASON: usize = 1_024;
 
 /// What was used and what is left, for a run or an agent.
 pub(crate) fn show(
-    app: &App,
+    limits: &Limits,
+    runs: &Runs,
     principal: &Principal,
     request: &v1::GetRateLimitsRequest,
 ) -> Result<v1::GetRateLimitsResponse, Refusal> {
@@ -34,25 +36,25 @@ pub(crate) fn show(
                     && !record.state.has_ended()
                     && record.spec.principal == principal.name
             };
-            let newest = app.runs.list().into_iter().find(of_agent);
+            let newest = runs.list().into_iter().find(of_agent);
             let profile = newest.map_or_else(|| "strict".to_owned(), |record| record.spec.profile);
             (profile, principal.name.clone(), agent.to_owned(), None)
         }
         (run, "") => {
-            let record = app.runs.shown_to(RunId::parse(run)?, principal)?;
+            let record = runs.shown_to(RunId::parse(run)?, principal)?;
             let run = record.id.to_string();
             (record.spec.profile, record.spec.principal, record.spec.agent_id, Some(run))
         }
         _ => return Err(Refusal::invalid("agent_id", "give a run or an agent, not both")),
     };
-    let policy = app.gateway.policy();
+    let policy = limits.gateway.policy();
     let Some(in_force) = policy.profile(&profile) else {
         return Err(Refusal::new(
             Reason::PreconditionFailed,
             format!("the profile `{profile}` is not in the policy any more"),
         ));
     };
-    let counters = app.limits.counters();
+    let counters = limits.counters();
     let usages = counters.usages(&in_force.rate_limits, &owner, &agent, run.as_deref());
     let whose = Agent { principal: owner.clone(), id: agent.clone() };
     let throttles = counters.throttles().into_iter().filter(|(throttled, _)| *throttled == whose);
@@ -60,7 +62,7 @@ pub(crate) fn show(
         profile,
         limits: usages.iter().map(limit).collect(),
         throttles: throttles.map(|(agent, throttle)| throttle_to_wire(agent, throttle)).collect(),
-        concurrency: at_once(&app.limits.places, run.as_deref(), &owner, &in_force.concurrency),
+        concurrency: at_once(&limits.places, run.as_deref(), &owner, &in_force.concurrency),
     })
 }
 
@@ -88,7 +90,8 @@ fn at_once(places: &Places, run: Option<&str>, principal: &str, caps: &Caps) -> 
 
 /// Throttles an agent, or lifts that.
 pub(crate) async fn throttle_agent(
-    app: &App,
+    limits: &Limits,
+    runs: &Runs,
     principal: &Principal,
     request: v1::ThrottleAgentRequest,
 ) -> Result<v1::ThrottleAgentResponse, Refusal> {
@@ -102,10 +105,10 @@ pub(crate) async fn throttle_agent(
         return Err(Refusal::invalid("reason", format!("must be at most {MAX_REASON} characters")));
     }
     let cause = json!({ "reason": reason });
-    let agent = whose(app, agent_id, of)?;
+    let agent = whose(limits, runs, agent_id, of)?;
     let duration = match duration.filter(|duration| duration.seconds != 0 || duration.nanos != 0) {
         None => {
-            app.limits.lift(&agent, cause, &principal.name).await?;
+            limits.lift(&agent, cause, &principal.name).await?;
             return Ok(v1::ThrottleAgentResponse { throttle: None });
         }
         Some(duration) => duration_from_wire(&duration).filter(|duration| *duration <= LONGEST),
@@ -114,19 +117,19 @@ pub(crate) async fn throttle_agent(
         return Err(Refusal::invalid("duration", "must be more than zero and at most 30 days"));
     };
     let throttle = Throttle { per_minute, until: SystemClock.now().after(duration) };
-    let in_force = app.limits.throttle(&agent, throttle, cause, &principal.name).await?;
+    let in_force = limits.throttle(&agent, throttle, cause, &principal.name).await?;
     Ok(v1::ThrottleAgentResponse { throttle: Some(throttle_to_wire(agent, in_force)) })
 }
 
 /// The agent that an operator means: the named principal's, or the only one of this name that has a living run or is
 /// throttled. A throttle that would be for nobody is refused, and so is one that might be for another.
-fn whose(app: &App, id: String, principal: String) -> Result<Agent, Refusal> {
+fn whose(limits: &Limits, runs: &Runs, id: String, principal: String) -> Result<Agent, Refusal> {
     if !principal.is_empty() {
         return Ok(Agent { principal, id });
     }
-    let runs = app.runs.list().into_iter();
-    let living = runs.filter(|record| record.spec.agent_id == id && !record.state.has_ended());
-    let throttled = app.limits.counters().throttles().into_iter().filter(|(agent, _)| agent.id == id);
+    let records = runs.list().into_iter();
+    let living = records.filter(|record| record.spec.agent_id == id && !record.state.has_ended());
+    let throttled = limits.counters().throttles().into_iter().filter(|(agent, _)| agent.id == id);
     let mut principals: BTreeSet<String> = living.map(|record| record.spec.principal).collect();
     principals.extend(throttled.map(|(agent, _)| agent.principal));
     match (principals.pop_first(), principals.pop_first()) {

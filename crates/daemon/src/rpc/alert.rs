@@ -1,8 +1,9 @@
-//! The alerts of `PolicyService`: who sees which, and how they look.
+//! `AlertService`: who sees which alert, and how alerts look.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
+use audit_service::AuditLog;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{AnomalyRule, Severity};
 use identity::{AlertId, Principal, Role, RunId};
@@ -11,108 +12,148 @@ use refusal::Refusal;
 use store::Timestamp;
 use store::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use tokio_stream::wrappers::BroadcastStream;
-use tonic::Status;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::alert::State;
 use wire::v1::alert_delivery::State as DeliveryWire;
 use wire::v1::alert_measure::State as MeasureWire;
+use wire::v1::alert_service_server::AlertService;
 
-use super::{behind, portion};
-use crate::app::App;
+use super::{behind, portion, principal};
+use crate::anomaly::Alerts;
+use crate::runs::Runs;
 
 /// Alerts of a page, at the most.
 const MAX_PAGE: u32 = 500;
 
-/// What `WatchAlerts` answers with.
-pub(super) type Watched = Pin<Box<dyn Stream<Item = Result<v1::WatchAlertsResponse, Status>> + Send>>;
-
-/// Whether `principal` may look at an alert: those of its own calls and runs, and whoever watches over others all.
-fn sees(app: &App, principal: &Principal, alert: &Alert) -> bool {
-    let of_own_run = || {
-        let run = RunId::parse(&alert.run_id).and_then(|id| app.runs.get(id));
-        run.is_ok_and(|run| principal.may_see(&run.spec.principal))
-    };
-    principal.may_see(&alert.principal) || of_own_run()
+/// `AlertService`.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) alerts: Arc<Alerts>,
+    pub(super) runs: Arc<Runs>,
+    pub(super) audit: Arc<AuditLog>,
+    /// Ends the streams.
+    pub(super) stop: CancellationToken,
 }
 
-pub(super) fn list(
-    app: &App,
-    principal: &Principal,
-    request: &v1::ListAlertsRequest,
-) -> Result<v1::ListAlertsResponse, Refusal> {
-    let token = |token: &str| AlertId::parse(token).ok();
-    let (size, after) = portion::page(request.page_size, MAX_PAGE, &request.page_token, token)?;
-    let severity = severity_from_wire(request.min_severity());
-    if !request.rule.is_empty() && AnomalyRule::parse(&request.rule).is_none() {
-        let ids = AnomalyRule::ALL.map(AnomalyRule::as_str).join(", ");
-        return Err(Refusal::invalid("rule", format!("is not one of {ids}")));
-    }
-    let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
-    let mut alerts = app.alerts.list(after, size + 1, |alert| {
-        (request.state() == State::Unspecified || request.state() == state(alert))
-            && alert.severity >= severity
-            && is(&request.rule, &alert.rule)
-            && is(&request.run_id, &alert.run_id)
-            && is(&request.agent_id, &alert.agent_id)
-            && sees(app, principal, alert)
-    });
-    let more = alerts.len() > size;
-    alerts.truncate(size);
-    let last = alerts.last().filter(|_| more).map(|alert| alert.id.to_string());
-    Ok(v1::ListAlertsResponse {
-        alerts: alerts.iter().map(|alert| to_wire(alert, principal)).collect(),
-        next_page_token: last.unwrap_or_default(),
-    })
-}
-
-pub(super) fn get(app: &App, principal: &Principal, id: &str) -> Result<v1::Alert, Refusal> {
-    let alert = app.alerts.get(AlertId::parse(id)?).filter(|alert| sees(app, principal, alert));
-    let none = || Refusal::new(Reason::NotFound, "there is no such alert").with("resource", "alert");
-    alert.map(|alert| to_wire(&alert, principal)).ok_or_else(none)
-}
-
-pub(super) fn watch(app: &Arc<App>, principal: &Arc<Principal>, request: v1::WatchAlertsRequest) -> Watched {
-    let severity = severity_from_wire(request.min_severity());
-    let shown = {
-        let (app, principal) = (app.clone(), principal.clone());
-        move |alert: &Alert| {
-            alert.severity >= severity
-                && (request.run_id.is_empty() || request.run_id == alert.run_id)
-                && sees(&app, &principal, alert)
-        }
-    };
-    let respond = {
-        let principal = principal.clone();
-        move |alert: &Alert| v1::WatchAlertsResponse { alert: Some(to_wire(alert, &principal)) }
-    };
-    // Subscribed first, so that nothing falls between the two.
-    let changes = app.alerts.changes();
-    let mut open = app.alerts.list(None, usize::MAX, |alert| alert.acknowledged.is_none() && shown(alert));
-    open.reverse();
-    let open: Vec<_> = open.iter().map(|alert| Ok(respond(alert))).collect();
-    let later = BroadcastStream::new(changes).filter_map(move |change| {
-        let answer = match change {
-            Ok(alert) => shown(&alert).then(|| Ok(respond(&alert))),
-            Err(_) => Some(Err(behind())),
+impl Service {
+    /// Whether `principal` may look at an alert: at those of its own calls and runs, a watcher over others at all.
+    fn sees(&self, principal: &Principal, alert: &Alert) -> bool {
+        let of_own_run = || {
+            let run = RunId::parse(&alert.run_id).and_then(|id| self.runs.get(id));
+            run.is_ok_and(|run| principal.may_see(&run.spec.principal))
         };
-        std::future::ready(answer)
-    });
-    Box::pin(stream::iter(open).chain(later).take_until(app.stop.clone().cancelled_owned()))
+        principal.may_see(&alert.principal) || of_own_run()
+    }
+
+    fn get(&self, principal: &Principal, id: &str) -> Result<v1::Alert, Refusal> {
+        let alert = self.alerts.get(AlertId::parse(id)?).filter(|alert| self.sees(principal, alert));
+        let none = || Refusal::new(Reason::NotFound, "there is no such alert").with("resource", "alert");
+        alert.map(|alert| to_wire(&alert, principal)).ok_or_else(none)
+    }
+
+    fn list(
+        &self,
+        principal: &Principal,
+        request: &v1::ListAlertsRequest,
+    ) -> Result<v1::ListAlertsResponse, Refusal> {
+        let token = |token: &str| AlertId::parse(token).ok();
+        let (size, after) = portion::page(request.page_size, MAX_PAGE, &request.page_token, token)?;
+        let severity = severity_from_wire(request.min_severity());
+        if !request.rule.is_empty() && AnomalyRule::parse(&request.rule).is_none() {
+            let ids = AnomalyRule::ALL.map(AnomalyRule::as_str).join(", ");
+            return Err(Refusal::invalid("rule", format!("is not one of {ids}")));
+        }
+        let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
+        let mut alerts = self.alerts.list(after, size + 1, |alert| {
+            (request.state() == State::Unspecified || request.state() == state(alert))
+                && alert.severity >= severity
+                && is(&request.rule, &alert.rule)
+                && is(&request.run_id, &alert.run_id)
+                && is(&request.agent_id, &alert.agent_id)
+                && self.sees(principal, alert)
+        });
+        let more = alerts.len() > size;
+        alerts.truncate(size);
+        let last = alerts.last().filter(|_| more).map(|alert| alert.id.to_string());
+        Ok(v1::ListAlertsResponse {
+            alerts: alerts.iter().map(|alert| to_wire(alert, principal)).collect(),
+            next_page_token: last.unwrap_or_default(),
+        })
+    }
+
+    /// The open alerts, then each change.
+    fn watch(
+        &self,
+        principal: Arc<Principal>,
+        request: v1::WatchAlertsRequest,
+    ) -> impl Stream<Item = Result<v1::WatchAlertsResponse, Status>> + Send + 'static {
+        let severity = severity_from_wire(request.min_severity());
+        let service = self.clone();
+        let response = move |alert: &Alert| {
+            let shown = alert.severity >= severity
+                && (request.run_id.is_empty() || request.run_id == alert.run_id)
+                && service.sees(&principal, alert);
+            shown.then(|| Ok(v1::WatchAlertsResponse { alert: Some(to_wire(alert, &principal)) }))
+        };
+        // Subscribed first, so that nothing falls between the two.
+        let changes = self.alerts.changes();
+        let mut open = self.alerts.list(None, usize::MAX, |alert| alert.acknowledged.is_none());
+        open.reverse();
+        let open: Vec<_> = open.iter().filter_map(&response).collect();
+        let later = BroadcastStream::new(changes).filter_map(move |change| {
+            std::future::ready(change.map_or_else(|_| Some(Err(behind())), |alert| response(&alert)))
+        });
+        stream::iter(open).chain(later).take_until(self.stop.clone().cancelled_owned())
+    }
 }
 
-pub(super) async fn acknowledge(
-    app: Arc<App>,
-    principal: Arc<Principal>,
-    request: v1::AcknowledgeAlertRequest,
-) -> Result<v1::Alert, Refusal> {
-    let id = AlertId::parse(&request.alert_id)?;
-    // Goes on when the client leaves: a word is taken whole.
-    let acknowledged = tokio::spawn(async move {
-        let (comment, _) = app.audit.redactor().whole(&request.comment);
-        let alert = app.alerts.acknowledge(id, &principal, &comment).await?;
-        Ok(to_wire(&alert, &principal))
-    });
-    acknowledged.await.map_err(|error| Refusal::internal("acknowledging", &error))?
+#[tonic::async_trait]
+impl AlertService for Service {
+    async fn list_alerts(
+        &self,
+        request: Request<v1::ListAlertsRequest>,
+    ) -> Result<Response<v1::ListAlertsResponse>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(self.list(&principal, request.get_ref())?))
+    }
+
+    async fn get_alert(
+        &self,
+        request: Request<v1::GetAlertRequest>,
+    ) -> Result<Response<v1::GetAlertResponse>, Status> {
+        let principal = principal(&request)?;
+        let alert = self.get(&principal, &request.get_ref().alert_id)?;
+        Ok(Response::new(v1::GetAlertResponse { alert: Some(alert) }))
+    }
+
+    type WatchAlertsStream = Pin<Box<dyn Stream<Item = Result<v1::WatchAlertsResponse, Status>> + Send>>;
+
+    async fn watch_alerts(
+        &self,
+        request: Request<v1::WatchAlertsRequest>,
+    ) -> Result<Response<Self::WatchAlertsStream>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(Box::pin(self.watch(principal, request.into_inner()))))
+    }
+
+    async fn acknowledge_alert(
+        &self,
+        request: Request<v1::AcknowledgeAlertRequest>,
+    ) -> Result<Response<v1::AcknowledgeAlertResponse>, Status> {
+        let (service, principal) = (self.clone(), principal(&request)?);
+        let v1::AcknowledgeAlertRequest { alert_id, comment } = request.into_inner();
+        let id = AlertId::parse(&alert_id)?;
+        // Goes on when the client leaves: an acknowledgement is made whole.
+        let acknowledged = tokio::spawn(async move {
+            let (comment, _) = service.audit.redactor().whole(&comment);
+            let alert = service.alerts.acknowledge(id, &principal, &comment).await?;
+            Ok::<_, Refusal>(to_wire(&alert, &principal))
+        });
+        let alert = acknowledged.await.map_err(|error| Refusal::internal("acknowledging", &error))??;
+        Ok(Response::new(v1::AcknowledgeAlertResponse { alert: Some(alert) }))
+    }
 }
 
 fn severity_from_wire(severity: v1::alert::Severity) -> Severity {

@@ -8,6 +8,7 @@ mod coalesce;
 mod explain;
 mod guard;
 mod host;
+mod limit;
 mod listen;
 mod offered;
 mod permission;
@@ -35,9 +36,12 @@ use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::{Layer as _, Service};
+use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::host_service_server::HostServiceServer;
+use wire::v1::limit_service_server::LimitServiceServer;
+use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
@@ -110,6 +114,13 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
     routes.add_service(capped!(ApprovalServiceServer, approval::Service(app.clone())));
     routes.add_service(capped!(AuditServiceServer, audit::Service(app.clone())));
     routes.add_service(capped!(PolicyServiceServer, policy::Service(app.clone())));
+    let (runs, audit) = (app.runs.clone(), app.audit.clone());
+    let alerts = alert::Service { alerts: app.alerts.clone(), runs, audit, stop: app.stop.clone() };
+    routes.add_service(capped!(AlertServiceServer, alerts));
+    let (grants, audit, tasks) = (app.grants.clone(), app.audit.clone(), app.tasks.clone());
+    routes.add_service(capped!(PermissionServiceServer, permission::Service { grants, audit, tasks }));
+    let (limits, runs) = (app.limits.clone(), app.runs.clone());
+    routes.add_service(capped!(LimitServiceServer, limit::Service { limits, runs }));
     routes.add_service(capped!(TerminalServiceServer, terminal::Service(app.clone())));
     routes.add_service(capped!(TrashServiceServer, trash::Service(app.clone())));
     routes.add_service(capped!(HostServiceServer, host::Service(app.clone())));
@@ -148,6 +159,9 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         ApprovalServiceServer::<approval::Service>::NAME,
         AuditServiceServer::<audit::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,
+        AlertServiceServer::<alert::Service>::NAME,
+        PermissionServiceServer::<permission::Service>::NAME,
+        LimitServiceServer::<limit::Service>::NAME,
         TerminalServiceServer::<terminal::Service>::NAME,
         TrashServiceServer::<trash::Service>::NAME,
         HostServiceServer::<host::Service>::NAME,

@@ -1,51 +1,28 @@
-//! Permissions, between the API's form and the gateway's.
+//! `PermissionService`: permissions, between the API's form and the gateway's.
 
 use std::sync::Arc;
 
+use audit_service::AuditLog;
 use gateway::{Effect, PathPattern, Permission, Scope, Subject, UnixMillis};
 use identity::{PermissionId, Principal};
 use refusal::Refusal;
 use store::Timestamp;
-use wire::v1::{self, grant_permission_request, permission as wire_permission, revoke_permission_request};
+use tokio_util::task::TaskTracker;
+use tonic::{Request, Response, Status};
+use wire::v1::permission_service_server::PermissionService;
+use wire::v1::{self, permission as wire_permission};
 
-use super::portion;
-use crate::app::App;
-use crate::grants::now;
+use super::{portion, principal};
+use crate::grants::{Grants, now};
 
 const MAX_PAGE: u32 = 1_000;
 
-/// Gives a permission, or lifts a revocation. Goes on when the client leaves: what is on record comes into force.
-pub(super) async fn grant(
-    app: &Arc<App>,
-    principal: &Principal,
-    request: v1::GrantPermissionRequest,
-) -> Result<v1::Permission, Refusal> {
-    use grant_permission_request::What;
-    let change = match request.what.ok_or_else(|| missing("permission or lift_permission_id"))? {
-        What::Permission(permission) => {
-            has_no_secret(app, &permission)?;
-            Change::Add(Box::new(from_wire(permission, Effect::Grant, principal)?))
-        }
-        What::LiftPermissionId(id) => Change::End(id, Effect::Revocation, request.reason),
-    };
-    change.make(app, principal).await
-}
-
-/// Takes a permission, or ends a grant.
-pub(super) async fn revoke(
-    app: &Arc<App>,
-    principal: &Principal,
-    request: v1::RevokePermissionRequest,
-) -> Result<v1::Permission, Refusal> {
-    use revoke_permission_request::What;
-    let change = match request.what.ok_or_else(|| missing("permission or permission_id"))? {
-        What::Permission(permission) => {
-            has_no_secret(app, &permission)?;
-            Change::Add(Box::new(from_wire(permission, Effect::Revocation, principal)?))
-        }
-        What::PermissionId(id) => Change::End(id, Effect::Grant, request.reason),
-    };
-    change.make(app, principal).await
+/// `PermissionService`.
+pub(super) struct Service {
+    pub(super) grants: Arc<Grants>,
+    pub(super) audit: Arc<AuditLog>,
+    /// A change goes on when the client leaves: what is on record comes into force.
+    pub(super) tasks: TaskTracker,
 }
 
 enum Change {
@@ -53,18 +30,29 @@ enum Change {
     End(String, Effect, String),
 }
 
-impl Change {
-    async fn make(self, app: &Arc<App>, principal: &Principal) -> Result<v1::Permission, Refusal> {
-        let (task, name) = (app.clone(), principal.name.clone());
-        let made = app.tasks.spawn(async move {
-            // Kept and shown.
-            let hidden = |text: &str| task.audit.redactor().whole(text).0;
-            match self {
-                Self::Add(permission) => {
+impl Service {
+    /// A new grant or revocation.
+    fn added(
+        &self,
+        permission: v1::Permission,
+        effect: Effect,
+        principal: &Principal,
+    ) -> Result<Change, Refusal> {
+        has_no_secret(&self.audit, &permission)?;
+        Ok(Change::Add(Box::new(from_wire(permission, effect, principal)?)))
+    }
+
+    async fn make(&self, change: Change, principal: &Principal) -> Result<v1::Permission, Refusal> {
+        let (grants, audit, name) = (self.grants.clone(), self.audit.clone(), principal.name.clone());
+        let made = self.tasks.spawn(async move {
+            // A reason is kept and shown.
+            let hidden = |text: &str| audit.redactor().whole(text).0;
+            match change {
+                Change::Add(permission) => {
                     let reason = hidden(&permission.reason);
-                    task.grants.add(Permission { reason, ..*permission }).await
+                    grants.add(Permission { reason, ..*permission }).await
                 }
-                Self::End(id, effect, reason) => task.grants.end(&id, effect, &name, &hidden(&reason)).await,
+                Change::End(id, effect, reason) => grants.end(&id, effect, &name, &hidden(&reason)).await,
             }
         });
         let permission = made.await.map_err(|error| Refusal::internal("changing a permission", &error))??;
@@ -72,24 +60,58 @@ impl Change {
     }
 }
 
-/// A page of permissions.
-pub(super) async fn list(
-    app: &App,
-    request: v1::ListPermissionsRequest,
-) -> Result<v1::ListPermissionsResponse, Refusal> {
-    let parse = |token: &str| PermissionId::parse(token).ok().map(|id| id.to_string());
-    let (size, before) = portion::page(request.page_size, MAX_PAGE, &request.page_token, parse)?;
-    let mut permissions = app.grants.list(before, request.include_ended, size + 1).await?;
-    let more = permissions.len() > size;
-    permissions.truncate(size);
-    let next_page_token = permissions.last().filter(|_| more).map(|last| last.id.clone()).unwrap_or_default();
-    let permissions = permissions.into_iter().map(to_wire).collect();
-    Ok(v1::ListPermissionsResponse { permissions, next_page_token })
+#[tonic::async_trait]
+impl PermissionService for Service {
+    async fn grant_permission(
+        &self,
+        request: Request<v1::GrantPermissionRequest>,
+    ) -> Result<Response<v1::GrantPermissionResponse>, Status> {
+        use v1::grant_permission_request::What;
+        let principal = principal(&request)?;
+        let request = request.into_inner();
+        let change = match request.what.ok_or_else(|| missing("permission or lift_permission_id"))? {
+            What::Permission(permission) => self.added(permission, Effect::Grant, &principal)?,
+            What::LiftPermissionId(id) => Change::End(id, Effect::Revocation, request.reason),
+        };
+        let permission = self.make(change, &principal).await?;
+        Ok(Response::new(v1::GrantPermissionResponse { permission: Some(permission) }))
+    }
+
+    async fn revoke_permission(
+        &self,
+        request: Request<v1::RevokePermissionRequest>,
+    ) -> Result<Response<v1::RevokePermissionResponse>, Status> {
+        use v1::revoke_permission_request::What;
+        let principal = principal(&request)?;
+        let request = request.into_inner();
+        let change = match request.what.ok_or_else(|| missing("permission or permission_id"))? {
+            What::Permission(permission) => self.added(permission, Effect::Revocation, &principal)?,
+            What::PermissionId(id) => Change::End(id, Effect::Grant, request.reason),
+        };
+        let permission = self.make(change, &principal).await?;
+        Ok(Response::new(v1::RevokePermissionResponse { permission: Some(permission) }))
+    }
+
+    async fn list_permissions(
+        &self,
+        request: Request<v1::ListPermissionsRequest>,
+    ) -> Result<Response<v1::ListPermissionsResponse>, Status> {
+        let request = request.into_inner();
+        let parse = |token: &str| PermissionId::parse(token).ok().map(|id| id.to_string());
+        let (size, before) = portion::page(request.page_size, MAX_PAGE, &request.page_token, parse)?;
+        let mut permissions = self.grants.list(before, request.include_ended, size + 1).await?;
+        let more = permissions.len() > size;
+        permissions.truncate(size);
+        let next_page_token =
+            permissions.last().filter(|_| more).map(|last| last.id.clone()).unwrap_or_default();
+        let permissions = permissions.into_iter().map(to_wire).collect();
+        Ok(Response::new(v1::ListPermissionsResponse { permissions, next_page_token }))
+    }
 }
 
 /// What a permission is for is kept, listed and audited as it is, and with a part hidden it would be for something else.
-fn has_no_secret(app: &App, permission: &v1::Permission) -> Result<(), Refusal> {
-    let redactor = app.audit.redactor();
+fn has_no_secret(audit: &AuditLog, permission: &v1::Permission) -> Result<(), Refusal> {
+    let redactor = audit.redactor();
     let words = |words: &[String]| redactor.value(&mut serde_json::json!([words, words.join(" ")]));
     for (field, secrets) in [
         ("command_prefix", words(&permission.command_prefix)),

@@ -346,7 +346,7 @@ impl ::prost::Name for AlertDelivery {
         "/cofferdam.v1.AlertDelivery".into()
     }
 }
-/// See PolicyService.ListAlerts. Empty fields match everything.
+/// See AlertService.ListAlerts. Empty fields match everything.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListAlertsRequest {
     /// Only in this state.
@@ -401,7 +401,7 @@ impl ::prost::Name for ListAlertsResponse {
         "/cofferdam.v1.ListAlertsResponse".into()
     }
 }
-/// See PolicyService.GetAlert.
+/// See AlertService.GetAlert.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetAlertRequest {
     /// Required.
@@ -435,7 +435,7 @@ impl ::prost::Name for GetAlertResponse {
         "/cofferdam.v1.GetAlertResponse".into()
     }
 }
-/// See PolicyService.WatchAlerts. Empty fields match everything.
+/// See AlertService.WatchAlerts. Empty fields match everything.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchAlertsRequest {
     /// Only as severe as this, or more.
@@ -472,7 +472,7 @@ impl ::prost::Name for WatchAlertsResponse {
         "/cofferdam.v1.WatchAlertsResponse".into()
     }
 }
-/// See PolicyService.AcknowledgeAlert.
+/// See AlertService.AcknowledgeAlert.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AcknowledgeAlertRequest {
     /// Required.
@@ -507,6 +507,555 @@ impl ::prost::Name for AcknowledgeAlertResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.AcknowledgeAlertResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod alert_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows alerts, and takes the word of an operator who has seen one.
+    #[derive(Debug, Clone)]
+    pub struct AlertServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl AlertServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> AlertServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> AlertServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            AlertServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Alerts, newest first. Orchestrators see those of their own calls.
+        pub async fn list_alerts(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAlertsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAlertsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.AlertService/ListAlerts",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.AlertService", "ListAlerts"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// One alert.
+        pub async fn get_alert(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetAlertRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetAlertResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.AlertService/GetAlert",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.AlertService", "GetAlert"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The open alerts, then each that is new or changes.
+        pub async fn watch_alerts(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchAlertsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchAlertsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.AlertService/WatchAlerts",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.AlertService", "WatchAlerts"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// An operator has seen an alert: what it imposed is lifted, but a stop, and the rule starts from nothing for its subject.
+        pub async fn acknowledge_alert(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AcknowledgeAlertRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AcknowledgeAlertResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.AlertService/AcknowledgeAlert",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.AlertService", "AcknowledgeAlert"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod alert_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with AlertServiceServer.
+    #[async_trait]
+    pub trait AlertService: std::marker::Send + std::marker::Sync + 'static {
+        /// Alerts, newest first. Orchestrators see those of their own calls.
+        async fn list_alerts(
+            &self,
+            request: tonic::Request<super::ListAlertsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAlertsResponse>,
+            tonic::Status,
+        >;
+        /// One alert.
+        async fn get_alert(
+            &self,
+            request: tonic::Request<super::GetAlertRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetAlertResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchAlerts method.
+        type WatchAlertsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchAlertsResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The open alerts, then each that is new or changes.
+        async fn watch_alerts(
+            &self,
+            request: tonic::Request<super::WatchAlertsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchAlertsStream>,
+            tonic::Status,
+        >;
+        /// An operator has seen an alert: what it imposed is lifted, but a stop, and the rule starts from nothing for its subject.
+        async fn acknowledge_alert(
+            &self,
+            request: tonic::Request<super::AcknowledgeAlertRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AcknowledgeAlertResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows alerts, and takes the word of an operator who has seen one.
+    #[derive(Debug)]
+    pub struct AlertServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> AlertServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for AlertServiceServer<T>
+    where
+        T: AlertService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.AlertService/ListAlerts" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAlertsSvc<T: AlertService>(pub Arc<T>);
+                    impl<
+                        T: AlertService,
+                    > tonic::server::UnaryService<super::ListAlertsRequest>
+                    for ListAlertsSvc<T> {
+                        type Response = super::ListAlertsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAlertsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AlertService>::list_alerts(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAlertsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.AlertService/GetAlert" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetAlertSvc<T: AlertService>(pub Arc<T>);
+                    impl<
+                        T: AlertService,
+                    > tonic::server::UnaryService<super::GetAlertRequest>
+                    for GetAlertSvc<T> {
+                        type Response = super::GetAlertResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetAlertRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AlertService>::get_alert(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetAlertSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.AlertService/WatchAlerts" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchAlertsSvc<T: AlertService>(pub Arc<T>);
+                    impl<
+                        T: AlertService,
+                    > tonic::server::ServerStreamingService<super::WatchAlertsRequest>
+                    for WatchAlertsSvc<T> {
+                        type Response = super::WatchAlertsResponse;
+                        type ResponseStream = T::WatchAlertsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchAlertsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AlertService>::watch_alerts(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchAlertsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.AlertService/AcknowledgeAlert" => {
+                    #[allow(non_camel_case_types)]
+                    struct AcknowledgeAlertSvc<T: AlertService>(pub Arc<T>);
+                    impl<
+                        T: AlertService,
+                    > tonic::server::UnaryService<super::AcknowledgeAlertRequest>
+                    for AcknowledgeAlertSvc<T> {
+                        type Response = super::AcknowledgeAlertResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AcknowledgeAlertRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AlertService>::acknowledge_alert(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AcknowledgeAlertSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for AlertServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.AlertService";
+    impl<T> tonic::server::NamedService for AlertServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
     }
 }
 /// A call that needs consent.
@@ -6785,7 +7334,7 @@ pub mod host_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// See PolicyService.GetRateLimits. Set `run_id`, or `agent_id`.
+/// See LimitService.GetRateLimits. Set `run_id`, or `agent_id`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetRateLimitsRequest {
     /// What holds for calls of this run: of its agent by operation, of the run, and of whoever asks.
@@ -6994,7 +7543,7 @@ impl ::prost::Name for ConcurrencyLimit {
         "/cofferdam.v1.ConcurrencyLimit".into()
     }
 }
-/// See PolicyService.ThrottleAgent.
+/// See LimitService.ThrottleAgent.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ThrottleAgentRequest {
     /// Required.
@@ -7039,6 +7588,391 @@ impl ::prost::Name for ThrottleAgentResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ThrottleAgentResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod limit_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows rate limits, and throttles agents.
+    #[derive(Debug, Clone)]
+    pub struct LimitServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl LimitServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> LimitServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> LimitServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            LimitServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// What was used of the rate limits and what is left, for a run or an agent.
+        pub async fn get_rate_limits(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetRateLimitsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetRateLimitsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.LimitService/GetRateLimits",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.LimitService", "GetRateLimits"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lets an agent do less for a while, or lifts that. Durable, and on record. Of a throttle that is there already and
+        /// this one the stricter number and the later end hold. Takes the role operator.
+        pub async fn throttle_agent(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ThrottleAgentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ThrottleAgentResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.LimitService/ThrottleAgent",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.LimitService", "ThrottleAgent"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod limit_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with LimitServiceServer.
+    #[async_trait]
+    pub trait LimitService: std::marker::Send + std::marker::Sync + 'static {
+        /// What was used of the rate limits and what is left, for a run or an agent.
+        async fn get_rate_limits(
+            &self,
+            request: tonic::Request<super::GetRateLimitsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetRateLimitsResponse>,
+            tonic::Status,
+        >;
+        /// Lets an agent do less for a while, or lifts that. Durable, and on record. Of a throttle that is there already and
+        /// this one the stricter number and the later end hold. Takes the role operator.
+        async fn throttle_agent(
+            &self,
+            request: tonic::Request<super::ThrottleAgentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ThrottleAgentResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows rate limits, and throttles agents.
+    #[derive(Debug)]
+    pub struct LimitServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> LimitServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for LimitServiceServer<T>
+    where
+        T: LimitService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.LimitService/GetRateLimits" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetRateLimitsSvc<T: LimitService>(pub Arc<T>);
+                    impl<
+                        T: LimitService,
+                    > tonic::server::UnaryService<super::GetRateLimitsRequest>
+                    for GetRateLimitsSvc<T> {
+                        type Response = super::GetRateLimitsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetRateLimitsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LimitService>::get_rate_limits(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetRateLimitsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.LimitService/ThrottleAgent" => {
+                    #[allow(non_camel_case_types)]
+                    struct ThrottleAgentSvc<T: LimitService>(pub Arc<T>);
+                    impl<
+                        T: LimitService,
+                    > tonic::server::UnaryService<super::ThrottleAgentRequest>
+                    for ThrottleAgentSvc<T> {
+                        type Response = super::ThrottleAgentResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ThrottleAgentRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as LimitService>::throttle_agent(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ThrottleAgentSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for LimitServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.LimitService";
+    impl<T> tonic::server::NamedService for LimitServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
     }
 }
 /// A grant or a revocation.
@@ -7169,7 +8103,7 @@ impl ::prost::Name for Permission {
         "/cofferdam.v1.Permission".into()
     }
 }
-/// See PolicyService.GrantPermission.
+/// See PermissionService.GrantPermission.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GrantPermissionRequest {
     /// Why a revocation is lifted, in at most 1,000 characters. Required then.
@@ -7219,7 +8153,7 @@ impl ::prost::Name for GrantPermissionResponse {
         "/cofferdam.v1.GrantPermissionResponse".into()
     }
 }
-/// See PolicyService.RevokePermission.
+/// See PermissionService.RevokePermission.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RevokePermissionRequest {
     /// Why a grant is ended, in at most 1,000 characters. Required then.
@@ -7269,7 +8203,7 @@ impl ::prost::Name for RevokePermissionResponse {
         "/cofferdam.v1.RevokePermissionResponse".into()
     }
 }
-/// See PolicyService.ListPermissions.
+/// See PermissionService.ListPermissions.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListPermissionsRequest {
     /// 1 to 1,000. Default 100.
@@ -7310,6 +8244,476 @@ impl ::prost::Name for ListPermissionsResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ListPermissionsResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod permission_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Gives and takes permissions beside the policy.
+    #[derive(Debug, Clone)]
+    pub struct PermissionServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl PermissionServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> PermissionServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PermissionServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PermissionServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Gives an agent, a role or a team a permission, or lifts a revocation. On record before it counts.
+        pub async fn grant_permission(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GrantPermissionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GrantPermissionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PermissionService/GrantPermission",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.PermissionService", "GrantPermission"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes a permission, whoever gave it, or ends a grant. On record before it counts.
+        pub async fn revoke_permission(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RevokePermissionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokePermissionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PermissionService/RevokePermission",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.PermissionService", "RevokePermission"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Permissions, newest first.
+        pub async fn list_permissions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPermissionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPermissionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.PermissionService/ListPermissions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.PermissionService", "ListPermissions"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod permission_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PermissionServiceServer.
+    #[async_trait]
+    pub trait PermissionService: std::marker::Send + std::marker::Sync + 'static {
+        /// Gives an agent, a role or a team a permission, or lifts a revocation. On record before it counts.
+        async fn grant_permission(
+            &self,
+            request: tonic::Request<super::GrantPermissionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GrantPermissionResponse>,
+            tonic::Status,
+        >;
+        /// Takes a permission, whoever gave it, or ends a grant. On record before it counts.
+        async fn revoke_permission(
+            &self,
+            request: tonic::Request<super::RevokePermissionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokePermissionResponse>,
+            tonic::Status,
+        >;
+        /// Permissions, newest first.
+        async fn list_permissions(
+            &self,
+            request: tonic::Request<super::ListPermissionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPermissionsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Gives and takes permissions beside the policy.
+    #[derive(Debug)]
+    pub struct PermissionServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PermissionServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PermissionServiceServer<T>
+    where
+        T: PermissionService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.PermissionService/GrantPermission" => {
+                    #[allow(non_camel_case_types)]
+                    struct GrantPermissionSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::GrantPermissionRequest>
+                    for GrantPermissionSvc<T> {
+                        type Response = super::GrantPermissionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GrantPermissionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::grant_permission(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GrantPermissionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PermissionService/RevokePermission" => {
+                    #[allow(non_camel_case_types)]
+                    struct RevokePermissionSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::RevokePermissionRequest>
+                    for RevokePermissionSvc<T> {
+                        type Response = super::RevokePermissionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RevokePermissionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::revoke_permission(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RevokePermissionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.PermissionService/ListPermissions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPermissionsSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::ListPermissionsRequest>
+                    for ListPermissionsSvc<T> {
+                        type Response = super::ListPermissionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPermissionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::list_permissions(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPermissionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PermissionServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.PermissionService";
+    impl<T> tonic::server::NamedService for PermissionServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
     }
 }
 /// See PolicyService.GetPolicy.
@@ -7396,7 +8800,7 @@ pub mod policy_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Shows, explains, tries and reloads the policy, and gives and takes permissions beside it.
+    /// Shows, explains, replays and reloads the policy.
     #[derive(Debug, Clone)]
     pub struct PolicyServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -7527,108 +8931,6 @@ pub mod policy_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.PolicyService", "ReloadPolicy"));
             self.inner.unary(req, path, codec).await
         }
-        /// Alerts, newest first. Orchestrators see those of their own calls.
-        pub async fn list_alerts(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListAlertsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListAlertsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/ListAlerts",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.PolicyService", "ListAlerts"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// One alert.
-        pub async fn get_alert(
-            &mut self,
-            request: impl tonic::IntoRequest<super::GetAlertRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GetAlertResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/GetAlert",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.PolicyService", "GetAlert"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// The open alerts, then each that is new or changes.
-        pub async fn watch_alerts(
-            &mut self,
-            request: impl tonic::IntoRequest<super::WatchAlertsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::WatchAlertsResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/WatchAlerts",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.PolicyService", "WatchAlerts"));
-            self.inner.server_streaming(req, path, codec).await
-        }
-        /// An operator has seen an alert: what it imposed is lifted, but a stop, and the rule starts from nothing for its subject.
-        pub async fn acknowledge_alert(
-            &mut self,
-            request: impl tonic::IntoRequest<super::AcknowledgeAlertRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::AcknowledgeAlertResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/AcknowledgeAlert",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("cofferdam.v1.PolicyService", "AcknowledgeAlert"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
         /// What the policy in force would say to a call, and everything that was considered. Nothing is made or counted.
         pub async fn explain_policy(
             &mut self,
@@ -7679,138 +8981,6 @@ pub mod policy_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.PolicyService", "ReplayPolicy"));
             self.inner.unary(req, path, codec).await
         }
-        /// Gives an agent, a role or a team a permission, or lifts a revocation. On record before it counts.
-        pub async fn grant_permission(
-            &mut self,
-            request: impl tonic::IntoRequest<super::GrantPermissionRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GrantPermissionResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/GrantPermission",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("cofferdam.v1.PolicyService", "GrantPermission"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// Takes a permission, whoever gave it, or ends a grant. On record before it counts.
-        pub async fn revoke_permission(
-            &mut self,
-            request: impl tonic::IntoRequest<super::RevokePermissionRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::RevokePermissionResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/RevokePermission",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("cofferdam.v1.PolicyService", "RevokePermission"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// Permissions, newest first.
-        pub async fn list_permissions(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListPermissionsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListPermissionsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/ListPermissions",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("cofferdam.v1.PolicyService", "ListPermissions"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// What was used of the rate limits and what is left, for a run or an agent.
-        pub async fn get_rate_limits(
-            &mut self,
-            request: impl tonic::IntoRequest<super::GetRateLimitsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GetRateLimitsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/GetRateLimits",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.PolicyService", "GetRateLimits"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// Lets an agent do less for a while, or lifts that. Durable, and on record. Of a throttle that is there already and
-        /// this one the stricter number and the later end hold. Takes the role operator.
-        pub async fn throttle_agent(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ThrottleAgentRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ThrottleAgentResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.PolicyService/ThrottleAgent",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.PolicyService", "ThrottleAgent"));
-            self.inner.unary(req, path, codec).await
-        }
     }
 }
 /// Generated server implementations.
@@ -7843,44 +9013,6 @@ pub mod policy_service_server {
             tonic::Response<super::ReloadPolicyResponse>,
             tonic::Status,
         >;
-        /// Alerts, newest first. Orchestrators see those of their own calls.
-        async fn list_alerts(
-            &self,
-            request: tonic::Request<super::ListAlertsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListAlertsResponse>,
-            tonic::Status,
-        >;
-        /// One alert.
-        async fn get_alert(
-            &self,
-            request: tonic::Request<super::GetAlertRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GetAlertResponse>,
-            tonic::Status,
-        >;
-        /// Server streaming response type for the WatchAlerts method.
-        type WatchAlertsStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::WatchAlertsResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// The open alerts, then each that is new or changes.
-        async fn watch_alerts(
-            &self,
-            request: tonic::Request<super::WatchAlertsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<Self::WatchAlertsStream>,
-            tonic::Status,
-        >;
-        /// An operator has seen an alert: what it imposed is lifted, but a stop, and the rule starts from nothing for its subject.
-        async fn acknowledge_alert(
-            &self,
-            request: tonic::Request<super::AcknowledgeAlertRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::AcknowledgeAlertResponse>,
-            tonic::Status,
-        >;
         /// What the policy in force would say to a call, and everything that was considered. Nothing is made or counted.
         async fn explain_policy(
             &self,
@@ -7897,49 +9029,8 @@ pub mod policy_service_server {
             tonic::Response<super::ReplayPolicyResponse>,
             tonic::Status,
         >;
-        /// Gives an agent, a role or a team a permission, or lifts a revocation. On record before it counts.
-        async fn grant_permission(
-            &self,
-            request: tonic::Request<super::GrantPermissionRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GrantPermissionResponse>,
-            tonic::Status,
-        >;
-        /// Takes a permission, whoever gave it, or ends a grant. On record before it counts.
-        async fn revoke_permission(
-            &self,
-            request: tonic::Request<super::RevokePermissionRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::RevokePermissionResponse>,
-            tonic::Status,
-        >;
-        /// Permissions, newest first.
-        async fn list_permissions(
-            &self,
-            request: tonic::Request<super::ListPermissionsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListPermissionsResponse>,
-            tonic::Status,
-        >;
-        /// What was used of the rate limits and what is left, for a run or an agent.
-        async fn get_rate_limits(
-            &self,
-            request: tonic::Request<super::GetRateLimitsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::GetRateLimitsResponse>,
-            tonic::Status,
-        >;
-        /// Lets an agent do less for a while, or lifts that. Durable, and on record. Of a throttle that is there already and
-        /// this one the stricter number and the later end hold. Takes the role operator.
-        async fn throttle_agent(
-            &self,
-            request: tonic::Request<super::ThrottleAgentRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ThrottleAgentResponse>,
-            tonic::Status,
-        >;
     }
-    /// Shows, explains, tries and reloads the policy, and gives and takes permissions beside it.
+    /// Shows, explains, replays and reloads the policy.
     #[derive(Debug)]
     pub struct PolicyServiceServer<T> {
         inner: Arc<T>,
@@ -8106,188 +9197,6 @@ pub mod policy_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/cofferdam.v1.PolicyService/ListAlerts" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListAlertsSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::ListAlertsRequest>
-                    for ListAlertsSvc<T> {
-                        type Response = super::ListAlertsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListAlertsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::list_alerts(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListAlertsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/GetAlert" => {
-                    #[allow(non_camel_case_types)]
-                    struct GetAlertSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::GetAlertRequest>
-                    for GetAlertSvc<T> {
-                        type Response = super::GetAlertResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::GetAlertRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::get_alert(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = GetAlertSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/WatchAlerts" => {
-                    #[allow(non_camel_case_types)]
-                    struct WatchAlertsSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::ServerStreamingService<super::WatchAlertsRequest>
-                    for WatchAlertsSvc<T> {
-                        type Response = super::WatchAlertsResponse;
-                        type ResponseStream = T::WatchAlertsStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::WatchAlertsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::watch_alerts(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = WatchAlertsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.server_streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/AcknowledgeAlert" => {
-                    #[allow(non_camel_case_types)]
-                    struct AcknowledgeAlertSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::AcknowledgeAlertRequest>
-                    for AcknowledgeAlertSvc<T> {
-                        type Response = super::AcknowledgeAlertResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::AcknowledgeAlertRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::acknowledge_alert(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = AcknowledgeAlertSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
                 "/cofferdam.v1.PolicyService/ExplainPolicy" => {
                     #[allow(non_camel_case_types)]
                     struct ExplainPolicySvc<T: PolicyService>(pub Arc<T>);
@@ -8363,234 +9272,6 @@ pub mod policy_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ReplayPolicySvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/GrantPermission" => {
-                    #[allow(non_camel_case_types)]
-                    struct GrantPermissionSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::GrantPermissionRequest>
-                    for GrantPermissionSvc<T> {
-                        type Response = super::GrantPermissionResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::GrantPermissionRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::grant_permission(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = GrantPermissionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/RevokePermission" => {
-                    #[allow(non_camel_case_types)]
-                    struct RevokePermissionSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::RevokePermissionRequest>
-                    for RevokePermissionSvc<T> {
-                        type Response = super::RevokePermissionResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RevokePermissionRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::revoke_permission(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = RevokePermissionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/ListPermissions" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListPermissionsSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::ListPermissionsRequest>
-                    for ListPermissionsSvc<T> {
-                        type Response = super::ListPermissionsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListPermissionsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::list_permissions(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListPermissionsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/GetRateLimits" => {
-                    #[allow(non_camel_case_types)]
-                    struct GetRateLimitsSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::GetRateLimitsRequest>
-                    for GetRateLimitsSvc<T> {
-                        type Response = super::GetRateLimitsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::GetRateLimitsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::get_rate_limits(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = GetRateLimitsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/cofferdam.v1.PolicyService/ThrottleAgent" => {
-                    #[allow(non_camel_case_types)]
-                    struct ThrottleAgentSvc<T: PolicyService>(pub Arc<T>);
-                    impl<
-                        T: PolicyService,
-                    > tonic::server::UnaryService<super::ThrottleAgentRequest>
-                    for ThrottleAgentSvc<T> {
-                        type Response = super::ThrottleAgentResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ThrottleAgentRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as PolicyService>::throttle_agent(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ThrottleAgentSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -1,0 +1,44 @@
+//! `LimitService`.
+
+use std::sync::Arc;
+
+use refusal::Refusal;
+use tonic::{Request, Response, Status};
+use wire::v1;
+use wire::v1::limit_service_server::LimitService;
+
+use super::principal;
+use crate::limits::{self, Limits};
+use crate::runs::Runs;
+
+/// `LimitService`.
+pub(super) struct Service {
+    pub(super) limits: Arc<Limits>,
+    pub(super) runs: Arc<Runs>,
+}
+
+#[tonic::async_trait]
+impl LimitService for Service {
+    async fn get_rate_limits(
+        &self,
+        request: Request<v1::GetRateLimitsRequest>,
+    ) -> Result<Response<v1::GetRateLimitsResponse>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(limits::show(&self.limits, &self.runs, &principal, request.get_ref())?))
+    }
+
+    async fn throttle_agent(
+        &self,
+        request: Request<v1::ThrottleAgentRequest>,
+    ) -> Result<Response<v1::ThrottleAgentResponse>, Status> {
+        let principal = principal(&request)?;
+        let (limits, runs) = (self.limits.clone(), self.runs.clone());
+        // Goes on when the client leaves: what is on record comes into force.
+        let throttled = tokio::spawn(async move {
+            limits::throttle_agent(&limits, &runs, &principal, request.into_inner()).await
+        });
+        let response =
+            throttled.await.map_err(|error| Refusal::internal("throttling the agent", &error))??;
+        Ok(Response::new(response))
+    }
+}
