@@ -1,153 +1,117 @@
-//! A model's arguments: hostile JSON, checked once against the tool's parameters.
+//! A model's arguments: hostile JSON, checked once against the schema of the tool's type.
 //!
-//! Bounded in size here and in depth by serde_json. Whatever the text says, a message about it stays short.
+//! Bounded in size here and in depth by serde_json. Whatever the text says, a message about it stays short. The check
+//! comes before serde's, because its messages are for models: they name the argument and say what would be right.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use ops::Reason;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
-
-use crate::failure::ParseFailure;
-use crate::limits::Limits;
-use crate::tool::Tool;
 use text::excerpt;
 
-/// Bytes of JSON that are looked at.
+use crate::failure::ParseFailure;
+use crate::tool::Tool;
+
+/// Bytes of JSON that are parsed.
 const MAX_JSON: usize = 4 * 1024 * 1024;
 
-/// Arguments that fit the parameters of a tool: known names, right kinds, none of the required ones missing.
-#[derive(Debug)]
-pub(crate) struct Arguments {
-    values: Map<String, Value>,
-    default_timeout_ms: u64,
+/// An argument of a tool, or a member of one.
+pub(crate) struct Parameter<'a> {
+    pub(crate) name: &'a str,
+    /// An optional one may be `null`, too.
+    pub(crate) required: bool,
+    pub(crate) schema: &'a Value,
 }
 
-impl Arguments {
-    /// What fits `tool` in this JSON.
-    pub(crate) fn parse(tool: &Tool, json: &str, limits: &Limits) -> Result<Self, ParseFailure> {
-        Self::of(tool, Self::object_of(json)?, limits)
-    }
+/// The members of an object: the required ones in the order of the type, then the others by name.
+pub(crate) fn parameters(schema: &Value) -> impl Iterator<Item = Parameter<'_>> {
+    let required = move || schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let first = required().map(move |name| (name, &schema["properties"][name]));
+    let all = schema["properties"].as_object().into_iter().flatten();
+    let others = all.filter(move |(name, _)| required().all(|other| other != *name));
+    let parameter = |required| move |(name, schema)| Parameter { name, required, schema };
+    first
+        .map(parameter(true))
+        .chain(others.map(|(name, schema)| (name.as_str(), schema)).map(parameter(false)))
+}
 
-    /// One JSON object. Blank text stands for no arguments: some models send that.
-    pub(crate) fn object_of(json: &str) -> Result<Map<String, Value>, ParseFailure> {
-        if json.len() > MAX_JSON {
-            let message = format!("the arguments are longer than {MAX_JSON} bytes");
-            return Err(ParseFailure::new(Reason::InvalidArgument, message));
-        }
-        let json = if json.trim().is_empty() { "{}" } else { json };
-        let Object(values) = serde_json::from_str(json).map_err(|error| {
-            let message = format!("the arguments are not one JSON object: {}", excerpt(&error.to_string()));
-            ParseFailure::new(Reason::InvalidArgument, message)
-        })?;
-        Ok(values)
+/// One JSON object. Blank text stands for no arguments: some models send that.
+pub(crate) fn object_of(json: &str) -> Result<Map<String, Value>, ParseFailure> {
+    if json.len() > MAX_JSON {
+        let message = format!("the arguments are longer than {MAX_JSON} bytes");
+        return Err(ParseFailure::new(Reason::InvalidArgument, message));
     }
+    let json = if json.trim().is_empty() { "{}" } else { json };
+    let Object(values) = serde_json::from_str(json).map_err(|error| {
+        let message = format!("the arguments are not one JSON object: {}", excerpt(&error.to_string()));
+        ParseFailure::new(Reason::InvalidArgument, message)
+    })?;
+    Ok(values)
+}
 
-    /// The same of an object.
-    pub(crate) fn of(
-        tool: &Tool,
-        mut values: Map<String, Value>,
-        limits: &Limits,
-    ) -> Result<Self, ParseFailure> {
-        let is_known = |key: &str| tool.parameters.iter().any(|known| known.name == key);
-        if let Some(unknown) = values.keys().find(|key| !is_known(key)) {
-            return Err(unknown_argument(tool, unknown));
-        }
-        for parameter in tool.parameters {
-            match values.get(parameter.name) {
-                None if parameter.required => {
-                    return Err(ParseFailure::argument(parameter.name, "is missing"));
-                }
-                None => {}
-                Some(Value::Null) if !parameter.required => {
-                    values.remove(parameter.name);
-                }
-                Some(value) if parameter.kind.fits(value) => {}
-                Some(value) => return Err(parameter.kind.refuse(parameter.name, value)),
+/// Whether arguments fit the schema of `tool`: known names, right types, none of the required ones missing.
+pub(crate) fn check(tool: &Tool, arguments: &Map<String, Value>) -> Result<(), ParseFailure> {
+    match misfit(tool.name, &tool.schema, arguments) {
+        None => Ok(()),
+        Some((name, message)) => Err(ParseFailure::argument(&name, message)),
+    }
+}
+
+/// The first member of the object `name` that does not fit, and why.
+fn misfit(name: &str, schema: &Value, object: &Map<String, Value>) -> Option<(String, String)> {
+    if let Some(unknown) = object.keys().find(|key| schema["properties"].get(key.as_str()).is_none()) {
+        let known: Vec<&str> = parameters(schema).map(|parameter| parameter.name).collect();
+        let message = format!("is no argument of {name}; it takes {}", known.join(", "));
+        return Some((excerpt(unknown), message));
+    }
+    parameters(schema).find_map(|Parameter { name, required, schema }| {
+        let message = match object.get(name) {
+            None | Some(Value::Null) if !required => return None,
+            None => "is missing".to_owned(),
+            Some(value) => format!("must be {}", expected(name, schema, value)?),
+        };
+        Some((name.to_owned(), message))
+    })
+}
+
+/// What the value of `name` must be, if it is not.
+pub(crate) fn expected(name: &str, schema: &Value, value: &Value) -> Option<Cow<'static, str>> {
+    let (fits, expected) = match (schema["type"].as_str()?, schema["items"]["type"].as_str()) {
+        ("string", _) => match schema["enum"].as_array() {
+            Some(options) => {
+                let words: Vec<&str> = options.iter().filter_map(Value::as_str).collect();
+                (options.contains(value), format!("one of {}", words.join(", ")).into())
             }
+            None => (value.is_string(), "a string".into()),
+        },
+        ("integer", _) => match schema["minimum"].as_u64() {
+            Some(least) => {
+                let fits = value.as_u64().is_some_and(|number| number >= least);
+                (fits, format!("a whole number, {least} or greater").into())
+            }
+            None => (value.is_i64(), "a whole number".into()),
+        },
+        ("boolean", _) => (value.is_boolean(), "true or false".into()),
+        ("array", Some(items)) => {
+            let length = schema["minItems"].as_u64();
+            let fits = value.as_array().is_some_and(|values| {
+                length.is_none_or(|length| values.len() as u64 == length)
+                    && values.iter().all(|item| expected(name, &schema["items"], item).is_none())
+            });
+            let pair = "two whole numbers, such as [1, 40]".into();
+            (fits, if length == Some(2) { pair } else { format!("an array of {items}s").into() })
         }
-        Ok(Self { values, default_timeout_ms: limits.default_timeout_s.saturating_mul(1_000) })
-    }
-
-    /// A `Text`, `Choice` or `Program`; empty when it is not there.
-    pub(crate) fn text(&mut self, name: &str) -> String {
-        match self.values.remove(name) {
-            Some(Value::String(text)) => text,
-            _ => String::new(),
-        }
-    }
-
-    /// Whether it is there.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.values.contains_key(name)
-    }
-
-    /// An `Integer`.
-    pub(crate) fn integer(&self, name: &str) -> Option<u64> {
-        self.values.get(name).and_then(Value::as_u64)
-    }
-
-    /// An `Integer` with an upper bound far below `u32::MAX`, where greater ones therefore may end.
-    pub(crate) fn small_integer(&self, name: &str) -> Option<u32> {
-        self.integer(name).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
-    }
-
-    /// Until when a command is ended, milliseconds: this `Integer`, or what holds for one that is given no time.
-    pub(crate) fn timeout_ms(&self, name: &str) -> u64 {
-        self.integer(name).unwrap_or(self.default_timeout_ms)
-    }
-
-    /// A `LineRange`.
-    pub(crate) fn range(&self, name: &str) -> Option<(i64, i64)> {
-        let ends = self.values.get(name)?.as_array()?;
-        Some((ends.first()?.as_i64()?, ends.get(1)?.as_i64()?))
-    }
-
-    /// A `Flag`; false when it is not there.
-    pub(crate) fn flag(&self, name: &str) -> bool {
-        self.values.get(name).and_then(Value::as_bool).unwrap_or(false)
-    }
-
-    /// An `Object` or `AnyObject`; empty when it is not there.
-    pub(crate) fn object(&mut self, name: &str) -> Self {
-        match self.values.remove(name) {
-            Some(Value::Object(values)) => Self { values, ..*self },
-            _ => Self { values: Map::new(), ..*self },
-        }
-    }
-
-    /// All of it.
-    pub(crate) fn into_members(self) -> Map<String, Value> {
-        self.values
-    }
-
-    /// An `ObjectList`; empty when it is not there.
-    pub(crate) fn objects(&mut self, name: &str) -> Vec<Value> {
-        match self.values.remove(name) {
-            Some(Value::Array(items)) => items,
-            _ => Vec::new(),
-        }
-    }
-
-    /// A `TextList`; empty when it is not there.
-    pub(crate) fn list(&mut self, name: &str) -> Vec<String> {
-        let Some(Value::Array(items)) = self.values.remove(name) else { return Vec::new() };
-        items
-            .into_iter()
-            .filter_map(|item| match item {
-                Value::String(text) => Some(text),
-                _ => None,
-            })
-            .collect()
-    }
-}
-
-fn unknown_argument(tool: &Tool, name: &str) -> ParseFailure {
-    let known: Vec<&str> = tool.parameters.iter().map(|parameter| parameter.name).collect();
-    ParseFailure::argument(
-        &excerpt(name),
-        format!("is no argument of {}; it takes {}", tool.name, known.join(", ")),
-    )
+        _ => match value.as_object() {
+            Some(object) if schema["additionalProperties"] == false => {
+                let (member, message) = misfit(name, schema, object)?;
+                (false, format!("an object of its schema: {member}: {message}").into())
+            }
+            object => (object.is_some(), "an object".into()),
+        },
+    };
+    (!fits).then_some(expected)
 }
 
 /// An object with no key twice: which of two values counts is not for the reader to guess.
@@ -155,18 +119,18 @@ struct Object(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
+        struct ObjectVisitor;
 
-        impl<'de> Visitor<'de> for Entries {
+        impl<'de> Visitor<'de> for ObjectVisitor {
             type Value = Object;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Object, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Object, A::Error> {
                 let mut values = Map::new();
-                while let Some((key, value)) = entries.next_entry::<String, Value>()? {
+                while let Some((key, value)) = members.next_entry::<String, Value>()? {
                     if values.contains_key(&key) {
                         return Err(A::Error::custom(format_args!("`{}` is there twice", excerpt(&key))));
                     }
@@ -176,6 +140,6 @@ impl<'de> Deserialize<'de> for Object {
             }
         }
 
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }

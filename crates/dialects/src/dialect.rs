@@ -3,7 +3,7 @@
 use ops::{Hint, Named, Operation, Outcome, Reason};
 use serde_json::Value;
 
-use crate::arguments::Arguments;
+use crate::arguments::object_of;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::made::Made;
@@ -80,8 +80,7 @@ pub trait Dialect: Sync {
         arguments_json: &str,
         limits: &Limits,
     ) -> Result<Operation, ParseFailure> {
-        let tool = self.tool(tool_name)?;
-        (tool.operation)(&mut Arguments::parse(tool, arguments_json, &self.limits(limits))?)
+        self.tool(tool_name)?.parse(object_of(arguments_json)?, &self.limits(limits))
     }
 
     /// The tool with this name, or with the form of it that has no dots.

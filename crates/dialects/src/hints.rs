@@ -2,6 +2,7 @@
 
 use ops::{Hint, Named, Reason, ToolFailure};
 
+use super::arguments::parameters;
 use super::{Dialect, Made, Tool, find, names, render_canonical};
 
 const FAILED: &str = "it went wrong";
@@ -27,7 +28,7 @@ fn a_hint_names_what_the_caller_s_dialect_has_or_is_left_out() {
             let text = dialect.render(&Made::new(tool.name, None), &Err(failure(hint)));
             let own: Vec<&str> = match hint.named() {
                 Named::Argument(argument) => {
-                    let known = tool.parameters.iter().map(|parameter| parameter.name);
+                    let known = parameters(&tool.schema).map(|parameter| parameter.name);
                     known.filter(|name| plain(name) == plain(argument)).collect()
                 }
                 Named::Operation(operation) => {

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+// The examples in the doc comments of tools are JSON.
+#![allow(clippy::doc_link_with_quotes)]
 
 mod arguments;
 mod canonical;
@@ -24,7 +26,7 @@ pub use failure::ParseFailure;
 pub use limits::Limits;
 pub use list::{Format, Offer};
 pub use made::{Facts, Made};
-pub use tool::{Effect, Kind, Parameter, Tool};
+pub use tool::{Effect, Tool};
 pub use upstream::{UpstreamTool, parse_upstream};
 
 /// Every dialect.

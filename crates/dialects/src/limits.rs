@@ -1,5 +1,9 @@
 //! The limits that descriptions name: those of the run that the tools are listed for.
 
+use std::num::NonZeroU64;
+
+use serde_json::Value;
+
 /// Limits of a run's calls, from its profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -37,6 +41,23 @@ impl Limits {
         Self { default_timeout_s: self.default_timeout_s.min(30), ..*self }
     }
 
+    /// When a command is ended that was given this time or none, milliseconds.
+    pub(crate) fn timeout_ms(&self, given: Option<NonZeroU64>) -> u64 {
+        given.map_or(self.default_timeout_s.saturating_mul(1_000), NonZeroU64::get)
+    }
+
+    /// A JSON Schema with the limits in its descriptions.
+    pub(crate) fn fill_all(&self, schema: &Value) -> Value {
+        match schema {
+            Value::String(text) => self.fill(text).into(),
+            Value::Array(items) => items.iter().map(|item| self.fill_all(item)).collect(),
+            Value::Object(members) => {
+                members.iter().map(|(name, value)| (name.clone(), self.fill_all(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
     /// `text` with the limits in place of their names in braces, such as `{max_read_bytes}`.
     pub(crate) fn fill(&self, text: &str) -> String {
         let named = [
@@ -48,6 +69,11 @@ impl Limits {
         ];
         named.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, &grouped(value)))
     }
+}
+
+/// A number whose upper bound is far below `u32::MAX`, where greater ones therefore may end.
+pub(crate) fn saturated(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// `100000` → `100,000`.

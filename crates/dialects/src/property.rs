@@ -5,7 +5,8 @@ use ops::Reason;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, Kind, Limits, Parameter, Tool, find, names};
+use super::arguments::{expected, parameters};
+use super::{Dialect, Limits, Tool, find, names};
 
 fn tools() -> Vec<(&'static dyn Dialect, &'static Tool)> {
     let dialects = names().into_iter().map(|name| find(name).unwrap());
@@ -25,19 +26,24 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn value(kind: Kind) -> BoxedStrategy<Value> {
-    let right = match kind {
-        Kind::Text => text().prop_map(Value::from).boxed(),
-        Kind::Choice(words) | Kind::Program(words) => {
-            prop::sample::select(words.to_vec()).prop_map(Value::from).boxed()
+fn value(schema: &Value) -> BoxedStrategy<Value> {
+    let right = match schema["type"].as_str().unwrap() {
+        "string" => match schema["enum"].as_array() {
+            Some(options) => prop::sample::select(options.clone()).boxed(),
+            None => text().prop_map(Value::from).boxed(),
+        },
+        "integer" if schema.get("minimum").is_some() => {
+            prop_oneof![0..30_u64, any::<u64>()].prop_map(Value::from).boxed()
         }
-        Kind::Integer { .. } => prop_oneof![0..30_u64, any::<u64>()].prop_map(Value::from).boxed(),
-        Kind::LineRange => (-2..30_i64, -2..30_i64).prop_map(|(first, last)| json!([first, last])).boxed(),
-        Kind::Flag => any::<bool>().prop_map(Value::from).boxed(),
-        Kind::TextList => prop::collection::vec(text(), 0..5).prop_map(Value::from).boxed(),
-        Kind::ObjectList => prop::collection::vec(any_object(), 0..5).prop_map(Value::from).boxed(),
-        Kind::AnyObject => any_object().boxed(),
-        Kind::Object(members) => object(members).boxed(),
+        "integer" => (-2..30_i64).prop_map(Value::from).boxed(),
+        "boolean" => any::<bool>().prop_map(Value::from).boxed(),
+        "array" => {
+            let length =
+                schema["minItems"].as_u64().map_or(0..5, |length| 2..usize::try_from(length + 1).unwrap());
+            prop::collection::vec(value(&schema["items"]), length).prop_map(Value::from).boxed()
+        }
+        _ if schema.get("properties").is_some() => object(schema).boxed(),
+        _ => any_object().boxed(),
     };
     let wrong = prop_oneof![
         Just(Value::Null),
@@ -57,12 +63,11 @@ fn any_object() -> impl Strategy<Value = Value> {
 }
 
 /// Some of the members, and sometimes one that is none.
-fn object(members: &'static [Parameter]) -> impl Strategy<Value = Value> {
-    let each: Vec<_> = members
-        .iter()
+fn object(schema: &Value) -> impl Strategy<Value = Value> + use<> {
+    let each: Vec<_> = parameters(schema)
         .map(|parameter| {
             let there = prop::bool::weighted(if parameter.required { 0.95 } else { 0.6 });
-            (Just(parameter.name.to_owned()), value(parameter.kind), there)
+            (Just(parameter.name.to_owned()), value(parameter.schema), there)
         })
         .collect();
     (each, prop::option::weighted(0.05, text())).prop_map(|(each, unknown)| {
@@ -73,7 +78,7 @@ fn object(members: &'static [Parameter]) -> impl Strategy<Value = Value> {
 
 /// The number of a tool, and its arguments.
 fn call() -> impl Strategy<Value = (usize, Value)> {
-    (0..tools().len()).prop_flat_map(|index| (Just(index), object(tools()[index].1.parameters)))
+    (0..tools().len()).prop_flat_map(|index| (Just(index), object(&tools()[index].1.schema)))
 }
 
 proptest! {
@@ -86,8 +91,9 @@ proptest! {
         match dialect.parse(tool.name, &arguments.to_string(), &Limits::default()) {
             Ok(operation) => {
                 prop_assert!(tool.operations.contains(&operation.name()), "{:?}", operation);
-                for parameter in tool.parameters.iter().filter(|parameter| parameter.required) {
-                    prop_assert!(parameter.kind.fits(&arguments[parameter.name]), "{}", arguments);
+                for parameter in parameters(&tool.schema).filter(|parameter| parameter.required) {
+                    let given = &arguments[parameter.name];
+                    prop_assert_eq!(expected(parameter.name, parameter.schema, given), None, "{}", given);
                 }
             }
             Err(failure) => {

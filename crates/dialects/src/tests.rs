@@ -1,6 +1,7 @@
 use ops::{Operation, Reason, ToolFailure};
 use serde_json::{Value, json};
 
+use super::arguments::parameters;
 use super::{
     Dialect, Effect, Format, Limits, Offer, Tool, find, names, render_canonical, render_canonical_pending,
 };
@@ -94,7 +95,7 @@ fn every_argument_is_checked_for_its_kind() {
     for dialect in dialects() {
         for tool in dialect.tools() {
             let good: Value = serde_json::from_str(example(tool)).unwrap();
-            for parameter in tool.parameters {
+            for parameter in parameters(&tool.schema) {
                 let mut wrong = good.clone();
                 wrong[parameter.name] = json!({"an": "object"});
                 let failure = dialect.parse(tool.name, &wrong.to_string(), &Limits::default()).unwrap_err();
@@ -111,7 +112,7 @@ fn a_missing_or_an_unknown_argument_is_named() {
     for dialect in dialects() {
         for tool in dialect.tools() {
             let good: Value = serde_json::from_str(example(tool)).unwrap();
-            for parameter in tool.parameters.iter().filter(|parameter| parameter.required) {
+            for parameter in parameters(&tool.schema).filter(|parameter| parameter.required) {
                 for absent in [false, true] {
                     let mut wrong = good.clone();
                     if absent {
@@ -139,7 +140,7 @@ fn null_stands_for_an_optional_argument_that_is_not_there() {
         for tool in dialect.tools() {
             let good: Value = serde_json::from_str(example(tool)).unwrap();
             let mut with_nulls = good.clone();
-            for parameter in tool.parameters.iter().filter(|parameter| good.get(parameter.name).is_none()) {
+            for parameter in parameters(&tool.schema).filter(|parameter| good.get(parameter.name).is_none()) {
                 with_nulls[parameter.name] = Value::Null;
             }
             assert_eq!(

@@ -1,24 +1,71 @@
-//! A tool as a dialect offers it: one table from which both the JSON Schema and the parser of arguments come, so that
-//! the two cannot disagree.
+//! A tool as a dialect offers it. A tool is one type: its fields are the arguments, its doc comments are what the model
+//! reads, and both the JSON Schema and the parser come from it, so that the two cannot disagree.
 
-use ops::{Operation, Reason};
-use serde_json::{Map, Value, json};
+use ops::{Malformed, Operation, Reason};
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use text::excerpt;
+use thiserror::Error;
 
-use crate::arguments::Arguments;
+use crate::arguments::{check, parameters};
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
-use text::excerpt;
+
+/// The arguments of one tool. The doc comment of the type describes the tool to the model, with an example at its end;
+/// the doc comment of a field describes the argument: meaning, unit, default. Limits of a profile are in them as their
+/// names in braces, such as `{max_read_bytes}`. The type refuses unknown fields: nothing that a model asks for is passed
+/// over.
+pub(crate) trait ToolArguments: DeserializeOwned + JsonSchema {
+    /// The operation that these arguments mean.
+    fn operation(self, limits: &Limits) -> Result<Operation, NoOperation>;
+
+    /// Why arguments that do not fit the schema are refused, for a tool that has a more exact reason.
+    fn refusal(failure: ParseFailure, given: &Map<String, Value>) -> ParseFailure {
+        let _ = given;
+        failure
+    }
+}
+
+/// Fields of the API, with what is in them, and the names of arguments that differ from theirs by more than spelling. The
+/// first that a tool has holds.
+const RENAMED: [(&str, &str); 14] = [
+    ("edit.create.content", "file_text"),
+    ("edit.insert.after_line", "insert_line"),
+    ("edit.insert.text", "insert_text"),
+    ("edit.str_replace.old_str", "oldString"),
+    ("edit.str_replace", "new_str"),
+    ("edit.str_replace", "newString"),
+    ("git", "args"),
+    ("grep.after", "context_lines"),
+    ("grep.before", "context_lines"),
+    ("patch", "patch"),
+    ("read.end_line", "limit"),
+    ("read.end_line", "view_range"),
+    ("read.start_line", "view_range"),
+    ("shell.script", "command"),
+];
+
+/// Why arguments that fit their schema mean no operation.
+#[derive(Debug, Error)]
+pub(crate) enum NoOperation {
+    /// What validation says, in the API's names.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// What the tool says, in its own names.
+    #[error(transparent)]
+    Failure(#[from] ParseFailure),
+}
+
+type Parse = fn(&Tool, Map<String, Value>, &Limits) -> Result<Operation, ParseFailure>;
 
 /// A tool of a dialect.
 #[derive(Debug)]
 pub struct Tool {
     /// Its name, perhaps with dots.
     pub name: &'static str,
-    /// For the model: what it does, its limits, an example of its arguments. Limits that a profile sets stand as their
-    /// names in braces: see [`Tool::described`].
-    pub description: &'static str,
-    /// Its arguments. A call with any other is refused, with that one's name: nothing that a model asks for is passed over.
-    pub parameters: &'static [Parameter],
     /// The canonical operations that it can lead to; it is of use where any of them is permitted. `exec.read_only` is
     /// the part of `exec` that a policy's read-only rule lets through.
     pub operations: &'static [&'static str],
@@ -26,8 +73,11 @@ pub struct Tool {
     pub effect: Effect,
     /// Making the same call again leaves the workspace as the first one did.
     pub repeatable: bool,
-    /// Arguments that fit `parameters` → operation.
-    pub(crate) operation: fn(&mut Arguments) -> Result<Operation, ParseFailure>,
+    /// For the model: what it does, its limits, an example of its arguments.
+    pub(crate) description: String,
+    /// The JSON Schema of its arguments.
+    pub(crate) schema: Value,
+    parse: Parse,
 }
 
 /// What a tool may do to the workspace: a hint for clients, no permission.
@@ -41,78 +91,71 @@ pub enum Effect {
     Changes,
 }
 
-/// An argument of a tool, or a member of one.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its key in the JSON object.
-    pub name: &'static str,
-    /// It has to be there. An optional one may be `null`, too.
-    pub required: bool,
-    /// What it is.
-    pub kind: Kind,
-    /// For the model: meaning, unit, default.
-    pub description: &'static str,
-}
-
-impl Parameter {
-    pub(crate) const fn required(name: &'static str, kind: Kind, description: &'static str) -> Self {
-        Self { name, required: true, kind, description }
-    }
-
-    pub(crate) const fn optional(name: &'static str, kind: Kind, description: &'static str) -> Self {
-        Self { name, required: false, kind, description }
-    }
-}
-
-/// What an argument is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A string.
-    Text,
-    /// One of these strings.
-    Choice(&'static [&'static str]),
-    /// One of these programs; any other is not allowed.
-    Program(&'static [&'static str]),
-    /// A whole number, not less than this.
-    Integer {
-        /// The least one.
-        least: u64,
-    },
-    /// Two whole numbers.
-    LineRange,
-    /// A boolean.
-    Flag,
-    /// An array of strings.
-    TextList,
-    /// An array of objects, whatever is in them.
-    ObjectList,
-    /// An object, whatever is in it.
-    AnyObject,
-    /// An object with these members and no others.
-    Object(&'static [Parameter]),
-}
-
 impl Tool {
-    /// The JSON Schema of the arguments.
+    pub(crate) fn of<T: ToolArguments>(
+        name: &'static str,
+        operations: &'static [&'static str],
+        effect: Effect,
+    ) -> Self {
+        let mut schema = schema_of::<T>();
+        let description = match schema.remove("description") {
+            Some(Value::String(description)) => description,
+            _ => String::new(),
+        };
+        Self {
+            name,
+            operations,
+            effect,
+            repeatable: effect == Effect::Reads,
+            description,
+            schema: schema.into(),
+            parse: parse::<T>,
+        }
+    }
+
+    /// The same for a tool that changes something, but nothing more when it is called again.
+    pub(crate) fn repeatable(self) -> Self {
+        Self { repeatable: true, ..self }
+    }
+
+    /// The JSON Schema of the arguments, with a run's limits in its descriptions.
     pub fn schema(&self, limits: &Limits) -> Value {
-        object_schema(self.parameters, limits)
+        limits.fill_all(&self.schema)
     }
 
     /// Whether the schema is of the form that vendors hold a model to by grammar: nothing optional, nothing open.
     pub fn is_strict(&self) -> bool {
-        self.parameters.iter().all(Parameter::is_strict)
+        is_strict(&self.schema)
+    }
+
+    /// The operation that these arguments mean.
+    pub(crate) fn parse(
+        &self,
+        arguments: Map<String, Value>,
+        limits: &Limits,
+    ) -> Result<Operation, ParseFailure> {
+        (self.parse)(self, arguments, limits)
     }
 
     /// The argument that the API calls `canonical`, as this tool spells it: `replaceAll` is `replace_all`.
-    pub(crate) fn argument(&self, canonical: &str) -> Option<&'static str> {
+    pub(crate) fn argument(&self, canonical: &str) -> Option<&str> {
         let plain = |name: &str| name.replace('_', "").to_ascii_lowercase();
-        let names = self.parameters.iter().map(|parameter| parameter.name);
-        names.into_iter().find(|name| plain(name) == plain(canonical))
+        let mut names = parameters(&self.schema).map(|parameter| parameter.name);
+        names.find(|name| plain(name) == plain(canonical))
+    }
+
+    /// The argument that holds the API's `field`, such as `edit.str_replace.old_str`.
+    fn argument_of<'a>(&'a self, field: &'a str) -> &'a str {
+        let last = field.rsplit('.').next().unwrap_or_default();
+        let mut renamed = RENAMED.into_iter().filter(|(renamed, _)| {
+            field.strip_prefix(renamed).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        self.argument(last).or_else(|| renamed.find_map(|(_, name)| self.argument(name))).unwrap_or(last)
     }
 
     /// The description with a run's limits in it.
     pub fn described(&self, limits: &Limits) -> String {
-        limits.fill(self.description)
+        limits.fill(&self.description)
     }
 
     /// The name for vendors that allow no dots: `fs_read` for `fs.read`.
@@ -121,109 +164,56 @@ impl Tool {
     }
 }
 
-fn object_schema(members: &[Parameter], limits: &Limits) -> Value {
-    let properties: Map<String, Value> =
-        members.iter().map(|member| (member.name.to_owned(), member.schema(limits))).collect();
-    let required: Vec<&str> =
-        members.iter().filter(|member| member.required).map(|member| member.name).collect();
-    json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    })
-}
-
-impl Parameter {
-    fn is_strict(&self) -> bool {
-        self.required
-            && match self.kind {
-                Kind::ObjectList | Kind::AnyObject => false,
-                Kind::Object(members) => members.iter().all(Self::is_strict),
-                _ => true,
-            }
-    }
-
-    fn schema(&self, limits: &Limits) -> Value {
-        let mut schema = match self.kind {
-            Kind::Text => json!({"type": "string"}),
-            Kind::Choice(options) | Kind::Program(options) => json!({"type": "string", "enum": options}),
-            Kind::Integer { least } => json!({"type": "integer", "minimum": least}),
-            Kind::LineRange => {
-                json!({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2})
-            }
-            Kind::Flag => json!({"type": "boolean"}),
-            Kind::TextList => json!({"type": "array", "items": {"type": "string"}}),
-            Kind::ObjectList => json!({"type": "array", "items": {"type": "object"}}),
-            Kind::AnyObject => json!({"type": "object"}),
-            Kind::Object(members) => object_schema(members, limits),
-        };
-        schema["description"] = limits.fill(self.description).into();
-        schema
-    }
-}
-
-impl Kind {
-    /// Whether a value is of this kind.
-    pub(crate) fn fits(self, value: &Value) -> bool {
-        match self {
-            Self::Text => value.is_string(),
-            Self::Choice(options) | Self::Program(options) => {
-                value.as_str().is_some_and(|text| options.contains(&text))
-            }
-            Self::Integer { least } => value.as_u64().is_some_and(|number| number >= least),
-            Self::LineRange => {
-                value.as_array().is_some_and(|ends| ends.len() == 2 && ends.iter().all(Value::is_i64))
-            }
-            Self::Flag => value.is_boolean(),
-            Self::TextList => value.as_array().is_some_and(|items| items.iter().all(Value::is_string)),
-            Self::ObjectList => value.as_array().is_some_and(|items| items.iter().all(Value::is_object)),
-            Self::AnyObject => value.is_object(),
-            Self::Object(members) => misfit(members, value).is_none(),
+fn parse<T: ToolArguments>(
+    tool: &Tool,
+    arguments: Map<String, Value>,
+    limits: &Limits,
+) -> Result<Operation, ParseFailure> {
+    check(tool, &arguments).map_err(|failure| T::refusal(failure, &arguments))?;
+    // The check is as strict as the type. If a new type is stricter, the model reads serde's words.
+    let arguments: T = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
+        let message = format!("the arguments do not fit: {}", excerpt(&error.to_string()));
+        ParseFailure::new(Reason::InvalidArgument, message)
+    })?;
+    arguments.operation(limits).map_err(|failure| match failure {
+        NoOperation::Failure(failure) => failure,
+        NoOperation::Malformed(malformed) => {
+            ParseFailure::malformed(tool.argument_of(&malformed.field), &malformed)
         }
-    }
-
-    /// What to say of the value of `name` that does not fit.
-    pub(crate) fn refuse(self, name: &str, value: &Value) -> ParseFailure {
-        let expectation = match (self, value) {
-            (Self::Program(programs), Value::String(program)) => return not_allowed(name, program, programs),
-            (Self::Text, _) => "must be a string".to_owned(),
-            (Self::Choice(options) | Self::Program(options), _) => {
-                format!("must be one of {}", options.join(", "))
-            }
-            (Self::Integer { least }, _) => format!("must be a whole number, {least} or greater"),
-            (Self::LineRange, _) => "must be two whole numbers, such as [1, 40]".to_owned(),
-            (Self::Flag, _) => "must be true or false".to_owned(),
-            (Self::TextList, _) => "must be an array of strings".to_owned(),
-            (Self::ObjectList, _) => "must be an array of objects".to_owned(),
-            (Self::AnyObject, _) => "must be an object".to_owned(),
-            (Self::Object(members), value) => {
-                let misfit = misfit(members, value).unwrap_or_default();
-                format!("must be an object of its schema: {misfit}")
-            }
-        };
-        ParseFailure::argument(name, expectation)
-    }
-}
-
-/// What is wrong with an object, at the first member that is wrong.
-fn misfit(members: &[Parameter], value: &Value) -> Option<String> {
-    let Some(object) = value.as_object() else { return Some("it is no object".to_owned()) };
-    let unknown = object.keys().find(|key| members.iter().all(|member| member.name != **key));
-    if let Some(unknown) = unknown {
-        let known: Vec<&str> = members.iter().map(|member| member.name).collect();
-        return Some(format!("{} is none of its members, which are {}", excerpt(unknown), known.join(", ")));
-    }
-    members.iter().find_map(|member| match object.get(member.name) {
-        None | Some(Value::Null) if !member.required => None,
-        None => Some(format!("{} is missing", member.name)),
-        Some(value) if member.kind.fits(value) => None,
-        Some(value) => Some(member.kind.refuse(member.name, value).message),
     })
 }
 
-fn not_allowed(name: &str, program: &str, programs: &[&str]) -> ParseFailure {
-    let message = format!("Command not allowed: {}; use one of {}", excerpt(program), programs.join(", "));
-    let failure = ParseFailure::new(Reason::CommandNotAllowed, message);
-    ParseFailure { field: Some(name.to_owned()), ..failure }
+/// The JSON Schema of a type, in one piece.
+fn schema_of<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    settings.with_transform(RecursiveTransform(simplify)).into_generator().into_root_schema_for::<T>()
+}
+
+/// Leaves out what models have no use for: titles, Rust's widths of numbers, line breaks of doc comments, and that an
+/// optional argument may be `null`.
+fn simplify(schema: &mut Schema) {
+    schema.remove("title");
+    schema.remove("format");
+    if let Some(Value::String(description)) = schema.get_mut("description") {
+        *description = description.replace('\n', " ");
+    }
+    if let Some(kinds) = schema.get_mut("type")
+        && let Some(kind) = kinds.get(0)
+    {
+        *kinds = kind.clone();
+    }
+}
+
+fn is_strict(schema: &Value) -> bool {
+    match schema["type"].as_str() {
+        Some("object") => {
+            schema["additionalProperties"] == false
+                && parameters(schema).all(|parameter| parameter.required && is_strict(parameter.schema))
+        }
+        Some("array") => is_strict(&schema["items"]),
+        _ => true,
+    }
 }

@@ -2,15 +2,18 @@
 
 pub(crate) mod render;
 
-use ops::{Malformed, Operation, Outcome};
+use std::sync::LazyLock;
+
+use ops::{Operation, Outcome};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::v1;
 
-use crate::arguments::Arguments;
 use crate::dialect::Dialect;
-use crate::failure::ParseFailure;
+use crate::limits::Limits;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Parameter, Tool};
+use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
 /// The dialect.
 pub(crate) struct Exec;
@@ -21,7 +24,7 @@ impl Dialect for Exec {
     }
 
     fn tools(&self) -> &'static [Tool] {
-        &TOOLS
+        &*TOOLS
     }
 
     fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
@@ -54,48 +57,35 @@ impl Dialect for Exec {
     }
 }
 
-static TOOLS: [Tool; 1] = [Tool {
-    name: "exec",
-    description: "Run one command in the workspace and get its stdout, stderr and exit code. The arguments are a list, \
-                  one string each: there is no shell, so that pipes, quotes, wildcards and && mean nothing. rm, \
-                  sudo, dd and the like are refused where they are named. Others may need a person's approval; those that \
-                  take code (sh -c, python -c, awk, xargs) do wherever any other does. Ended after \
-                  {default_timeout_s} seconds. At most {max_output_bytes} bytes of each stream are shown. \
-                  Example: {\"command\": \"cargo\", \"args\": [\"test\", \"--lib\"], \"cwd\": \"crates/parser\"}",
-    parameters: &[
-        Parameter::required("command", Kind::Text, "Command to execute (e.g., 'ls', 'git', 'cargo')"),
-        Parameter::required(
-            "args",
-            Kind::TextList,
-            "Command arguments as array (prevents shell injection). [] when there are none.",
-        ),
-        Parameter::optional(
-            "cwd",
-            Kind::Text,
-            "Optional working directory path, relative to the workspace. Default: the workspace.",
-        ),
-    ],
-    operations: &["exec", "exec.read_only"],
-    effect: Effect::Changes,
-    repeatable: false,
-    operation: exec,
-}];
+static TOOLS: LazyLock<[Tool; 1]> =
+    LazyLock::new(|| [Tool::of::<RunCommand>("exec", &["exec", "exec.read_only"], Effect::Changes)]);
 
-fn exec(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::ExecRequest {
-        command: arguments.text("command"),
-        args: arguments.list("args"),
-        cwd: arguments.text("cwd"),
-        // The tool has no such argument.
-        timeout_ms: Some(arguments.timeout_ms("timeout_ms")),
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+/// Run one command in the workspace and get its stdout, stderr and exit code. The arguments are a list, one string each:
+/// there is no shell, so that pipes, quotes, wildcards and && mean nothing. rm, sudo, dd and the like are refused where
+/// they are named. Others may need a person's approval; those that take code (sh -c, python -c, awk, xargs) do wherever
+/// any other does. Ended after {default_timeout_s} seconds. At most {max_output_bytes} bytes of each stream are shown.
+/// Example: {"command": "cargo", "args": ["test", "--lib"], "cwd": "crates/parser"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RunCommand {
+    /// Command to execute (e.g., 'ls', 'git', 'cargo')
+    command: String,
+    /// Command arguments as array (prevents shell injection). [] when there are none.
+    args: Vec<String>,
+    /// Optional working directory path, relative to the workspace. Default: the workspace.
+    cwd: Option<String>,
 }
 
-/// The arguments have the names of the canonical fields.
-fn named(malformed: &Malformed) -> ParseFailure {
-    ParseFailure::malformed(malformed.field.rsplit('.').next().unwrap_or_default(), malformed)
+impl ToolArguments for RunCommand {
+    fn operation(self, limits: &Limits) -> Result<Operation, NoOperation> {
+        Ok(Operation::try_from(v1::ExecRequest {
+            command: self.command,
+            args: self.args,
+            cwd: self.cwd.unwrap_or_default(),
+            timeout_ms: Some(limits.timeout_ms(None)),
+            ..Default::default()
+        })?)
+    }
 }
 
 #[cfg(test)]

@@ -14,15 +14,19 @@ mod prompt;
 mod render;
 pub mod transcript;
 
-use ops::{Grep, Malformed, Operation, Outcome};
+use std::num::NonZeroU64;
+use std::sync::LazyLock;
+
+use ops::{Grep, Operation, Outcome};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use wire::v1::{self, edit_request::Change};
 
-use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Parameter, Tool};
+use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
 /// The dialect.
 pub(crate) struct Forge;
@@ -41,7 +45,7 @@ impl Dialect for Forge {
     }
 
     fn tools(&self) -> &'static [Tool] {
-        &TOOLS
+        &*TOOLS
     }
 
     fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
@@ -65,179 +69,153 @@ impl Dialect for Forge {
     }
 }
 
-static TOOLS: [Tool; 6] = [
-    Tool {
-        name: "bash",
-        description: "Run a shell script (bash -lc) in the workspace. Pipes, && and $VAR work. rm, sudo, dd and the \
-                      like are refused where they are named. A person may have to approve the script first: always \
-                      where commands ask and it is more than plain words joined by && || ; | < >. Ended after \
-                      {default_timeout_s} seconds, or after timeoutMs. At most {max_output_bytes} bytes of each stream \
-                      are shown. Example: {\"command\": \"ls -la | head\"}",
-        parameters: &[
-            Parameter::required("command", Kind::Text, "The script."),
-            Parameter::optional(
-                "timeoutMs",
-                Kind::Integer { least: 1 },
-                "Milliseconds until it is ended, at most {max_timeout_s} seconds.",
-            ),
-        ],
-        operations: &["shell"],
-        effect: Effect::Changes,
-        repeatable: false,
-        operation: bash,
-    },
-    Tool {
-        name: "write",
-        description: "Create a file or replace its whole content; missing directories are made. At most \
-                      {max_write_bytes} bytes. Example: {\"path\": \"src/a.txt\", \"content\": \"one\\ntwo\\n\"}",
-        parameters: &[
-            Parameter::required("path", Kind::Text, "File in the workspace, such as src/a.txt."),
-            Parameter::required("content", Kind::Text, "The whole new content."),
-        ],
-        operations: &["write"],
-        effect: Effect::Changes,
-        repeatable: true,
-        operation: write,
-    },
-    Tool {
-        name: "read",
-        description: "Read lines of a text file. At most 16,384 bytes come back; go on with a greater offset. \
-                      Example: {\"path\": \"src/main.rs\", \"offset\": 0, \"limit\": 100}",
-        parameters: &[
-            Parameter::required("path", Kind::Text, "File in the workspace, such as src/main.rs."),
-            Parameter::optional("offset", Kind::Integer { least: 0 }, "Lines to pass over first. Default 0."),
-            Parameter::optional(
-                "limit",
-                Kind::Integer { least: 1 },
-                "Most lines, at most 2,000. Default 200.",
-            ),
-        ],
-        operations: &["read"],
-        effect: Effect::Reads,
-        repeatable: true,
-        operation: read,
-    },
-    Tool {
-        name: "edit",
-        description: "Replace text in a file. oldString must occur exactly once, white space included, unless \
-                      replaceAll is true. The file may have at most {max_write_bytes} bytes. \
-                      Example: {\"path\": \"src/a.txt\", \"oldString\": \"one\", \"newString\": \"two\"}",
-        parameters: &[
-            Parameter::required("path", Kind::Text, "File in the workspace, such as src/a.txt."),
-            Parameter::required("oldString", Kind::Text, "The text to replace, exactly as in the file."),
-            Parameter::required("newString", Kind::Text, "The new text; another one than oldString."),
-            Parameter::optional("replaceAll", Kind::Flag, "Replace every occurrence. Default false."),
-        ],
-        operations: &["edit"],
-        effect: Effect::Changes,
-        repeatable: false,
-        operation: edit,
-    },
-    Tool {
-        name: "grep",
-        description: "Search the workspace for a regular expression. At most 200 lines come back, each cut at 400 \
-                      characters; binary files are passed over. \
-                      Example: {\"pattern\": \"TODO|FIXME\", \"glob\": \"src/**/*.rs\"}",
-        parameters: &[
-            Parameter::required("pattern", Kind::Text, "Regular expression, without look-around."),
-            Parameter::optional(
-                "glob",
-                Kind::Text,
-                "Only files like this, such as src/**/*.rs. Default: all.",
-            ),
-            Parameter::optional("ignoreCase", Kind::Flag, "Ignore case. Default false."),
-        ],
-        operations: &["grep"],
-        effect: Effect::Reads,
-        repeatable: true,
-        operation: grep,
-    },
-    Tool {
-        name: "glob",
-        description: "Find files by name. *, ** and ? stand for what they do in a shell. At most 200 paths come back. \
-                      Example: {\"pattern\": \"src/**/*.rs\"}",
-        parameters: &[Parameter::required("pattern", Kind::Text, "Pattern, relative to the workspace.")],
-        operations: &["glob"],
-        effect: Effect::Reads,
-        repeatable: true,
-        operation: glob,
-    },
-];
+static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
+    [
+        Tool::of::<Bash>("bash", &["shell"], Effect::Changes),
+        Tool::of::<Write>("write", &["write"], Effect::Changes).repeatable(),
+        Tool::of::<Read>("read", &["read"], Effect::Reads),
+        Tool::of::<Edit>("edit", &["edit"], Effect::Changes),
+        Tool::of::<GrepArguments>("grep", &["grep"], Effect::Reads),
+        Tool::of::<Glob>("glob", &["glob"], Effect::Reads),
+    ]
+});
 
-fn bash(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::ShellRequest {
-        script: arguments.text("command"),
-        timeout_ms: Some(arguments.timeout_ms("timeoutMs")),
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+/// Run a shell script (bash -lc) in the workspace. Pipes, && and $VAR work. rm, sudo, dd and the like are refused where
+/// they are named. A person may have to approve the script first: always where commands ask and it is more than plain
+/// words joined by && || ; | < >. Ended after {default_timeout_s} seconds, or after timeoutMs. At most
+/// {max_output_bytes} bytes of each stream are shown. Example: {"command": "ls -la | head"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Bash {
+    /// The script.
+    command: String,
+    /// Milliseconds until it is ended, at most {max_timeout_s} seconds.
+    timeout_ms: Option<NonZeroU64>,
 }
 
-fn write(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::WriteRequest {
-        path: arguments.text("path"),
-        content: arguments.text("content"),
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
-}
-
-fn read(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let limit = arguments.integer("limit").unwrap_or(LINES);
-    if limit > MOST_LINES {
-        return Err(ParseFailure::argument("limit", format!("must be at most {MOST_LINES}")));
+impl ToolArguments for Bash {
+    fn operation(self, limits: &Limits) -> Result<Operation, NoOperation> {
+        let timeout_ms = Some(limits.timeout_ms(self.timeout_ms));
+        let request = v1::ShellRequest { script: self.command, timeout_ms, ..Default::default() };
+        Ok(Operation::try_from(request)?)
     }
-    let first = arguments.integer("offset").unwrap_or(0).saturating_add(1);
-    let request = v1::ReadRequest {
-        path: arguments.text("path"),
-        start_line: Some(first),
-        end_line: Some(first.saturating_add(limit - 1)),
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
 }
 
-fn edit(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let change = Change::StrReplace(v1::StrReplace {
-        old_str: arguments.text("oldString"),
-        new_str: arguments.text("newString"),
-        replace_all: arguments.flag("replaceAll"),
-    });
-    let request =
-        v1::EditRequest { path: arguments.text("path"), change: Some(change), ..Default::default() };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+/// Create a file or replace its whole content; missing directories are made. At most {max_write_bytes} bytes.
+/// Example: {"path": "src/a.txt", "content": "one\ntwo\n"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Write {
+    /// File in the workspace, such as src/a.txt.
+    path: String,
+    /// The whole new content.
+    content: String,
 }
 
-fn grep(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let pattern = arguments.text("pattern");
-    let request = v1::GrepRequest {
-        regex: !Grep::is_slashed(&pattern),
-        pattern,
-        glob: arguments.text("glob"),
-        case_insensitive: arguments.flag("ignoreCase"),
-        before: Some(0),
-        after: Some(0),
-        max_matches: Some(HITS),
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+impl ToolArguments for Write {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        let Self { path, content } = self;
+        Ok(Operation::try_from(v1::WriteRequest { path, content, ..Default::default() })?)
+    }
 }
 
-fn glob(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::GlobRequest { pattern: arguments.text("pattern"), ..Default::default() };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+/// Read lines of a text file. At most 16,384 bytes come back; go on with a greater offset.
+/// Example: {"path": "src/main.rs", "offset": 0, "limit": 100}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    /// File in the workspace, such as src/main.rs.
+    path: String,
+    /// Lines to pass over first. Default 0.
+    offset: Option<u64>,
+    /// Most lines, at most 2,000. Default 200.
+    limit: Option<NonZeroU64>,
 }
 
-fn named(malformed: &Malformed) -> ParseFailure {
-    let field = match malformed.field.as_str() {
-        "shell.script" => "command",
-        "shell.timeout_ms" => "timeoutMs",
-        "edit.str_replace.old_str" => "oldString",
-        "edit.str_replace" | "edit.str_replace.new_str" => "newString",
-        "read.end_line" => "limit",
-        field => field.rsplit('.').next().unwrap_or_default(),
-    };
-    ParseFailure::malformed(field, malformed)
+impl ToolArguments for Read {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        let limit = self.limit.map_or(LINES, NonZeroU64::get);
+        if limit > MOST_LINES {
+            return Err(ParseFailure::argument("limit", format!("must be at most {MOST_LINES}")).into());
+        }
+        let first = self.offset.unwrap_or(0).saturating_add(1);
+        Ok(Operation::try_from(v1::ReadRequest {
+            path: self.path,
+            start_line: Some(first),
+            end_line: Some(first.saturating_add(limit - 1)),
+            ..Default::default()
+        })?)
+    }
+}
+
+/// Replace text in a file. oldString must occur exactly once, white space included, unless replaceAll is true. The file
+/// may have at most {max_write_bytes} bytes. Example: {"path": "src/a.txt", "oldString": "one", "newString": "two"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Edit {
+    /// File in the workspace, such as src/a.txt.
+    path: String,
+    /// The text to replace, exactly as in the file.
+    old_string: String,
+    /// The new text; another one than oldString.
+    new_string: String,
+    /// Replace every occurrence. Default false.
+    replace_all: Option<bool>,
+}
+
+impl ToolArguments for Edit {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        let change = Change::StrReplace(v1::StrReplace {
+            old_str: self.old_string,
+            new_str: self.new_string,
+            replace_all: self.replace_all.unwrap_or_default(),
+        });
+        let request = v1::EditRequest { path: self.path, change: Some(change), ..Default::default() };
+        Ok(Operation::try_from(request)?)
+    }
+}
+
+/// Search the workspace for a regular expression. At most 200 lines come back, each cut at 400 characters; binary files
+/// are passed over. Example: {"pattern": "TODO|FIXME", "glob": "src/**/*.rs"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct GrepArguments {
+    /// Regular expression, without look-around.
+    pattern: String,
+    /// Only files like this, such as src/**/*.rs. Default: all.
+    glob: Option<String>,
+    /// Ignore case. Default false.
+    ignore_case: Option<bool>,
+}
+
+impl ToolArguments for GrepArguments {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        Ok(Operation::try_from(v1::GrepRequest {
+            regex: !Grep::is_slashed(&self.pattern),
+            pattern: self.pattern,
+            glob: self.glob.unwrap_or_default(),
+            case_insensitive: self.ignore_case.unwrap_or_default(),
+            before: Some(0),
+            after: Some(0),
+            max_matches: Some(HITS),
+            ..Default::default()
+        })?)
+    }
+}
+
+/// Find files by name. *, ** and ? stand for what they do in a shell. At most 200 paths come back.
+/// Example: {"pattern": "src/**/*.rs"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Glob {
+    /// Pattern, relative to the workspace.
+    pattern: String,
+}
+
+impl ToolArguments for Glob {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        Ok(Operation::try_from(v1::GlobRequest { pattern: self.pattern, ..Default::default() })?)
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::arguments::{Parameter, parameters};
 use crate::limits::Limits;
 use crate::tool::Tool;
 
@@ -19,9 +20,10 @@ pub(super) fn of(tools: &[&'static Tool], limits: &Limits) -> String {
         let (what, example) = described.split_once("Example: ").unwrap_or((&described, "{}"));
         // Writing to a string cannot fail.
         let _ = write!(text, "\nforge:{} - {}\n", tool.name, what.trim_end());
-        for parameter in tool.parameters {
-            let need = if parameter.required { "required" } else { "optional" };
-            let _ = writeln!(text, "  {} ({need}): {}", parameter.name, limits.fill(parameter.description));
+        for Parameter { name, required, schema } in parameters(&tool.schema(limits)) {
+            let need = if required { "required" } else { "optional" };
+            let _ =
+                writeln!(text, "  {name} ({need}): {}", schema["description"].as_str().unwrap_or_default());
         }
         let _ = write!(text, "```forge:{}\n{example}\n```\n", tool.name);
     }

@@ -6,15 +6,20 @@ mod patch;
 mod render;
 mod result;
 
-use ops::{Malformed, Operation, Outcome};
+use std::num::NonZeroU64;
+use std::sync::LazyLock;
+
+use ops::{Operation, Outcome};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 use wire::v1;
 
-use crate::arguments::Arguments;
 use crate::dialect::Dialect;
 use crate::failure::ParseFailure;
+use crate::limits::{Limits, saturated};
 use crate::made::Made;
-use crate::tool::{Effect, Kind, Parameter, Tool};
+use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
 /// The dialect.
 pub(crate) struct Fs;
@@ -25,7 +30,7 @@ impl Dialect for Fs {
     }
 
     fn tools(&self) -> &'static [Tool] {
-        &TOOLS
+        &*TOOLS
     }
 
     fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String {
@@ -41,163 +46,133 @@ impl Dialect for Fs {
     }
 }
 
-static TOOLS: [Tool; 5] = [
-    Tool {
-        name: "fs.list",
-        description: "List the direct children of a directory: name, type and size. Hidden entries and symbolic \
-                      links are left out. At most 200 entries; with more, `entriesPreview`, `truncated` and a `hint` \
-                      come back. Example: {\"path\": \"@project/src\"}",
-        parameters: &[Parameter::required(
-            "path",
-            Kind::Text,
-            "Directory, such as @project, @pkg/lib or @state/notes.",
-        )],
-        operations: &["list"],
-        effect: Effect::Reads,
-        repeatable: true,
-        operation: list,
-    },
-    Tool {
-        name: "fs.read",
-        description: "Read a UTF-8 text file, whole or a range of lines. Over {max_read_bytes} bytes only the beginning comes \
-                      back, as `contentPreview` with `truncated` and a `hint`: then give startLine and endLine, or \
-                      use fs.search. Always gives the file's size in bytes and its sha256. \
-                      Example: {\"path\": \"@project/src/main.rs\", \"startLine\": 1, \"endLine\": 80}",
-        parameters: &[
-            Parameter::required("path", Kind::Text, "File, such as @project/README.md."),
-            Parameter::optional(
-                "startLine",
-                Kind::Integer { least: 1 },
-                "First line, counted from 1. Default: the first.",
-            ),
-            Parameter::optional(
-                "endLine",
-                Kind::Integer { least: 1 },
-                "Last line, inclusive. Default: the last.",
-            ),
-        ],
-        operations: &["read"],
-        effect: Effect::Reads,
-        repeatable: true,
-        operation: read,
-    },
-    Tool {
-        name: "fs.search",
-        description: "Find text in the files below a directory. The pattern is literal text; written /like this/ or \
-                      /like this/i it is a regular expression. Skips .git, node_modules, hidden directories and \
-                      binary files. At most 50 matches unless maxMatches says otherwise. \
-                      Example: {\"path\": \"@project\", \"pattern\": \"fn main\", \"after\": 3}",
-        parameters: &[
-            Parameter::required("path", Kind::Text, "Directory or file, such as @project/src."),
-            Parameter::required(
-                "pattern",
-                Kind::Text,
-                "Literal text, or a regular expression as /…/ or /…/i.",
-            ),
-            Parameter::optional(
-                "before",
-                Kind::Integer { least: 0 },
-                "Lines of context before a match, at most 20. Default 1.",
-            ),
-            Parameter::optional(
-                "after",
-                Kind::Integer { least: 0 },
-                "Lines of context after a match, at most 20. Default 1.",
-            ),
-            Parameter::optional(
-                "maxMatches",
-                Kind::Integer { least: 1 },
-                "Most matches to return, at most 1000. Default 50.",
-            ),
-        ],
-        operations: &["grep"],
-        effect: Effect::Reads,
-        repeatable: true,
-        operation: search,
-    },
-    Tool {
-        name: "fs.write",
-        description: "Create a file or replace its whole content, atomically; missing directories are made. At most \
-                      {max_write_bytes} bytes. @pkg is read-only. With ifMatchSha256 (from fs.read) nothing is written when \
-                      the file has changed since. Example: {\"path\": \"@project/notes.md\", \"content\": \"# Notes\\n\"}",
-        parameters: &[
-            Parameter::required("path", Kind::Text, "File in @project or @state."),
-            Parameter::required("content", Kind::Text, "The whole new content."),
-            Parameter::optional(
-                "ifMatchSha256",
-                Kind::Text,
-                "Write only if the file's sha256 is this, 64 lower-case hex digits.",
-            ),
-        ],
-        operations: &["write"],
-        effect: Effect::Changes,
-        repeatable: true,
-        operation: write,
-    },
-    patch::TOOL,
-];
+static TOOLS: LazyLock<[Tool; 5]> = LazyLock::new(|| {
+    [
+        Tool::of::<List>("fs.list", &["list"], Effect::Reads),
+        Tool::of::<Read>("fs.read", &["read"], Effect::Reads),
+        Tool::of::<Search>("fs.search", &["grep"], Effect::Reads),
+        Tool::of::<Write>("fs.write", &["write"], Effect::Changes).repeatable(),
+        Tool::of::<patch::ApplyPatch>("fs.apply_patch", &["patch"], Effect::Changes),
+    ]
+});
 
-fn list(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::ListRequest { path: path(arguments)?, ..Default::default() };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+/// List the direct children of a directory: name, type and size. Hidden entries and symbolic links are left out. At most
+/// 200 entries; with more, `entriesPreview`, `truncated` and a `hint` come back. Example: {"path": "@project/src"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// Directory, such as @project, @pkg/lib or @state/notes.
+    path: String,
 }
 
-fn read(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::ReadRequest {
-        path: path(arguments)?,
-        start_line: arguments.integer("startLine"),
-        end_line: arguments.integer("endLine"),
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| {
-        let failure = named(&malformed);
-        // Each line by itself has been checked against the parameters: only their order is left.
-        if malformed.field == "read.end_line" { failure.with("refusal", render::LINE_ORDER) } else { failure }
-    })
+impl ToolArguments for List {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        Ok(Operation::try_from(v1::ListRequest { path: given(self.path)?, ..Default::default() })?)
+    }
 }
 
-fn search(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::GrepRequest {
-        path: path(arguments)?,
-        pattern: arguments.text("pattern"),
-        before: arguments.small_integer("before"),
-        after: arguments.small_integer("after"),
-        max_matches: arguments.small_integer("maxMatches"),
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+/// Read a UTF-8 text file, whole or a range of lines. Over {max_read_bytes} bytes only the beginning comes back, as
+/// `contentPreview` with `truncated` and a `hint`: then give startLine and endLine, or use fs.search. Always gives the
+/// file's size in bytes and its sha256.
+/// Example: {"path": "@project/src/main.rs", "startLine": 1, "endLine": 80}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Read {
+    /// File, such as @project/README.md.
+    path: String,
+    /// First line, counted from 1. Default: the first.
+    start_line: Option<NonZeroU64>,
+    /// Last line, inclusive. Default: the last.
+    end_line: Option<NonZeroU64>,
 }
 
-fn write(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let request = v1::WriteRequest {
-        path: path(arguments)?,
-        content: arguments.text("content"),
-        if_match_sha256: if_match(arguments)?,
-        ..Default::default()
-    };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+impl ToolArguments for Read {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        let request = v1::ReadRequest {
+            path: given(self.path)?,
+            start_line: self.start_line.map(NonZeroU64::get),
+            end_line: self.end_line.map(NonZeroU64::get),
+            ..Default::default()
+        };
+        Operation::try_from(request).map_err(|malformed| match malformed.field.as_str() {
+            // The type has checked each line by itself: only their order is left.
+            "read.end_line" => {
+                ParseFailure::malformed("endLine", &malformed).with("refusal", render::LINE_ORDER).into()
+            }
+            _ => malformed.into(),
+        })
+    }
 }
 
-/// Always given, so that an empty one is an empty path and not the default.
-fn path(arguments: &mut Arguments) -> Result<String, ParseFailure> {
-    let path = arguments.text("path");
+/// Find text in the files below a directory. The pattern is literal text; written /like this/ or /like this/i it is a
+/// regular expression. Skips .git, node_modules, hidden directories and binary files. At most 50 matches unless
+/// maxMatches says otherwise. Example: {"path": "@project", "pattern": "fn main", "after": 3}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Search {
+    /// Directory or file, such as @project/src.
+    path: String,
+    /// Literal text, or a regular expression as /…/ or /…/i.
+    pattern: String,
+    /// Lines of context before a match, at most 20. Default 1.
+    before: Option<u64>,
+    /// Lines of context after a match, at most 20. Default 1.
+    after: Option<u64>,
+    /// Most matches to return, at most 1000. Default 50.
+    max_matches: Option<NonZeroU64>,
+}
+
+impl ToolArguments for Search {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        Ok(Operation::try_from(v1::GrepRequest {
+            path: given(self.path)?,
+            pattern: self.pattern,
+            before: self.before.map(saturated),
+            after: self.after.map(saturated),
+            max_matches: self.max_matches.map(|most| saturated(most.get())),
+            ..Default::default()
+        })?)
+    }
+}
+
+/// Create a file or replace its whole content, atomically; missing directories are made. At most {max_write_bytes}
+/// bytes. @pkg is read-only. With ifMatchSha256 (from fs.read) nothing is written when the file has changed since.
+/// Example: {"path": "@project/notes.md", "content": "# Notes\n"}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Write {
+    /// File in @project or @state.
+    path: String,
+    /// The whole new content.
+    content: String,
+    /// Write only if the file's sha256 is this, 64 lower-case hex digits.
+    if_match_sha256: Option<String>,
+}
+
+impl ToolArguments for Write {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        Ok(Operation::try_from(v1::WriteRequest {
+            path: given(self.path)?,
+            content: self.content,
+            if_match_sha256: condition(self.if_match_sha256)?,
+            ..Default::default()
+        })?)
+    }
+}
+
+/// A path that is always given, so that an empty one is an empty path and not the default.
+fn given(path: String) -> Result<String, ParseFailure> {
     if path.is_empty() { Err(ParseFailure::path("path", &jail::PathRefusal::Empty)) } else { Ok(path) }
 }
 
 /// An empty hash is a wrong hash here, not the lack of a condition.
-fn if_match(arguments: &mut Arguments) -> Result<String, ParseFailure> {
-    let given = arguments.has("ifMatchSha256");
-    let hash = arguments.text("ifMatchSha256");
-    if given && hash.is_empty() {
-        return Err(ParseFailure::argument("ifMatchSha256", "is empty: give a hash or leave it out"));
+fn condition(hash: Option<String>) -> Result<String, ParseFailure> {
+    match hash {
+        Some(hash) if hash.is_empty() => {
+            Err(ParseFailure::argument("ifMatchSha256", "is empty: give a hash or leave it out"))
+        }
+        hash => Ok(hash.unwrap_or_default()),
     }
-    Ok(hash)
-}
-
-/// The canonical fields have the same names in snake case.
-fn named(malformed: &Malformed) -> ParseFailure {
-    let field = malformed.field.rsplit('.').next().unwrap_or_default();
-    ParseFailure::malformed(&render::camel_case(field), malformed)
 }
 
 #[cfg(test)]

@@ -1,27 +1,55 @@
 //! `git_operation`: a git command line, of which only what is known is understood.
 
 use ops::Operation;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use wire::v1::{self, git_request::Command};
 
-use super::named;
-use crate::arguments::Arguments;
 use crate::failure::ParseFailure;
+use crate::limits::Limits;
+use crate::tool::{NoOperation, ToolArguments};
 
 /// Flags of `git status` that ask for the form that is given anyway.
 const STATUS_FLAGS: [&str; 5] = ["-s", "--short", "--porcelain", "-b", "--branch"];
 
-pub(super) fn operation(arguments: &mut Arguments) -> Result<Operation, ParseFailure> {
-    let args = arguments.list("args");
-    let command = match arguments.text("operation").as_str() {
-        "diff" => diff(args),
-        "log" => log(args)?,
-        "show" => show(args)?,
-        "add" => add(args)?,
-        "commit" => commit(args)?,
-        _ => status(&args)?,
-    };
-    let request = v1::GitRequest { command: Some(command) };
-    Operation::try_from(request).map_err(|malformed| named(&malformed))
+/// Git in the workspace: status, diff, log, show, add, commit. diff takes paths and the flags --cached --staged --stat
+/// --name-only --name-status --shortstat --numstat --no-color. log takes -n and a number (default 100), --oneline,
+/// --no-patch, the forms of diff, a revision or A..B, and paths after "--". show takes a revision or REVISION:PATH, with
+/// the flags of log. add takes paths, or -A for everything. commit takes -m and a message. No hooks run; there is no
+/// push. Example: {"operation": "commit", "args": ["-m", "Fix the parser"]}
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GitOperation {
+    /// The git command.
+    operation: GitCommand,
+    /// Its arguments, one string each. Default: none.
+    args: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum GitCommand {
+    Status,
+    Diff,
+    Log,
+    Show,
+    Add,
+    Commit,
+}
+
+impl ToolArguments for GitOperation {
+    fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
+        let args = self.args.unwrap_or_default();
+        let command = match self.operation {
+            GitCommand::Status => status(&args)?,
+            GitCommand::Diff => diff(args),
+            GitCommand::Log => log(args)?,
+            GitCommand::Show => show(args)?,
+            GitCommand::Add => add(args)?,
+            GitCommand::Commit => commit(args)?,
+        };
+        Ok(Operation::try_from(v1::GitRequest { command: Some(command) })?)
+    }
 }
 
 fn status(args: &[String]) -> Result<Command, ParseFailure> {
