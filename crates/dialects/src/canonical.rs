@@ -6,23 +6,23 @@ use ops::{OpResult, Outcome, ToolFailure};
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Success<'a> {
+struct CanonicalSuccess<'a> {
     ok: bool,
     #[serde(flatten)]
     result: &'a OpResult,
 }
 
 #[derive(Serialize)]
-struct Failure<'a> {
+struct CanonicalFailure<'a> {
     ok: bool,
-    error: Error<'a>,
+    error: CanonicalError<'a>,
     /// Of a command that was ended.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     result: Option<&'a OpResult>,
 }
 
 #[derive(Serialize)]
-struct Error<'a> {
+struct CanonicalError<'a> {
     code: &'a str,
     message: &'a str,
     details: BTreeMap<&'a str, &'a str>,
@@ -33,7 +33,7 @@ struct Error<'a> {
 pub fn render_canonical(outcome: &Outcome) -> String {
     match outcome {
         Ok(result) => match result.command().and_then(ops::unfinished) {
-            None => to_json(&Success { ok: true, result }),
+            None => to_json(&CanonicalSuccess { ok: true, result }),
             Some(failure) => failed(&failure, Some(result)),
         },
         Err(failure) => failed(&failure.clone().told(|hint| Some(hint.canonical())), None),
@@ -43,14 +43,18 @@ pub fn render_canonical(outcome: &Outcome) -> String {
 fn failed(failure: &ToolFailure, result: Option<&OpResult>) -> String {
     let ToolFailure { reason, message, details, .. } = failure;
     let details = details.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    to_json(&Failure { ok: false, error: Error { code: reason.as_str(), message, details }, result })
+    to_json(&CanonicalFailure {
+        ok: false,
+        error: CanonicalError { code: reason.as_str(), message, details },
+        result,
+    })
 }
 
 /// A call that waits for a person: a failure with the code `PENDING_APPROVAL`.
 pub fn render_canonical_pending(approval_id: &str) -> String {
     let details = BTreeMap::from([("approval_id", approval_id)]);
-    let error = Error { code: "PENDING_APPROVAL", message: PENDING, details };
-    to_json(&Failure { ok: false, error, result: None })
+    let error = CanonicalError { code: "PENDING_APPROVAL", message: PENDING, details };
+    to_json(&CanonicalFailure { ok: false, error, result: None })
 }
 
 /// What models are told about a call that waits for a person.

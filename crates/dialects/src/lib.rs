@@ -29,7 +29,6 @@ pub use made::{Facts, Made};
 pub use tool::{Effect, Tool};
 pub use upstream::{UpstreamTool, parse_upstream};
 
-/// Every dialect.
 static DIALECTS: [&dyn Dialect; 6] =
     [&native::Native, &fs::Fs, &exec::Exec, &gateway::Gateway, &forge::Forge, &editor::Editor];
 

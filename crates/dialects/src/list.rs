@@ -6,7 +6,7 @@ use crate::dialect::Dialect;
 use crate::limits::Limits;
 use crate::tool::{Effect, Tool};
 
-/// Vendor formats.
+/// The shape of a list of tools, which each vendor has its own of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `tools[]` of OpenAI's chat completions.
@@ -19,12 +19,12 @@ pub enum Format {
 
 /// Which tools of a dialect are of use in a run, and the limits that hold there.
 pub struct Offer<'a> {
-    /// Whose tools.
+    /// The dialect whose tools are offered.
     pub dialect: &'static dyn Dialect,
     /// Asked for canonical names, such as `git.commit`: may it be called at all, with or without consent? A tool is
     /// offered that can lead to one such operation.
     pub permitted: &'a dyn Fn(&str) -> bool,
-    /// What descriptions say.
+    /// The limits that descriptions name.
     pub limits: Limits,
 }
 

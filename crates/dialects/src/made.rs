@@ -16,7 +16,7 @@ pub struct Made<'a> {
 /// Facts about a call that are in no outcome. Empty and zero is "not known".
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// The call's id.
+    /// The id by which the API knows the call.
     pub call_id: String,
     /// For whom it was made.
     pub agent_id: String,
@@ -28,9 +28,9 @@ pub struct Facts {
     pub peak_memory_bytes: u64,
     /// The approval that it needed.
     pub approval_id: String,
-    /// Who consented.
+    /// The reviewer who consented.
     pub approved_by: String,
-    /// When, RFC 3339.
+    /// The time of the consent, RFC 3339.
     pub approved_at: String,
     /// When it was over, RFC 3339.
     pub executed_at: String,

@@ -2,6 +2,7 @@ use ops::{Operation, Reason, ToolFailure};
 use serde_json::{Value, json};
 
 use super::arguments::parameters;
+use super::tool::RENAMED;
 use super::{
     Dialect, Effect, Format, Limits, Offer, Tool, find, names, render_canonical, render_canonical_pending,
 };
@@ -131,6 +132,18 @@ fn a_missing_or_an_unknown_argument_is_named() {
             assert_eq!(failure.field.as_deref(), Some("force"), "{}", tool.name);
             assert!(failure.message.contains("it takes "), "{}", failure.message);
         }
+    }
+}
+
+#[test]
+fn every_renamed_argument_is_one_of_a_tool_that_leads_to_its_operation() {
+    for (field, name) in RENAMED {
+        let leads = |tool: &Tool| {
+            let operation = field.split('.').next().unwrap();
+            tool.operations.iter().any(|known| known.split('.').next() == Some(operation))
+        };
+        let takes = |tool: &Tool| parameters(&tool.schema).any(|parameter| parameter.name == name);
+        assert!(dialects().flat_map(Dialect::tools).any(|tool| leads(tool) && takes(tool)), "{field} {name}");
     }
 }
 

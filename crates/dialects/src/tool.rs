@@ -31,7 +31,7 @@ pub(crate) trait ToolArguments: DeserializeOwned + JsonSchema {
 
 /// Fields of the API, with what is in them, and the names of arguments that differ from theirs by more than spelling. The
 /// first that a tool has holds.
-const RENAMED: [(&str, &str); 14] = [
+pub(crate) const RENAMED: [(&str, &str); 14] = [
     ("edit.create.content", "file_text"),
     ("edit.insert.after_line", "insert_line"),
     ("edit.insert.text", "insert_text"),
@@ -83,7 +83,7 @@ pub struct Tool {
 /// What a tool may do to the workspace: a hint for clients, no permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It changes nothing.
+    /// It leaves the workspace as it is.
     Reads,
     /// It adds, and removes nothing.
     Adds,

@@ -13,7 +13,7 @@ use crate::list::Format;
 /// A tool of an upstream server, as a model is to see it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpstreamTool {
-    /// Which.
+    /// The server and the tool's name there.
     pub tool: McpTool,
     /// Its plain name, where the policy gives it one.
     pub alias: Option<String>,

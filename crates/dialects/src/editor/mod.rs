@@ -20,7 +20,6 @@ use crate::limits::Limits;
 use crate::made::Made;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
-/// The dialect.
 pub(crate) struct Editor;
 
 /// Names of the vendor's one tool, new and old.

@@ -15,7 +15,6 @@ use crate::limits::Limits;
 use crate::made::Made;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
-/// The dialect.
 pub(crate) struct Exec;
 
 impl Dialect for Exec {
@@ -58,7 +57,7 @@ impl Dialect for Exec {
 }
 
 static TOOLS: LazyLock<[Tool; 1]> =
-    LazyLock::new(|| [Tool::of::<RunCommand>("exec", &["exec", "exec.read_only"], Effect::Changes)]);
+    LazyLock::new(|| [Tool::of::<ExecArguments>("exec", &["exec", "exec.read_only"], Effect::Changes)]);
 
 /// Run one command in the workspace and get its stdout, stderr and exit code. The arguments are a list, one string each:
 /// there is no shell, so that pipes, quotes, wildcards and && mean nothing. rm, sudo, dd and the like are refused where
@@ -67,7 +66,7 @@ static TOOLS: LazyLock<[Tool; 1]> =
 /// Example: {"command": "cargo", "args": ["test", "--lib"], "cwd": "crates/parser"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct RunCommand {
+struct ExecArguments {
     /// Command to execute (e.g., 'ls', 'git', 'cargo')
     command: String,
     /// Command arguments as array (prevents shell injection). [] when there are none.
@@ -76,7 +75,7 @@ struct RunCommand {
     cwd: Option<String>,
 }
 
-impl ToolArguments for RunCommand {
+impl ToolArguments for ExecArguments {
     fn operation(self, limits: &Limits) -> Result<Operation, NoOperation> {
         Ok(Operation::try_from(v1::ExecRequest {
             command: self.command,

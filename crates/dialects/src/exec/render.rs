@@ -19,7 +19,7 @@ struct Ended<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     hint: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Error<'a>>,
+    error: Option<ExecError<'a>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
@@ -29,11 +29,11 @@ fn is_zero(number: &u64) -> bool {
 
 #[derive(Serialize)]
 struct Refused<'a> {
-    error: Error<'a>,
+    error: ExecError<'a>,
 }
 
 #[derive(Serialize)]
-struct Error<'a> {
+struct ExecError<'a> {
     r#type: &'a str,
     message: String,
 }
@@ -45,18 +45,18 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Exec(result) | OpResult::Shell(result)) => to_json(&ended(operation, result)),
         Ok(_) => render_canonical(outcome),
         Err(failure) => to_json(&Refused {
-            error: Error { r#type: kind(failure.reason), message: failure.message.clone() },
+            error: ExecError { r#type: kind(failure.reason), message: failure.message.clone() },
         }),
     }
 }
 
 pub(super) fn render_pending(approval_id: &str) -> String {
     let message = format!("approval {approval_id}: {PENDING}");
-    to_json(&Refused { error: Error { r#type: "PendingApproval", message } })
+    to_json(&Refused { error: ExecError { r#type: "PendingApproval", message } })
 }
 
 fn ended<'a>(operation: Option<&Operation>, result: &'a ExecResult) -> Ended<'a> {
-    let error = ops::unfinished(result).map(|failure| Error {
+    let error = ops::unfinished(result).map(|failure| ExecError {
         r#type: kind(failure.reason),
         message: if result.timed_out { timed_out(operation) } else { failure.message },
     });

@@ -20,9 +20,9 @@ use std::fmt::Write as _;
 
 use text::one_line;
 
-/// First line.
+/// The line that begins a frame.
 const OPEN: &str = "[forge:tool]";
-/// Last line.
+/// The line that ends a frame.
 const CLOSE: &str = "[/forge:tool]";
 /// What both marks have in common behind the bracket and the slash.
 const MARK: &str = "forge:";
@@ -54,12 +54,12 @@ impl Frame {
         self
     }
 
-    /// A fact's value.
+    /// The value of the first fact with this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.facts.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A section's text.
+    /// The text of the section with this name.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.sections.iter().find(|(key, _)| key == name).map(|(_, text)| text.as_str())
     }

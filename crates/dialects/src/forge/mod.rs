@@ -28,7 +28,6 @@ use crate::limits::Limits;
 use crate::made::Made;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
-/// The dialect.
 pub(crate) struct Forge;
 
 /// What stands before a tool's name in the info string of a fence.
@@ -71,12 +70,12 @@ impl Dialect for Forge {
 
 static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
     [
-        Tool::of::<Bash>("bash", &["shell"], Effect::Changes),
-        Tool::of::<Write>("write", &["write"], Effect::Changes).repeatable(),
-        Tool::of::<Read>("read", &["read"], Effect::Reads),
-        Tool::of::<Edit>("edit", &["edit"], Effect::Changes),
+        Tool::of::<BashArguments>("bash", &["shell"], Effect::Changes),
+        Tool::of::<WriteArguments>("write", &["write"], Effect::Changes).repeatable(),
+        Tool::of::<ReadArguments>("read", &["read"], Effect::Reads),
+        Tool::of::<EditArguments>("edit", &["edit"], Effect::Changes),
         Tool::of::<GrepArguments>("grep", &["grep"], Effect::Reads),
-        Tool::of::<Glob>("glob", &["glob"], Effect::Reads),
+        Tool::of::<GlobArguments>("glob", &["glob"], Effect::Reads),
     ]
 });
 
@@ -86,14 +85,14 @@ static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
 /// {max_output_bytes} bytes of each stream are shown. Example: {"command": "ls -la | head"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Bash {
+struct BashArguments {
     /// The script.
     command: String,
     /// Milliseconds until it is ended, at most {max_timeout_s} seconds.
     timeout_ms: Option<NonZeroU64>,
 }
 
-impl ToolArguments for Bash {
+impl ToolArguments for BashArguments {
     fn operation(self, limits: &Limits) -> Result<Operation, NoOperation> {
         let timeout_ms = Some(limits.timeout_ms(self.timeout_ms));
         let request = v1::ShellRequest { script: self.command, timeout_ms, ..Default::default() };
@@ -105,14 +104,14 @@ impl ToolArguments for Bash {
 /// Example: {"path": "src/a.txt", "content": "one\ntwo\n"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Write {
+struct WriteArguments {
     /// File in the workspace, such as src/a.txt.
     path: String,
     /// The whole new content.
     content: String,
 }
 
-impl ToolArguments for Write {
+impl ToolArguments for WriteArguments {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let Self { path, content } = self;
         Ok(Operation::try_from(v1::WriteRequest { path, content, ..Default::default() })?)
@@ -123,7 +122,7 @@ impl ToolArguments for Write {
 /// Example: {"path": "src/main.rs", "offset": 0, "limit": 100}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Read {
+struct ReadArguments {
     /// File in the workspace, such as src/main.rs.
     path: String,
     /// Lines to pass over first. Default 0.
@@ -132,7 +131,7 @@ struct Read {
     limit: Option<NonZeroU64>,
 }
 
-impl ToolArguments for Read {
+impl ToolArguments for ReadArguments {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let limit = self.limit.map_or(LINES, NonZeroU64::get);
         if limit > MOST_LINES {
@@ -152,7 +151,7 @@ impl ToolArguments for Read {
 /// may have at most {max_write_bytes} bytes. Example: {"path": "src/a.txt", "oldString": "one", "newString": "two"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Edit {
+struct EditArguments {
     /// File in the workspace, such as src/a.txt.
     path: String,
     /// The text to replace, exactly as in the file.
@@ -163,7 +162,7 @@ struct Edit {
     replace_all: Option<bool>,
 }
 
-impl ToolArguments for Edit {
+impl ToolArguments for EditArguments {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let change = Change::StrReplace(v1::StrReplace {
             old_str: self.old_string,
@@ -207,12 +206,12 @@ impl ToolArguments for GrepArguments {
 /// Example: {"pattern": "src/**/*.rs"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Glob {
+struct GlobArguments {
     /// Pattern, relative to the workspace.
     pattern: String,
 }
 
-impl ToolArguments for Glob {
+impl ToolArguments for GlobArguments {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         Ok(Operation::try_from(v1::GlobRequest { pattern: self.pattern, ..Default::default() })?)
     }

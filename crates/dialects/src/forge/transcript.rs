@@ -20,7 +20,7 @@ pub enum Step<'a> {
     Call(Block<'a>),
 }
 
-/// A fenced block.
+/// A fenced block that calls a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block<'a> {
     /// What stands before it, untouched.

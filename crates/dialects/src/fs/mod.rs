@@ -21,7 +21,6 @@ use crate::limits::{Limits, saturated};
 use crate::made::Made;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
-/// The dialect.
 pub(crate) struct Fs;
 
 impl Dialect for Fs {
@@ -48,10 +47,10 @@ impl Dialect for Fs {
 
 static TOOLS: LazyLock<[Tool; 5]> = LazyLock::new(|| {
     [
-        Tool::of::<List>("fs.list", &["list"], Effect::Reads),
-        Tool::of::<Read>("fs.read", &["read"], Effect::Reads),
-        Tool::of::<Search>("fs.search", &["grep"], Effect::Reads),
-        Tool::of::<Write>("fs.write", &["write"], Effect::Changes).repeatable(),
+        Tool::of::<FsList>("fs.list", &["list"], Effect::Reads),
+        Tool::of::<FsRead>("fs.read", &["read"], Effect::Reads),
+        Tool::of::<FsSearch>("fs.search", &["grep"], Effect::Reads),
+        Tool::of::<FsWrite>("fs.write", &["write"], Effect::Changes).repeatable(),
         Tool::of::<patch::ApplyPatch>("fs.apply_patch", &["patch"], Effect::Changes),
     ]
 });
@@ -60,12 +59,12 @@ static TOOLS: LazyLock<[Tool; 5]> = LazyLock::new(|| {
 /// 200 entries; with more, `entriesPreview`, `truncated` and a `hint` come back. Example: {"path": "@project/src"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct List {
+struct FsList {
     /// Directory, such as @project, @pkg/lib or @state/notes.
     path: String,
 }
 
-impl ToolArguments for List {
+impl ToolArguments for FsList {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         Ok(Operation::try_from(v1::ListRequest { path: given(self.path)?, ..Default::default() })?)
     }
@@ -77,7 +76,7 @@ impl ToolArguments for List {
 /// Example: {"path": "@project/src/main.rs", "startLine": 1, "endLine": 80}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Read {
+struct FsRead {
     /// File, such as @project/README.md.
     path: String,
     /// First line, counted from 1. Default: the first.
@@ -86,7 +85,7 @@ struct Read {
     end_line: Option<NonZeroU64>,
 }
 
-impl ToolArguments for Read {
+impl ToolArguments for FsRead {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let request = v1::ReadRequest {
             path: given(self.path)?,
@@ -109,7 +108,7 @@ impl ToolArguments for Read {
 /// maxMatches says otherwise. Example: {"path": "@project", "pattern": "fn main", "after": 3}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Search {
+struct FsSearch {
     /// Directory or file, such as @project/src.
     path: String,
     /// Literal text, or a regular expression as /…/ or /…/i.
@@ -122,7 +121,7 @@ struct Search {
     max_matches: Option<NonZeroU64>,
 }
 
-impl ToolArguments for Search {
+impl ToolArguments for FsSearch {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         Ok(Operation::try_from(v1::GrepRequest {
             path: given(self.path)?,
@@ -140,7 +139,7 @@ impl ToolArguments for Search {
 /// Example: {"path": "@project/notes.md", "content": "# Notes\n"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Write {
+struct FsWrite {
     /// File in @project or @state.
     path: String,
     /// The whole new content.
@@ -149,7 +148,7 @@ struct Write {
     if_match_sha256: Option<String>,
 }
 
-impl ToolArguments for Write {
+impl ToolArguments for FsWrite {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         Ok(Operation::try_from(v1::WriteRequest {
             path: given(self.path)?,

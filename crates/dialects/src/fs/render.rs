@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
 use serde::Serialize;
 
-use super::result::{List, Patch, Read, Search, Write};
+use super::result::{ListSuccess, PatchSuccess, ReadSuccess, SearchSuccess, WriteSuccess};
 use crate::canonical::{PENDING, render_canonical, to_json};
 
 /// The `refusal` detail of a range whose last line is before its first.
@@ -15,12 +15,12 @@ pub(super) const LINE_ORDER: &str = "line_order";
 /// canonically.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
-        Ok(OpResult::Read(result)) => to_json(&Read::of(result)),
-        Ok(OpResult::List(result)) => to_json(&List::of(result)),
-        Ok(OpResult::Grep(result)) => to_json(&Search::of(operation, result)),
-        Ok(OpResult::Write(result)) => to_json(&Write::of(result)),
+        Ok(OpResult::Read(result)) => to_json(&ReadSuccess::of(result)),
+        Ok(OpResult::List(result)) => to_json(&ListSuccess::of(result)),
+        Ok(OpResult::Grep(result)) => to_json(&SearchSuccess::of(operation, result)),
+        Ok(OpResult::Write(result)) => to_json(&WriteSuccess::of(result)),
         Ok(OpResult::Patch(result)) => {
-            Patch::of(result).map_or_else(|| render_canonical(outcome), |patch| to_json(&patch))
+            PatchSuccess::of(result).map_or_else(|| render_canonical(outcome), |patch| to_json(&patch))
         }
         Ok(_) => render_canonical(outcome),
         Err(failure) => {
@@ -48,7 +48,7 @@ fn code(failure: &ToolFailure) -> String {
     }
 }
 
-/// `start_line` → `startLine`.
+/// The name as this dialect spells it: `start_line` is `startLine`.
 pub(super) fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
@@ -61,13 +61,13 @@ pub(super) fn camel_case(name: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Failure<'a> {
+struct UnionFailure<'a> {
     ok: bool,
-    error: Error<'a>,
+    error: UnionError<'a>,
 }
 
 #[derive(Serialize)]
-struct Error<'a> {
+struct UnionError<'a> {
     code: &'a str,
     message: &'a str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -75,5 +75,5 @@ struct Error<'a> {
 }
 
 fn error(code: &str, message: &str, details: BTreeMap<String, &str>) -> String {
-    to_json(&Failure { ok: false, error: Error { code, message, details } })
+    to_json(&UnionFailure { ok: false, error: UnionError { code, message, details } })
 }

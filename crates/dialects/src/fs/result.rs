@@ -10,7 +10,7 @@ use crate::reading::Rest;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Read<'a> {
+pub(super) struct ReadSuccess<'a> {
     ok: bool,
     path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ pub(super) struct Read<'a> {
     end_line: u64,
 }
 
-impl<'a> Read<'a> {
+impl<'a> ReadSuccess<'a> {
     /// A binary file is one whose text is missing: a preview of nothing.
     pub(super) fn of(result: &'a ReadResult) -> Self {
         let partly = result.truncated || result.binary;
@@ -70,13 +70,13 @@ fn is_zero(number: &u64) -> bool {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct List<'a> {
+pub(super) struct ListSuccess<'a> {
     ok: bool,
     path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    entries: Option<Vec<Child<'a>>>,
+    entries: Option<Vec<DirectChild<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    entries_preview: Option<Vec<Child<'a>>>,
+    entries_preview: Option<Vec<DirectChild<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ pub(super) struct List<'a> {
 }
 
 #[derive(Serialize)]
-struct Child<'a> {
+struct DirectChild<'a> {
     name: &'a str,
     path: &'a str,
     #[serde(rename = "type")]
@@ -93,9 +93,9 @@ struct Child<'a> {
     bytes: Option<u64>,
 }
 
-impl<'a> List<'a> {
+impl<'a> ListSuccess<'a> {
     pub(super) fn of(result: &'a ListResult) -> Self {
-        let entries: Vec<Child<'a>> = result.entries.iter().map(Child::of).collect();
+        let entries: Vec<DirectChild<'a>> = result.entries.iter().map(DirectChild::of).collect();
         let hint = format!(
             "the directory has {} entries or more, of which {} are shown; list its subdirectories or use fs.search",
             result.total_entries,
@@ -114,7 +114,7 @@ impl<'a> List<'a> {
     }
 }
 
-impl<'a> Child<'a> {
+impl<'a> DirectChild<'a> {
     fn of(entry: &'a Entry) -> Self {
         Self {
             name: &entry.name,
@@ -126,9 +126,9 @@ impl<'a> Child<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Search<'a> {
+pub(super) struct SearchSuccess<'a> {
     ok: bool,
-    matches: Vec<Match<'a>>,
+    matches: Vec<ShownMatch<'a>>,
     truncated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'static str>,
@@ -136,7 +136,7 @@ pub(super) struct Search<'a> {
 }
 
 #[derive(Serialize)]
-struct Match<'a> {
+struct ShownMatch<'a> {
     path: &'a str,
     line: u64,
     text: &'a str,
@@ -155,14 +155,14 @@ struct Stats {
     files_skipped: u64,
 }
 
-impl<'a> Search<'a> {
+impl<'a> SearchSuccess<'a> {
     pub(super) fn of(operation: Option<&Operation>, result: &'a GrepResult) -> Self {
         // Context is there when it was asked for, empty at the edge of a file.
         let (before, after) = match operation {
             Some(Operation::Grep(grep)) => (grep.before > 0, grep.after > 0),
             _ => (true, true),
         };
-        let shown = |found: &'a GrepMatch| Match {
+        let shown = |found: &'a GrepMatch| ShownMatch {
             path: &found.path,
             line: found.line,
             text: &found.text,
@@ -188,14 +188,14 @@ impl<'a> Search<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Write<'a> {
+pub(super) struct WriteSuccess<'a> {
     ok: bool,
     path: &'a str,
     bytes_written: u64,
     sha256_after: &'a str,
 }
 
-impl<'a> Write<'a> {
+impl<'a> WriteSuccess<'a> {
     pub(super) fn of(result: &'a WriteResult) -> Self {
         Self {
             ok: true,
@@ -208,7 +208,7 @@ impl<'a> Write<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Patch<'a> {
+pub(super) struct PatchSuccess<'a> {
     ok: bool,
     path: &'a str,
     sha256_before: &'a str,
@@ -217,7 +217,7 @@ pub(super) struct Patch<'a> {
     notes: &'a [String],
 }
 
-impl<'a> Patch<'a> {
+impl<'a> PatchSuccess<'a> {
     /// Of the one file whose front matter was changed; patches of several files have no form in the union.
     pub(super) fn of(result: &'a PatchResult) -> Option<Self> {
         let [file] = result.files.as_slice() else { return None };

@@ -16,7 +16,6 @@ use crate::limits::{Limits, saturated};
 use crate::made::Made;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
-/// The dialect.
 pub(crate) struct Gateway;
 
 impl Dialect for Gateway {

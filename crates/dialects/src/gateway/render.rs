@@ -31,7 +31,7 @@ struct Answer<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
-    /// Milliseconds.
+    /// Time in its lane, milliseconds.
     execution_time: u64,
     resource_usage: ResourceUsage,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -45,9 +45,9 @@ struct Metadata<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ResourceUsage {
-    /// Milliseconds.
+    /// CPU time of the command, milliseconds.
     cpu_time: u64,
-    /// Bytes.
+    /// Peak resident memory of the command, bytes.
     memory_peak: u64,
     /// A container has no network.
     network_calls: u64,

@@ -155,7 +155,6 @@ fn commit(args: Vec<String>) -> Result<Command, ParseFailure> {
     Ok(Command::Commit(v1::GitCommit { message: paragraphs.join("\n\n") }))
 }
 
-/// `-mmessage`
 fn short_message(arg: &str) -> Option<&str> {
     arg.strip_prefix("-m").filter(|message| !message.is_empty())
 }

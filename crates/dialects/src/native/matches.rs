@@ -8,7 +8,7 @@ use ops::GrepMatch;
 use text::one_line;
 
 /// A line to print. Two matches near each other have context in common, and one may be in the other's.
-struct Line<'a> {
+struct MatchLine<'a> {
     text: &'a str,
     is_match: bool,
 }
@@ -34,7 +34,7 @@ pub(super) fn render(matches: &[GrepMatch]) -> String {
     text
 }
 
-fn lines(matches: &[GrepMatch]) -> BTreeMap<u64, Line<'_>> {
+fn lines(matches: &[GrepMatch]) -> BTreeMap<u64, MatchLine<'_>> {
     let mut lines = BTreeMap::new();
     for found in matches {
         let before =
@@ -42,10 +42,10 @@ fn lines(matches: &[GrepMatch]) -> BTreeMap<u64, Line<'_>> {
         let after = (1_u64..).map(|distance| found.line.checked_add(distance)).zip(&found.after);
         for (number, text) in before.chain(after) {
             if let Some(number) = number {
-                lines.entry(number).or_insert(Line { text, is_match: false });
+                lines.entry(number).or_insert(MatchLine { text, is_match: false });
             }
         }
-        lines.insert(found.line, Line { text: &found.text, is_match: true });
+        lines.insert(found.line, MatchLine { text: &found.text, is_match: true });
     }
     lines
 }

@@ -24,7 +24,6 @@ use crate::limits::{Limits, saturated};
 use crate::made::Made;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
-/// The dialect.
 pub(crate) struct Native;
 
 impl Dialect for Native {
@@ -54,14 +53,14 @@ const PROGRAMS: [&str; 5] = ["cat", "head", "tail", "find", "wc"];
 
 static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
     [
-        Tool::of::<ReadFile>("read_file", &["read"], Effect::Reads),
+        Tool::of::<ReadLines>("read_file", &["read"], Effect::Reads),
         Tool::of::<EditFile>("edit_file", &["edit"], Effect::Changes),
         Tool::of::<git::GitOperation>(
             "git_operation",
             &["git.status", "git.diff", "git.log", "git.show", "git.add", "git.commit"],
             Effect::Adds,
         ),
-        Tool::of::<GrepArguments>("grep", &["grep"], Effect::Reads),
+        Tool::of::<GrepFiles>("grep", &["grep"], Effect::Reads),
         Tool::of::<BashCommand>("bash_command", &["exec", "exec.read_only"], Effect::Reads),
         Tool::of::<ListFiles>("list_files", &["list"], Effect::Reads),
     ]
@@ -71,7 +70,7 @@ static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
 /// a last line in brackets says how to go on. Example: {"path": "src/main.rs"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ReadFile {
+struct ReadLines {
     /// File, such as src/main.rs.
     path: String,
     /// First line, counted from 1. Default: the first.
@@ -80,7 +79,7 @@ struct ReadFile {
     end_line: Option<NonZeroU64>,
 }
 
-impl ToolArguments for ReadFile {
+impl ToolArguments for ReadLines {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         Ok(Operation::try_from(v1::ReadRequest {
             path: self.path,
@@ -150,7 +149,7 @@ impl ToolArguments for EditFile {
 /// Example: {"pattern": "fn \\w+_test", "path": "src"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct GrepArguments {
+struct GrepFiles {
     /// Regular expression.
     pattern: String,
     /// Directory or file. Default: the whole workspace.
@@ -161,7 +160,7 @@ struct GrepArguments {
     context_lines: Option<u64>,
 }
 
-impl ToolArguments for GrepArguments {
+impl ToolArguments for GrepFiles {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let context = Some(self.context_lines.map_or(0, saturated));
         Ok(Operation::try_from(v1::GrepRequest {
