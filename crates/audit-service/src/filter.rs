@@ -6,7 +6,7 @@ use wire::v1::EventFilter;
 
 /// Longest text of a filter, bytes.
 const LONGEST: usize = 256;
-/// Most kinds.
+/// How many kinds a filter may name.
 const KINDS: usize = 32;
 const STATUSES: [&str; 4] = ["succeeded", "failed", "denied", "interrupted"];
 

@@ -86,7 +86,6 @@ impl Follow {
         }
     }
 
-    /// From the segments.
     async fn read(&mut self, head: u64) -> Result<Result<Vec<Arc<Line>>, ReadError>, Refusal> {
         let last = head.min(self.next.saturating_add(BATCH - 1));
         let reader = self.reader.take().filter(|reader| reader.next_sequence() == self.next);

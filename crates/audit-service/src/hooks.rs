@@ -21,7 +21,6 @@ use crate::thread::Signed;
 /// Between attempts to append one checkpoint: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Who delivers them.
 #[derive(Debug)]
 pub struct Couriers {
     /// Each is appended to this file, an empty line between.
@@ -98,7 +97,6 @@ async fn post(
     true
 }
 
-/// What is posted.
 fn message((checkpoint, key): &Signed) -> Vec<u8> {
     let Checkpoint { log, size, root, note } = checkpoint;
     let data = json!({

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
-#![allow(missing_docs)] // the daemon alone calls it
 
 mod filter;
 mod follow;

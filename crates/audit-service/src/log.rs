@@ -219,7 +219,6 @@ impl AuditLog {
         answer.await.map_err(|_| Unavailable)?
     }
 
-    /// Checkpoints as they are signed.
     pub fn checkpoints(&self) -> watch::Receiver<Option<Signed>> {
         self.checkpoints.clone()
     }
@@ -299,7 +298,6 @@ impl AuditLog {
         Index::start(&self.directory, self.head.clone(), self.tail.clone())
     }
 
-    /// Where the segments are.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use audit::Record;
 
-/// Records that are kept.
+/// How many records the tail keeps.
 const RECORDS: usize = 12_288;
 /// Bytes of their lines.
 const BYTES: usize = 8 * 1024 * 1024;

@@ -53,7 +53,6 @@ impl From<Unavailable> for Refusal {
     reason = "nearly all are records, and one allocation less for each counts"
 )]
 pub(crate) enum Job {
-    /// To be recorded.
     Record(Entry),
     /// To be done by the log itself, between two batches.
     Own(Own, oneshot::Sender<Result<(), Unavailable>>),
@@ -81,7 +80,6 @@ pub(crate) struct Signing {
     pub(crate) latest: watch::Sender<Option<Signed>>,
 }
 
-/// What others watch.
 pub(crate) struct Told {
     pub(crate) head: watch::Sender<Option<Head>>,
     pub(crate) available: watch::Sender<bool>,
@@ -299,7 +297,6 @@ impl Thread {
     }
 }
 
-/// Each record with its line of `text`.
 pub(crate) fn lines(records: Vec<Record>, text: &[u8]) -> Vec<Arc<Line>> {
     let texts = text.split_inclusive(|byte| *byte == b'\n');
     let line = |(record, text): (Record, &[u8])| {

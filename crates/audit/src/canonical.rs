@@ -101,7 +101,6 @@ pub(crate) fn sequence_of(line: &[u8]) -> Option<u64> {
     number(&mut rest)
 }
 
-/// The kind of a line that was opened.
 pub(crate) fn kind_of(line: &[u8]) -> Option<&str> {
     let mut rest = line;
     skip(&mut rest, HEAD_OPEN)?;

@@ -60,7 +60,6 @@ impl Checkpoint {
         parts.chunks(2).map(|pair| Self::parse(&format!("{}\n", pair.join("\n\n")))).collect()
     }
 
-    /// Whether `key` signed it.
     pub fn is_signed_by(&self, key: &VerifierKey) -> bool {
         key.name() == origin(self.log) && Note::parse(&self.note).is_some_and(|note| note.is_signed_by(key))
     }
@@ -75,7 +74,6 @@ impl Checkpoint {
 pub(crate) const DIRECTORY: &str = "checkpoints";
 const SUFFIX: &str = ".txt";
 
-/// The size in a checkpoint's file name.
 pub(crate) fn size_of(file_name: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(SUFFIX)?;
     let valid = digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit());

@@ -20,9 +20,7 @@ pub enum Kind {
     LogRepaired,
     /// A policy came into force.
     PolicyLoaded,
-    /// A run was made.
     RunCreated,
-    /// A run changed its state.
     RunState,
     /// A call was decided on; on disk before any effect.
     CallIntent,
@@ -129,7 +127,6 @@ pub enum Verdict {
     Allow,
     /// A human is asked first.
     Ask,
-    /// It may not run.
     Deny,
     /// A verdict of a later version.
     #[serde(other)]
@@ -141,13 +138,11 @@ pub enum Verdict {
 pub struct Decision {
     /// Allow, ask or deny.
     pub outcome: Verdict,
-    /// The rule that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Why, in words or as a stable reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Digest of the policy in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_digest: Option<String>,
 }
@@ -205,7 +200,7 @@ pub struct Outcome {
     /// The stable reason, for example `COMMAND_NOT_ALLOWED`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// A sentence.
+    /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The command's own exit code.
@@ -262,10 +257,8 @@ pub struct Usage {
     /// Time in its lane, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_us: Option<u64>,
-    /// Bytes that went in.
     #[serde(default)]
     pub bytes_in: u64,
-    /// Bytes that came out.
     #[serde(default)]
     pub bytes_out: u64,
 }
@@ -286,10 +279,8 @@ pub struct Usage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     pub kind: Kind,
-    /// The run it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The call it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// The client's own id of the call.

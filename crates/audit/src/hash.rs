@@ -20,7 +20,6 @@ pub struct ParseHexError {
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The SHA-256 of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self::of_parts(&[bytes])
     }
@@ -37,7 +36,6 @@ impl Hash {
         Self(bytes)
     }
 
-    /// The raw 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

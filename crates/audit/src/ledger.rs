@@ -139,7 +139,6 @@ impl Ledger {
         &self.keys
     }
 
-    /// The key in force.
     pub(crate) fn key(&self) -> Option<VerifierKey> {
         self.keys.last()?.key.parse().ok()
     }

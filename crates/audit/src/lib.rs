@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![allow(missing_docs)] // nobody outside this workspace calls it, and no comment repeats a name
 
 mod bound;
 pub mod bundle;

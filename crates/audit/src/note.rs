@@ -23,7 +23,6 @@ const LONGEST: usize = 16 * 1024;
 /// No more signatures are looked at: a note may have witnesses'.
 const MOST_SIGNATURES: usize = 64;
 
-/// A text that is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ed25519 verifier key: expected NAME+8 HEX DIGITS+BASE64")]
 pub struct ParseKeyError;

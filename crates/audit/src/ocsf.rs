@@ -22,7 +22,7 @@ use crate::event::{Event, Kind, Status, Verdict};
 use crate::record::Record;
 
 pub const VERSION: &str = "1.3.0";
-/// API Activity.
+/// The class "API Activity".
 pub const CLASS: u32 = 6003;
 
 /// The record as an event of the class API Activity.

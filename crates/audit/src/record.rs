@@ -7,7 +7,6 @@ use crate::time::Time;
 /// An event that is in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// The log it belongs to.
     pub log: LogId,
     /// Its place, from 1, without gaps.
     pub sequence: u64,

@@ -40,7 +40,6 @@ impl Removal {
     }
 }
 
-/// A removal that is on record.
 #[derive(Debug, Clone)]
 pub(crate) struct Removed {
     /// Where the log goes on.

@@ -18,7 +18,6 @@ const SUFFIX: &str = ".jsonl";
 const PACKED_SUFFIX: &str = ".gz";
 const DIGITS: usize = 20;
 
-/// The name of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName(pub(crate) u64);
 
@@ -39,7 +38,6 @@ impl SegmentName {
     }
 }
 
-/// A segment as it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Segment {
     pub(crate) name: SegmentName,
@@ -132,7 +130,6 @@ impl ReadAt for File {
     }
 }
 
-/// What comes next in a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
     /// A line that ends in a newline: where it begins, and where in the buffer it is without that newline.

@@ -38,7 +38,6 @@ impl Tree {
         self.size += 1;
     }
 
-    /// The root, where it is needed.
     pub(crate) fn root_if(&self, needed: impl FnOnce() -> bool) -> Option<Hash> {
         needed().then(|| self.root())
     }
@@ -51,7 +50,6 @@ impl Tree {
     }
 }
 
-/// The leaf of a record's hash.
 pub(crate) fn leaf(record: Hash) -> Hash {
     Hash::of_parts(&[&[0], record.as_bytes()])
 }

@@ -103,7 +103,6 @@ impl Writer {
         Self::open_with(dir, Limits::default())
     }
 
-    /// As [`Writer::open`], with other limits.
     pub fn open_with(dir: &Path, limits: Limits) -> Result<(Self, Opened), OpenError> {
         recovery::open_dir(dir, limits)
     }

@@ -9,7 +9,6 @@ use std::fmt::Write;
 
 pub(crate) use text::Shape;
 
-/// `text`, harmless.
 pub(crate) fn clean(text: &str, shape: Shape) -> Cow<'_, str> {
     text::without_hidden(text, shape, picture)
 }

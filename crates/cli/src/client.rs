@@ -66,7 +66,6 @@ impl Interceptor for Credentials {
 type Line = InterceptedService<Channel, Credentials>;
 
 impl Context {
-    /// Connects to the daemon.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         let channel = self.endpoint.connect().await.map_err(|failure| failure.and_hint(DOCTOR))?;
         Ok(Client { channel, credentials: self.credentials.clone() })
@@ -83,7 +82,6 @@ impl Context {
     }
 }
 
-/// A connected daemon.
 pub(crate) struct Client {
     channel: Channel,
     credentials: Credentials,

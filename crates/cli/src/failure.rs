@@ -55,7 +55,6 @@ impl Failure {
         Self::new(Exit::Failed, message)
     }
 
-    /// No daemon answers.
     pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self::new(Exit::Unreachable, message)
     }
@@ -75,13 +74,11 @@ impl Failure {
         self
     }
 
-    /// As [`Exit::beside_a_command`].
     pub(crate) fn beside_a_command(mut self) -> Self {
         self.exit = self.exit.beside_a_command();
         self
     }
 
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }

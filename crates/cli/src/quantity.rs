@@ -34,7 +34,7 @@ pub(crate) fn parse_cpus(text: &str) -> Result<u32, String> {
         .ok_or_else(wrong)
 }
 
-/// Reads `NAME=VALUE`.
+/// Parses a pair of the form `NAME=VALUE`.
 pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),

@@ -72,7 +72,6 @@ impl Ui {
         self.stdout.terminal && self.stderr.terminal
     }
 
-    /// Prints data.
     pub(crate) fn show(self, page: &Output) -> io::Result<()> {
         write_all(&mut io::stdout().lock(), page.as_str())
     }
@@ -198,7 +197,6 @@ impl Ui {
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// Moves it.
     pub(crate) fn at(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);

@@ -31,7 +31,6 @@ pub fn passwd(user: RunUser) -> String {
     text + &format!("{NAME}:x:{}:{}:{NAME}:/tmp:/bin/sh\n", user.uid(), user.gid())
 }
 
-/// `/etc/group`, likewise.
 pub fn group(user: RunUser) -> String {
     let mut text = String::from("root:x:0:\n");
     if user.gid() != NOBODY {

@@ -12,7 +12,6 @@ pub const ADVISORY_CAVEAT: &str = "judged by version numbers alone: distribution
 /// One known weakness that the reported version does not exclude.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advisory {
-    /// CVE identifiers.
     pub ids: &'static str,
     /// A plain sentence for an operator.
     pub sentence: String,

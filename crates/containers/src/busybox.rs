@@ -32,7 +32,6 @@ pub struct Busybox {
 /// Why a file is no busybox that an image can be made of. Names no path, so that it may be told to clients.
 #[derive(Debug, thiserror::Error)]
 pub enum NoBusybox {
-    /// Nothing there.
     #[error("there is no such file")]
     Missing,
     /// Something that is not to be read.
@@ -50,7 +49,6 @@ pub enum NoBusybox {
     /// It needs a loader and libraries, which the image does not have.
     #[error("it is dynamically linked, and the image holds no libraries")]
     Dynamic,
-    /// Another program.
     #[error("it is not busybox: it has no table of applets")]
     OtherProgram,
 }
@@ -92,7 +90,6 @@ impl Busybox {
         Ok(Self { program, digest, applets })
     }
 
-    /// The file's bytes.
     pub fn program(&self) -> &[u8] {
         &self.program
     }

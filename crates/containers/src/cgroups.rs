@@ -69,7 +69,6 @@ pub enum CgroupError {
     /// The file system said no.
     #[error("cannot {attempt}")]
     Io {
-        /// What was attempted.
         attempt: &'static str,
         /// What the kernel said.
         #[source]
@@ -91,7 +90,6 @@ pub enum Group {
 }
 
 impl Group {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Ordinary, Self::Alone];
 
     fn name(self) -> &'static str {
@@ -102,7 +100,6 @@ impl Group {
     }
 }
 
-/// The cgroup of a running container.
 #[derive(Debug, Clone)]
 pub struct ContainerCgroup {
     hierarchy: Hierarchy,

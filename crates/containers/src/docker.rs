@@ -36,7 +36,7 @@ use crate::spec::ContainerSpec;
 const ASKING: Duration = Duration::from_secs(15);
 /// For calls that change something. Starting takes a third of a second on an idle host.
 const CHANGING: Duration = Duration::from_secs(60);
-/// For importing an image.
+/// How long the import of an image may take.
 const IMPORTING: Duration = Duration::from_secs(180);
 /// Between two looks at an exec that has not begun.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);

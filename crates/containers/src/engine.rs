@@ -30,23 +30,18 @@ pub enum EngineError {
     /// No such container, image or exec.
     #[error("cannot {attempt}: the engine knows no such container, image or program")]
     NotFound {
-        /// What was attempted.
         attempt: &'static str,
     },
     /// The name is taken, or the container is in another state (paused, not running).
     #[error("cannot {attempt} in its present state: {message}")]
     Conflict {
-        /// What was attempted.
         attempt: &'static str,
         /// The engine's own words, bounded.
         message: String,
     },
-    /// The engine refused.
     #[error("cannot {attempt}: the engine answered {status}: {message}")]
     Api {
-        /// What was attempted.
         attempt: &'static str,
-        /// HTTP status.
         status: u16,
         /// The engine's own words, bounded.
         message: String,
@@ -54,7 +49,6 @@ pub enum EngineError {
     /// No answer in time. The engine may still be carrying the request out.
     #[error("cannot {attempt}: no answer from the engine within {limit:?}")]
     TimedOut {
-        /// What was attempted.
         attempt: &'static str,
         /// How long it was waited for.
         limit: Duration,
@@ -62,9 +56,7 @@ pub enum EngineError {
     /// An answer that makes no sense.
     #[error("cannot {attempt}: the engine's answer is malformed: {what}")]
     Malformed {
-        /// What was attempted.
         attempt: &'static str,
-        /// What is wrong with it.
         what: String,
     },
 }
@@ -82,7 +74,7 @@ pub struct EngineFacts {
     pub containerd_version: Option<String>,
     /// 1 (also for hybrid hosts) or 2.
     pub cgroup_version: u8,
-    /// Such as `overlay2`.
+    /// For example `overlay2`.
     pub storage_driver: String,
     /// The runtimes that a profile can name.
     pub runtimes: Vec<String>,
@@ -94,7 +86,7 @@ pub struct EngineFacts {
     pub cpus: u32,
     /// Kernel release of the engine's host.
     pub kernel: String,
-    /// Such as `x86_64`.
+    /// For example `x86_64`.
     pub architecture: String,
     /// What the engine warns of by itself.
     pub warnings: Vec<String>,
@@ -118,7 +110,6 @@ impl EngineFacts {
     }
 }
 
-/// An image as the engine has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageFacts {
     /// Its identity by content.
@@ -171,12 +162,9 @@ pub struct ImportChanges {
     pub labels: Vec<(String, String)>,
 }
 
-/// What a container is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Made, never started.
     Created,
-    /// Running.
     Running,
     /// Frozen by the engine.
     Paused,
@@ -189,9 +177,7 @@ pub enum ContainerState {
 /// A container as the engine says it is now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inspection {
-    /// Which one.
     pub id: ContainerId,
-    /// What it is doing.
     pub state: ContainerState,
     /// Host pid of its first process, while it runs.
     pub host_pid: Option<u32>,
@@ -203,21 +189,16 @@ pub struct Inspection {
     pub in_force: ContainerSpec,
 }
 
-/// One row of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerListing {
-    /// Which one.
     pub id: ContainerId,
     /// Its name, without the engine's leading slash.
     pub name: String,
-    /// All its labels.
     pub labels: std::collections::BTreeMap<String, String>,
 }
 
-/// A container engine.
 #[async_trait]
 pub trait Engine: Send + Sync {
-    /// Versions and abilities.
     async fn version(&self) -> Result<EngineFacts, EngineError>;
 
     /// Looks an image up; `None` when the engine does not have it. Nothing is ever pulled.
@@ -237,7 +218,6 @@ pub trait Engine: Send + Sync {
     /// Makes a container, without starting it. After [`EngineError::TimedOut`] it may exist: look for its name.
     async fn create(&self, spec: &ContainerSpec, name: &ContainerName) -> Result<ContainerId, EngineError>;
 
-    /// Starts a container.
     async fn start(&self, id: &ContainerId) -> Result<(), EngineError>;
 
     /// Runs `argv` in the container with its working directory at `/` and its streams attached.
@@ -263,7 +243,6 @@ pub trait Engine: Send + Sync {
     /// Freezes every process of a container.
     async fn pause(&self, id: &ContainerId) -> Result<(), EngineError>;
 
-    /// Undoes [`Engine::pause`].
     async fn unpause(&self, id: &ContainerId) -> Result<(), EngineError>;
 
     /// Kills a container if it runs, and removes it with its anonymous volumes. One that is gone already is no error.

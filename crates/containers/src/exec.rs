@@ -27,13 +27,11 @@ pub type ExecOutput = Pin<Box<dyn AsyncRead + Send>>;
 
 /// A running exec with its streams attached. Dropping it ends no process: a program must go by itself at end of file.
 pub struct ExecStream {
-    /// The program's stdin.
     pub input: ExecInput,
     /// The program's stdout. Reading it is what moves the stream, stderr included.
     pub output: ExecOutput,
     /// The last of everything else: stderr and the engine's own complaints. Hostile text.
     pub errors: ErrorTail,
-    /// For [`crate::Engine::exec_pid`].
     pub exec: ExecId,
 }
 

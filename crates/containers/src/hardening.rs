@@ -17,15 +17,12 @@ use crate::spec::{ContainerSpec, MountSpec, MountSpecError};
 
 /// The label that names the daemon's installation.
 pub const LABEL_INSTANCE: &str = "io.cofferdam.instance";
-/// The label that names the run.
 pub const LABEL_RUN: &str = "io.cofferdam.run";
-/// The label with the digest of the hardening.
 pub const LABEL_SPEC: &str = "io.cofferdam.spec";
 /// Where the guest is mounted in every container.
 pub const GUEST_PATH: &str = "/.cofferdam/guest";
 /// Where programs look for the names of users.
 pub const PASSWD_PATH: &str = "/etc/passwd";
-/// And of groups.
 pub const GROUP_PATH: &str = "/etc/group";
 
 /// What an operator can choose. What is not here cannot be chosen.
@@ -35,7 +32,7 @@ pub struct Hardening {
     pub memory_bytes: u64,
     /// Processor time, in thousandths of a processor.
     pub cpu_millis: u32,
-    /// Processes and threads.
+    /// Limit on processes and threads together.
     pub pids: u32,
     /// Open files of each process.
     pub open_files: u64,
@@ -69,13 +66,10 @@ pub fn cpu_limit(cpu_millis: u32, host_cpus: u32) -> u32 {
 /// What differs from run to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFacts {
-    /// The run, for [`LABEL_RUN`].
     pub run_id: String,
     /// The daemon's installation, for [`LABEL_INSTANCE`].
     pub instance_id: String,
-    /// The image, by content.
     pub image: UsableImage,
-    /// The user inside the container.
     pub user: RunUser,
     /// The run's mounts. The guest and the accounts are added by themselves.
     pub mounts: Vec<MountSpec>,
@@ -93,18 +87,14 @@ pub enum HardeningError {
     /// The path of a file of the daemon's own does not fit into a request.
     #[error("the daemon's file for {target} cannot be mounted")]
     Own {
-        /// Where it belongs in the container.
         target: &'static str,
-        /// Why not.
         #[source]
         source: MountSpecError,
     },
-    /// A broken build.
     #[error(transparent)]
     Seccomp(#[from] SeccompError),
 }
 
-/// The container for a run.
 pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<ContainerSpec, HardeningError> {
     let mut mounts = facts.mounts.clone();
     for (source, target) in [

@@ -92,7 +92,6 @@ hex_id!(
     "sha256:"
 );
 
-/// The name of a container to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ContainerName(String);
 
@@ -108,7 +107,6 @@ impl ContainerName {
         }
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -131,7 +129,6 @@ impl ImageReference {
         if well_formed { Ok(Self(text.to_owned())) } else { Err(IdError::NotAReference) }
     }
 
-    /// The reference.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -162,14 +159,14 @@ impl From<&ImageId> for ImageReference {
 pub struct Endpoint(PathBuf);
 
 impl Default for Endpoint {
-    /// Docker's own.
+    /// The socket that Docker uses by default.
     fn default() -> Self {
         Self("/var/run/docker.sock".into())
     }
 }
 
 impl Endpoint {
-    /// Accepts `unix:///absolute/path`.
+    /// Accepts only `unix:///absolute/path`.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         match text.strip_prefix("unix://") {
             Some(path) if path.starts_with('/') && path.len() > 1 && !path.contains('\0') => {
@@ -179,7 +176,6 @@ impl Endpoint {
         }
     }
 
-    /// The socket.
     pub fn path(&self) -> &std::path::Path {
         &self.0
     }

@@ -35,9 +35,7 @@ pub enum DefaultImageError {
     /// What the engine has after the import is something else.
     #[error("the engine's `{reference}` is not the default image: its layer is {found}, not {wanted}")]
     Mismatch {
-        /// The tag.
         reference: String,
-        /// The layers found.
         found: String,
         /// The digest of what was imported.
         wanted: String,
@@ -47,12 +45,10 @@ pub enum DefaultImageError {
     Refused(#[from] ImageRefused),
 }
 
-/// The default image in the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultImage {
     /// `cofferdam/default:` and twelve digits of the digest.
     pub reference: ImageReference,
-    /// For [`crate::RunFacts`].
     pub image: UsableImage,
     /// Digest of the busybox that it is made of, `sha256:…`.
     pub busybox: String,

@@ -36,7 +36,6 @@ use crate::sys::{self, MountAttr, UserNamespaceHolder};
 pub enum Access {
     /// As the files' modes say.
     ReadWrite,
-    /// Never.
     ReadOnly,
 }
 
@@ -57,7 +56,6 @@ pub struct IdMap {
 /// How all other owners appear through a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// As nobody.
     Nobody,
     /// As themselves, but for the one that the owner appears as, with whom the owner changes places. Layers of an overlay
     /// need that: the kernel makes files there in root's name, and gives a copy the owner that the file has.
@@ -70,10 +68,8 @@ pub enum MountError {
     /// The kernel or the file system cannot map owners. Run the container as the files' owner instead.
     #[error("this kernel or file system cannot show files under another owner (idmapped mounts)")]
     Unsupported(#[source] io::Error),
-    /// Anything else.
     #[error("cannot {attempt}")]
     Io {
-        /// What was attempted.
         attempt: &'static str,
         /// What the kernel said.
         #[source]

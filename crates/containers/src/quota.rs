@@ -23,6 +23,5 @@ pub use unnamed::unnamed;
 pub struct Amount {
     /// Bytes of disk, holes not counted.
     pub bytes: u64,
-    /// Inodes.
     pub files: u64,
 }

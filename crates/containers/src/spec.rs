@@ -20,7 +20,6 @@ pub enum Propagation {
     Slave,
 }
 
-/// A mount that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountSpecError {
     /// The engine's API carries paths as JSON text.
@@ -67,7 +66,6 @@ impl MountSpec {
         Ok(Self { source, target: target.to_owned(), read_only: true, propagation: Propagation::Private })
     }
 
-    /// Where it appears in the container.
     pub fn target(&self) -> &str {
         &self.target
     }

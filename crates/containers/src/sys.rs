@@ -196,7 +196,6 @@ pub(crate) fn project_quota_enforced(directory: BorrowedFd<'_>) -> io::Result<bo
     Ok(state.flags & PROJECTS_ARE_HELD != 0)
 }
 
-/// What the kernel has of a project.
 pub(crate) fn get_project_quota(directory: BorrowedFd<'_>, project: u32) -> io::Result<ProjectQuota> {
     let mut block = Dqblk::default();
     // SAFETY: the command writes one `struct if_dqblk`, which `Dqblk` is.

@@ -11,7 +11,6 @@ use crate::spec::ContainerSpec;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: asked for {wanted}, in force is {in_force}")]
 pub struct Mismatch {
-    /// The field of the specification.
     pub field: String,
     /// What was asked for, shortened.
     pub wanted: String,
@@ -22,9 +21,7 @@ pub struct Mismatch {
 /// One line of a run's hardening for people and for the API. Holds no host path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HardeningLine {
-    /// The setting.
     pub name: String,
-    /// Its value as asked for.
     pub value: String,
     /// True when the engine confirmed it.
     pub in_force: bool,
@@ -33,7 +30,6 @@ pub struct HardeningLine {
 /// A line for every field of the specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HardeningReport {
-    /// The settings.
     pub lines: Vec<HardeningLine>,
 }
 

@@ -19,7 +19,6 @@ const LARGEST: u64 = 1 << 20;
 /// The oldest API that the driver speaks.
 const OLDEST_API: (u32, u32) = (1, 41);
 
-/// Asks the engine.
 pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
     let socket = match socket.map_or_else(configured, Ok) {
         Ok(socket) => socket,

@@ -23,7 +23,6 @@ pub struct Finding {
     pub topic: Cow<'static, str>,
     /// Whether it is enough.
     pub verdict: Verdict,
-    /// What is there.
     pub found: String,
     /// What that means and how to mend it. Absent when nothing follows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,12 +30,10 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// As it should be.
     pub fn good(topic: &'static str, found: impl Into<String>) -> Self {
         Self { topic: topic.into(), verdict: Verdict::Good, found: found.into(), follows: None }
     }
 
-    /// Something less.
     pub fn limited(topic: &'static str, found: impl Into<String>, follows: impl Into<String>) -> Self {
         Self {
             topic: topic.into(),
@@ -46,7 +43,6 @@ impl Finding {
         }
     }
 
-    /// Not enough.
     pub fn missing(topic: &'static str, found: impl Into<String>, follows: impl Into<String>) -> Self {
         Self {
             topic: topic.into(),

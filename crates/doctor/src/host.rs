@@ -21,7 +21,6 @@ const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
 const LINK_PROTECTION: [&str; 4] =
     ["protected_symlinks", "protected_hardlinks", "protected_fifos", "protected_regular"];
 
-/// Looks at this host.
 pub(super) fn examine() -> Vec<Finding> {
     let links: Vec<_> =
         LINK_PROTECTION.iter().map(|name| (*name, read(&format!("/proc/sys/fs/{name}")))).collect();

@@ -12,7 +12,6 @@ const IDMAPPED: (u32, u32) = (5, 12);
 const ABIS: [(ABI, u32); 6] =
     [(ABI::V6, 6), (ABI::V5, 5), (ABI::V4, 4), (ABI::V3, 3), (ABI::V2, 2), (ABI::V1, 1)];
 
-/// Looks at this kernel.
 pub(super) fn examine() -> Vec<Finding> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     vec![

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use store::run::Owner;
 
-/// A directory that may be mounted.
 #[derive(Debug)]
 pub struct Directory {
     pub handle: OwnedFd,

@@ -50,7 +50,6 @@ enum State {
     Ended,
 }
 
-/// The host lane of a run.
 pub struct HostWorkerLane {
     directories: Directories,
     state: Mutex<State>,

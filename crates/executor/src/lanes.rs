@@ -158,7 +158,6 @@ impl Lanes {
         self.guest.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
 
-    /// Ends both workers.
     pub async fn shutdown(&self) {
         tokio::join!(self.guest.shutdown(), self.host_worker.shutdown());
     }

@@ -12,7 +12,6 @@ pub fn accept(weaker: Option<WeakerForm>) {
     let _ = ACCEPTED.set(weaker);
 }
 
-/// Starts host workers.
 pub fn launcher() -> Launcher {
     Launcher::default().accepting(ACCEPTED.get().copied().flatten())
 }

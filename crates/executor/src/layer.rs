@@ -15,15 +15,13 @@ use crate::launcher::launcher;
 const DIFF: Duration = Duration::from_secs(60);
 /// For applying all of them.
 const ACCEPT: Duration = Duration::from_secs(600);
-/// For measuring one workspace.
+/// How long measuring one workspace may take.
 const MEASURE: Duration = Duration::from_secs(10);
 
-/// What the changes are.
 pub async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
     blocking("looking at the changes", move || launcher().diff(&layer, most, DIFF)).await
 }
 
-/// Applies the changes.
 pub async fn accept(layer: LayerSpec, force: bool) -> Result<AcceptRunResponse, Refusal> {
     blocking("applying the changes", move || launcher().accept(&layer, force, ACCEPT)).await
 }

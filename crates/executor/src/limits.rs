@@ -18,7 +18,6 @@ pub(crate) struct Evidence {
     pub(crate) forced: bool,
 }
 
-/// Completes the result.
 pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
     let Evidence { events, output_limit, cancelled, forced } = evidence;
     let too_much = result.stdout_bytes.saturating_add(result.stderr_bytes) > output_limit;

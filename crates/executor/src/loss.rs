@@ -19,7 +19,6 @@ const WINDOW: Duration = Duration::from_secs(60);
 pub(crate) struct Losses(VecDeque<Instant>);
 
 impl Losses {
-    /// One more, for this cause.
     pub(crate) fn count(&mut self, cause: Cause, now: Instant) -> Loss {
         self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         self.0.push_back(now);
@@ -27,7 +26,6 @@ impl Losses {
     }
 }
 
-/// One loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     cause: Cause,
@@ -35,7 +33,6 @@ pub struct Loss {
     is_last: bool,
 }
 
-/// What is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A signal ended it; the run was out of memory meanwhile, or was not.
@@ -96,7 +93,6 @@ impl Loss {
         })
     }
 
-    /// In the record.
     pub fn why(&self) -> String {
         self.cause.to_string()
     }

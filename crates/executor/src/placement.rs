@@ -14,7 +14,6 @@ use worker_protocol::client::Placement;
 use crate::ending::{end, nothing_left};
 use crate::metered::Metered;
 
-/// The leaf of one call.
 pub(crate) struct LeafPlacement {
     guest_host_pid: u32,
     group: Group,
@@ -28,7 +27,6 @@ struct State {
     counts: Mutex<Counts>,
 }
 
-/// What the kernel has counted.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     /// Before the command ran the container's own; afterwards what came to them.

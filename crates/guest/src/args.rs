@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use jail::Mount;
 use thiserror::Error;
 
-/// What to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// PID 1 of a container.

@@ -26,11 +26,9 @@ const SIGNALS: usize = 4;
 pub(crate) enum Signal {
     /// Go on, after Spawned or after Ended.
     Go(Option<KillEvidence>),
-    /// End it.
     Cancel,
 }
 
-/// A call that runs.
 pub(crate) struct Call {
     /// As the daemon numbers it.
     pub(crate) id: u64,
@@ -40,19 +38,14 @@ pub(crate) struct Call {
     pub(crate) placed: bool,
     /// The number of a process that waits to become its command; 0 for none.
     pub(crate) prepared: u64,
-    /// Only look.
     pub(crate) preview: bool,
-    /// The profile's bounds.
     pub(crate) bounds: Bounds,
-    /// Of output.
     pub(crate) credit: Arc<Credit>,
     /// The terminal that a command is to get instead of pipes.
     pub(crate) input: Option<Arc<TerminalInput>>,
-    /// From the daemon.
     pub(crate) signals: mpsc::Receiver<Signal>,
     /// A Cancel has come while something else was waited for.
     pub(crate) is_cancelled: bool,
-    /// To the daemon.
     pub(crate) outbox: Outbox,
 }
 
@@ -99,18 +92,15 @@ impl Call {
     }
 }
 
-/// The calls in flight.
 #[derive(Default)]
 pub(crate) struct Calls(Mutex<HashMap<u64, Hearing>>);
 
-/// Where a call hears the daemon.
 pub(crate) struct Hearing {
     signals: mpsc::Sender<Signal>,
     credit: Arc<Credit>,
     input: Option<Arc<TerminalInput>>,
 }
 
-/// Why a call was not taken.
 pub(crate) enum NotTaken {
     /// There are too many.
     Full,
@@ -119,7 +109,6 @@ pub(crate) enum NotTaken {
 }
 
 impl Calls {
-    /// Makes an entry.
     pub(crate) fn begin(
         &self,
         id: u64,

@@ -278,7 +278,7 @@ fn changed_at(stat: &Stat) -> u64 {
     time(stat.st_ctime, stat.st_ctime_nsec)
 }
 
-/// Nanoseconds since 1970.
+/// Nanoseconds since the Unix epoch.
 fn time(seconds: i64, nanos: u64) -> u64 {
     u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos)
 }

@@ -29,7 +29,6 @@ pub(crate) struct Outbox {
     data: mpsc::Sender<FromWorker>,
 }
 
-/// The way out.
 pub(crate) struct Queues {
     news: mpsc::Receiver<FromWorker>,
     data: mpsc::Receiver<FromWorker>,
@@ -38,7 +37,6 @@ pub(crate) struct Queues {
 /// Room for one frame of output.
 pub(crate) struct Room<'o>(mpsc::Permit<'o, FromWorker>);
 
-/// Two empty queues.
 pub(crate) fn queues() -> (Outbox, Queues) {
     let (news, news_out) = mpsc::channel(NEWS);
     let (data, data_out) = mpsc::channel(DATA);
@@ -51,7 +49,6 @@ impl Outbox {
         let _ = self.news.try_send(frame(0, Body::Pong(Pong {})));
     }
 
-    /// A command waits.
     pub(crate) async fn spawned(&self, id: u64, pid: i32) {
         let pid = u32::try_from(pid).unwrap_or(0);
         let _ = self.news.send(frame(id, Body::Spawned(Spawned { pid }))).await;
@@ -86,7 +83,6 @@ impl Outbox {
 }
 
 impl Room<'_> {
-    /// Uses it.
     pub(crate) fn send(self, id: u64, stream: Stream, offset: u64, data: &[u8]) {
         let data = bytes::Bytes::copy_from_slice(data);
         self.0.send(frame(id, Body::Output(Output { stream: stream.into(), offset, data })));

@@ -40,7 +40,6 @@ pub(crate) enum Fault {
     /// The stream, or the set-up.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Not a frame.
     #[error("{0}")]
     Frame(#[from] FrameError),
     /// A frame that cannot come now.
@@ -54,13 +53,11 @@ pub(crate) enum Fault {
 /// What all calls share.
 pub(crate) struct Lane {
     pub(crate) mounts: Mounts,
-    /// Calls in flight.
     pub(crate) calls: Calls,
-    /// Commands in flight.
     pub(crate) children: Arc<Children>,
     /// Processes that wait to become commands.
     pub(crate) preforks: Preforks,
-    /// For what may block.
+    /// Threads for work that may block.
     pub(crate) threads: Threads,
 }
 
@@ -249,7 +246,6 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
     Ok(())
 }
 
-/// The daemon's frames.
 struct Frames {
     input: Input,
     buffer: FrameBuffer,

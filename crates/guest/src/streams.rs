@@ -19,7 +19,6 @@ const ABOVE_STDIO: i32 = 3;
 
 /// Where frames come from.
 pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
-/// Where frames go.
 pub(crate) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Takes over descriptors 0 and 1. Must be called inside the runtime, once.

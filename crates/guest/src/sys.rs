@@ -25,7 +25,6 @@ pub(crate) struct Plan {
     pub(crate) args: Vec<CString>,
     /// Its whole environment, `NAME=value`.
     pub(crate) env: Vec<CString>,
-    /// Working directory.
     pub(crate) cwd: OwnedFd,
     /// Wait for [`Spawned::go`] before exec.
     pub(crate) wait: bool,
@@ -35,7 +34,6 @@ pub(crate) struct Plan {
 
 /// A command that was made. Dropping `go` unwritten makes a waiting child exit.
 pub(crate) struct Spawned {
-    /// Its process id.
     pub(crate) pid: i32,
     /// Our ends of its standard streams, unless they are a terminal.
     pub(crate) pipes: Option<Pipes>,
@@ -60,7 +58,6 @@ pub(crate) struct Pipes {
 pub(crate) struct Exit {
     /// Exit code, unless a signal ended it.
     pub(crate) code: Option<i32>,
-    /// The signal that ended it.
     pub(crate) signal: Option<i32>,
     /// CPU time of it and its waited-for children.
     pub(crate) cpu: Duration,

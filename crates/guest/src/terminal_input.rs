@@ -29,7 +29,6 @@ struct Heard {
 /// What is done at once, whatever input waits.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
-    /// The size that it has to have.
     pub(crate) size: Option<TerminalSize>,
     /// In the order in which they came first.
     pub(crate) signals: Vec<TerminalSignal>,
@@ -88,7 +87,6 @@ impl TerminalInput {
         std::mem::take(&mut self.heard.lock().orders)
     }
 
-    /// Whether input waits.
     pub(crate) fn has_input(&self) -> bool {
         !self.heard.lock().typed.is_empty()
     }

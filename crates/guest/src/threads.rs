@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Resident pages.
+    /// Pages of memory that the process has resident.
     fn resident() -> u64 {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse().unwrap()

@@ -10,15 +10,14 @@ use thiserror::Error;
 /// What is mounted in the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// `@project`.
+    /// The mount `@project`.
     Workspace,
-    /// `@state`.
+    /// The mount `@state`.
     State,
-    /// `@pkg`.
+    /// The mount `@pkg`.
     Pkg,
     /// The repository to clone from, or a directory that is only looked at.
     Source,
-    /// The changes of an overlay.
     Changes,
     /// What the host worker keeps of a run. Nothing in its container sees it.
     Private,
@@ -93,7 +92,6 @@ impl WeakerForm {
         }
     }
 
-    /// The form of this name.
     pub fn parse(name: &str) -> Option<Self> {
         (name == Self::LandlockOnly.name()).then_some(Self::LandlockOnly)
     }
@@ -104,13 +102,11 @@ impl WeakerForm {
 pub(crate) struct Args {
     /// Owner of the workspace, whom the host worker becomes.
     pub(crate) uid: Uid,
-    /// The owner's group.
     pub(crate) gid: Gid,
     /// The mounts, in the order in which their handles arrive; each at most once, the workspace always.
     pub(crate) places: Vec<Place>,
     /// What may do where there can be no jail.
     pub(crate) accepts: Option<WeakerForm>,
-    /// What to do.
     pub(crate) task: Task,
 }
 

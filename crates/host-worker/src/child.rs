@@ -27,7 +27,6 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Compiles the filter.
     pub(crate) fn new() -> Result<Self, SetupError> {
         Ok(Self { filter: ChildFilter::new()? })
     }

@@ -33,7 +33,6 @@ const MOST: usize = worker_protocol::frame::MAX_FRAME - 1024;
 /// Why a job is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Its deadline passed.
     TimedOut,
     /// The daemon said so.
     Cancelled,
@@ -69,7 +68,6 @@ pub(crate) fn leaves_traces(start: &Start) -> bool {
 /// What a process of the host worker is for.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// An operation.
     Call(Box<Start>),
     /// Putting right what others left.
     Recover(Whose),
@@ -131,7 +129,6 @@ impl Job {
         self.stopped.is_none().then_some(self.deadline)
     }
 
-    /// What to wait for.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         // The end of the process is waited for only when the pipe has nothing more to say.
         let fd = self.pipe.as_ref().map_or_else(|| self.process.as_fd(), AsFd::as_fd);

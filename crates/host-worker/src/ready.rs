@@ -77,7 +77,6 @@ impl Ready {
         }
     }
 
-    /// Ends it.
     pub(crate) fn dismiss(self) {
         // Fails only when the process is over already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);

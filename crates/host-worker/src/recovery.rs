@@ -26,14 +26,12 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Most bytes of its remarks that are passed on.
 const REMARKS: usize = 4096;
 
-/// What a call is answered with.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) id: u64,
     pub(crate) outcome: Box<Outcome>,
 }
 
-/// A recovery at work.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     job: Job,

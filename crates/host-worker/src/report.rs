@@ -13,12 +13,10 @@ pub enum Namespaces {
     None,
 }
 
-/// What Landlock adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landlock {
     /// All that the host worker asks for.
     Full,
-    /// What this kernel has of it.
     Partial,
     /// The kernel has none.
     Absent,
@@ -30,7 +28,6 @@ pub enum Landlock {
 pub struct Report {
     /// How the namespaces were made.
     pub namespaces: Namespaces,
-    /// What Landlock adds.
     pub landlock: Landlock,
 }
 

@@ -52,7 +52,6 @@ impl From<Errno> for ServeError {
     }
 }
 
-/// A call that has not begun.
 struct Call {
     id: u64,
     start: Start,

@@ -34,14 +34,13 @@ pub struct HostWorkerSpec {
     pub workspace: OwnedFd,
     /// `@state`, read and write.
     pub state: Option<OwnedFd>,
-    /// `@pkg`, read only.
+    /// The mount `@pkg`, which is read only.
     pub pkg: Option<OwnedFd>,
     /// What the host worker keeps of the run and the container must not see: a directory of the owner's, the same one for every
     /// host worker of the run. Without it nothing can be deleted or patched, and a killed write leaves its temporary file.
     pub private: Option<OwnedFd>,
     /// Owner of the workspace. 0 is allowed.
     pub owner_uid: u32,
-    /// The owner's group.
     pub owner_gid: u32,
 }
 
@@ -68,7 +67,6 @@ pub struct CloneSpec {
     pub revision: String,
     /// Who reads the source and owns the clone.
     pub owner_uid: u32,
-    /// The owner's group.
     pub owner_gid: u32,
 }
 
@@ -144,7 +142,6 @@ pub enum ProbeError {
     Start(#[from] io::Error),
 }
 
-/// Starts host workers.
 #[derive(Debug, Clone)]
 pub struct Launcher {
     program: PathBuf,
@@ -159,7 +156,6 @@ impl Default for Launcher {
 }
 
 impl Launcher {
-    /// Of another program.
     pub fn of(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), accepts: None }
     }

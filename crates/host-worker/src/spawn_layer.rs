@@ -21,7 +21,6 @@ const MOST: usize = 3 * 1024 * 1024;
 /// A directory, and the changes that an overlay keeps of it.
 #[derive(Debug)]
 pub struct LayerSpec {
-    /// The directory beneath.
     pub beneath: OwnedFd,
     /// The overlay's upper directory.
     pub changes: OwnedFd,
@@ -31,7 +30,6 @@ pub struct LayerSpec {
     pub resumed: bool,
     /// Owner of the directory beneath.
     pub owner_uid: u32,
-    /// The owner's group.
     pub owner_gid: u32,
 }
 

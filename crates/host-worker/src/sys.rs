@@ -18,9 +18,7 @@ pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }.map_err(Into::into)
 }
 
-/// Who one is after a fork.
 pub(crate) enum Fork {
-    /// The new process.
     Child,
     /// The old one, with the new one's id.
     Parent(Pid),
@@ -41,7 +39,6 @@ pub(crate) fn fork() -> io::Result<Fork> {
 pub(crate) struct Exit {
     /// Its exit code, unless a signal ended it.
     pub(crate) code: Option<i32>,
-    /// The signal that ended it.
     pub(crate) signal: Option<i32>,
     /// Processor time, user and system, microseconds.
     pub(crate) cpu_us: u64,

@@ -66,7 +66,6 @@ impl WorkerPool {
         self.current.is_empty() && self.recoveries.is_empty()
     }
 
-    /// Begins an operation.
     pub(crate) fn begin(&mut self, id: u64, start: Start, deadline: Instant) -> io::Result<()> {
         let (writes_repository, leaves_traces) = (writes_repository(&start), leaves_traces(&start));
         let number = self.next_number();

@@ -348,7 +348,6 @@ fn remove(path: &Path) {
     }
 }
 
-/// The state of this number.
 fn state(number: u64) -> Vec<String> {
     let mut making = Making::new(number);
     if !making.text && making.one_in(2) {

@@ -16,7 +16,6 @@ macro_rules! id {
 
         #[allow(clippy::new_without_default)] // no two are the same
         impl $name {
-            /// A new one.
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
@@ -42,12 +41,10 @@ macro_rules! id {
 }
 
 id!(
-    /// Names a run.
     RunId,
     "run"
 );
 id!(
-    /// Names a call.
     CallId,
     "call"
 );
@@ -57,13 +54,11 @@ id!(
     "session"
 );
 id!(
-    /// Names an alert.
     AlertId,
     "alert"
 );
 
 id!(
-    /// Names a permission.
     PermissionId,
     "permission"
 );
@@ -83,7 +78,6 @@ pub fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal>
 }
 
 impl RunId {
-    /// Its random end.
     pub fn low_bits(self) -> u32 {
         let bytes = self.0.as_bytes();
         u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])

@@ -33,22 +33,18 @@ impl Role {
     ];
 }
 
-/// A set of roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u8);
 
 impl Roles {
-    /// No role.
     pub fn none() -> Self {
         Self(0)
     }
 
-    /// Every role.
     pub fn all() -> Self {
         Role::ALL.into_iter().fold(Self::none(), |roles, (_, role)| roles.with(role))
     }
 
-    /// With `role` too.
     #[must_use]
     pub fn with(self, role: Role) -> Self {
         Self(self.0 | 1 << role as u8)
@@ -80,11 +76,8 @@ impl Roles {
 pub struct Principal {
     /// As the record names it: `uid:1000`.
     pub name: String,
-    /// Its user id.
     pub uid: u32,
-    /// Its primary group.
     pub gid: u32,
-    /// What it may do.
     pub roles: Roles,
     /// It has presented this run's token: it acts for the run's own principal, in this run and nowhere else.
     pub run: Option<RunId>,

@@ -15,17 +15,15 @@ use crate::ids::RunId;
 
 /// How a token begins.
 const PREFIX: &str = "cft_";
-/// No token is longer, bytes.
+/// Bytes of the longest token.
 const MAX_BYTES: usize = 128;
 /// Tokens of deleted runs that are known again.
 const LATELY: usize = 256;
 
-/// The hash of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenHash(String);
 
-/// Makes a token for a run.
 pub fn issue(run: RunId) -> (String, TokenHash) {
     let secret = ops::encode_base64(&seal::secret());
     let token = format!("{PREFIX}{run}_{}", secret.trim_end_matches('='));

@@ -17,7 +17,7 @@ use text::excerpt;
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
-    /// For messages only.
+    /// Used in messages only, never to open.
     path: String,
     /// Of a mount's topmost directory.
     inner: Option<Inner>,

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
-#![allow(missing_docs)] // nobody outside this workspace calls it, and no comment repeats a name
 
 mod dir;
 mod error;

@@ -12,7 +12,6 @@ pub enum FileKind {
     Directory,
     /// A symbolic link, itself.
     Symlink,
-    /// A named pipe.
     Fifo,
     Socket,
     /// A character or block device.
@@ -54,7 +53,7 @@ impl fmt::Display for FileKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
     pub kind: FileKind,
-    /// Length in bytes.
+    /// Length of the content in bytes.
     pub size: u64,
     /// Permission bits, `0o7777` at most.
     pub mode: u32,

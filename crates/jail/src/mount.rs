@@ -26,7 +26,6 @@ impl Mount {
         }
     }
 
-    /// Where the mount is inside the container.
     pub const fn container_path(self) -> &'static str {
         match self {
             Self::Project => "/workspace",

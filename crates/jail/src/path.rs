@@ -54,7 +54,6 @@ impl SandboxPath {
         Mount::from_alias(alias).map(|_| rest)
     }
 
-    /// Where the path begins.
     pub const fn mount(&self) -> Mount {
         self.mount
     }

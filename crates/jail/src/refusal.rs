@@ -16,19 +16,16 @@ pub enum PathRefusal {
     /// It begins with `@` and something else than a mount.
     #[error("{given}: unknown mount; paths begin with @project, @pkg or @state")]
     UnknownMount {
-        /// The path as given.
         given: String,
     },
     /// An absolute path that is beneath no mount.
     #[error("{given}: absolute paths must be beneath /workspace, /pkg or /state")]
     AbsoluteOutside {
-        /// The path as given.
         given: String,
     },
     /// A drive letter or a leading backslash.
     #[error("{given}: Windows paths are not understood; write @project/dir/file")]
     Windows {
-        /// The path as given.
         given: String,
     },
     #[error("{mount}: the path contains a NUL byte")]
@@ -43,7 +40,6 @@ pub enum PathRefusal {
         /// The path beneath it.
         path: String,
     },
-    /// Longer than [`MAX_PATH_BYTES`].
     #[error("{mount}: the path is longer than {MAX_PATH_BYTES} bytes")]
     PathTooLong {
         /// Where the path begins.
@@ -55,10 +51,8 @@ pub enum PathRefusal {
         /// Where the path begins.
         mount: Mount,
     },
-    /// This run does not have the mount.
     #[error("{mount} is not mounted in this run")]
     NotMounted {
-        /// The mount that was named.
         mount: Mount,
     },
     /// Writing where everything is read-only.
@@ -74,7 +68,6 @@ pub enum PathRefusal {
     #[error("{path}: {access} in node_modules/.bin is refused")]
     PackageBinaries {
         path: String,
-        /// What was asked for.
         access: Access,
     },
     /// Writing the run's own log, or beside it.

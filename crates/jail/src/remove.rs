@@ -22,7 +22,6 @@ use crate::rel::RelPath;
 use crate::root::Root;
 use text::excerpt;
 
-/// A thing that may be removed.
 #[derive(Debug)]
 pub enum Removable {
     /// A regular file, open for reading.
@@ -56,7 +55,6 @@ impl Removal {
         Ok(Self { dir, name, what })
     }
 
-    /// What is to be removed.
     pub const fn what(&self) -> &Removable {
         &self.what
     }

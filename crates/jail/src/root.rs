@@ -48,7 +48,6 @@ impl Root {
         Self { inner: inner.map(|fd| Inner { name, fd: Arc::new(fd) }), ..self }
     }
 
-    /// Which mount this is.
     pub const fn mount(&self) -> Mount {
         self.mount
     }

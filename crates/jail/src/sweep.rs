@@ -17,7 +17,6 @@ use crate::protect::Access;
 /// Notes that one sweep looks at. Honest operations leave a handful each.
 const MOST: usize = 10_000;
 
-/// What a sweep came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Temporary files that were removed.

@@ -123,7 +123,6 @@ pub(crate) fn is_random(digits: &str) -> bool {
     digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The name of the temporary file with these digits.
 pub(crate) fn name_of(digits: &str) -> Option<EntryName> {
     EntryName::new(format!("{TEMPORARY_PREFIX}{digits}").as_bytes())
 }

@@ -64,7 +64,6 @@ pub enum Found {
     Special(Metadata),
 }
 
-/// What a write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     pub replaced: Found,

@@ -3,7 +3,6 @@
 
 use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
-/// As [`std::sync::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
@@ -13,18 +12,15 @@ impl<T> Mutex<T> {
         Self(sync::Mutex::new(value))
     }
 
-    /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it guards.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// As [`std::sync::RwLock`].
 #[derive(Debug, Default)]
 pub struct RwLock<T>(sync::RwLock<T>);
 
@@ -39,7 +35,6 @@ impl<T> RwLock<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the lock.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }

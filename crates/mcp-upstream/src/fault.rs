@@ -30,7 +30,6 @@ pub enum Fault {
     Refused {
         /// As JSON-RPC has it.
         code: i64,
-        /// Its own words.
         message: String,
     },
     /// As many requests wait for it as may.

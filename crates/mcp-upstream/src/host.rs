@@ -37,7 +37,6 @@ pub struct Pipes {
     pub end: CancellationToken,
 }
 
-/// What a program does.
 #[derive(Debug)]
 pub enum Output {
     /// It wrote to its standard output.

@@ -37,7 +37,6 @@ use tools::Tools;
 #[derive(Default)]
 pub struct Servers(Mutex<HashMap<String, Arc<Server>>>);
 
-/// What a server offers.
 pub struct Offer {
     /// What the agent may be shown.
     pub tools: Vec<Arc<Tool>>,

@@ -52,7 +52,7 @@ pub(super) struct LinkState {
 
 /// A server's list of tools.
 pub(super) struct Listed {
-    /// As they came.
+    /// The entries as the server sent them.
     pub(super) entries: Vec<Value>,
     /// There are more than are taken.
     pub(super) is_cut: bool,

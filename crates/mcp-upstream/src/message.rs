@@ -24,7 +24,6 @@ pub(super) enum Incoming {
     },
     /// The server has other tools now.
     ToolsChanged,
-    /// A request of the server.
     Request {
         /// The reply to send.
         answer: String,
@@ -59,7 +58,6 @@ struct Error {
 }
 
 impl Incoming {
-    /// Reads one message.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Fault> {
         let broken = |why: &str| Fault::Broken(why.to_owned());
         let Message { jsonrpc, id, method, result, error } =
@@ -97,12 +95,10 @@ fn refusal(method: &str, id: &Value) -> Result<String, Fault> {
     Ok(json!({"jsonrpc": "2.0", "id": id, key: value}).to_string())
 }
 
-/// A request of ours.
 pub(super) fn request(id: u64, method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
 }
 
-/// A notification of ours.
 pub(super) fn notification(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
 }

@@ -32,7 +32,6 @@ const UNKNOWN: [&str; 7] =
 /// The name of a schema while it is compiled. Nothing is fetched by it.
 const NAME: &str = "urn:schema";
 
-/// A schema that can be checked.
 pub(super) struct Schema {
     schemas: Schemas,
     root: SchemaIndex,

@@ -17,12 +17,10 @@ use super::tools::Tools;
 
 /// The wait after the first failure; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The shortest time between two lists of the tools of one server.
 const RELIST: Duration = Duration::from_secs(5);
 
-/// A server of a run.
 pub(super) struct Server {
     name: String,
     slot: Mutex<Slot>,

@@ -16,9 +16,7 @@ const MAX_DESCRIPTION: usize = 2_048;
 /// Withheld tools that are named.
 const MAX_WITHHELD: usize = 32;
 
-/// A tool that may be called.
 pub struct Tool {
-    /// Its name.
     pub id: McpTool,
     /// For the model: the server's words, marked as such.
     pub description: String,
@@ -165,7 +163,6 @@ fn sorted(value: &Value, out: &mut String) {
     }
 }
 
-/// A server with these pins.
 #[cfg(test)]
 pub(super) fn server(pins: &[(&str, &str)]) -> McpServer {
     use gateway::{McpStdio, McpTransport};

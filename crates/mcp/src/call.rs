@@ -282,7 +282,6 @@ impl<'a> Story<'a> {
     }
 }
 
-/// What came of asking.
 enum Asked {
     Choice(Choice),
     /// The call had an outcome before there was an answer.

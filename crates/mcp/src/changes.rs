@@ -15,7 +15,7 @@ use tonic::Code;
 use crate::log::{Level, Wanted};
 use crate::tools::Tools;
 
-/// Between two looks.
+/// The wait between two scans.
 const PACE: Duration = Duration::from_secs(5);
 
 /// Tells a session, before MCP 2026-07-28, until it is over.

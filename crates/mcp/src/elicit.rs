@@ -38,7 +38,6 @@ pub(crate) enum Choice {
     Leave,
     /// It is not wanted any more.
     Cancel,
-    /// Decide, with what was written to it.
     Decide { approve: bool, comment: String },
 }
 

@@ -48,7 +48,6 @@ impl Progress {
         self.collected.has_any().then_some(self.next)
     }
 
-    /// Tells what was taken.
     pub(crate) async fn tell(&mut self) {
         for message in self.collected.messages() {
             self.send(message).await;
@@ -56,7 +55,6 @@ impl Progress {
         self.next = Instant::now() + PACE;
     }
 
-    /// Tells something else.
     pub(crate) async fn note(&mut self, message: &str) {
         self.collected.value += 1.0;
         self.send(message.to_owned()).await;

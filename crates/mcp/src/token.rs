@@ -6,7 +6,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 /// How a token begins.
 const PREFIX: &str = "cft_";
-/// No token is longer, bytes.
+/// Bytes of the longest token.
 const MAX_BYTES: usize = 128;
 
 /// A run's token. Only the daemon can tell whether it is the right one.
@@ -38,7 +38,6 @@ impl RunToken {
         Ok(Self { run: run.to_owned(), shown })
     }
 
-    /// The run that it says it is for.
     pub fn run(&self) -> &str {
         &self.run
     }

@@ -30,13 +30,10 @@ impl Key {
 /// A call that waits, or did when it was last looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waits {
-    /// Finds it.
     pub(crate) request_id: String,
-    /// What it waits for.
     pub(crate) approval_id: String,
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Mutex<VecDeque<(Key, Waits)>>);
 

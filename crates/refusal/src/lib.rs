@@ -21,7 +21,6 @@ const RETRY_AFTER: &str = "retry_after_ms";
 /// A request that was refused or could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Stable reason.
     pub reason: Reason,
     /// A sentence for the client.
     pub message: String,
@@ -32,7 +31,6 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Without facts.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), metadata: Vec::new(), hints: Vec::new() }
     }
@@ -118,7 +116,6 @@ impl From<Refusal> for Status {
     }
 }
 
-/// The gRPC code of a reason.
 fn code(reason: Reason) -> Code {
     match reason {
         Reason::SandboxViolation

@@ -52,7 +52,6 @@ impl StreamKey {
         cipher.try_apply_keystream(data).map_err(|_| Exhausted)
     }
 
-    /// Of a key that is known.
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }

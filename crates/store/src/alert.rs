@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     pub id: AlertId,
-    /// Id of the rule.
     pub rule: String,
     pub severity: Severity,
     pub subject: Whom,
@@ -52,14 +51,12 @@ pub enum Whom {
     Agent { principal: String, agent_id: String },
 }
 
-/// What followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imposed {
     pub measure: Measure,
     pub state: ImposedState,
     /// When it ends by itself, milliseconds since 1970.
     pub until: Option<u64>,
-    /// Why it failed.
     pub failure: String,
 }
 
@@ -79,7 +76,7 @@ pub enum ImposedState {
     None,
     Due,
     InForce,
-    /// By an operator.
+    /// An operator lifted it.
     Lifted,
     /// Its time is over, or it was a stop and is done.
     Over,
@@ -93,7 +90,6 @@ pub struct Acknowledged {
     pub comment: String,
 }
 
-/// Telling one webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     /// Its name in the configuration.

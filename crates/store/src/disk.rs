@@ -21,7 +21,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Between looks.
+/// The wait between two checks of the disk.
 const TICK: Duration = Duration::from_secs(1);
 /// Between attempts to start without any room.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -33,7 +33,6 @@ const MIN_FILES: u64 = 64;
 /// What a file system has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Space {
-    /// Bytes.
     pub(crate) total: u64,
     /// Bytes that the daemon may still use.
     pub(crate) free: u64,
@@ -74,7 +73,6 @@ pub struct StateDisk {
 }
 
 impl StateDisk {
-    /// As it is now.
     pub fn of(directory: &Path) -> Self {
         let disk = Self { directory: directory.to_owned(), full: watch::Sender::new(false) };
         disk.look();

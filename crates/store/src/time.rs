@@ -37,7 +37,7 @@ impl Timestamp {
     }
 }
 
-/// Microseconds, saturating.
+/// Saturates at `u64::MAX` microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -13,7 +13,6 @@ pub const MAX_WAIT: Duration = Duration::from_secs(3600);
 pub struct Endpoint {
     /// Names it in logs, which never show where it is.
     pub name: String,
-    /// Where it is.
     pub target: Target,
     /// Signs what is posted.
     pub secret: Secret,

@@ -20,7 +20,7 @@ impl Tls {
         Self::trusting(found.certs)
     }
 
-    /// Trusts these.
+    /// Trusts `certificates` instead of the system's.
     pub fn trusting(certificates: impl IntoIterator<Item = CertificateDer<'static>>) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(certificates);
@@ -32,7 +32,6 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// For a connection.
     pub fn config(&self) -> Arc<ClientConfig> {
         self.0.clone()
     }

@@ -14,7 +14,6 @@ const LENGTH: usize = 4;
 /// A stream that cannot be believed any longer.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
-    /// Longer than [`MAX_FRAME`].
     #[error("a frame of {0} bytes is over the limit of {MAX_FRAME} bytes")]
     TooLong(usize),
     /// Not a message of the protocol.
@@ -22,7 +21,6 @@ pub enum FrameError {
     Malformed,
 }
 
-/// One message as a frame.
 pub fn encode<M: Message>(message: &M) -> Result<Vec<u8>, FrameError> {
     let length = message.encoded_len();
     let prefix =
@@ -42,7 +40,6 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// An empty one.
     pub fn new() -> Self {
         Self::default()
     }

@@ -20,17 +20,13 @@ pub struct TerminalSize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TerminalSignal {
-    /// SIGHUP: hang up.
     Hup = 1,
     /// SIGINT: as Ctrl-C does.
     Int = 2,
     /// SIGQUIT: as Ctrl-\ does.
     Quit = 3,
-    /// SIGKILL.
     Kill = 9,
-    /// SIGTERM.
     Term = 15,
-    /// SIGCONT.
     Cont = 18,
     /// SIGTSTP: as Ctrl-Z does.
     Tstp = 20,
@@ -45,12 +41,10 @@ impl TerminalSize {
         Some(Self { rows: side(rows)?, columns: side(columns)? })
     }
 
-    /// Lines.
     pub fn rows(self) -> u16 {
         self.rows
     }
 
-    /// Columns.
     pub fn columns(self) -> u16 {
         self.columns
     }

@@ -12,7 +12,6 @@ use super::state::IndexError;
 /// Records of one entry of `spans`.
 pub(super) const SPAN: u64 = 1_024;
 
-/// Fills one database.
 pub(super) struct Filler {
     connection: Connection,
     names: Names,

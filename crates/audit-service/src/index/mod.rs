@@ -44,7 +44,6 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 /// Longest that a query waits for others.
 const TURN: Duration = Duration::from_secs(10);
 
-/// A handle on the index.
 pub struct Index {
     path: PathBuf,
     head: watch::Receiver<Option<Head>>,

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::state::IndexError;
 
-/// What a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Field {
     Kind = 0,

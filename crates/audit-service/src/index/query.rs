@@ -26,7 +26,6 @@ const WINDOW: u64 = 64 * 1024;
 /// A condition that no more records meet than this is looked up without windows.
 const FEW: u64 = 64 * 1024;
 
-/// What is asked for.
 #[derive(Debug, Clone)]
 pub struct Query {
     pub filter: Filter,
@@ -37,7 +36,6 @@ pub struct Query {
     pub start: Option<u64>,
 }
 
-/// What was found.
 #[derive(Default)]
 pub struct Page {
     pub lines: Vec<Line>,

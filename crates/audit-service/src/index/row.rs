@@ -10,12 +10,11 @@ use super::names::digest;
 use super::state::IndexError;
 use crate::filter::{nanos_of, reason_of, status_name, status_of, time_of};
 
-/// One record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) sequence: u64,
     pub(super) hash: Hash,
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since the Unix epoch.
     pub(super) time: i64,
     pub(super) kind: &'static str,
     pub(super) run: Option<String>,

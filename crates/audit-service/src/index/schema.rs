@@ -70,7 +70,7 @@ const CACHE_KIB: i32 = 32 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Through {
     pub(super) sequence: u64,
-    /// Of that record.
+    /// The hash of the record with that sequence.
     pub(super) hash: Hash,
 }
 
@@ -111,7 +111,6 @@ pub(super) fn open(path: &Path) -> Result<Option<Connection>, IndexError> {
     Ok(Some(connection))
 }
 
-/// The same for reading.
 pub(super) fn open_for_reading(path: &Path) -> Result<Connection, IndexError> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB / 2)?;

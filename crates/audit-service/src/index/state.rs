@@ -18,7 +18,6 @@ pub enum IndexError {
     File(#[from] std::io::Error),
 }
 
-/// How the index is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It is made anew, and has the records up to this one.
@@ -34,7 +33,7 @@ pub enum State {
 pub(super) struct Shared {
     /// Wakes the thread for a query that waits, or to make the index anew.
     pub(super) wake: Notify,
-    /// A query waits.
+    /// Whether a query waits for the index.
     pub(super) hurry: AtomicBool,
     pub(super) rebuild: AtomicBool,
     /// How often the file was replaced.

@@ -24,7 +24,6 @@ enum Content {
 }
 
 impl Member {
-    /// Of a content in memory.
     pub fn of(content: Vec<u8>) -> Self {
         Self { bytes: content.len() as u64, sha256: Hash::of(&content), content: Content::Memory(content) }
     }

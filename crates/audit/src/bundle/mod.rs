@@ -24,9 +24,9 @@ pub use member::{Member, MemberWriter};
 pub use read::{BundleError, Verified, verify};
 pub use write::{Sealed, manifest, write};
 
-/// Largest bundle, bytes.
+/// Bytes of the largest bundle that is read or written.
 pub const LARGEST: u64 = 512 * 1024 * 1024;
-/// Most records of one run.
+/// Records of one run that a bundle can hold.
 pub const MOST_RECORDS: usize = 500_000;
 /// Most hashes of a proof: what the records of one run need, unless they lie apart in a log of billions.
 pub const MOST_HASHES: usize = 2_000_000;
@@ -54,7 +54,6 @@ fn policy_of(name: &str) -> Option<&str> {
     name.strip_prefix("policy-")?.strip_suffix(".json")
 }
 
-/// `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {

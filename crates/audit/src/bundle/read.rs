@@ -25,7 +25,6 @@ const SHORT: u64 = 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
-    /// It cannot be read as an archive.
     #[error("it is no bundle: the archive cannot be read")]
     Archive(#[source] io::Error),
     /// The archive holds what a bundle does not.
@@ -43,11 +42,10 @@ pub enum BundleError {
     /// The manifest is not the one that the log knows.
     #[error("manifest.json was changed: it is not the one that the log has on record")]
     Manifest,
-    /// A record is none.
     #[error("record {line} of {member} {damage}")]
     Record {
         member: &'static str,
-        /// Its line, from 1.
+        /// The number of its line, from 1.
         line: usize,
         damage: Damage,
     },
@@ -164,7 +162,6 @@ impl<'a, R: Read> Members<'a, R> {
         Ok(Some((name, entry)))
     }
 
-    /// The next one, which has to be this.
     fn expect(&mut self, name: &'static str) -> Result<tar::Entry<'a, R>, BundleError> {
         match self.next()? {
             Some((found, entry)) if found == name => Ok(entry),
@@ -234,7 +231,6 @@ pub(super) fn read_member(
     Ok(())
 }
 
-/// Hashes what is read.
 struct Hashed<R> {
     inner: R,
     sha256: Sha256,

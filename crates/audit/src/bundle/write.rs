@@ -33,9 +33,8 @@ pub fn manifest(
 pub struct Sealed<'a> {
     /// The line of the record of the bundle.
     pub seal: &'a str,
-    /// A checkpoint that covers it.
     pub checkpoint: &'a Checkpoint,
-    /// Who signed that, as a verifier key.
+    /// The key that signed the checkpoint.
     pub key: &'a VerifierKey,
     /// That the run's records and the bundle's are among those that the checkpoint speaks of.
     pub proof: &'a [Hash],

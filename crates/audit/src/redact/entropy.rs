@@ -30,7 +30,6 @@ const PUBLIC: [&str; 12] = [
 /// The prefix of a fingerprint in base64.
 const BEFORE_HASH: [&str; 4] = ["h1:", "SHA256:", "sha256:", "sha512:"];
 
-/// The random texts in `text`.
 pub(super) fn find(text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut start = None;

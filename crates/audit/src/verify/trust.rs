@@ -62,7 +62,6 @@ pub(super) struct Waiting {
     pub(super) checkpoint: Option<Checkpoint>,
 }
 
-/// Checkpoints by size.
 pub(super) struct Shelf(BTreeMap<u64, Vec<Waiting>>);
 
 impl Shelf {
@@ -93,7 +92,6 @@ impl Shelf {
         Ok(Self(shelf))
     }
 
-    /// Those of `size` records.
     pub(super) fn take(&mut self, size: u64) -> Vec<Waiting> {
         match self.0.entry(size) {
             btree_map::Entry::Occupied(entry) => entry.remove(),
@@ -106,7 +104,6 @@ impl Shelf {
         self.0 = self.0.split_off(&size);
     }
 
-    /// The next one in size.
     pub(super) fn next(&mut self) -> Option<(u64, Waiting)> {
         let mut first = self.0.first_entry()?;
         let size = *first.key();

@@ -13,7 +13,6 @@ pub(super) fn missing(approval: &Approval) -> String {
     format!("{} at the level {}", count(missing, "more consent", "more consents"), approval.level_needed)
 }
 
-/// What is needed in all.
 pub(super) fn needed(approval: &Approval) -> String {
     if approval.level_needed.is_empty() {
         return String::new();

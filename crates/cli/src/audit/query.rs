@@ -61,7 +61,6 @@ impl Query {
     }
 }
 
-/// The pages of a query.
 pub(super) struct Pages {
     filter: EventFilter,
     order: Order,

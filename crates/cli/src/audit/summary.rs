@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::output::Style;
 use crate::time;
 
-/// Longest summary, characters.
+/// Characters of the longest summary.
 const LONGEST: usize = 160;
 /// Characters of a digest that tell it apart from others.
 const DIGEST: usize = 12;

@@ -30,7 +30,6 @@ pub(crate) struct Verify {
     key: Option<String>,
 }
 
-/// What is printed.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use wire::v1::GrepMatch;
 
-/// What a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Match,
     Context,
 }
 
-/// A line to print.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
     Text {

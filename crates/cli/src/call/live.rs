@@ -60,7 +60,7 @@ struct Told {
     spinner: Option<Spinner>,
     wait: bool,
     outlets: [Outlet; 2],
-    /// Of each stream.
+    /// Bytes printed of stdout and of stderr.
     bytes: [u64; 2],
 }
 

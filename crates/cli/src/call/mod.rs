@@ -101,7 +101,6 @@ async fn make(
     outcome::show(context.ui, &call)
 }
 
-/// Makes the call.
 async fn answer(
     context: &Context,
     target: &Target,

@@ -54,7 +54,6 @@ impl Shell {
     }
 }
 
-/// The script that was given, or is to be read.
 fn script(given: String, stdin_is_taken: bool) -> Result<String, Failure> {
     if given != "-" {
         return Ok(given);

@@ -12,7 +12,7 @@ use wire::v1::{Alert, ListAlertsRequest};
 use crate::client::{Client, quick};
 use crate::quantity::count;
 
-/// Alerts that are looked at.
+/// How many of the newest alerts are examined.
 const NEWEST: u32 = 500;
 
 /// Asks a daemon that answers. Whoever may not see alerts has no findings.
@@ -24,7 +24,6 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
     }
 }
 
-/// Newest first.
 fn findings(alerts: &[Alert]) -> Vec<Finding> {
     let mut findings = vec![open(alerts)];
     findings.extend(measures(alerts));

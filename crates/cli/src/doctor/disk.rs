@@ -7,7 +7,7 @@ use wire::v1::{ListRunsResponse, Run, StateDisk};
 use crate::ids;
 use crate::quantity::bytes;
 
-/// Runs that are named.
+/// How many runs a finding names.
 const NAMED: usize = 3;
 
 /// From a list of all runs. Whoever may not see the disk has no finding.

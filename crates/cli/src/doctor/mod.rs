@@ -80,7 +80,6 @@ impl Doctor {
     }
 }
 
-/// A daemon that answers, and its runs.
 async fn daemon(context: &Context) -> Result<(Client, ListRunsResponse), Failure> {
     let request = ListRunsRequest { page_size: NEWEST, ..Default::default() };
     let client = Client::new(context.endpoint.connect().await?);

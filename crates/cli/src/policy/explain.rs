@@ -76,7 +76,6 @@ fn arguments(run: &str, operation: &[String]) -> Vec<String> {
     arguments
 }
 
-/// Shows an explanation.
 pub(crate) fn show(ui: Ui, explained: &ExplainPolicyResponse) -> Ended {
     ui.answer(explained, render)
 }

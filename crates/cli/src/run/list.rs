@@ -42,7 +42,6 @@ impl List {
     }
 }
 
-/// Up to `limit` of those in this state.
 pub(super) async fn all(client: &Client, limit: usize, state: State) -> Result<ListRunsResponse, Failure> {
     let (runs, next_page_token) = pages(limit, PAGE, async |page_size, page_token| {
         let request = ListRunsRequest { page_size, page_token, state: state.into() };

@@ -63,7 +63,6 @@ fn tell(context: &Context, run: &Run) -> Ended {
     Ok(Exit::Ok)
 }
 
-/// What keeps a run paused.
 pub(super) fn holds(run: &Run) -> String {
     let holds = run.holds.iter().map(|hold| match hold.kind() {
         Kind::Unspecified => "?".to_owned(),

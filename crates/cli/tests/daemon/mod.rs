@@ -67,7 +67,6 @@ impl Daemon {
         self.dir.path().join("cofferd.sock")
     }
 
-    /// The last call as it arrived.
     pub(crate) fn last_call(&self) -> CallRequest {
         self.seen.0.lock().unwrap().last().cloned().unwrap()
     }
@@ -441,7 +440,6 @@ fn checkpoint(key: &str) -> Checkpoint {
     Checkpoint { size: 3, root: "c0ffee".into(), note, verifier_key }
 }
 
-/// The operation that a request is for.
 pub(crate) fn operation(request: call_request::Request) -> Option<Operation> {
     match request {
         call_request::Request::Operation(operation) => operation.kind,

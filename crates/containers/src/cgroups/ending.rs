@@ -28,7 +28,7 @@ const FREEZE: Duration = Duration::from_millis(250);
 /// How the processes were ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillMethod {
-    /// cgroup v2's `cgroup.kill`.
+    /// `cgroup.kill` of cgroup v2.
     CgroupKill,
     /// cgroup v1's freezer and SIGKILL.
     Freezer,
@@ -41,13 +41,11 @@ pub struct KillEvidence {
     pub ended: u32,
     /// Processes that were still there at the deadline. Zero, or the container has to go.
     pub left: u32,
-    /// By which means.
     pub how: KillMethod,
     /// How long it took.
     pub took: Duration,
 }
 
-/// The end of what is in one cgroup.
 pub(super) struct Ending<'d> {
     hierarchy: Hierarchy,
     dir: &'d Path,

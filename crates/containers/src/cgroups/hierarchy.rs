@@ -8,10 +8,8 @@ use super::{CgroupError, failed};
 use crate::ids::ContainerId;
 use crate::mounts::mountinfo;
 
-/// The two that can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hierarchy {
-    /// cgroup v2.
     Unified,
     /// The freezer of cgroup v1.
     Freezer,

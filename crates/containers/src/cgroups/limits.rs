@@ -18,7 +18,6 @@ pub struct LimitEvents {
 }
 
 impl LimitEvents {
-    /// What came since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {

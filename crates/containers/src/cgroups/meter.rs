@@ -34,7 +34,6 @@ pub(super) enum Meters {
     InLeaf(&'static str),
     /// Below this cgroup of the `cpuacct` hierarchy.
     Beside(PathBuf),
-    /// Nowhere.
     Nowhere,
 }
 

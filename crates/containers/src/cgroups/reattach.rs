@@ -15,22 +15,19 @@ use super::leaf::Leaf;
 use super::process::HostProcess;
 use super::{CgroupError, ContainerCgroup, Group, LEAF, failed, pids_in};
 
-/// Between two looks.
+/// The wait between two scans.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A leaf that was there, and is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerLeaf {
-    /// As it was made.
     pub name: String,
-    /// What was in it.
     pub evidence: KillEvidence,
 }
 
 /// What came of [`ContainerCgroup::end_former`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FormerEnded {
-    /// The leaves, by name.
     pub leaves: Vec<FormerLeaf>,
     /// Processes in no leaf that were ended: the guest, and what was not placed yet.
     pub others: u32,

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// One mount.
 pub(crate) struct Entry {
     /// The directory of the file system that is mounted.
     pub(crate) root: PathBuf,

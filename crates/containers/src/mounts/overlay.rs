@@ -45,10 +45,9 @@ pub enum OverlayError {
     /// The file system of the layers cannot hold them.
     #[error("{0}")]
     Layers(&'static str),
-    /// The kernel will not have it.
+    /// The kernel refuses the mount.
     #[error("the kernel refuses an overlay of this directory: {0}")]
     Kernel(String),
-    /// A step failed.
     #[error(transparent)]
     Mount(#[from] MountError),
 }

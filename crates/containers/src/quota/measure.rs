@@ -18,7 +18,6 @@ pub const DEEPEST: usize = 256;
 /// Bytes of a block as stat(2) counts them.
 const BLOCK: u64 = 512;
 
-/// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
     /// What there is, or the part of it that was looked at.

@@ -82,7 +82,6 @@ impl ProjectQuotas {
         sys::set_project_limits(self.0.as_fd(), project.0, most.0, most.1)
     }
 
-    /// What there is of a project.
     pub fn used(&self, project: ProjectId) -> io::Result<Amount> {
         let quota = self.quota(project)?;
         Ok(Amount { bytes: quota.bytes, files: quota.files })

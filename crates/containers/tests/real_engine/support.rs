@@ -100,7 +100,6 @@ impl Drop for TestImage {
     }
 }
 
-/// A started container.
 pub(crate) struct TestContainer {
     // Dropped first to last: the container, its directory, then its image.
     pub(crate) container: Removed,
@@ -109,7 +108,6 @@ pub(crate) struct TestContainer {
     pub(crate) image: TestImage,
 }
 
-/// Removes its container when dropped.
 pub(crate) struct Removed {
     engine: Arc<DockerEngine>,
     pub(crate) id: ContainerId,

@@ -30,7 +30,6 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub(super) enum Given {
     /// These bytes, and then the end.
     Bytes(Vec<u8>),
-    /// What somebody types.
     Terminal(Pty, Arc<TerminalInput>),
     /// What somebody writes, without a terminal.
     Said(Arc<TerminalInput>),

@@ -21,14 +21,12 @@ use crate::sys::{self, Exit, Plan, Prefork, Spawned};
 const END: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Commands in flight.
 pub(crate) struct Children {
     live: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
     filters: Vec<BpfProgram>,
 }
 
 impl Children {
-    /// None yet.
     pub(crate) fn new() -> Result<Self, seccompiler::BackendError> {
         Ok(Self { live: Mutex::default(), filters: filter::programs()? })
     }

@@ -66,7 +66,6 @@ struct Running {
 enum End {
     /// It is over by itself.
     Natural(Option<Exit>),
-    /// Its time is.
     TimedOut,
     /// The daemon said so, or it wrote more than it may.
     Forced,

@@ -172,7 +172,6 @@ impl Pump {
         }
     }
 
-    /// Reads what is there.
     fn read(&self, chunk: &mut [u8], phase: Phase) -> io::Result<usize> {
         if phase == Phase::Flowing {
             return self.source.try_read(chunk);

@@ -13,7 +13,6 @@ use crate::sys::{Exit, Plan, Prefork, Spawned};
 /// As many as wait at the same time. The daemon keeps one.
 const MOST: usize = 4;
 
-/// Those that wait.
 #[derive(Default)]
 pub(crate) struct Preforks(Mutex<HashMap<u64, Waiting>>);
 

@@ -20,11 +20,9 @@ use crate::outbox::Outbox;
 use crate::sys;
 use crate::terminal_input::TerminalInput;
 
-/// Both sides.
 pub(super) struct Pty {
     /// Ours. It does not block.
     master: OwnedFd,
-    /// The command's.
     slave: OwnedFd,
 }
 
@@ -46,7 +44,6 @@ impl Pty {
         pipe::Receiver::from_owned_fd_unchecked(self.master.try_clone()?)
     }
 
-    /// Where input goes.
     pub(super) fn keys(&self) -> io::Result<pipe::Sender> {
         pipe::Sender::from_owned_fd_unchecked(self.master.try_clone()?)
     }

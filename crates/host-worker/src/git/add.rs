@@ -31,7 +31,6 @@ struct Staged {
     changes: Vec<(String, Option<(u32, Oid)>)>,
 }
 
-/// Stages `given`.
 pub(super) fn add(
     repository: &Repository,
     jail: &Jail,

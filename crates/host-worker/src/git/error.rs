@@ -65,7 +65,6 @@ pub(super) enum GitError {
 }
 
 impl GitError {
-    /// As [`ops::before_effect`].
     pub(super) fn before_effect(self, held_to: Option<&Held>) -> Self {
         match self {
             Self::Memory | Self::Locked(_) => self,

@@ -176,7 +176,7 @@ fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Amoun
     }
 }
 
-/// `--numstat`
+/// The format of `git diff --numstat`.
 fn numbers(rows: &[Row], output: &mut Output) {
     for Row { name, amount } in rows {
         output.push_str(&match amount {

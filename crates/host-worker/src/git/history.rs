@@ -13,7 +13,6 @@ use super::error::{GitError, shown};
 use super::formats::Formats;
 use super::output::Output;
 
-/// Finds what a revision names.
 pub(super) fn find<'r>(repository: &'r Repository, revision: &GitRevision) -> Result<Object<'r>, GitError> {
     repository.revparse_single(revision.as_str()).map_err(|error| match error.code() {
         _ if revision.as_str().starts_with("HEAD") && is_unborn(repository) => GitError::NoCommits,

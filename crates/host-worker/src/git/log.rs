@@ -86,7 +86,6 @@ impl<'r, 'l> Walk<'r, 'l> {
         }
     }
 
-    /// The next commit to show.
     fn next(&mut self) -> Result<Option<Commit<'r>>, GitError> {
         while let Some((_, _, id)) = self.next.pop() {
             let commit = self.repository.find_commit(id)?;
@@ -126,7 +125,6 @@ impl<'r, 'l> Walk<'r, 'l> {
         Ok(None)
     }
 
-    /// What a tree has at each of the paths.
     fn entries(&self, tree: &Tree<'_>) -> Result<Vec<Option<(Oid, i32)>>, GitError> {
         let entry = |path: &&str| match tree.get_path(Path::new(path)) {
             _ if path.is_empty() => Ok((!tree.is_empty()).then(|| (tree.id(), 0))),

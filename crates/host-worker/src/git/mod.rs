@@ -41,7 +41,6 @@ use diff::FIRST;
 use error::GitError;
 use output::Output;
 
-/// Runs one git operation.
 pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds) -> Outcome {
     execute(jail, command, bounds).map(OpResult::Git).map_err(Into::into)
 }

@@ -8,7 +8,6 @@ use git2::{Config, Repository, RepositoryOpenFlags};
 
 use super::error::GitError;
 
-/// Where the workspace is in the jail.
 pub(super) const WORKSPACE: &str = "/workspace";
 pub(super) const INDEX: &str = "/workspace/.git/index";
 const DOT_GIT: &str = "/workspace/.git";

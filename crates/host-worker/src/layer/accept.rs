@@ -78,12 +78,10 @@ impl Visitor for Look {
     }
 }
 
-/// One walk each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// What is new or different.
     Put,
-    /// What is gone.
     Remove,
     /// Modes of directories, which may keep their own owner from writing in them.
     SetModes,

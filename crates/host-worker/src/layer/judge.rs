@@ -23,7 +23,6 @@ pub(super) struct Judgement {
     pub(super) obstacle: Option<&'static str>,
 }
 
-/// A change that is to be judged.
 pub(super) struct Judged<'a> {
     pub(super) path: &'a [EntryName],
     pub(super) kind: Kind,

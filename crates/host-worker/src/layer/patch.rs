@@ -16,7 +16,6 @@ const MOST: u64 = 1024 * 1024;
 const TIME: Duration = Duration::from_millis(500);
 const CONTEXT: usize = 3;
 
-/// One side of a change.
 struct Side {
     mode: &'static str,
     /// None: not text, or too long to show.

@@ -9,9 +9,9 @@ use super::patch;
 use super::walk::{Change, Kind, Visitor, walk};
 use crate::args::Since;
 
-/// Changes that are named.
+/// How many changes a report names.
 const MOST_CHANGES: usize = 10_000;
-/// Bytes of the paths of them.
+/// Bytes that the paths in a report may take.
 const MOST_PATH_BYTES: usize = 1024 * 1024;
 /// Files that did not fit, after which no other is tried.
 const MISFITS: u32 = 100;

@@ -42,7 +42,6 @@ impl Change<'_> {
     }
 }
 
-/// Who is told.
 pub(super) trait Visitor {
     /// Of a change. Returns whether to look into a directory that is new.
     fn change(&mut self, change: &Change<'_>) -> Result<bool, OpenError>;

@@ -51,7 +51,6 @@ impl SetupError {
     }
 }
 
-/// Names the step that failed.
 fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> SetupError {
     move |source| SetupError::new(name, source)
 }

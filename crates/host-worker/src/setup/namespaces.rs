@@ -65,7 +65,6 @@ pub(super) fn not_the_owner() -> SetupError {
         .hint(" (without root, the workspace must belong to the daemon's own user and group)")
 }
 
-/// Where the handles' directories are.
 pub(super) fn paths(handles: &[OwnedFd]) -> Result<Vec<PathBuf>, SetupError> {
     let path = |handle: &OwnedFd| {
         let path = readlink(format!("/proc/self/fd/{}", handle.as_raw_fd()), Vec::new())?;

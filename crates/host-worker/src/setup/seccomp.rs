@@ -18,7 +18,6 @@ use seccompiler::{
 
 use super::SetupError;
 
-/// A compiled filter.
 #[derive(Debug)]
 pub(crate) struct Filter(BpfProgram);
 
@@ -46,7 +45,6 @@ pub(super) fn filters() -> Result<[Filter; 3], SetupError> {
 pub(crate) struct ChildFilter(Filter);
 
 impl ChildFilter {
-    /// Compiles it.
     pub(crate) fn new() -> Result<Self, SetupError> {
         let refused = SeccompAction::Errno(EPERM);
         Ok(Self(compile(unconditional(FOR_THE_HAND_ALONE), SeccompAction::Allow, refused)?))

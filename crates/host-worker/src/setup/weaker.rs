@@ -35,7 +35,6 @@ pub(super) fn is_needed(args: &Args, handles: &[OwnedFd]) -> Result<bool, SetupE
     }
 }
 
-/// Sets it up.
 pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupError> {
     if !matches!(args.task, Task::Serve | Task::Recover | Task::Report) {
         return Err(SetupError::new("in the form landlock-only", Errno::OPNOTSUPP)

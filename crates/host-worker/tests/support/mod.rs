@@ -268,7 +268,6 @@ impl Hand {
         self.send(0, to_worker::Body::Ping(Ping {}));
     }
 
-    /// Waits for the outcome of `id`.
     pub fn outcome(&mut self, id: u64) -> Outcome {
         loop {
             if let Some(outcome) = self.answers.remove(&id) {

@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use crate::error::WriteError;
 
-/// A transaction that failed.
 #[derive(Debug, Error)]
 #[error("{cause}{}", after(.left, *.undone))]
 pub struct CommitError {

@@ -33,7 +33,7 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) enum Stage {
     /// The journal is being written.
     Part,
-    /// Not committed.
+    /// A patch that is not committed.
     Patch,
     Done,
 }
@@ -96,7 +96,6 @@ pub(super) struct Entry {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Entries {
     pub(super) steps: Vec<Entry>,
-    /// Directories that were made.
     pub(super) made: Vec<SandboxPath>,
 }
 

@@ -46,7 +46,6 @@ pub use recover::{PatchRecovery, Recovery};
 use journal::{Journal, Turn};
 use step::Step;
 
-/// One file of a transaction.
 #[derive(Debug)]
 pub struct Change<'j> {
     place: Writable<'j>,

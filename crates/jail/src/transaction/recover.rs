@@ -17,7 +17,6 @@ use crate::protect::Access;
 /// A transaction that somebody died in, put right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchRecovery {
-    /// What became of it.
     pub recovery: Recovery,
     /// Files that are neither as they were nor as they were to be. Somebody has interfered.
     pub left: Vec<Left>,
@@ -25,7 +24,6 @@ pub struct PatchRecovery {
     pub finished: bool,
 }
 
-/// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// No file is changed.

@@ -10,10 +10,8 @@ use crate::dir::Dir;
 use crate::meta::FileKind;
 use crate::name::EntryName;
 
-/// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reverted {
-    /// The file is what it was.
     Done,
     /// It is not, for somebody has interfered.
     Not(LeftState),

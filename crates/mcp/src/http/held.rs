@@ -11,7 +11,6 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::sessions::Busy;
 
-/// What is sent.
 pub(super) type ResponseBody = BoxBody<Bytes, Infallible>;
 
 /// One of a run's places, and the use of a session.

@@ -22,13 +22,12 @@ use super::held::{Held, ResponseBody};
 use super::host::Hosts;
 use super::runs::Runs;
 
-/// Where it is.
 const PATH: &str = "/mcp";
 /// Largest message taken, bytes.
 pub(super) const LARGEST_BODY: usize = 4 * 1024 * 1024;
 /// Until a client has to have sent a request's head: a silent one keeps another's place.
 const HEAD: Duration = Duration::from_secs(10);
-/// And its body.
+/// The time in which a body must arrive.
 const BODY: Duration = Duration::from_secs(30);
 /// Headers of one request, and bytes of all of them.
 const MOST_HEADERS: usize = 64;

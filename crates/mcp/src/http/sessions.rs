@@ -15,7 +15,6 @@ pub(super) struct Sessions(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     by_id: Mutex<HashMap<String, Use>>,
-    /// A request ended.
     ended: Notify,
 }
 

@@ -99,7 +99,6 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a consent.
     pub fn delete_consent(&self, id: &str) -> Result<(), StoreError> {
         self.lock().execute("DELETE FROM consents WHERE consent_id = ?1", [id])?;
         Ok(())

@@ -50,7 +50,6 @@ const MESSAGE: usize = 300;
 
 /// What must stay of an outcome, as the database has it.
 mod keeps {
-    /// Nothing.
     pub(super) const NOTHING: u8 = 0;
     /// Something, and it is whole.
     pub(super) const WHOLE: u8 = 1;
@@ -61,7 +60,7 @@ mod keeps {
 /// How much may be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcomes {
-    /// Bytes of all.
+    /// Bytes that all stored calls may take.
     pub max_total: u64,
     /// Nothing is kept for longer.
     pub max_age: Duration,
@@ -150,7 +149,7 @@ pub(super) struct Room<'t> {
     limit: Limit,
     /// Bytes that are kept when the transaction is over.
     pub(super) used: u64,
-    /// Milliseconds since 1970.
+    /// Unix time in milliseconds.
     pub(super) now: i64,
 }
 

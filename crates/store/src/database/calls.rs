@@ -16,7 +16,7 @@ pub struct StoredCall {
     pub request_id: Option<String>,
     /// Digest of the request, to tell a repetition from another request under the same id.
     pub request: Vec<u8>,
-    /// The encoded `CallResponse`.
+    /// The `CallResponse` as encoded protobuf.
     pub response: Vec<u8>,
     /// Somebody will look for it: it has a request id, or a reviewer was asked.
     pub promised: bool,
@@ -72,7 +72,6 @@ impl Store {
         Ok(())
     }
 
-    /// A finished call.
     pub fn call(&self, id: CallId) -> Result<Option<StoredCall>, StoreError> {
         self.find("call_id = ?1 AND ?2 IS NULL", &id.to_string(), None)
     }

@@ -51,7 +51,6 @@ impl Store {
         rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
     }
 
-    /// The runs that have not ended.
     pub fn living_runs(&self) -> Result<BTreeSet<RunId>, StoreError> {
         let runs = self.runs()?;
         Ok(runs.into_iter().filter(|record| !record.state.has_ended()).map(|record| record.id).collect())
@@ -68,7 +67,6 @@ impl Store {
         row.map(|(record, digest)| Ok((serde_json::from_str(&record)?, digest))).transpose()
     }
 
-    /// Adds a workspace that is kept.
     pub fn insert_workspace(&self, workspace: &Kept) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT OR REPLACE INTO workspaces (workspace_id, record) VALUES (?1, ?2)",
@@ -77,13 +75,11 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets one.
     pub fn delete_workspace(&self, id: RunId) -> Result<(), StoreError> {
         self.lock().execute("DELETE FROM workspaces WHERE workspace_id = ?1", [id.to_string()])?;
         Ok(())
     }
 
-    /// All workspaces that are kept.
     pub fn workspaces(&self) -> Result<Vec<Kept>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT record FROM workspaces")?;

@@ -17,7 +17,7 @@ pub struct SettledApproval {
     pub run_id: String,
     /// When it was settled, milliseconds since 1970.
     pub at: u64,
-    /// JSON.
+    /// The approval as JSON.
     pub approval: Vec<u8>,
 }
 

@@ -5,10 +5,8 @@ use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::{Store, StoreError};
 
-/// Sessions that a run may have.
 pub const MAX_SESSIONS: u32 = 256;
 
-/// A request for a turn.
 #[derive(Debug, Clone)]
 pub struct Turn {
     pub run: RunId,
@@ -18,11 +16,9 @@ pub struct Turn {
     /// What a new session gets when nothing is asked for.
     pub default_turns: u32,
     pub request_id: Option<String>,
-    /// Digest of the text.
     pub digest: Vec<u8>,
 }
 
-/// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {
     /// It has this turn, perhaps since an earlier request.
@@ -33,7 +29,6 @@ pub enum Taken {
     OtherText,
     /// The session has another number of turns.
     OtherTurns { of: u32 },
-    /// The run has as many sessions as it may have.
     TooManySessions,
     /// The run has been deleted.
     NoRun,

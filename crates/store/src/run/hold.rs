@@ -10,11 +10,10 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hold {
-    /// `PauseRun`, until `ResumeRun`.
+    /// From `PauseRun` until `ResumeRun`.
     Operator,
     /// An approval with this id waits for its reviewers.
     Approval(String),
-    /// An alert with this id.
     Alert(String),
 }
 

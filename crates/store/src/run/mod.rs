@@ -33,7 +33,6 @@ use crate::time::Timestamp;
 pub enum State {
     /// Its container is being made.
     Creating,
-    /// It takes calls.
     Ready,
     /// Its commands stand still, see `freeze.rs`.
     Paused,
@@ -67,7 +66,6 @@ impl State {
     }
 }
 
-/// What `/workspace` is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workspace {
@@ -87,7 +85,6 @@ pub enum Workspace {
     },
     /// A directory of the daemon's that an earlier run has left.
     Kept {
-        /// Id of the run that it was made for.
         workspace: RunId,
     },
     /// An existing directory under a layer that takes the changes.
@@ -129,7 +126,6 @@ impl Kept {
     }
 }
 
-/// The layer of an overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     pub changes: Changes,
@@ -137,21 +133,18 @@ pub struct Layer {
     pub since: (i64, u32),
     /// Inode of the directory beneath: what is at its path later may be another one.
     pub inode: u64,
-    /// Its owner.
     pub owner: Owner,
     /// An accept was begun, so that some of the changes may have been applied.
     pub begun: bool,
 }
 
-/// Where the changes of an overlay are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Changes {
-    /// In the layer.
+    /// They are in the overlay's layer.
     Pending,
     /// In the directory beneath.
     Accepted,
-    /// Nowhere.
     Discarded,
 }
 
@@ -165,7 +158,6 @@ impl Changes {
     }
 }
 
-/// Limits of the container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub memory_bytes: u64,
@@ -210,7 +202,6 @@ pub struct Spec {
     pub token: Option<TokenHash>,
 }
 
-/// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub id: RunId,
@@ -232,18 +223,14 @@ pub struct Record {
     pub holds: Vec<Held>,
 }
 
-/// What was launched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
-    /// Digest of the image.
     pub image_id: String,
     pub container_id: String,
     /// Name and value of each setting, as the engine confirmed it.
     pub hardening: Vec<(String, String)>,
     pub ownership: Ownership,
-    /// The workspace on the host.
     pub workspace_path: PathBuf,
-    /// Of an overlay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
     /// Absent in records of daemons whose runs ended with them.
@@ -279,7 +266,6 @@ impl Record {
         }
     }
 
-    /// The state changes.
     pub fn enter(&mut self, state: State, failure: Option<String>) {
         self.state = state;
         self.failure = failure;

@@ -25,7 +25,6 @@ const SEALED: &str = "sealed";
 /// Free inodes that are left to others where some bytes are.
 const FREE_FILES: u64 = 1_024;
 
-/// The spool's directory.
 #[derive(Debug)]
 pub(super) struct Files {
     root: PathBuf,
@@ -88,12 +87,10 @@ impl Files {
         Ok(Piece { data, kept })
     }
 
-    /// Removes what a call has.
     pub(super) fn remove(&self, key: Key) -> io::Result<()> {
         (0..END.len()).try_for_each(|stream| self.remove_stream(key, stream))
     }
 
-    /// Removes a stream's file.
     pub(super) fn remove_stream(&self, key: Key, stream: usize) -> io::Result<()> {
         gone(std::fs::remove_file(self.path(key, stream)))
     }

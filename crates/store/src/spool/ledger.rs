@@ -17,7 +17,6 @@ pub(super) struct Key {
     pub(super) run: RunId,
 }
 
-/// What is kept of one call.
 #[derive(Debug, Default)]
 struct Kept {
     /// Of standard output and standard error, bytes.

@@ -23,7 +23,6 @@ pub struct Unkept {
     pub data: Bytes,
 }
 
-/// One follower's end.
 #[derive(Debug)]
 pub struct Live {
     pieces: mpsc::Receiver<Unkept>,
@@ -85,7 +84,6 @@ impl Follower {
 pub(super) struct Followers(Mutex<Vec<Follower>>);
 
 impl Followers {
-    /// One more.
     pub(super) fn add(&self) -> Live {
         let (sender, pieces) = mpsc::channel(PIECES);
         let taken = Arc::new(AtomicU64::new(0));
@@ -103,7 +101,6 @@ impl Followers {
         }
     }
 
-    /// Nothing more comes.
     pub(super) fn end(&self) {
         self.all().clear();
     }

@@ -59,7 +59,7 @@ const READERS: usize = 16;
 /// How much may be kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// In all, bytes.
+    /// Bytes that the whole spool may take.
     pub max_total: u64,
     /// Bytes that stay free of the file system that the spool is on; 0 to fill it.
     pub min_free: u64,
@@ -207,7 +207,6 @@ impl Spool {
         read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map_err(io::Error::other)?
     }
 
-    /// Removes all that a run has.
     pub async fn remove_run(self: &Arc<Self>, run: RunId) {
         let spool = self.clone();
         let removed = tokio::task::spawn_blocking(move || {

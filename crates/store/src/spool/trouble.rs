@@ -9,7 +9,7 @@ use refusal::chain;
 
 use super::ledger::Key;
 
-/// Between two lines.
+/// The wait between two log lines.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Why a piece of output is not kept.
@@ -29,7 +29,6 @@ pub(super) enum NotKept {
     Gap,
 }
 
-/// What was said last.
 #[derive(Debug, Default)]
 pub(super) struct Trouble(Mutex<Said>);
 

@@ -47,7 +47,6 @@ struct Queue {
 }
 
 impl Backlog {
-    /// Puts bytes in.
     pub(super) fn push(&self, stream: OutputStream, offset: u64, data: Bytes) {
         let mut queue = self.queue.lock();
         if queue.closed {

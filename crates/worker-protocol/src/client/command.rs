@@ -15,7 +15,6 @@ use crate::client::{OutputStream, Usage, Violation};
 /// Most bytes in one Output frame.
 const MAX_CHUNK: usize = 64 * 1024;
 
-/// A command in flight.
 #[derive(Debug)]
 pub(super) struct Command {
     stage: Stage,
@@ -37,7 +36,6 @@ enum Stage {
     Begun,
     /// Its process has been placed before, and runs as far as we know, unless another is announced.
     Prepared,
-    /// It waits.
     Spawned,
     /// It runs, as far as we know.
     Running,
@@ -101,7 +99,6 @@ impl Command {
         }
     }
 
-    /// Spawned has come.
     pub(super) fn spawned(&mut self, pid: u32) -> Result<(), Violation> {
         // 1 is the container's own first process.
         let expected = match self.stage {
@@ -116,7 +113,6 @@ impl Command {
         Ok(())
     }
 
-    /// Ended has come.
     pub(super) fn ended(&mut self) -> Result<(), Violation> {
         if !matches!(self.stage, Stage::Running | Stage::Prepared) {
             return Err(Violation::Ended);
@@ -125,7 +121,6 @@ impl Command {
         Ok(())
     }
 
-    /// Output has come.
     pub(super) fn output(&mut self, output: v1::Output) -> Result<(), Violation> {
         let room = self.limit - self.received();
         let (stream, kept) = match output.stream() {
@@ -150,7 +145,6 @@ impl Command {
         Ok(())
     }
 
-    /// Taken has come.
     pub(super) fn taken(&mut self, bytes: u64) -> Result<(), Violation> {
         let early = matches!(self.stage, Stage::Begun | Stage::Spawned);
         let input = self.input.as_mut().filter(|_| !early).ok_or(Violation::Taken)?;

@@ -42,7 +42,6 @@ pub(super) struct Driver {
     _slot: OwnedSemaphorePermit,
 }
 
-/// What a call is to be.
 pub(super) struct Request<'a> {
     pub(super) spec: CallSpec<'a>,
     /// The terminal that its command gets, and the line to it.
@@ -119,7 +118,6 @@ impl Driver {
         self.id
     }
 
-    /// Drives it to its end.
     pub(super) async fn run(mut self) -> Result<Finished, LaneError> {
         // The table may have been cleared before the call was entered.
         if self.shared.stop.is_cancelled() {

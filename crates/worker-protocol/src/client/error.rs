@@ -13,10 +13,8 @@ pub enum ConnectError {
     /// It said nothing in time.
     #[error("the worker did not say hello in time")]
     TimedOut,
-    /// It is gone.
     #[error("the worker closed its stream before its hello")]
     Closed,
-    /// The transport.
     #[error("the worker's stream failed")]
     Io(#[from] io::Error),
     /// What came is no frame: often the engine's own message in place of the worker.
@@ -25,13 +23,11 @@ pub enum ConnectError {
     /// A frame, but no hello.
     #[error("the worker's first frame is not a hello")]
     NotHello,
-    /// Another release.
     #[error("the worker speaks version {0} of the protocol, not {PROTOCOL}")]
     Version(u32),
     /// An answer to somebody else's hello.
     #[error("the worker's hello does not answer this one")]
     Nonce,
-    /// No random bytes.
     #[error("the kernel gave no random bytes")]
     Random(#[source] io::Error),
 }
@@ -45,7 +41,6 @@ pub enum CloseReason {
     /// The worker is gone.
     #[error("the worker closed its stream")]
     Eof,
-    /// The transport failed.
     #[error("the worker's stream failed: {0}")]
     Io(io::ErrorKind),
     /// The worker said what it must not say.
@@ -103,7 +98,6 @@ pub enum Violation {
 /// A call without an outcome. What it did is not known, unless it says so.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LaneError {
-    /// The stream closed.
     #[error("the worker was lost: {0}")]
     Lost(CloseReason),
     /// No outcome by the deadline and the grace after it.

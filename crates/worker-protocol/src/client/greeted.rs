@@ -30,13 +30,11 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
     R: AsyncRead + Send + Unpin + 'static,
 {
-    /// Exchanges hellos.
     pub async fn greet(mut output: W, mut input: R, options: ConnectOptions) -> Result<Self, ConnectError> {
         let (peer, buffer) = in_time(options.hello_timeout, hello::exchange(&mut output, &mut input)).await?;
         Ok(Self { output, input, buffer, peer, options })
     }
 
-    /// Who answered.
     pub fn peer(&self) -> Peer {
         self.peer
     }

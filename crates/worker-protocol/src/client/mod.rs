@@ -71,7 +71,6 @@ const MOST_MEMORY: u64 = 1 << 50;
 pub struct ConnectOptions {
     /// Until its first frame.
     pub hello_timeout: Duration,
-    /// Between two pings.
     pub ping_interval: Duration,
     /// Until the answer to one.
     pub ping_timeout: Duration,
@@ -99,7 +98,6 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Who answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Its process id in its own namespace, as it says.
@@ -108,12 +106,9 @@ pub struct Peer {
     pub channel: u32,
 }
 
-/// One call.
 #[derive(Clone, Copy)]
 pub struct CallSpec<'a> {
-    /// What to do.
     pub operation: &'a Operation,
-    /// Within which bounds.
     pub bounds: &'a Bounds,
     /// How long the worker has, from receipt.
     pub deadline: Duration,
@@ -130,7 +125,6 @@ pub struct Finished {
     pub outcome: Outcome,
     /// Of a preview: what a consent to the call is bound to.
     pub bound: Bound,
-    /// What it used.
     pub usage: Usage,
     /// Bytes of the operation as sent.
     pub bytes_in: u64,

@@ -17,7 +17,6 @@ pub(super) struct HeadTail {
 pub(super) struct Clipped {
     /// UTF-8 with replacement characters; a line in brackets stands where something is left out.
     pub(super) text: String,
-    /// Bytes left out.
     pub(super) omitted: u64,
 }
 
@@ -30,7 +29,6 @@ impl HeadTail {
         Self { head, tail, head_limit, tail_limit: limit - head_limit, total: 0 }
     }
 
-    /// Bytes so far.
     pub(super) fn total(&self) -> u64 {
         self.total
     }

@@ -23,9 +23,7 @@ pub(super) struct Shared {
     pub(super) closed: watch::Sender<Option<CloseReason>>,
     /// Cancelled when the stream is closed.
     pub(super) stop: CancellationToken,
-    /// A pong has come.
     pub(super) pong: Notify,
-    /// The calls' drivers.
     pub(super) drivers: TaskTracker,
     table: Mutex<Table>,
     pub(super) outbound: Outbound,
@@ -89,7 +87,6 @@ impl Shared {
         }
     }
 
-    /// Sends an encoded frame.
     pub(super) async fn send(&self, frame: Vec<u8>) -> Result<(), LaneError> {
         self.place().await?.send(frame);
         Ok(())

@@ -7,9 +7,7 @@ use bytes::Bytes;
 /// The streams that a command writes. What a terminal shows is standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutputStream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 

@@ -38,15 +38,12 @@ const EVENTS: usize = 3;
 /// What a call's driver has to act upon.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A command waits.
     Spawned(u32),
     /// Its processes are to be ended.
     Ended { forced: bool },
-    /// It is over.
     Finished(Box<Finished>),
 }
 
-/// What a frame was.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Accepted {
     /// About a call, and passed on.
@@ -64,7 +61,6 @@ pub(super) struct Beginning<'a> {
     pub(super) prepared: bool,
     /// Bytes of its Start.
     pub(super) bytes_in: u64,
-    /// Where output goes.
     pub(super) backlog: &'a Arc<Backlog>,
     /// The line to its terminal, where it has one.
     pub(super) line: Option<&'a Arc<Line>>,
@@ -92,7 +88,6 @@ struct Entry {
 }
 
 impl Table {
-    /// Enters a call.
     pub(super) fn begin(&mut self, id: u64, call: &Beginning<'_>) -> mpsc::Receiver<Event> {
         let Beginning { spec, placed, prepared, bytes_in, backlog, line } = *call;
         let (events, receiver) = mpsc::channel(EVENTS);

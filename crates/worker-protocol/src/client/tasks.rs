@@ -16,7 +16,6 @@ use crate::frame::FrameBuffer;
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
 
-/// Starts them.
 pub(super) fn start<W, R>(
     shared: &Arc<Shared>,
     frames: mpsc::Receiver<Vec<u8>>,

@@ -21,7 +21,6 @@ use crate::client::{CallSpec, Client, Finished, LaneError, OutputSink, Placement
 use crate::frame::encode;
 use crate::terminal::{MAX_INPUT, TerminalSignal, TerminalSize};
 
-/// A terminal that is to be opened.
 #[derive(Clone, Copy)]
 pub struct TerminalSpec<'a> {
     /// The command. Of its fields `stdin` and `timeout` have no meaning here; `TERM` belongs into `env`.
@@ -31,7 +30,6 @@ pub struct TerminalSpec<'a> {
     pub login_shell: bool,
     /// Within which bounds. `max_spool_bytes` is the most that it may show before it is ended.
     pub bounds: &'a Bounds,
-    /// Its size at first.
     pub size: TerminalSize,
     /// Pipes in place of a pty: standard error comes as a stream of its own. Such a command has a place of its own, beside
     /// those of terminals.
@@ -108,7 +106,6 @@ impl Client {
 }
 
 impl Terminal {
-    /// The way in.
     pub fn keyboard(&self) -> Keyboard {
         self.keyboard.clone()
     }

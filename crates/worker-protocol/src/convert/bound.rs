@@ -12,7 +12,6 @@ const FILES: usize = 4_096;
 const REMARKS: usize = 64;
 const REMARK: usize = 1_024;
 
-/// A preview as a worker sends it.
 pub fn preview_to_wire(preview: Result<Preview, ToolFailure>) -> worker::Outcome {
     match preview {
         Ok(Preview { result, bound }) => {

@@ -10,7 +10,6 @@ use wire::worker::v1 as worker;
 const MAX_DETAILS: usize = 64;
 const MAX_HINTS: usize = 8;
 
-/// As a worker sends it.
 pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
     use worker::outcome::Kind;
     let mut hints = Vec::new();

@@ -95,7 +95,7 @@ fn closing(closed: &TerminalClosed) -> Option<Failure> {
     Some(Failure::failed(format!("the session ended: {why}")))
 }
 
-/// As shells have it.
+/// The exit code that a shell would give: 128 plus the number of a signal.
 fn exit(closed: &TerminalClosed) -> Exit {
     let code = match (closed.exit_code, closed.signal) {
         (Some(code), _) => code,

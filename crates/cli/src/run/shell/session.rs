@@ -32,7 +32,6 @@ pub(super) enum End {
     Signalled(u8),
 }
 
-/// An open session.
 pub(super) struct Session {
     say: Sender<OpenTerminalRequest>,
     shown: Streaming<OpenTerminalResponse>,

@@ -220,7 +220,6 @@ impl Call {
         }
     }
 
-    /// The frame's body.
     fn body(&self, what: &What) -> Option<Body> {
         Some(match *what {
             What::Spawned(pid) => Body::Spawned(w::Spawned { pid }),

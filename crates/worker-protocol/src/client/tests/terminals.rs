@@ -20,7 +20,6 @@ use crate::client::{
 };
 use crate::terminal::{MAX_INPUT, MAX_UNTAKEN};
 
-/// Takes everything.
 struct Screen;
 
 /// Takes nothing, for ever.
