@@ -14,6 +14,7 @@
 //! processes are ended, and only then is it over.
 
 mod backlog;
+mod bound;
 mod channel;
 mod command;
 mod drive;

@@ -25,10 +25,11 @@ use tokio::sync::mpsc;
 use wire::worker::v1::{self, FromWorker, from_worker::Body};
 
 use crate::client::backlog::Backlog;
+use crate::client::bound::bound_from_wire;
 use crate::client::command::Command;
 use crate::client::line::Line;
 use crate::client::{CallSpec, Finished, Usage, Violation};
-use crate::convert::{bound_from_wire, outcome_from_wire};
+use crate::convert::outcome_from_wire;
 
 /// The name of what is no operation.
 const PREPARE: &str = "prepare";
@@ -40,7 +41,9 @@ const EVENTS: usize = 3;
 pub(super) enum Event {
     Spawned(u32),
     /// Its processes are to be ended.
-    Ended { forced: bool },
+    Ended {
+        forced: bool,
+    },
     Finished(Box<Finished>),
 }
 

@@ -5,7 +5,6 @@ mod bound;
 mod bounds;
 mod outcome;
 
-pub(crate) use bound::bound_from_wire;
 pub use bound::{file_to_wire, preview_to_wire};
 pub use bounds::{bounds_from_wire, bounds_to_wire};
 pub use outcome::{outcome_from_wire, outcome_to_wire};
