@@ -48,7 +48,8 @@ fn the_main_job_is_done_between_containers() {
     // The client's own container has no engine and no root: what is told is about the daemon's.
     let judged = stack.coffer(AGENT, &["doctor"]);
     let judged = judged.ended(DONE);
-    for told in ["the daemon's, as the daemon sees it", "root, with the capabilities", "engine", "version"] {
+    for told in ["the daemon's, as the daemon reports it", "root, with the capabilities", "engine", "version"]
+    {
         assert!(judged.contains(told), "{told}: {judged}");
     }
 

@@ -319,7 +319,7 @@ async fn the_doctor_says_what_this_host_can_do() {
     let daemon = Daemon::start().await;
     let End { out, err, .. } = coffer(&daemon, &["doctor"]).await;
     for word in
-        ["engine", "cgroup", "seccomp", "alerts", "known escapes", "the daemon's, as the daemon sees it"]
+        ["engine", "cgroup", "seccomp", "alerts", "known escapes", "the daemon's, as the daemon reports it"]
     {
         assert!(out.to_lowercase().contains(word), "{word}: {out}{err}");
     }

@@ -20,12 +20,12 @@ Exit codes:
   3  denied by permission, policy, rate limit or approval
   4  awaiting an approval
   5  the daemon cannot be reached
-  6  `audit verify --key`: nothing is wrong, but nothing signed vouches for the log
-`call exec` and `call shell` end as their command does, and have codes of their own: see there.";
+  6  `audit verify --key`: the log is intact, but no checkpoint is signed with the key
+`call exec` and `call shell` exit as their command does and have codes of their own: see their help.";
 
 const ENDPOINT: &str = "COFFERDAM_ENDPOINT";
 
-/// Work with Cofferdam: runs, the calls in them, approvals, and the record of it all.
+/// Work with Cofferdam: runs, calls, approvals and the audit log.
 #[derive(Debug, Parser)]
 #[command(
     name = "coffer",
@@ -48,10 +48,11 @@ pub(crate) struct Globals {
     /// Where the daemon listens. Default: COFFERDAM_ENDPOINT, or unix:/run/cofferdam/cofferd.sock.
     #[arg(long, global = true, value_name = "ENDPOINT", help_heading = "Global options")]
     endpoint: Option<Endpoint>,
-    /// A run's token: to call that run's tools and nothing else. Better in COFFERDAM_TOKEN, where `ps` does not show it.
+    /// A run's token, which allows calls to that run's tools and nothing else. Prefer COFFERDAM_TOKEN, which
+    /// `ps` does not show.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
-    /// How to print data: for people, or as proto3 JSON for programs (of streams one object a line).
+    /// How to print data: for people, or as proto3 JSON for programs (streams: one object per line).
     #[arg(
         long,
         global = true,
@@ -64,37 +65,37 @@ pub(crate) struct Globals {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make, show and end runs.
+    /// Create, show and end runs.
     #[command(subcommand)]
     Run(run::Command),
-    /// See and delete the directories that the daemon keeps when runs have ended.
+    /// List and delete the directories that the daemon keeps after runs have ended.
     #[command(subcommand)]
     Workspace(workspace::Command),
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
-    /// Go through a model's text turn by turn, where it calls tools by fenced blocks.
+    /// Run the tool calls in a model's text, which are fenced blocks, turn by turn.
     #[command(subcommand)]
     Transcript(transcript::Command),
-    /// See what was deleted in a run.
+    /// Show files that were deleted in a run.
     #[command(subcommand)]
     Trash(trash::Command),
-    /// See what waits for consent, and decide.
+    /// List approvals and decide on them.
     #[command(subcommand)]
     Approval(approval::Command),
-    /// See what looked wrong, and say that it has been seen.
+    /// List alerts and acknowledge them.
     #[command(subcommand)]
     Alert(alert::Command),
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::Command),
-    /// Take a run's evidence along, and verify it anywhere.
+    /// Export a run's evidence and verify it anywhere.
     #[command(subcommand)]
     Bundle(bundle::Command),
-    /// Check, see, explain, try and reload the policy.
+    /// Check, show, explain, replay and reload the policy.
     #[command(subcommand)]
     Policy(policy::Command),
-    /// Give and take permissions beside the policy.
+    /// Grant and revoke permissions in addition to the policy.
     #[command(subcommand)]
     Permission(permission::Command),
     Limits(limits::Limits),

@@ -47,7 +47,7 @@ impl Credentials {
     /// A run's token, as `coffer run create --issue-token` printed it.
     pub(crate) fn token(token: &str) -> Result<Self, Failure> {
         let value = MetadataValue::try_from(format!("Bearer {}", token.trim()));
-        let mut value = value.map_err(|_| Failure::usage("the token has characters that no token has"))?;
+        let mut value = value.map_err(|_| Failure::usage("the token contains invalid characters: copy it as `coffer run create --issue-token` printed it"))?;
         value.set_sensitive(true);
         Ok(Self(Some(value)))
     }
@@ -63,7 +63,7 @@ impl Interceptor for Credentials {
 }
 
 /// A connection that shows the credentials with every request.
-type Line = InterceptedService<Channel, Credentials>;
+type AuthenticatedChannel = InterceptedService<Channel, Credentials>;
 
 impl Context {
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
@@ -71,7 +71,8 @@ impl Context {
         Ok(Client { channel, credentials: self.credentials.clone() })
     }
 
-    /// Connects, and finds the id of the run that the command line names; an empty one, which stands for all, when it names none.
+    /// Connects, and finds the id of the run that the command line names; an empty one, which stands for all,
+    /// when it names none.
     pub(crate) async fn connect_to<'r>(
         &self,
         run: impl Into<Option<&'r RunRef>>,
@@ -97,7 +98,7 @@ impl Client {
 macro_rules! services {
     ($($name:ident: $client:ident),* $(,)?) => {
         impl Client {
-            $(pub(crate) fn $name(&self) -> $client<Line> {
+            $(pub(crate) fn $name(&self) -> $client<AuthenticatedChannel> {
                 $client::with_interceptor(self.channel.clone(), self.credentials.clone())
                     .max_decoding_message_size(LARGEST_MESSAGE)
             })*
@@ -120,9 +121,10 @@ services! {
 }
 
 /// What people are told of a list that is cut short.
-pub(crate) const MORE: &str = "there are more; ask with a higher --limit\n";
+pub(crate) const MORE: &str = "there are more; use a higher --limit\n";
 
-/// Asks for one page after another, each of `most` items or fewer, until there are `limit` items or no more pages. Gives the
+/// Asks for one page after another, each of `most` items or fewer, until there are `limit` items or no more
+/// pages. Gives the
 /// items and the token of the next page, which is empty after the last.
 ///
 /// `ask` takes a page's size and token, and gives its items and the next token.

@@ -13,7 +13,7 @@ use crate::exit::{Ended, Exit};
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer completions bash > /etc/bash_completion.d/coffer")]
 pub(crate) struct Completions {
-    /// For which shell.
+    /// The shell that will run the script.
     #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"]).try_map(|shell| shell.parse::<Shell>()))]
     shell: Shell,
 }

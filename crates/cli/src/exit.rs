@@ -32,7 +32,8 @@ pub(crate) type Ended = Result<Exit, Failure>;
 pub(crate) const TIMED_OUT: u8 = 124;
 
 impl Exit {
-    /// The same where a command's own code may stand in its place: ours are out of the way of most, as those of `docker exec` and
+    /// The same where a command's own code may stand in its place: ours are out of the way of most, as those
+    /// of `docker exec` and
     /// `env` are.
     pub(crate) fn beside_a_command(self) -> Self {
         match self {

@@ -132,7 +132,7 @@ impl From<Status> for Failure {
             (Exit::Unreachable, _) => {
                 "the connection to the daemon broke, or it took too long to answer".to_owned()
             }
-            (_, "") => format!("the daemon refused without a word: {}", status.code().description()),
+            (_, "") => format!("the daemon refused without a message: {}", status.code().description()),
             (_, message) => message.to_owned(),
         };
         let retry = details.retry_info().and_then(|info| info.retry_delay).map(time::brief);
@@ -167,7 +167,7 @@ fn hint_for(reason: &str, exit: Exit, retry: Option<&str>) -> String {
             "`coffer policy show` prints what the run's profile and role allow".into()
         }
         ("AUDIT_UNAVAILABLE", _) => {
-            "nothing is done that cannot be recorded: see the daemon's log and the space on its disk".into()
+            "the daemon makes no call that it cannot record: check its log and its disk space".into()
         }
         ("OVERLOADED", _) => "try again in a moment".into(),
         ("APPROVAL_EXPIRED", _) => "make the call again, and decide with `coffer approval approve ID`".into(),

@@ -54,7 +54,7 @@ pub(crate) async fn resolve(
 
 /// An argument that is an id, or part of one.
 pub(crate) fn part(text: &str) -> Result<String, String> {
-    if may_be_part(text) { Ok(text.to_ascii_lowercase()) } else { Err("is no id, nor part of one".into()) }
+    if may_be_part(text) { Ok(text.to_ascii_lowercase()) } else { Err("is not an id or part of one".into()) }
 }
 
 /// `text`, or a dash where there is none.
@@ -75,7 +75,7 @@ pub(crate) fn pick<'a>(
 ) -> Result<&'a str, Failure> {
     let part = part.to_ascii_lowercase();
     if !may_be_part(&part) {
-        return Err(Failure::usage(format!("`{part}` is no {noun} id, nor part of one"))
+        return Err(Failure::usage(format!("`{part}` is neither a whole {noun} id nor part of one"))
             .with_hint(format!("`{list}` shows them")));
     }
     let (ending, beginning): (Vec<_>, Vec<_>) = ids

@@ -10,40 +10,40 @@ use crate::output::Output;
 use crate::run::RunRef;
 use crate::time;
 
-/// See how often calls were made, how many run now, and how many may.
+/// Show the rate limits: how many calls were made, how many run now, and how many may.
 ///
-/// A line a window: what was used of the limit, when there is room again where it is full, and when nothing of it counts
-/// any more.
+/// Each line is one window: how much of the limit is used, when a full window has room again, and when it is empty.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer limits 3f2a9c01")]
 pub(crate) struct Limits {
     /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN", required_unless_present = "agent")]
     run: Option<RunRef>,
-    /// An agent of yours instead, under the profile of its newest living run.
+    /// Show the limits of this agent of yours instead, under the profile of its newest living run.
     #[arg(long, value_name = "AGENT", conflicts_with = "run")]
     agent: Option<String>,
 }
 
-/// Let an agent do less for a while. For operators.
+/// Limit an agent's calls for a time. For operators.
 ///
-/// Of a throttle that is there already and this one the stricter number and the later end hold; --lift ends it.
+/// If the agent is already throttled, the lower rate and the later end apply. --lift ends the throttle.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer throttle alice --per-minute 5 --for 1h --reason 'runs in circles'")]
 pub(crate) struct Throttle {
-    /// The agent.
+    /// The agent to throttle.
     #[arg(value_name = "AGENT")]
     agent: String,
-    /// Whose agent, such as `uid:1000`: needed when agents of several principals have this name, or none a living run.
+    /// The agent's principal, such as `uid:1000`. Needed if agents of several principals have this name, or
+    /// if the agent has no living run.
     #[arg(long, value_name = "PRINCIPAL", default_value = "", hide_default_value = true)]
     principal: String,
-    /// Most calls in any minute, all operations together; 0 is none at all.
+    /// Maximum number of calls per minute, over all operations; 0 allows none.
     #[arg(long, value_name = "N", required_unless_present = "lift", default_value_t = 0)]
     per_minute: u32,
-    /// How long, such as `90s`, `5m`, `2h`; at most 30 days.
+    /// Duration of the throttle, such as `90s`, `5m`, `2h`; at most 30 days.
     #[arg(long = "for", value_name = "TIME", required_unless_present = "lift", value_parser = time::parse)]
     duration: Option<std::time::Duration>,
-    /// Why, for the record.
+    /// The reason, for the audit log.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     /// End the agent's throttle.

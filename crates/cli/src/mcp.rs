@@ -24,25 +24,28 @@ file of your own and name that with --token-file";
 
 /// Serve a run's tools to an MCP client, on standard input and output.
 ///
-/// Carries the token of one run, from --token-file, --token or COFFERDAM_TOKEN, and can do nothing that the token cannot.
+/// Uses the token of one run, from --token-file, --token or COFFERDAM_TOKEN, and can do nothing that the
+/// token does not allow.
 /// In a client's configuration: command `coffer`, arguments `mcp`, and the token in its environment.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: COFFERDAM_TOKEN=cft_… coffer mcp\n         \
     coffer mcp --run 9c01d4e2 --token-file ~/.config/cofferdam/run.token --dialect fs")]
 pub(crate) struct Mcp {
-    /// The run that is meant, or a beginning or end of its id: to be sure that the token is this run's.
+    /// Fail unless the token belongs to this run; a beginning or end of its id is enough.
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
-    /// Read the token from this file, which must be closed to others.
+    /// Read the token from this file, which other users must not be able to read or change.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// In which names and shapes tools are offered: native, fs, exec, gateway, forge or editor.
+    /// The dialect in which tools are offered: native, fs, exec, gateway, forge or editor.
     #[arg(long, value_name = "DIALECT", default_value = "native")]
     dialect: String,
-    /// Whoever answers the client's questions decides on approvals, as the user who runs this, over a connection without the token.
+    /// Let the person at the client decide on approvals, as the user who runs this command, over a connection
+    /// without the token.
     ///
-    /// The daemon asks that user for the approver's role, and refuses whose own run it is unless its configuration allows
-    /// self-approval. Only for clients that show each question to a person: one that answers by itself approves by itself.
+    /// That user needs the approver's role, and cannot approve calls of their own runs unless the daemon's
+    /// configuration allows self-approval. Only for clients that show each question to a person: a client
+    /// that answers by itself approves by itself.
     #[arg(long)]
     decide_approvals: bool,
 }

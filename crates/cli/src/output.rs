@@ -31,20 +31,15 @@ impl Look {
     pub(crate) const COLOUR: Self = Self { terminal: true, colour: true, width: Some(100) };
 }
 
-/// Emphasis.
+/// Green for what is added or allowed, red for what is removed or refused, yellow for what waits or is limited, cyan
+/// for names, bold for headings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Added, allowed, good.
     Green,
-    /// Removed, refused, bad.
     Red,
-    /// Waiting, limited.
     Yellow,
-    /// Places and names.
     Cyan,
-    /// What matters less.
     Dim,
-    /// Headings.
     Bold,
 }
 
@@ -74,7 +69,7 @@ impl Output {
         Self { look, text: String::new() }
     }
 
-    /// Our own words.
+    /// Text of this program, which needs no cleaning.
     pub(crate) fn own(&mut self, words: &'static str) -> &mut Self {
         self.text.push_str(words);
         self
@@ -102,7 +97,7 @@ impl Output {
         self
     }
 
-    /// As [`Output::word`], emphasised.
+    /// As [`Output::word`], in a style.
     pub(crate) fn styled(&mut self, style: Style, text: &str) -> &mut Self {
         let text = clean(text, Shape::Line);
         if self.look.colour {

@@ -9,7 +9,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration; write it as in 90s, 10m or 1h30m");
     let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
     let duration = Duration::try_from(signed).map_err(|_| wrong())?;
-    if duration.is_zero() { Err("a duration must be longer than nothing".into()) } else { Ok(duration) }
+    if duration.is_zero() { Err("a duration must be longer than zero".into()) } else { Ok(duration) }
 }
 
 /// A duration in two units at most: `312 ms`, `3.4 s`, `5m 12s`, `2h 3m`, `4d 1h`.

@@ -153,7 +153,10 @@ fn output_is_printed_byte_for_byte_from_any_offset() {
     let daemon = Daemon::start();
     let output = prepared(&daemon, &["call", "output", CALL]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), OUTPUT));
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "cut short: 7 B at the end found no room\n");
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "cut short: 7 B at the end are not stored: the disk had no room\n"
+    );
     let output = prepared(&daemon, &["call", "output", CALL, "--offset", "3", "--follow"]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &OUTPUT[3..]));
     assert_eq!(coffer(&daemon, &["call", "output", CALL, "--stderr"]), (0, String::new(), String::new()));
@@ -256,7 +259,7 @@ fn a_part_of_a_bundle_is_none() {
     let file = dir.path().join("run.bundle");
     let (code, out, err) = coffer(&daemon, &["bundle", "create", RUN_A, file.to_str().unwrap()]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("before the bundle was whole"), "{err}");
+    assert!(err.contains("before the bundle was complete"), "{err}");
     assert!(!file.exists());
 }
 

@@ -7,14 +7,14 @@ use super::{measure, resolve};
 use crate::client::{Context, quick};
 use crate::exit::Ended;
 
-/// Say that an alert has been seen: what it imposed is lifted, but a stop.
+/// Acknowledge an alert. This lifts the measure that it imposed, unless the measure is a stop.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert ack 9c01d4e2 --comment 'a test that polls'")]
 pub(crate) struct Acknowledge {
     /// The alert's id, or a unique beginning or end of it.
     #[arg(value_name = "ALERT")]
     alert: String,
-    /// For the record.
+    /// A comment for the audit log.
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }

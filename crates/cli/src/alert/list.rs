@@ -14,26 +14,26 @@ use crate::{ids, time};
 
 const PAGE: u32 = 500;
 
-/// List alerts, newest first; those that nobody has acknowledged, unless told otherwise.
+/// List alerts, newest first. Default: only the open ones.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert list --state all --severity high")]
 pub(crate) struct List {
-    /// Only in this state.
+    /// Only alerts in this state.
     #[arg(long, value_name = "STATE", default_value = "open", value_parser = one_of(STATES, State::from_str_name))]
     state: State,
-    /// Only as severe as this, or more.
+    /// Only alerts of this severity or a higher one.
     #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = one_of(SEVERITIES, Severity::from_str_name))]
     severity: Severity,
-    /// Only of this rule, such as `loop`.
+    /// Only alerts of this rule, such as `loop`.
     #[arg(long, value_name = "RULE", default_value = "", hide_default_value = true)]
     rule: String,
-    /// Only of this run.
+    /// Only alerts of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
-    /// Only of this agent.
+    /// Only alerts of this agent.
     #[arg(long, value_name = "AGENT", default_value = "", hide_default_value = true)]
     agent: String,
-    /// At most so many.
+    /// Maximum number of alerts.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
 }

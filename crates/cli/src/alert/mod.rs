@@ -43,7 +43,7 @@ fn measure(alert: &Alert) -> String {
     }
 }
 
-fn ink(severity: Severity) -> Style {
+fn style(severity: Severity) -> Style {
     match severity {
         Severity::Critical | Severity::High => Style::Red,
         Severity::Medium => Style::Yellow,

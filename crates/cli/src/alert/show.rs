@@ -10,7 +10,7 @@ use crate::exit::Ended;
 use crate::output::Output;
 use crate::time;
 
-/// Show one alert: what fired it, what followed, and who was told.
+/// Show one alert: its cause, the measure that followed, and its deliveries to webhooks.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert show 9c01d4e2")]
 pub(crate) struct Show {

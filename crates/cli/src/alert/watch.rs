@@ -4,7 +4,7 @@ use clap::Args;
 use wire::v1::alert::{Severity, State};
 use wire::v1::{Alert, WatchAlertsRequest};
 
-use super::{SEVERITIES, ink, measure};
+use super::{SEVERITIES, measure, style};
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::output::{Output, Style};
@@ -12,14 +12,14 @@ use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{follow, ids};
 
-/// Print the open alerts, then each that is new or changes.
+/// Print the open alerts, then each new or changed alert.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer alert watch --severity high")]
 pub(crate) struct Watch {
-    /// Only as severe as this, or more.
+    /// Only alerts of this severity or a higher one.
     #[arg(long, value_name = "SEVERITY", default_value = "low", value_parser = one_of(SEVERITIES, Severity::from_str_name))]
     severity: Severity,
-    /// Only of this run.
+    /// Only alerts of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
 }
@@ -38,7 +38,7 @@ impl Watch {
 fn render(alert: &Alert, page: &mut Output) {
     page.word(&alert.alert_id)
         .own(" ")
-        .styled(ink(alert.severity()), alert.severity().as_str_name())
+        .styled(style(alert.severity()), alert.severity().as_str_name())
         .own(" ");
     page.word(&alert.rule).own(" by ").word(&alert.agent_id);
     page.own(" in run ").word(ids::short(&alert.run_id));

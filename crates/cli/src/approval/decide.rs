@@ -10,7 +10,7 @@ use super::votes::missing;
 use crate::client::{Context, quick};
 use crate::exit::Ended;
 
-/// Consent: the call runs, once, by itself, as soon as enough approvers say so.
+/// Approve a call. The daemon makes it once, as soon as enough approvers have consented.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval approve 9c01d4e2 --comment 'looks right'\n         \
     coffer approval approve 9c01d4e2 --remember-prefix cargo test")]
@@ -31,7 +31,7 @@ pub(crate) struct Approve {
     remember_prefix: Vec<String>,
 }
 
-/// Refuse.
+/// Deny a call.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval deny 9c01d4e2 --comment 'use the staging file'")]
 pub(crate) struct Deny {
@@ -44,7 +44,7 @@ struct Choice {
     /// The approval's id, or a unique beginning or end of it.
     #[arg(value_name = "APPROVAL")]
     approval: String,
-    /// For the record and, when denied, for the agent.
+    /// A comment for the audit log; the agent sees it if the call is denied.
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }
@@ -86,12 +86,13 @@ async fn decide(
         let approval = response.approval.unwrap_or_default();
         page.word(&approval.approval_id).own(" ").word(approval.state().as_str_name()).own("\n");
         if approval.state() == State::Pending {
-            talk.own("your consent counts; it needs ").word(&missing(&approval)).own("\n");
+            talk.own("your consent is recorded; the call still needs ").word(&missing(&approval)).own("\n");
         } else if decision == Decision::Approve {
             talk.own("its outcome: coffer call show ").word(&approval.call_id).own("\n");
         }
         if !approval.consent_id.is_empty() {
-            talk.own("remembered for the run; to end it: coffer approval forget ").word(&approval.consent_id);
+            talk.own("remembered for the run; end it with: coffer approval forget ")
+                .word(&approval.consent_id);
             talk.own("\n");
         }
     })

@@ -11,14 +11,14 @@ use crate::run::RunRef;
 use crate::verbs::one_of;
 use crate::{ids, time};
 
-/// List approvals, oldest first; those that wait, unless told otherwise.
+/// List approvals, oldest first. Default: only the pending ones.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval list --state all --run 3f2a9c01")]
 pub(crate) struct List {
-    /// Only in this state.
+    /// Only approvals in this state.
     #[arg(long, value_name = "STATE", default_value = "pending", value_parser = one_of(STATES, State::from_str_name))]
     state: State,
-    /// Only of this run.
+    /// Only approvals of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
 }
@@ -32,7 +32,11 @@ impl List {
         let response = client.approvals().list_approvals(quick(request)).await?.into_inner();
         context.ui.answer_and_talk(response, |response, page, talk| {
             if response.approvals.is_empty() {
-                talk.own(if self.state == State::Pending { "nothing waits\n" } else { "no approvals\n" });
+                talk.own(if self.state == State::Pending {
+                    "no pending approvals\n"
+                } else {
+                    "no approvals\n"
+                });
             } else {
                 render(&response.approvals, &time::now(), page);
             }

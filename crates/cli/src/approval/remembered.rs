@@ -11,16 +11,16 @@ use crate::output::Output;
 use crate::run::RunRef;
 use crate::{ids, time};
 
-/// List the consents that are remembered beyond their call, oldest first.
+/// List the remembered consents, oldest first.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval remembered --run 3f2a9c01")]
 pub(crate) struct Remembered {
-    /// Only of this run.
+    /// Only consents of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
 }
 
-/// End a consent that is remembered: reviewers are asked again.
+/// Forget a remembered consent, so that reviewers are asked again.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval forget 9c01d4e2")]
 pub(crate) struct Forget {
@@ -39,7 +39,7 @@ impl Remembered {
         let response = list(&client, run_id).await?;
         context.ui.answer_and_talk(response, |response, page, talk| {
             if response.consents.is_empty() {
-                talk.own("nothing is remembered\n");
+                talk.own("no remembered consents\n");
             } else {
                 render(&response.consents, page);
             }

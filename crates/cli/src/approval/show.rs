@@ -12,7 +12,7 @@ use crate::exit::Ended;
 use crate::output::{Output, Style};
 use crate::time;
 
-/// Show one approval with the whole preview of what would be done.
+/// Show one approval with the complete preview of its effect.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval show 9c01d4e2")]
 pub(crate) struct Show {
@@ -47,10 +47,7 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Output) {
         ("profile", approval.profile.clone()),
         ("asked by", approval.requested_by.clone()),
         ("asked at", time::moment(approval.created_at.as_ref())),
-        (
-            "meanwhile",
-            if waits && approval.freezes_run { "its run stands still".into() } else { String::new() },
-        ),
+        ("meanwhile", if waits && approval.freezes_run { "its run is frozen".into() } else { String::new() }),
         ("expires in", if waits { expiry(approval, now) } else { String::new() }),
         ("decided by", approval.decided_by.clone()),
         ("decided at", time::known(approval.decided_at.as_ref())),
@@ -65,12 +62,12 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Output) {
         page.own("vote        ").word(&vote).own("\n");
     }
     if !approval.files.is_empty() {
-        page.own("\n").styled(Style::Bold, "Runs only while these files are what they were").own("\n");
+        page.own("\n").styled(Style::Bold, "Runs only if these files have not changed").own("\n");
     }
     for file in &approval.files {
         page.own("  ").word(&file.path).own("  ").word(&state_of(file)).own("\n");
     }
-    page.own("\n").styled(Style::Bold, "What would be done").own("\n");
+    page.own("\n").styled(Style::Bold, "Preview").own("\n");
     let preview = if approval.preview.is_empty() { &approval.operation_json } else { &approval.preview };
     page.diff(preview);
     if waits {
@@ -79,9 +76,9 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Output) {
             page.own("         coffer approval approve ").word(&approval.approval_id);
             page.own(match form {
                 Remember::Prefix => {
-                    " --remember-prefix WORD…  (and commands of this run that begin like it)\n"
+                    " --remember-prefix WORD…  (also for commands of this run that begin with these words)\n"
                 }
-                _ => " --remember  (and the same call again in this run)\n",
+                _ => " --remember  (also for the same call again in this run)\n",
             });
         }
         page.own("deny:    coffer approval deny ").word(&approval.approval_id).own("\n");
@@ -124,7 +121,7 @@ mod tests {
              why         writes are␊reviewed\n\
              asked at    1970-01-01T00:00:00.000Z\n\
              expires in  1m 0s\n\
-             \nWhat would be done\n\
+             \nPreview\n\
              @@ -1 +1 @@\n-rm -rf /␍+harmless<U+202E>\n+␛[1A␛[2K\n\
              \napprove: coffer approval approve a\n\
              deny:    coffer approval deny a\n"
@@ -151,9 +148,9 @@ mod tests {
         render(&approval, &wire::Timestamp::default(), &mut page);
         for part in [
             "needs       2 consents at the level director\n",
-            "meanwhile   its run stands still\n",
-            "Runs only while these files are what they were\n  @project/a.sh  sha256 ab\n",
-            "coffer approval approve a --remember  (and the same call again in this run)\n",
+            "meanwhile   its run is frozen\n",
+            "Runs only if these files have not changed\n  @project/a.sh  sha256 ab\n",
+            "coffer approval approve a --remember  (also for the same call again in this run)\n",
             "coffer approval approve a --remember-prefix WORD…",
         ] {
             assert!(page.as_str().contains(part), "{part} is not in\n{}", page.as_str());
@@ -169,6 +166,6 @@ mod tests {
         };
         let mut page = Output::new(Look::PIPE);
         render(&approval, &wire::Timestamp::default(), &mut page);
-        assert!(page.as_str().ends_with("What would be done\n{\"read\":{}}\n"), "{}", page.as_str());
+        assert!(page.as_str().ends_with("Preview\n{\"read\":{}}\n"), "{}", page.as_str());
     }
 }

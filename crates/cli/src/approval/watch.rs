@@ -11,11 +11,11 @@ use crate::output::{Output, Style};
 use crate::run::RunRef;
 use crate::{follow, ids};
 
-/// Print what waits, then each change.
+/// Print the pending approvals, then each change.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer approval watch")]
 pub(crate) struct Watch {
-    /// Only of this run.
+    /// Only approvals of this run.
     #[arg(long, value_name = "RUN")]
     run: Option<RunRef>,
 }
@@ -32,20 +32,20 @@ impl Watch {
 }
 
 fn render(approval: &Approval, page: &mut Output) {
-    let ink = match approval.state() {
+    let style = match approval.state() {
         State::Pending => Style::Yellow,
         State::Approved => Style::Green,
         State::Denied | State::Expired => Style::Red,
         State::Cancelled | State::Unspecified => Style::Dim,
     };
-    page.word(&approval.approval_id).own(" ").styled(ink, approval.state().as_str_name()).own(" ");
+    page.word(&approval.approval_id).own(" ").styled(style, approval.state().as_str_name()).own(" ");
     page.word(&approval.operation).own(" by ").word(&approval.agent_id);
     page.own(" in run ").word(ids::short(&approval.run_id));
     if approval.state() == State::Pending && approval.approvals_needed > 1 {
         page.own(" (").word(&missing(approval)).own(")");
     }
     if approval.state() == State::Pending && approval.reminded {
-        page.own(" (half of the time is over)");
+        page.own(" (half of the time to decide is over)");
     }
     if !approval.justification.is_empty() {
         page.own(": ").word(&approval.justification);

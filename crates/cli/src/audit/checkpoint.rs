@@ -6,7 +6,7 @@ use wire::v1::{Checkpoint, GetCheckpointRequest, RotateKeyRequest};
 use crate::client::Context;
 use crate::exit::Ended;
 
-/// Sign the log as it is now, and print the checkpoint: keep it where this host's owner cannot reach it.
+/// Sign the current state of the log and print the checkpoint. Store it where this host's owner cannot change it.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit checkpoint > /mnt/elsewhere/checkpoint")]
 pub(crate) struct Take {}
@@ -32,8 +32,7 @@ impl Key {
     }
 }
 
-/// Sign with a new key from now on, and print it. The old key vouches for it, on record, so that whoever has the old one
-/// can still verify.
+/// Replace the signing key and print the new one. The old key signs the change, so its holders can still verify the log.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit rotate-key")]
 pub(crate) struct Rotate {}

@@ -15,17 +15,17 @@ use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::quantity::count;
 
-/// Write records for other programs, the oldest first: all that the log has when the export begins.
+/// Export records for other programs, oldest first: all that are in the log when the export begins.
 ///
-/// `jsonl` gives each record as it stands in the log, one a line, with its hash. `ocsf` gives each as an event of the
-/// Open Cybersecurity Schema Framework 1.3.0, class API Activity (6003), one a line.
+/// `jsonl` prints each record as it is in the log, one per line, with its hash. `ocsf` prints each record as
+/// an event of the Open Cybersecurity Schema Framework 1.3.0, class API Activity (6003), one per line.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit export --format ocsf --from 24h --file events.jsonl")]
 pub(crate) struct Export {
-    /// In which form.
+    /// Format of the export.
     #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
-    format: Form,
-    /// Where to, a new file. Default: standard output.
+    format: ExportFormat,
+    /// Write to this new file. Default: standard output.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct Export {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Form {
+enum ExportFormat {
     Jsonl,
     Ocsf,
 }
@@ -68,7 +68,7 @@ impl Export {
     }
 }
 
-impl Form {
+impl ExportFormat {
     fn render(self, line: &str) -> Result<String, Failure> {
         match self {
             Self::Jsonl => Ok(line.to_owned()),
@@ -85,5 +85,5 @@ impl Form {
 /// Never over a file that is there.
 fn create(path: &Path) -> Result<File, Failure> {
     File::create_new(path)
-        .map_err(|error| Failure::failed(format!("cannot make {}: {error}", path.display())))
+        .map_err(|error| Failure::failed(format!("cannot create {}: {error}", path.display())))
 }

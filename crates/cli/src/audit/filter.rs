@@ -12,25 +12,25 @@ use crate::{approval, call, ids, time};
 /// Options that choose records. What is given must all hold.
 #[derive(Args, Debug, Default)]
 pub(super) struct Filter {
-    /// Only of this run.
+    /// Only records of this run.
     #[arg(long, value_name = "RUN", help_heading = "Which records")]
     run: Option<RunRef>,
-    /// Only of this call: its id, or the end of it.
+    /// Only records of this call: its id, or the end of it.
     #[arg(long, value_name = "CALL", value_parser = ids::part, help_heading = "Which records")]
     call: Option<String>,
-    /// Only of this kind, such as call_receipt; may be given many times.
+    /// Only records of this kind, such as call_receipt; can be repeated.
     #[arg(long = "kind", value_name = "KIND", help_heading = "Which records")]
     kinds: Vec<String>,
-    /// Only for this agent.
+    /// Only records about this agent.
     #[arg(long, value_name = "AGENT", help_heading = "Which records")]
     agent: Option<String>,
-    /// Only made by this principal, such as uid:1000.
+    /// Only records of this principal, such as uid:1000.
     #[arg(long, value_name = "PRINCIPAL", help_heading = "Which records")]
     principal: Option<String>,
-    /// Only of this operation, such as write or git.commit.
+    /// Only records of this operation, such as write or git.commit.
     #[arg(long, value_name = "OPERATION", help_heading = "Which records")]
     operation: Option<String>,
-    /// Only receipts of calls that ended so.
+    /// Only receipts of calls with this status.
     #[arg(
         long,
         value_name = "STATUS",
@@ -38,19 +38,19 @@ pub(super) struct Filter {
         help_heading = "Which records"
     )]
     status: Option<String>,
-    /// Only failed or refused for this reason, such as COMMAND_NOT_ALLOWED.
+    /// Only records with this reason, such as COMMAND_NOT_ALLOWED.
     #[arg(long, value_name = "REASON", help_heading = "Which records")]
     reason: Option<String>,
-    /// Only about this approval: its id, or a unique beginning or end of it.
+    /// Only records about this approval: its id, or a unique beginning or end of it.
     #[arg(long, value_name = "APPROVAL", help_heading = "Which records")]
     approval: Option<String>,
-    /// Only from this time on: 2026-01-31T12:00:00Z, or 2h for two hours ago.
+    /// Only records from this time on: 2026-01-31T12:00:00Z, or 2h for two hours ago.
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = "Which records")]
     from: Option<Timestamp>,
-    /// Only before this time.
+    /// Only records before this time.
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = "Which records")]
     until: Option<Timestamp>,
-    /// Only with this text anywhere in the record; upper and lower case are the same.
+    /// Only records that contain this text; case is ignored.
     #[arg(long, value_name = "TEXT", help_heading = "Which records")]
     text: Option<String>,
 }

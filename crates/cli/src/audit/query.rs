@@ -13,18 +13,18 @@ use crate::failure::Failure;
 /// Most records of a page.
 const PAGE: u32 = 1_000;
 
-/// Find records, the newest first.
+/// Find records, newest first.
 ///
-/// `--output json` gives each as it stands in the log.
+/// `--output json` prints each record as it is in the log.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit query --run 3f2a9c01 --status denied --from 2h")]
 pub(crate) struct Query {
     #[command(flatten)]
     filter: Filter,
-    /// At most so many.
+    /// Maximum number of records.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
     limit: u64,
-    /// The oldest first.
+    /// Print the oldest records first.
     #[arg(long)]
     oldest_first: bool,
 }
@@ -34,7 +34,7 @@ impl Query {
         let client = context.connect().await?;
         let order = if self.oldest_first { Order::OldestFirst } else { Order::NewestFirst };
         let mut pages = Pages::new(self.filter.resolve(&client).await?, order);
-        let spinner = context.ui.spinner("looking…");
+        let spinner = context.ui.spinner("searching…");
         let mut left = self.limit;
         let mut indexed = None;
         while let Some(page) = pages.next(&client, left).await? {
@@ -50,12 +50,12 @@ impl Query {
         drop(spinner);
         let ui = context.ui;
         if let Some((through, head)) = indexed.filter(|(through, head)| through < head) {
-            ui.note(&format!("records after {through} are not in the index yet, the log has {head}"));
+            ui.note(&format!("records after {through} are not in the index yet; the log has {head}"));
         }
         if left == self.limit && !ui.is_json() {
-            ui.note("no such records");
+            ui.note("no record matches");
         } else if left == 0 && pages.has_more() && !ui.is_json() {
-            ui.note("there may be more; ask with a higher --limit");
+            ui.note("there may be more; use a higher --limit");
         }
         Ok(Exit::Ok)
     }

@@ -8,9 +8,9 @@ use crate::client::Context;
 use crate::exit::Ended;
 use crate::quantity::count;
 
-/// Make the index of the log anew; `audit query` waits for it.
+/// Rebuild the index of the log. `audit query` waits for it.
 ///
-/// The daemon does so by itself when the index is missing, damaged or of another version.
+/// The daemon also does this when the index is missing, damaged or of another version.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit reindex")]
 pub(crate) struct Reindex {}

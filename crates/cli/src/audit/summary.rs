@@ -48,7 +48,7 @@ fn decided(decision: &Decision) -> (Style, String) {
 }
 
 fn ended(outcome: &Outcome) -> (Style, String) {
-    let (ink, word) = match outcome.status {
+    let (style, word) = match outcome.status {
         Status::Succeeded => (Style::Green, "succeeded"),
         Status::Failed => (Style::Red, "failed"),
         Status::Denied => (Style::Red, "denied"),
@@ -58,7 +58,7 @@ fn ended(outcome: &Outcome) -> (Style, String) {
     };
     match outcome.exit_code {
         Some(code) if code != 0 => (Style::Red, format!("{word}/exit {code}")),
-        _ => (ink, word.into()),
+        _ => (style, word.into()),
     }
 }
 

@@ -18,19 +18,19 @@ use crate::{ids, time};
 /// Most records that --last keeps.
 const MOST: u64 = 100_000;
 
-/// Print records, one a line; with --follow as they come.
+/// Print records, one per line; with --follow also new ones.
 ///
-/// `--output json` gives each as it stands in the log.
+/// `--output json` prints each record as it is in the log.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit tail --run 3f2a9c01 --follow")]
 pub(crate) struct Tail {
-    /// Go on with new records as they come.
+    /// Continue with new records.
     #[arg(long, short)]
     follow: bool,
-    /// Only what comes after this sequence number. Default: from the beginning.
+    /// Only records after this sequence number. Default: from the first record.
     #[arg(long, value_name = "N", default_value_t = 0)]
     after: u64,
-    /// Only the last N of them.
+    /// Only the last N records.
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST))]
     last: Option<u64>,
     #[command(flatten)]
@@ -98,8 +98,8 @@ fn render(event: &AuditEvent, page: &mut Output) {
     page.column(&ids::or_dash(&event.agent_id), 8);
     page.column(&ids::or_dash(&event.operation), 10);
     let summary = summarise(&event.record_json);
-    if let Some((ink, word)) = &summary.verdict {
-        page.styled(*ink, word).own(" ");
+    if let Some((style, word)) = &summary.verdict {
+        page.styled(*style, word).own(" ");
     }
     page.word(&summary.rest).end_line();
 }

@@ -13,22 +13,22 @@ use crate::output::{Output, Style};
 use crate::quantity::count;
 use crate::ui::Ui;
 
-/// Prove that no record was changed, moved or taken out; ends with 1 when one was.
+/// Prove that no record was changed, moved or removed; exits with 1 if one was.
 ///
-/// From the files alone nobody can tell that the whole log was written anew, or cut back to an earlier state: that takes a
-/// key (`coffer audit key`) or a checkpoint (`coffer audit checkpoint`) that was kept elsewhere. With a key it ends with 6 when
-/// no checkpoint in the log is signed with it.
+/// The files alone do not show whether the whole log was rewritten, or truncated to an earlier state. That
+/// takes a key (`coffer audit key`) or a checkpoint (`coffer audit checkpoint`) that was stored elsewhere.
+/// With a key it exits with 6 if no checkpoint in the log is signed with that key.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer audit verify /var/lib/cofferdam/audit --checkpoint kept.txt")]
 pub(crate) struct Verify {
     /// Directory of the log, to verify it without the daemon. Default: the daemon verifies its own.
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// A public key that is trusted, as `coffer audit key` prints it; those that it vouches for are, too. Default: the
-    /// first key that the log itself names.
+    /// A trusted public key, as `coffer audit key` prints it; keys that it vouches for are trusted, too.
+    /// Default: the first key that the log names.
     #[arg(long = "key", value_name = "VKEY", requires = "dir")]
     keys: Vec<VerifierKey>,
-    /// A file of checkpoints that were kept elsewhere: the log must agree with them.
+    /// A file with checkpoints that were stored elsewhere; the log must agree with them.
     #[arg(long = "checkpoint", value_name = "FILE", requires = "dir")]
     checkpoints: Vec<PathBuf>,
 }
@@ -77,7 +77,7 @@ fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Fa
         .map_err(|error| Failure::failed(format!("the log in {} cannot be read: {error}", dir.display())))?;
     if report.segments == 0 {
         return Err(Failure::failed(format!("{} holds no audit log", dir.display()))
-            .with_hint("the log is in `audit` beneath the daemon's state_dir"));
+            .with_hint("the log is in the directory `audit` of the daemon's state_dir"));
     }
     Ok(VerifyLogResponse {
         intact: report.is_intact(),
@@ -88,7 +88,7 @@ fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Fa
         damage: match report.integrity {
             ::audit::Integrity::Intact => String::new(),
             ::audit::Integrity::Broken(broken) if broken.damage == ::audit::Damage::TornTail => {
-                format!("{broken}; when a daemon writes to it now, let the daemon verify it, without DIR")
+                format!("{broken}; if a daemon is writing to it, let the daemon verify it: leave out DIR")
             }
             ::audit::Integrity::Broken(broken) => broken.to_string(),
         },

@@ -17,24 +17,24 @@ use crate::quantity::count;
 use crate::run::RunRef;
 use crate::ui::Ui;
 
-/// Make a bundle of a run: what it was, its records with the proof that they are in the log, the policies that decided, and
-/// what it changed, for `coffer bundle verify` anywhere.
+/// Create a bundle of a run for `coffer bundle verify`: its description, its records with the proof that they
+/// are in the log, the policies that decided, and its changes.
 ///
-/// That it was made is on record in the log. Secrets are hidden in it as in the log. The diff of the workspace is that of
-/// an overlay, or what git says of a run that lives.
+/// The log records that the bundle was created. Secrets are redacted as in the log. The diff of the workspace
+/// is that of an overlay or, for a living run, that of git.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer bundle create 3f2a9c01 run.bundle")]
 pub(crate) struct Create {
-    /// The run.
+    /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN")]
     run: RunRef,
-    /// Where to, a new file.
+    /// The new file to write.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Leave the diff of the workspace out.
+    /// Leave out the diff of the workspace.
     #[arg(long)]
     without_diff: bool,
-    /// Make it although the log no longer has the run's first records. The bundle says so.
+    /// Create it even if the log no longer has the run's first records. The bundle says so.
     #[arg(long)]
     allow_incomplete: bool,
 }
@@ -49,7 +49,7 @@ impl Create {
         };
         // Never over a file that is there.
         let file = File::create_new(&self.file)
-            .map_err(|error| Failure::failed(format!("cannot make {}: {error}", self.file.display())))?;
+            .map_err(|error| Failure::failed(format!("cannot create {}: {error}", self.file.display())))?;
         let made = receive(&client, request, context.ui, file).await;
         if made.is_err() {
             // A part of a bundle is none. What is wrong is said anyway.
@@ -86,11 +86,15 @@ async fn receive(
             None => {}
         }
     }
-    let cut = || Failure::failed("the daemon ended before the bundle was whole");
+    let cut = || {
+        Failure::failed("the daemon ended the stream before the bundle was complete: run the command again")
+    };
     let made = made.ok_or_else(cut)?;
     let came = out.finish()?;
     if made.size_bytes != came.bytes() || made.sha256 != came.sha256().to_string() {
-        return Err(Failure::failed("what came is not the bundle that the daemon made"));
+        return Err(Failure::failed(
+            "the received bundle is not the one that the daemon created: run the command again",
+        ));
     }
     disk.sync_all()?;
     Ok(made)

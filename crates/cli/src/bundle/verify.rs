@@ -15,17 +15,17 @@ use crate::failure::Failure;
 use crate::output::{Output, Style};
 use crate::quantity::count;
 
-/// Prove that a bundle is what the log says of its run; ends with 1 when it is not, and names what was changed.
+/// Prove that a bundle matches the log; exits with 1 and names the change if it does not.
 ///
-/// Needs no daemon. Give the log's key with --key: without it the bundle is held against the key that it carries, which
-/// proves that it is whole, and not whose it is.
+/// Needs no daemon. Give the log's key with --key. Without it, the bundle is checked against the key that it
+/// carries, which proves that it is complete but not who made it.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer bundle verify run.bundle --key \"$(cat audit.vkey)\"")]
 pub(crate) struct Verify {
-    /// The bundle.
+    /// The bundle to verify.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The key that has to have signed it, as NAME+ID+BASE64.
+    /// The key that must have signed it, as NAME+ID+BASE64.
     #[arg(long, value_name = "VKEY")]
     key: Option<String>,
 }
@@ -63,7 +63,9 @@ impl Verify {
         let vouched = !verdict.intact || verdict.key_was_given;
         context.ui.answer(verdict, |verdict, page| render(&verdict, page))?;
         if !vouched {
-            context.ui.note("signed by the key that it carries itself: give --key to know whose it is");
+            context
+                .ui
+                .note("checked against the key that the bundle carries: use --key to prove who made it");
         }
         Ok(exit)
     }
@@ -99,7 +101,7 @@ fn render(verdict: &Verdict, page: &mut Output) {
     page.word(&verdict.log_size.to_string()).own("\n");
     page.own("members: ").word(&verdict.members.join(" ")).own("\n");
     if !verdict.from_beginning {
-        page.own("the run's first records are not in it\n");
+        page.own("the run's first records are missing\n");
     }
     if !verdict.missing_policies.is_empty() {
         page.own("not in it: the policies ").word(&verdict.missing_policies.join(" ")).own("\n");

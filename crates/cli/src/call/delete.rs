@@ -18,7 +18,7 @@ pub(crate) struct Delete {
     target: Target,
     /// The file or the empty directory.
     path: String,
-    /// Only when the file's SHA-256 is this.
+    /// Only if the file has this SHA-256.
     #[arg(long, value_name = "SHA256")]
     if_match: Option<String>,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub(super) fn render(result: &DeleteResult, data: &mut Output) {
         data.own(": ").word(&bytes(result.size_bytes)).own(", sha256 ").word(&result.sha256);
     }
     if result.gone_for_good {
-        data.own("\ngone for good: the run's trash had no room for it\n");
+        data.own("\nit cannot be restored: the run's trash had no room for it\n");
     } else {
         data.own("\nin the run's trash as ").word(&result.trash_entry).own("\n");
     }
@@ -71,7 +71,8 @@ mod tests {
         assert_eq!(text(&result), "deleted @project/a␛: a directory\nin the run's trash as e\n");
         result.gone_for_good = true;
         assert!(
-            text(&result).ends_with(": a directory\ngone for good: the run's trash had no room for it\n")
+            text(&result)
+                .ends_with(": a directory\nit cannot be restored: the run's trash had no room for it\n")
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::exit::Ended;
 /// Make a tool call as an agent's model writes it; prints what the model would see.
 #[derive(Args, Debug)]
 #[command(before_help = r#"Example: coffer call dialect 3f2a9c01 fs fs.read '{"path":"README.md"}'"#)]
-pub(crate) struct Dialect {
+pub(crate) struct ToolCall {
     #[command(flatten)]
     target: Target,
     /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
@@ -25,7 +25,7 @@ pub(crate) struct Dialect {
     options: CallOptions,
 }
 
-impl Dialect {
+impl ToolCall {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         // What a model writes can be malformed: the daemon judges it and tells the model.
         let request = DialectCall { dialect: self.dialect, name: self.name, arguments_json: self.arguments };

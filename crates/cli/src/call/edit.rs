@@ -11,17 +11,17 @@ use crate::exit::Ended;
 use crate::output::Output;
 use crate::quantity::count;
 
-/// Change one file, whole or not at all, and print the difference.
+/// Change one file atomically and print the diff.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call edit 3f2a9c01 README.md --old 'Helo' --new 'Hello'")]
 pub(crate) struct Edit {
     #[command(flatten)]
     target: Target,
-    /// The file.
+    /// The file to change.
     path: String,
     #[command(flatten)]
-    form: Form,
-    /// The text to put in its place; may be empty.
+    form: EditChange,
+    /// The replacement; may be empty.
     #[arg(long, value_name = "TEXT", requires = "old", allow_hyphen_values = true)]
     new: Option<String>,
     /// Replace every occurrence.
@@ -30,7 +30,7 @@ pub(crate) struct Edit {
     /// The text to insert.
     #[arg(long, value_name = "TEXT", requires = "insert_after", allow_hyphen_values = true)]
     text: Option<String>,
-    /// Only when the file's SHA-256 is this.
+    /// Only if the file has this SHA-256.
     #[arg(long, value_name = "SHA256")]
     if_match: Option<String>,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub(crate) struct Edit {
 /// Which kind of change.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct Form {
+struct EditChange {
     /// Replace this text, which must occur exactly once.
     #[arg(long, value_name = "TEXT", requires = "new", allow_hyphen_values = true)]
     old: Option<String>,

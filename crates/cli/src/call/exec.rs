@@ -16,9 +16,10 @@ use crate::quantity::{bytes, count};
 
 /// Run one command, without a shell.
 ///
-/// Its output goes where a command's output goes, as it comes. `coffer` ends with the command's exit code, or with 128 and the
-/// number of the signal that ended it; 124: its time was over, 123: the call waits for an approval, 126: it was denied, 125: it
-/// could not be made, or not all of its output came through. Ctrl-C ends the command, too, and all that it started.
+/// Prints the command's output as it arrives. `coffer` exits with the command's exit code, or with 128 plus
+/// the number of the signal that ended it. 123: the call waits for an approval. 124: the command timed out.
+/// 125: the call failed, or a part of its output was lost. 126: the call was denied. Ctrl-C ends the command
+/// and every process that it started.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call exec 3f2a9c01 -- wc -l README.md")]
 pub(crate) struct Exec {
@@ -93,7 +94,7 @@ pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Output
     for ((name, written), shown) in written.into_iter().zip(shown) {
         if written > shown {
             talk.end_line().styled(Style::Yellow, "cut short").own(": ").word(&bytes(written - shown));
-            talk.own(" of ").word(name).own(" did not come through\n");
+            talk.own(" of ").word(name).own(" was lost\n");
         }
     }
     end(result, talk);
@@ -103,9 +104,9 @@ fn end(result: &ExecResult, talk: &mut Output) {
     if let Some(kill) = result.kill.as_ref().filter(|kill| kill.ended > 0 || kill.left > 0) {
         talk.end_line().word(&count(kill.ended.into(), "process", "processes"));
         let took = kill.took_us.div_ceil(1_000).to_string();
-        talk.own(" that it left behind ended in ").word(&took).own(" ms");
+        talk.own(" that it left running ended in ").word(&took).own(" ms");
         if kill.left > 0 {
-            talk.own(", ").styled(Style::Red, &kill.left.to_string()).own(" still there");
+            talk.own(", ").styled(Style::Red, &kill.left.to_string()).own(" still running");
         }
         talk.own("\n");
     }
@@ -187,7 +188,7 @@ mod tests {
             (
                 "out".into(),
                 "err\ncut short: 2.0 KiB of standard error left out of the middle\n\
-                 2 processes that it left behind ended in 13 ms\nfailed: the command ended with exit code 3\n"
+                 2 processes that it left running ended in 13 ms\nfailed: the command ended with exit code 3\n"
                     .into()
             )
         );
@@ -209,7 +210,7 @@ mod tests {
             talk.as_str().to_owned()
         };
         assert_eq!(talk([3, 2048]), "failed: the command ended with exit code 1\n");
-        assert!(talk([3, 1024]).starts_with("cut short: 1.0 KiB of standard error did not come through\n"));
+        assert!(talk([3, 1024]).starts_with("cut short: 1.0 KiB of standard error was lost\n"));
         assert!(!lacks(&result, [3, 2048]) && lacks(&result, [3, 1024]));
     }
 

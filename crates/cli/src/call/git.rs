@@ -11,7 +11,7 @@ use crate::exit::Ended;
 use crate::output::Output;
 use crate::quantity::bytes;
 
-/// Look at, or add to, the workspace's git repository: no hooks, no filters, no network.
+/// Inspect or commit to the workspace's git repository, without hooks, filters or network.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call git 3f2a9c01 diff --stat")]
 pub(crate) struct Git {
@@ -25,32 +25,32 @@ pub(crate) struct Git {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What has changed.
+    /// Show which files have changed.
     #[command(before_help = "Example: coffer call git 3f2a9c01 status")]
     Status,
-    /// The changes themselves.
+    /// Show the changes.
     #[command(before_help = "Example: coffer call git 3f2a9c01 diff --cached -- src")]
     Diff(Diff),
-    /// The commits that there are, the newest first.
+    /// Show the commits, newest first.
     #[command(before_help = "Example: coffer call git 3f2a9c01 log -n 5 --oneline main..HEAD -- src")]
     Log(Log),
-    /// A commit with its changes, or a file or directory as it was.
+    /// Show a commit with its changes, or a file or directory at a revision.
     #[command(before_help = "Example: coffer call git 3f2a9c01 show HEAD~1:README.md")]
     Show(Show),
-    /// Put files into the index: new ones, changed ones and the removal of those that are gone.
+    /// Add files to the index: new, changed and deleted ones.
     #[command(before_help = "Example: coffer call git 3f2a9c01 add README.md")]
     Add {
-        /// Everything in the workspace, unless paths say less.
+        /// Everything in the workspace, or everything at the paths given.
         #[arg(short = 'A', long)]
         all: bool,
-        /// Files or directories.
+        /// Files or directories to add.
         #[arg(value_name = "PATH", required_unless_present = "all")]
         paths: Vec<String>,
     },
-    /// Make a commit from the index.
+    /// Create a commit from the index.
     #[command(before_help = "Example: coffer call git 3f2a9c01 commit -m 'Say hello'")]
     Commit {
-        /// The message.
+        /// The commit message.
         #[arg(short, long)]
         message: String,
     },
@@ -58,7 +58,7 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct Diff {
-    /// The index against the last commit.
+    /// Compare the index with the last commit.
     #[arg(long)]
     cached: bool,
     /// The same as --cached.
@@ -66,19 +66,19 @@ struct Diff {
     staged: bool,
     #[command(flatten)]
     formats: Formats,
-    /// Only these paths.
+    /// Only changes to these paths.
     #[arg(last = true, value_name = "PATH")]
     paths: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 struct Log {
-    /// At most so many commits [default: 100].
+    /// Maximum number of commits [default: 100].
     #[arg(short = 'n', long, value_name = "N")]
     max_count: Option<u32>,
     #[command(flatten)]
-    style: Style,
-    /// Where to begin, or `A..B` for what B has and A has not [default: HEAD].
+    style: CommitFormat,
+    /// The revision to start from, or `A..B` for the commits in B that are not in A [default: HEAD].
     revision: Option<String>,
     /// Only commits that change these paths.
     #[arg(last = true, value_name = "PATH")]
@@ -88,20 +88,20 @@ struct Log {
 #[derive(Args, Debug)]
 struct Show {
     #[command(flatten)]
-    style: Style,
+    style: CommitFormat,
     /// A commit or tag, or `REVISION:PATH` for a file or directory of it [default: HEAD].
     revision: Option<String>,
-    /// Of the changes only those of these paths.
+    /// Only changes to these paths.
     #[arg(last = true, value_name = "PATH")]
     paths: Vec<String>,
 }
 
 #[derive(Args, Debug)]
-struct Style {
-    /// An id and the first line of the message.
+struct CommitFormat {
+    /// Print an id and the first line of the message.
     #[arg(long)]
     oneline: bool,
-    /// No changes.
+    /// Leave out the changes.
     #[arg(short = 's', long)]
     no_patch: bool,
     #[command(flatten)]
@@ -111,22 +111,22 @@ struct Style {
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools)] // each is one flag of git's own
 struct Formats {
-    /// How much has changed in which files.
+    /// Print how much has changed in each file.
     #[arg(long)]
     stat: bool,
-    /// Only the last line of --stat.
+    /// Print only the last line of --stat.
     #[arg(long)]
     shortstat: bool,
-    /// As --stat, for programs.
+    /// Like --stat, for programs.
     #[arg(long)]
     numstat: bool,
-    /// Only the names of changed files.
+    /// Print only the names of changed files.
     #[arg(long)]
     name_only: bool,
-    /// Names, and how each has changed.
+    /// Print the names, and how each file has changed.
     #[arg(long)]
     name_status: bool,
-    /// No colour; nor is there otherwise.
+    /// Accepted for compatibility: the output never has colour.
     #[arg(long)]
     no_color: bool,
 }
@@ -169,7 +169,7 @@ impl Diff {
     }
 }
 
-impl Style {
+impl CommitFormat {
     fn flags(&self) -> Vec<String> {
         let mut flags = given(&[(self.oneline, "--oneline"), (self.no_patch, "--no-patch")]);
         flags.extend(self.formats.flags());
@@ -204,7 +204,7 @@ pub(super) fn render(result: &GitResult, data: &mut Output, talk: &mut Output) {
     if result.output.is_empty() && !result.commit.is_empty() {
         data.own("commit ").word(&result.commit).own("\n");
     }
-    let missing = format!("{} left out; name paths to see less at once", bytes(result.omitted_bytes));
+    let missing = format!("{} left out; name paths to narrow the output", bytes(result.omitted_bytes));
     outcome::truncated(result.truncated, &missing, talk);
 }
 

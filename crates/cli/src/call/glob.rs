@@ -19,10 +19,10 @@ pub(crate) struct Glob {
     pattern: String,
     /// The directory to search in. Default: @project.
     path: Option<String>,
-    /// Hidden files and what ignore files exclude, too.
+    /// Include hidden files and what ignore files exclude.
     #[arg(long)]
     all: bool,
-    /// At most so many results, up to 10000. Default: 200.
+    /// Maximum number of results, up to 10000. Default: 200.
     #[arg(long, value_name = "N")]
     max: Option<u32>,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use clap::Args;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{GrepRequest, GrepResult};
 
-use super::grep_lines::{Kind, Line, lines};
+use super::grep_lines::{GrepLine, LineKind, lines};
 use super::{CallOptions, Target, make, outcome};
 use crate::client::Context;
 use crate::exit::Ended;
@@ -36,13 +36,13 @@ pub(crate) struct Grep {
     /// Lines of context on both sides.
     #[arg(short = 'C', long, value_name = "N", conflicts_with_all = ["after", "before"])]
     context: Option<u32>,
-    /// Only files whose path matches this.
+    /// Only files whose path matches this pattern.
     #[arg(long, value_name = "GLOB")]
     glob: Option<String>,
-    /// At most so many matches, up to 1000. Default: 50.
+    /// Maximum number of matches, up to 1000. Default: 50.
     #[arg(short, long, value_name = "N")]
     max: Option<u32>,
-    /// Hidden files, .git, node_modules and what ignore files exclude, too.
+    /// Include hidden files, .git, node_modules and what ignore files exclude.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -70,9 +70,9 @@ impl Grep {
 pub(super) fn render(result: &GrepResult, data: &mut Output, talk: &mut Output) {
     for line in lines(&result.matches) {
         match line {
-            Line::Gap => data.styled(Style::Dim, "--").own("\n"),
-            Line::Text { path, number, text, kind } => {
-                let separator = if kind == Kind::Match { ":" } else { "-" };
+            GrepLine::Gap => data.styled(Style::Dim, "--").own("\n"),
+            GrepLine::Text { path, number, text, kind } => {
+                let separator = if kind == LineKind::Match { ":" } else { "-" };
                 data.styled(Style::Cyan, path)
                     .own(separator)
                     .styled(Style::Green, &number.to_string())

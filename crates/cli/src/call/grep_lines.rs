@@ -5,36 +5,36 @@ use std::collections::BTreeMap;
 use wire::v1::GrepMatch;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LineKind {
     Match,
     Context,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum GrepLine<'a> {
     Text {
         path: &'a str,
         number: u64,
         text: &'a str,
-        kind: Kind,
+        kind: LineKind,
     },
     /// Lines are left out between groups.
     Gap,
 }
 
 /// The lines of all matches. Contexts that overlap are merged; a match wins over a context.
-pub(crate) fn lines(matches: &[GrepMatch]) -> Vec<Line<'_>> {
-    let mut all: BTreeMap<(&str, u64), (&str, Kind)> = BTreeMap::new();
+pub(crate) fn lines(matches: &[GrepMatch]) -> Vec<GrepLine<'_>> {
+    let mut all: BTreeMap<(&str, u64), (&str, LineKind)> = BTreeMap::new();
     let mut with_context = false;
     for found in matches {
         let path = found.path.as_str();
-        all.insert((path, found.line), (&found.text, Kind::Match));
+        all.insert((path, found.line), (&found.text, LineKind::Match));
         let before = (1..).zip(found.before.iter().rev()).map(|(n, text)| (found.line.checked_sub(n), text));
         let after = (1..).zip(&found.after).map(|(n, text)| (found.line.checked_add(n), text));
         for (number, text) in before.chain(after) {
             with_context = true;
             if let Some(number) = number {
-                all.entry((path, number)).or_insert((text, Kind::Context));
+                all.entry((path, number)).or_insert((text, LineKind::Context));
             }
         }
     }
@@ -44,9 +44,9 @@ pub(crate) fn lines(matches: &[GrepMatch]) -> Vec<Line<'_>> {
     for ((path, number), (text, kind)) in all {
         let adjoins = last.is_none_or(|(p, n)| p == path && n.checked_add(1) == Some(number));
         if with_context && !adjoins {
-            out.push(Line::Gap);
+            out.push(GrepLine::Gap);
         }
-        out.push(Line::Text { path, number, text, kind });
+        out.push(GrepLine::Text { path, number, text, kind });
         last = Some((path, number));
     }
     out
@@ -65,9 +65,13 @@ mod tests {
         lines(matches)
             .into_iter()
             .map(|line| match line {
-                Line::Gap => "--".into(),
-                Line::Text { path, number, text, kind: Kind::Match } => format!("{path}:{number}:{text}"),
-                Line::Text { path, number, text, kind: Kind::Context } => format!("{path}-{number}-{text}"),
+                GrepLine::Gap => "--".into(),
+                GrepLine::Text { path, number, text, kind: LineKind::Match } => {
+                    format!("{path}:{number}:{text}")
+                }
+                GrepLine::Text { path, number, text, kind: LineKind::Context } => {
+                    format!("{path}-{number}-{text}")
+                }
             })
             .collect()
     }

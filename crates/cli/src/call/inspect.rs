@@ -8,7 +8,7 @@ use crate::client::{Context, quick};
 use crate::exit::Ended;
 use crate::{ids, time};
 
-/// Show what became of a call, with the exit code that the call itself would have given.
+/// Show the outcome of a call; exits with the code that the call itself would have given.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call show 2e3f4a5b")]
 pub(crate) struct Show {
@@ -17,7 +17,7 @@ pub(crate) struct Show {
     call: String,
 }
 
-/// Cancel a call that waits or runs.
+/// Cancel a pending or running call.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call cancel 2e3f4a5b")]
 pub(crate) struct Cancel {
@@ -57,7 +57,7 @@ impl Cancel {
         let request = CancelCallRequest { call_id: select::resolve(&client, &self.call).await? };
         let response = client.tools().cancel_call(quick(request)).await?.into_inner();
         context.ui.answer(response, |response, page| {
-            page.own(if response.cancelled { "cancelled\n" } else { "it was over already\n" });
+            page.own(if response.cancelled { "cancelled\n" } else { "the call had already ended\n" });
         })
     }
 }

@@ -22,10 +22,10 @@ pub(crate) struct List {
     /// How many levels to descend, 1 to 16. Default: 1.
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// Hidden files and symbolic links, too.
+    /// Include hidden files and symbolic links.
     #[arg(long)]
     all: bool,
-    /// At most so many entries, up to 10000. Default: 200.
+    /// Maximum number of entries, up to 10000. Default: 200.
     #[arg(long, value_name = "N")]
     max: Option<u32>,
     #[command(flatten)]

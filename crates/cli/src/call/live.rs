@@ -20,11 +20,12 @@ use crate::ui::{Spinner, Ui};
 /// When the output is shown.
 #[derive(Args, Debug)]
 pub(super) struct Live {
-    /// With `--output json`: print each event in a line as it comes, instead of the result alone. For people output is
-    /// always shown as it comes.
+    /// With `--output json`: print each event on a line as it arrives, instead of only the result. Output for
+    /// people always appears as it arrives.
     #[arg(long, conflicts_with = "no_stream")]
     stream: bool,
-    /// Wait for the end; long output then has its middle left out, and Ctrl-C does not cancel the call.
+    /// Print the output only when the call has ended. The middle of long output is then left out, and Ctrl-C
+    /// does not cancel the call.
     #[arg(long)]
     no_stream: bool,
 }
@@ -48,13 +49,13 @@ impl Live {
         request.cancel_on_disconnect = true;
         let spinner = ui.spinner(working);
         let events = client.tools().call_stream(request).await?.into_inner();
-        let mut told = Told { ui, spinner: Some(spinner), wait, outlets: ui.outlets(), bytes: [0; 2] };
+        let mut told = LiveOutput { ui, spinner: Some(spinner), wait, outlets: ui.outlets(), bytes: [0; 2] };
         told.all(events).await
     }
 }
 
 /// What the user has seen.
-struct Told {
+struct LiveOutput {
     ui: Ui,
     /// Goes when there is something to see.
     spinner: Option<Spinner>,
@@ -64,7 +65,7 @@ struct Told {
     bytes: [u64; 2],
 }
 
-impl Told {
+impl LiveOutput {
     async fn all(&mut self, mut events: Streaming<CallStreamResponse>) -> Ended {
         let mut call_id = String::new();
         loop {
@@ -95,7 +96,7 @@ impl Told {
         self.spinner.take();
         self.end_lines()?;
         if failure.exit() == Exit::Unreachable && !call_id.is_empty() {
-            return Ok(failure.and_hint(&format!("`coffer call output {call_id}` has what it wrote")));
+            return Ok(failure.and_hint(&format!("`coffer call output {call_id}` prints what it wrote")));
         }
         Ok(failure)
     }
@@ -145,7 +146,7 @@ impl Told {
                     .styled(Style::Yellow, "not kept")
                     .own(": ")
                     .word(&bytes(call.output_not_kept_bytes));
-                talk.own(" of its output, for want of room on the daemon's disk: `coffer call output` does not have them\n");
+                talk.own(" of its output, because the daemon's disk had no room: `coffer call output` cannot print them\n");
             }
         }
         outcome::status(call, &mut talk);

@@ -18,7 +18,7 @@ pub(crate) struct Mcp {
     target: Target,
     /// The server's name in the policy.
     server: String,
-    /// The tool's name as the server says it; `coffer call tools` lists them.
+    /// The tool's name on that server; `coffer call tools` lists the tools.
     tool: String,
     /// The arguments as one JSON object. Default: none.
     #[arg(value_name = "ARGS_JSON", default_value = "{}", hide_default_value = true)]

@@ -51,7 +51,7 @@ crate::verbs::verbs! {
     Delete(delete::Delete),
     Git(git::Git),
     Mcp(mcp::Mcp),
-    Dialect(dialect::Dialect),
+    Dialect(dialect::ToolCall),
     Tools(tools::Tools),
     Show(inspect::Show),
     Output(output::Output),
@@ -69,7 +69,7 @@ struct Target {
 /// What every call takes.
 #[derive(Args, Debug)]
 struct CallOptions {
-    /// Wait for a needed approval, instead of ending with exit code 4.
+    /// Wait if the call needs an approval, instead of exiting with code 4.
     #[arg(long, global = true)]
     wait: bool,
     /// How long the execution may take, as in 30s. Default: the operation's own limit.

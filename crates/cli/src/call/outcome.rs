@@ -72,7 +72,7 @@ pub(super) fn status(call: &CallResponse, talk: &mut Output) {
         Status::Failed => error(talk, "failed", call.error.as_ref()),
         Status::Denied => error(talk, "denied", call.error.as_ref()),
         Status::Running => {
-            talk.own("running: see again with `coffer call show ").word(&call.call_id).own("`\n");
+            talk.own("running: look again with `coffer call show ").word(&call.call_id).own("`\n");
         }
         Status::PendingApproval => pending(call, talk),
         Status::Unspecified => {

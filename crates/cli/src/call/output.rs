@@ -20,22 +20,22 @@ const PIECE: u32 = 1 << 20;
 /// Between questions for more, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Print all that a command wrote, byte for byte.
+/// Print everything that a command wrote, byte for byte.
 ///
-/// The daemon keeps it until the run is deleted, or until newer output needs its room.
+/// The daemon keeps it until the run is deleted, or until newer output needs the space.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call output 2e3f4a5b > build.log")]
 pub(crate) struct Output {
     /// The call's id, or its end.
     #[arg(value_name = "CALL", value_parser = ids::part)]
     call: String,
-    /// Its standard error, instead of its standard output.
+    /// Print its standard error instead of its standard output.
     #[arg(long)]
     stderr: bool,
-    /// Begin at this byte.
+    /// Start at this byte.
     #[arg(long, value_name = "BYTE", default_value_t = 0)]
     offset: u64,
-    /// Go on until the command has ended.
+    /// Continue until the command has ended.
     #[arg(long, short)]
     follow: bool,
 }
@@ -93,16 +93,18 @@ impl Output {
         if !chunk.complete {
             match call.status() {
                 Status::PendingApproval => talk.own("the call waits for an approval\n"),
-                _ => talk.own("the command still runs: --follow goes on with what it writes\n"),
+                _ => talk.own("the command is still running: use --follow to continue\n"),
             };
         }
         let missing = missing(call, chunk, self.stderr);
         if missing > 0 && chunk.kept_bytes == 0 {
             talk.styled(Style::Yellow, "gone").own(": ").word(&bytes(missing));
-            talk.own(" were written, and had to make room for newer output or found none\n");
+            talk.own(
+                " were written but are not stored: newer output replaced them, or the disk had no room\n",
+            );
         } else if missing > 0 {
             talk.styled(Style::Yellow, "cut short").own(": ").word(&bytes(missing));
-            talk.own(" at the end found no room\n");
+            talk.own(" at the end are not stored: the disk had no room\n");
         }
         context.ui.say(&talk);
     }

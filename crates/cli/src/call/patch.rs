@@ -14,14 +14,14 @@ use crate::exit::Ended;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Change several files, all or none of them, and print the difference.
+/// Change several files, all or none of them, and print the diff.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: git diff | coffer call patch 3f2a9c01 --unified -")]
 pub(crate) struct Patch {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    form: Form,
+    form: PatchSource,
     #[command(flatten)]
     options: CallOptions,
     // Last: its heading would go on.
@@ -32,7 +32,7 @@ pub(crate) struct Patch {
 /// How the change is written.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct Form {
+struct PatchSource {
     /// A unified diff, as `git diff` and `diff -u` write it, from this file; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     unified: Option<PathBuf>,
@@ -48,16 +48,16 @@ struct Form {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Front matter")]
 struct Update {
-    /// Append to `stepsCompleted`, if it is not in it.
+    /// Append this step to `stepsCompleted`, unless it is there.
     #[arg(long, value_name = "STEP", conflicts_with_all = ["unified", "envelope"])]
     add_step: Vec<String>,
-    /// Set one of `variables`; the value is JSON, or else text.
+    /// Set one of `variables`; a value that is not JSON is text.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["unified", "envelope"], value_parser = assignment)]
     set: Vec<(String, Value)>,
     /// Append this JSON object to `decisionLog`.
     #[arg(long, value_name = "JSON", conflicts_with_all = ["unified", "envelope"])]
     add_decision: Vec<String>,
-    /// Append to `artifacts`, if it is not in it.
+    /// Append this artifact to `artifacts`, unless it is there.
     #[arg(long, value_name = "ARTIFACT", conflicts_with_all = ["unified", "envelope"])]
     add_artifact: Vec<String>,
     /// Set `currentNodeId`.
@@ -66,7 +66,7 @@ struct Update {
     /// Set `updatedAt`.
     #[arg(long, value_name = "TIME", conflicts_with_all = ["unified", "envelope"])]
     updated_at: Option<String>,
-    /// Only when the file's SHA-256 is this.
+    /// Only if the file has this SHA-256.
     #[arg(long, value_name = "SHA256", conflicts_with_all = ["unified", "envelope"])]
     if_match: Option<String>,
 }
@@ -88,7 +88,7 @@ impl Patch {
     }
 }
 
-impl Form {
+impl PatchSource {
     fn change(self, update: Update) -> Result<Change, Failure> {
         Ok(match (self.unified, self.envelope) {
             (Some(file), _) => Change::UnifiedDiff(text(&file)?),
@@ -120,7 +120,7 @@ impl Update {
 
 fn text(file: &Path) -> Result<String, Failure> {
     String::from_utf8(stdin::read(file)?)
-        .map_err(|_| Failure::usage(format!("{} is not UTF-8 text: a patch has to be", file.display())))
+        .map_err(|_| Failure::usage(format!("{} is not UTF-8 text; a patch must be", file.display())))
 }
 
 pub(super) fn render(result: &PatchResult, data: &mut Output, talk: &mut Output) {

@@ -13,7 +13,7 @@ use crate::output::{Output, Style};
 
 /// Print a file, or a part of it.
 ///
-/// Of a file that is not text nothing is printed without --base64, and it ends with 1.
+/// Without --base64, a file that is not text is not printed, and the exit code is 1.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call read 3f2a9c01 README.md --lines 1-20")]
 pub(crate) struct Read {
@@ -21,13 +21,13 @@ pub(crate) struct Read {
     target: Target,
     /// The file, such as README.md or @project/README.md.
     path: String,
-    /// Only these lines, both included, as in 1-20, 1:20, 7 or 100-.
+    /// Only these lines, both ends included, as in 1-20, 1:20, 7 or 100-.
     #[arg(long, value_name = "A-B", conflicts_with_all = ["offset", "limit"])]
     lines: Option<Lines>,
-    /// Begin at this byte.
+    /// Start at this byte.
     #[arg(long, value_name = "BYTE")]
     offset: Option<u64>,
-    /// Only so many bytes.
+    /// Number of bytes to print.
     #[arg(long, value_name = "BYTES")]
     limit: Option<u64>,
     /// Print the bytes as base64, for files that are not text.
@@ -48,7 +48,7 @@ impl FromStr for Lines {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` are no lines; write them as in 1-20, 7 or 100-");
+        let wrong = || format!("`{text}` is not a range of lines; write it as in 1-20, 7 or 100-");
         let number = |part: &str| match part {
             "" => Ok(None),
             part => match part.parse() {

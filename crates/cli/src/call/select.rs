@@ -9,7 +9,8 @@ use crate::ids;
 /// Calls that are looked at: those whose record has the text in it somewhere.
 const MOST: u32 = 1_000;
 
-/// The whole id of the call that `text`, as [`ids::part`] takes it, names. Part of one is looked up in the record, which takes the right to read it.
+/// The whole id of the call that `text`, as [`ids::part`] takes it, names. Part of one is looked up in the
+/// record, which takes the right to read it.
 pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failure> {
     if ids::is_whole(text) {
         return Ok(text.to_owned());
@@ -19,8 +20,9 @@ pub(crate) async fn resolve(client: &Client, text: &str) -> Result<String, Failu
         EventFilter { kinds: vec!["call_intent".into()], text: text.to_owned(), ..Default::default() };
     let request = QueryEventsRequest { filter: Some(filter), page_size: MOST, ..Default::default() };
     let answer = client.audit().query_events(quick(request)).await.map_err(|status| {
-        Failure::from(status)
-            .and_hint("a call is looked up in the record; its whole id needs no right to read that")
+        Failure::from(status).and_hint(
+            "part of an id is looked up in the audit log; the whole id needs no permission to read the log",
+        )
     })?;
     let events = answer.into_inner().events;
     ids::pick(events.iter().map(|event| event.call_id.as_str()), text, "call", list).map(str::to_owned)

@@ -13,11 +13,11 @@ use crate::client::Context;
 use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 
-/// Run a shell script, where the profile allows scripts.
+/// Run a shell script, if the profile allows scripts.
 ///
-/// By bash, or by sh where the image has no bash, in a login shell. Its output goes where a script's output goes, as it comes.
-/// `coffer` ends as with `call exec`: with the script's exit code, or 123 to 126. Ctrl-C ends the script, too, and all that it
-/// started.
+/// Runs in a login shell: bash, or sh if the image has no bash. Prints the script's output as it arrives.
+/// `coffer` exits as with `call exec`: with the script's exit code, or with 123 to 126. Ctrl-C ends the
+/// script and every process that it started.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call shell 3f2a9c01 'make 2>&1 | tail -n 20'")]
 pub(crate) struct Shell {
@@ -59,7 +59,7 @@ fn script(given: String, stdin_is_taken: bool) -> Result<String, Failure> {
         return Ok(given);
     }
     if stdin_is_taken {
-        return Err(Failure::usage("standard input cannot be both the script and what the script reads")
+        return Err(Failure::usage("standard input cannot be both the script and the script's input")
             .with_hint("give the script as an argument, or its input as a file"));
     }
     let bytes = stdin::read(Path::new("-"))?;

@@ -13,10 +13,10 @@ pub(super) struct Surroundings {
     /// Working directory. Default: @project.
     #[arg(long, value_name = "DIR")]
     pub(super) cwd: Option<String>,
-    /// A variable of its environment, if the profile allows the name; may be given many times.
+    /// An environment variable, if the profile allows its name; can be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(super) env: Vec<(String, String)>,
-    /// Its standard input; `-` for coffer's own. Default: none.
+    /// A file for its standard input; `-` for coffer's own. Default: none.
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
 }

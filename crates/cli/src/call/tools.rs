@@ -20,13 +20,13 @@ pub(crate) struct Tools {
     /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default: native.
     #[arg(long, value_name = "DIALECT")]
     dialect: Option<String>,
-    /// The vendor's form.
+    /// Format of this vendor's API.
     #[arg(long, value_name = "FORMAT", default_value = "openai", value_parser = one_of(FORMATS, Format::from_str_name))]
     format: Format,
     /// Print the text for a model's prompt instead, where the dialect has one (forge).
     #[arg(long, conflicts_with = "format")]
     prompt: bool,
-    /// Print what became of the upstream MCP servers instead, with the hashes that a policy can pin.
+    /// Print the state of the upstream MCP servers instead, with the hashes that a policy can pin.
     #[arg(long, conflicts_with_all = ["format", "prompt"])]
     mcp_servers: bool,
 }

@@ -15,20 +15,20 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::quantity::bytes;
 
-/// Create or overwrite one file, whole or not at all.
+/// Create or overwrite one file atomically.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: date | coffer call write 3f2a9c01 stamp.txt -")]
 pub(crate) struct Write {
     #[command(flatten)]
     target: Target,
-    /// The file. Missing directories are made.
+    /// The file. Missing directories are created.
     path: String,
     #[command(flatten)]
     source: Source,
-    /// Only when there is no file yet.
+    /// Only if the file does not exist.
     #[arg(long, conflicts_with = "if_match")]
     create_only: bool,
-    /// Only when the file's SHA-256 is this.
+    /// Only if the file has this SHA-256.
     #[arg(long, value_name = "SHA256")]
     if_match: Option<String>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ struct Source {
     /// Take the content from standard input.
     #[arg(value_name = "-", value_parser = ["-"])]
     stdin: Option<String>,
-    /// The content.
+    /// The content as text.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     content: Option<String>,
     /// Take the content from this file; `-` for standard input.

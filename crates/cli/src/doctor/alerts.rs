@@ -61,8 +61,11 @@ fn measures(alerts: &[Alert]) -> Option<Finding> {
     let why = newest.measure.as_ref().map(|measure| measure.failure.clone()).unwrap_or_default();
     Some(Finding::limited(
         "measures",
-        format!("{what} not imposed what the policy says; the last one: {why}"),
-        format!("`coffer alert show {}` says more; nothing holds the agent back meanwhile", newest.alert_id),
+        format!("{what} not imposed the policy's measure; the last failure: {why}"),
+        format!(
+            "`coffer alert show {}` shows the cause; until then the agent is not restricted",
+            newest.alert_id
+        ),
     ))
 }
 
@@ -95,16 +98,16 @@ fn webhooks(alerts: &[Alert]) -> Vec<Finding> {
     let finding = |(name, silence): (&str, Silence<'_>)| {
         let Silence { given_up, waiting, failure, works } = silence;
         match given_up + waiting {
-            0 if works => Some(Finding::good(TOPIC, format!("{name} takes alerts"))),
+            0 if works => Some(Finding::good(TOPIC, format!("{name} accepts alerts"))),
             0 => None,
             missed => Some(Finding::limited(
                 TOPIC,
                 format!(
-                    "{name} did not take the last {}, {given_up} of them for good: {failure}",
+                    "{name} did not accept the last {}, {given_up} of them for good: {failure}",
                     count(missed, "alert", "alerts")
                 ),
                 format!(
-                    "check `{name}` under `alerts.webhooks` of the configuration; nobody hears of alerts there"
+                    "check `{name}` under `alerts.webhooks` of the configuration; alerts do not reach it"
                 ),
             )),
         }
@@ -144,7 +147,7 @@ mod tests {
         };
         assert_eq!(
             findings(&[seen]),
-            [Finding::good("alerts", "none is open"), Finding::good("webhooks", "pager takes alerts")]
+            [Finding::good("alerts", "none is open"), Finding::good("webhooks", "pager accepts alerts")]
         );
     }
 
@@ -159,8 +162,11 @@ mod tests {
         ];
         let found = findings(&alerts);
         assert_eq!(found[0].found, "4 open, 1 of them HIGH or CRITICAL");
-        assert_eq!(found[1], Finding::good("webhooks", "mail takes alerts"));
-        assert_eq!(found[2].found, "pager did not take the last 2 alerts, 1 of them for good: answered 500");
+        assert_eq!(found[1], Finding::good("webhooks", "mail accepts alerts"));
+        assert_eq!(
+            found[2].found,
+            "pager did not accept the last 2 alerts, 1 of them for good: answered 500"
+        );
         assert_eq!(found.len(), 3);
     }
 
@@ -175,7 +181,7 @@ mod tests {
         let found = findings(&[Alert { measure: Some(measure), ..alert(Severity::Low, &[]) }]);
         assert_eq!(
             found[1].found,
-            "1 alert has not imposed what the policy says; the last one: the run has ended"
+            "1 alert has not imposed the policy's measure; the last failure: the run has ended"
         );
         assert!(found[1].follows.as_ref().is_some_and(|follows| follows.contains("coffer alert show a")));
     }

@@ -18,7 +18,7 @@ pub(super) fn examine(listed: &ListRunsResponse) -> Option<Finding> {
 fn finding(disk: &StateDisk, runs: &[Run]) -> Finding {
     const TOPIC: &str = "state disk";
     let files = disk.free_files.map(|files| format!(", {files} more files")).unwrap_or_default();
-    let how = if disk.kernel { "project quotas hold the runs" } else { "the daemon measures what runs have" };
+    let how = if disk.kernel { "project quotas limit the runs" } else { "the daemon measures what runs use" };
     let found = format!("{} of {} free{files}; {how}", bytes(disk.free_bytes), bytes(disk.total_bytes));
     let follows = match disk.state() {
         State::Low => "soon no run can write",
@@ -40,7 +40,7 @@ fn holders(runs: &[Run]) -> String {
         .map(|(used, run)| format!("{} has {}", ids::short(&run.run_id), bytes(*used)))
         .collect();
     if named.is_empty() {
-        return "no run holds it; look at the rest of the file system".to_owned();
+        return "runs use none of it; check the rest of the file system".to_owned();
     }
     format!(
         "run {}; `coffer run delete` gives back what a run that has ended has in /state, `coffer workspace list` shows \
@@ -75,7 +75,7 @@ mod tests {
             good,
             Finding::good(
                 "state disk",
-                "300.0 MiB of 4.0 GiB free, 7 more files; project quotas hold the runs"
+                "300.0 MiB of 4.0 GiB free, 7 more files; project quotas limit the runs"
             )
         );
         let low = finding(&disk(State::Low), &runs).follows.unwrap();
@@ -84,7 +84,7 @@ mod tests {
             "{low}"
         );
         let full = finding(&disk(State::Full), &[]).follows.unwrap();
-        assert!(full.contains("no command is run: no run holds it"), "{full}");
+        assert!(full.contains("no command is run: runs use none of it"), "{full}");
         assert_eq!(examine(&ListRunsResponse::default()), None);
     }
 }

@@ -16,7 +16,7 @@ fn finding(details: &Value) -> Option<Finding> {
     Some(Finding::limited(
         TOPIC,
         format!("none when the daemon started: {why}"),
-        "until then runs whose profile and request name no image are refused",
+        "runs whose profile and request name no image are refused",
     ))
 }
 

@@ -33,14 +33,14 @@ const NEWEST_OF_DISK: u32 = 200;
 /// Which host the findings are about.
 const HOST: &str = "host";
 
-/// Say what the daemon's host can and cannot do, and what follows.
+/// Examine the daemon's host and report what it can and cannot do.
 ///
-/// Where a daemon answers it judges its own host. Otherwise this looks at the host that it runs on. Ends with 1 when a daemon
-/// could not run there.
+/// If a daemon answers, it examines its own host. Otherwise `coffer` examines the host that it runs on. Exits
+/// with 1 if a daemon cannot run there.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer doctor")]
 pub(crate) struct Doctor {
-    /// Where no daemon answers: socket of the container engine. Default: DOCKER_HOST, or Docker's own.
+    /// Socket of the container engine, used if no daemon answers. Default: DOCKER_HOST, or Docker's own.
     #[arg(long, value_name = "PATH")]
     engine: Option<PathBuf>,
 }
@@ -71,7 +71,7 @@ impl Doctor {
             Err(failure) => {
                 let mut findings = vec![
                     limited("daemon", &failure),
-                    Finding::good(HOST, "this one, since no daemon tells about its own"),
+                    Finding::good(HOST, "this one, because no daemon answers"),
                 ];
                 findings.extend(doctor::examine(self.engine).await);
                 findings
@@ -106,7 +106,7 @@ async fn told(client: &Client) -> Vec<Finding> {
     match client.host().examine_host(quick(ExamineHostRequest {})).await {
         Ok(answer) => {
             let findings = answer.into_inner().findings.into_iter().map(finding);
-            std::iter::once(Finding::good(HOST, "the daemon's, as the daemon sees it"))
+            std::iter::once(Finding::good(HOST, "the daemon's, as the daemon reports it"))
                 .chain(findings)
                 .collect()
         }
@@ -134,12 +134,12 @@ fn limited(topic: &'static str, failure: &Failure) -> Finding {
 fn render(findings: &[Finding], page: &mut Output) {
     let width = findings.iter().map(|finding| finding.topic.len()).max().unwrap_or_default();
     for finding in findings {
-        let (ink, mark) = match finding.verdict {
+        let (style, mark) = match finding.verdict {
             Verdict::Good => (Style::Green, "ok     "),
             Verdict::Limited => (Style::Yellow, "limited"),
             Verdict::Missing => (Style::Red, "MISSING"),
         };
-        page.styled(ink, mark)
+        page.styled(style, mark)
             .own("  ")
             .column(&finding.topic, width)
             .own(" ")
@@ -152,14 +152,14 @@ fn render(findings: &[Finding], page: &mut Output) {
     let number = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count() as u64;
     page.own("\n");
     match (number(Verdict::Missing), number(Verdict::Limited)) {
-        (0, 0) => page.own("Nothing is missing: a daemon has everything that it knows how to use.\n"),
+        (0, 0) => page.own("Nothing is missing: the daemon can use every feature.\n"),
         (0, limited) => page
             .own("Nothing is missing, with ")
             .word(&count(limited, "limitation", "limitations"))
             .own(".\n"),
         (missing, _) => page
             .word(&count(missing, "thing is", "things are"))
-            .own(" missing: a daemon cannot run like this.\n"),
+            .own(" missing: a daemon cannot run on this host.\n"),
     };
 }
 
@@ -188,9 +188,9 @@ mod tests {
              \u{20}                  → one layer less\n\
              MISSING  openat2   not in this kernel\n\
              \u{20}                  → a kernel of 5.6 or later is needed\n\
-             \n1 thing is missing: a daemon cannot run like this.\n"
+             \n1 thing is missing: a daemon cannot run on this host.\n"
         );
         assert!(text(&findings[..2]).ends_with("\nNothing is missing, with 1 limitation.\n"));
-        assert!(text(&findings[..1]).ends_with("everything that it knows how to use.\n"));
+        assert!(text(&findings[..1]).ends_with("can use every feature.\n"));
     }
 }

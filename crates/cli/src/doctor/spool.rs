@@ -1,4 +1,4 @@
-//! Whether the daemon keeps what commands write, as it has recorded it last.
+//! Whether the daemon stores the output of commands, as it has recorded it last.
 
 use doctor::Finding;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub(super) fn finding(records: &[Value]) -> Option<Finding> {
     let of_this_daemon = records.iter().take_while(|record| record["kind"] != "daemon_started");
     let last = of_this_daemon.into_iter().find(|record| state(record).starts_with("spool_"))?;
     if state(last) == "spool_on" {
-        return Some(Finding::good(TOPIC, "keeps what commands write"));
+        return Some(Finding::good(TOPIC, "stores the output of commands"));
     }
     let why = last["details"]["why"].as_str().unwrap_or("no reason is on record");
     Some(Finding::limited(
@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(off.found, "off: no room");
         assert!(off.follows.is_some_and(|follows| follows.contains("spool.min_free")));
         let on = finding(&[said("spool_on"), said("spool_off"), started.clone()]);
-        assert_eq!(on, Some(Finding::good("spool", "keeps what commands write")));
+        assert_eq!(on, Some(Finding::good("spool", "stores the output of commands")));
         assert_eq!(finding(&[started, said("spool_off")]), None, "another daemon said that");
     }
 }

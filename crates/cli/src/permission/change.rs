@@ -14,31 +14,31 @@ use crate::failure::Failure;
 use crate::time;
 use crate::ui::Ui;
 
-/// Let an agent, a role or a team do what its role does not, as far as the profile lets it; or lift a revocation.
+/// Grant an agent, a role or a team an operation beyond its role, within the profile; or lift a revocation.
 ///
-/// A grant allows nothing that the profile, a command rule or the deny list denies. With --preapproved the call runs by
-/// itself where the profile would ask. Prints the permission's id.
+/// A grant allows nothing that the profile, a command rule or the deny list denies. With --preapproved the
+/// call runs without the approval that the profile would ask for. Prints the permission's id.
 #[derive(Args, Debug)]
 #[command(
     before_help = "Example: coffer permission grant --agent alice --operation exec --preapproved --for 2h --reason 'release' -- cargo test"
 )]
 pub(crate) struct Grant {
-    /// End this revocation instead, by its id or a unique beginning or end of that.
+    /// Lift this revocation instead: its id, or a unique beginning or end of it.
     #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "role", "team", "operation", "path", "preapproved", "lasts", "command"])]
     lift: Option<String>,
     #[command(flatten)]
     scope: Scope,
-    /// Consent is given beforehand: where the profile would ask, the call runs by itself.
+    /// Approve in advance: the call runs without the approval that the profile would ask for.
     #[arg(long)]
     preapproved: bool,
-    /// Only commands that begin like this. For the operation exec.
+    /// Only commands that begin with these words. For the operation exec.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// End a grant, or take from an agent, a role or a team what it has by its role, its team or a grant.
+/// End a grant, or revoke an operation that an agent, a role or a team has by its role, its team or a grant.
 ///
-/// A revocation beats every grant. It looks through wrappers and spellings of a command. Prints the permission's id.
+/// A revocation overrides every grant. It also covers wrapped or differently spelled commands. Prints the permission's id.
 #[derive(Args, Debug)]
 #[command(
     before_help = "Example: coffer permission revoke --agent alice --operation git.commit --reason 'code freeze'"
@@ -49,7 +49,7 @@ pub(crate) struct Revoke {
     id: Option<String>,
     #[command(flatten)]
     scope: Scope,
-    /// Only commands that begin like this.
+    /// Only commands that begin with these words.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -66,16 +66,16 @@ struct Scope {
     /// For every agent of this team.
     #[arg(long, value_name = "TEAM")]
     team: Option<String>,
-    /// The operation, such as write or git.commit. A revocation without one is about every operation.
+    /// The operation, such as write or git.commit. A revocation without one covers every operation.
     #[arg(long, value_name = "OPERATION")]
     operation: Option<String>,
-    /// Only calls with such paths, as in 'src/**'.
+    /// Only calls whose paths match this pattern, as in 'src/**'.
     #[arg(long, value_name = "PATTERN")]
     path: Option<String>,
-    /// How long it counts, as in 2h. Default: until it is ended.
+    /// How long it applies, as in 2h. Default: until it is ended.
     #[arg(long = "for", id = "lasts", value_name = "DURATION", value_parser = time::parse)]
     lasts: Option<Duration>,
-    /// Why; it is in the record.
+    /// The reason, for the audit log.
     #[arg(long, value_name = "TEXT", required = true)]
     reason: String,
 }
@@ -86,7 +86,7 @@ impl Scope {
             (Some(name), ..) => Subject::AgentId(name),
             (_, Some(name), _) => Subject::Role(name),
             (.., Some(name)) => Subject::Team(name),
-            _ => return Err(Failure::usage("whom it is for is missing: --agent, --role or --team")),
+            _ => return Err(Failure::usage("the subject is missing: use --agent, --role or --team")),
         };
         let expires_at = self.lasts.map(|lasts| {
             let mut at = time::now();

@@ -12,11 +12,11 @@ use crate::{ids, time};
 
 const PAGE: u32 = 1_000;
 
-/// List permissions, newest first; those in force, unless told otherwise.
+/// List permissions, newest first. Default: only those in force.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer permission list --all")]
 pub(crate) struct List {
-    /// Also those that have expired or were ended.
+    /// Include permissions that have expired or were ended.
     #[arg(long)]
     all: bool,
 }

@@ -12,10 +12,10 @@ use crate::exit::{Ended, Exit};
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 
-/// Say what is wrong with a policy, all of it at once. Needs no daemon; ends with 1 when anything is wrong.
+/// Report every problem of a policy. Needs no daemon; exits with 1 if there is a problem.
 ///
-/// A directory is checked as the daemon would load it. A file is checked by itself: where it has no roles, or no profiles,
-/// those that are built in stand in for them.
+/// A directory is checked as the daemon would load it. A file is checked alone: if it has no roles, or no
+/// profiles, the built-in ones are used.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer policy check /etc/cofferdam/policy")]
 pub(crate) struct Check {

@@ -11,7 +11,8 @@ use crate::output::{Output, Style};
 use crate::run::RunRef;
 use crate::ui::Ui;
 
-/// Say what the policy would decide over a call, by which rule, and what else was considered. The call is not made.
+/// Explain what the policy would decide about a call, by which rule, and which other rules were considered.
+/// The call is not made.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer policy explain 3f2a9c01 exec -- cargo test")]
 pub(crate) struct Explain {
@@ -56,7 +57,7 @@ impl Explain {
 
     async fn explain_json(&self, context: &Context, json: &str) -> Ended {
         let mut call: CallRequest = serde_json::from_str(json)
-            .map_err(|error| Failure::usage(format!("the operation is no CallRequest: {error}")))?;
+            .map_err(|error| Failure::usage(format!("the operation is not a CallRequest: {error}")))?;
         let client = context.connect().await?;
         let run: RunRef = self.run.parse().unwrap_or(RunRef::Environment);
         call.run_id = run.resolve(&client).await?;
@@ -90,12 +91,12 @@ pub(super) fn word(verdict: Verdict) -> &'static str {
 }
 
 fn render(explained: &ExplainPolicyResponse, page: &mut Output) {
-    let ink = match explained.verdict() {
+    let style = match explained.verdict() {
         Verdict::Allow => Style::Green,
         Verdict::Ask => Style::Yellow,
         Verdict::Deny | Verdict::Unspecified => Style::Red,
     };
-    page.styled(ink, word(explained.verdict())).own(" ").word(&explained.operation).end_line();
+    page.styled(style, word(explained.verdict())).own(" ").word(&explained.operation).end_line();
     let mut facts = vec![("rule", explained.rule.clone()), ("because", explained.justification.clone())];
     for (name, value) in [("risk", &explained.risk), ("reason", &explained.reason)] {
         if !value.is_empty() {

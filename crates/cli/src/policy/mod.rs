@@ -28,7 +28,7 @@ crate::verbs::verbs! {
 #[command(before_help = "Example: coffer policy show > policy.yaml")]
 pub(crate) struct Show {}
 
-/// Load the policy directory again. A bad policy never half-loads: the old one stays in force.
+/// Reload the policy directory. If the new policy is invalid, the old one stays in force.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer policy reload")]
 pub(crate) struct Reload {}

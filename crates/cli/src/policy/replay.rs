@@ -15,10 +15,10 @@ use crate::ids;
 use crate::output::Output;
 use crate::run::RunRef;
 
-/// Judge recorded calls by another policy, and list those whose verdict would change. Nothing comes into force.
+/// Evaluate recorded calls under another policy and list those whose verdict would change. The policy in force stays.
 ///
-/// The calls are judged by what the audit log has kept of them: one whose arguments were cut or redacted where it matters is
-/// counted, and not judged.
+/// The calls are read from the audit log. A call whose relevant arguments were cut or redacted is counted but
+/// not evaluated.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer policy replay ./policy --run 3f2a9c01")]
 pub(crate) struct Replay {
@@ -31,7 +31,7 @@ pub(crate) struct Replay {
     /// Only calls that were recorded after this sequence number of the audit log.
     #[arg(long, value_name = "SEQUENCE", default_value_t = 0)]
     after: u64,
-    /// Judge at most so many calls.
+    /// Maximum number of calls to evaluate.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_calls: u32,
 }
@@ -43,7 +43,7 @@ impl Replay {
         let request =
             ReplayPolicyRequest { files, run_id, after_sequence: self.after, max_calls: self.max_calls };
         let response =
-            context.ui.wait("judging recorded calls…", client.policy().replay_policy(request)).await?;
+            context.ui.wait("evaluating recorded calls…", client.policy().replay_policy(request)).await?;
         context.ui.answer_and_talk(response, |response, page, talk| render(&response, page, talk))
     }
 }

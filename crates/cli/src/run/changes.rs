@@ -17,38 +17,38 @@ const MOST: u32 = 1024 * 1024;
 
 /// Show what a run on an overlay has changed.
 ///
-/// The diff goes to standard output, fit for `git apply` and `patch -p1`. What `accept` would refuse to apply is said on
-/// standard error.
+/// Prints a diff for `git apply` and `patch -p1` to standard output, and the changes that `accept` would
+/// refuse to standard error.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run diff 3f2a9c01 | less -R")]
 pub(crate) struct Diff {
     /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN", default_value = "-")]
     run: RunRef,
-    /// Only the paths, each with what became of it: A added, M modified, D deleted.
+    /// Print only the paths and their state: A added, M modified, D deleted.
     #[arg(long)]
     name_status: bool,
 }
 
-/// Apply what a run on an overlay has changed to the directory beneath.
+/// Apply the changes of a run on an overlay to the overlay's directory.
 ///
-/// The run must have ended. Nothing is applied when the directory has changed meanwhile in the same places, when git on
-/// this host would run or obey what was changed (hooks, configuration), or when something cannot be applied, such as a
-/// socket.
+/// The run must have ended. Nothing is applied if the directory itself has changed in the same places, if git
+/// on this host would run or obey a change (hooks, configuration), or if a change cannot be applied, such as
+/// a socket.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run diff 3f2a9c01 && coffer run accept 3f2a9c01")]
 pub(crate) struct Accept {
     /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN")]
     run: RunRef,
-    /// Apply it all the same, and leave out what cannot be applied.
+    /// Apply the changes anyway, and leave out those that cannot be applied.
     #[arg(long)]
     force: bool,
 }
 
-/// Delete what a run on an overlay has changed.
+/// Delete the changes of a run on an overlay.
 ///
-/// The run must have ended. The directory beneath stays as it is.
+/// The run must have ended. The overlay's directory does not change.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run discard 3f2a9c01")]
 pub(crate) struct Discard {
@@ -61,7 +61,7 @@ impl Diff {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
         let request = DiffRunRequest { run_id, max_diff_bytes: MOST };
-        let response = context.ui.wait("looking at the changes…", client.runs().diff_run(request)).await?;
+        let response = context.ui.wait("reading the changes…", client.runs().diff_run(request)).await?;
         context.ui.answer_and_talk(response, |response, page, talk| {
             if self.name_status {
                 names(&response.changes, page);
@@ -110,16 +110,15 @@ fn names(changes: &[FileChange], page: &mut Output) {
 fn remarks(response: &DiffRunResponse, talk: &mut Output) {
     talk.word(&quantity::count(response.total, "path is different", "paths are different")).end_line();
     for change in &response.changes {
-        let (ink, why) = match (change.obstacle.as_str(), change.objection.as_str()) {
+        let (style, why) = match (change.obstacle.as_str(), change.objection.as_str()) {
             ("", "") => continue,
             ("", objection) => (Style::Yellow, objection),
             (obstacle, _) => (Style::Red, obstacle),
         };
-        talk.styled(ink, &change.path).own(": ").word(why).end_line();
+        talk.styled(style, &change.path).own(": ").word(why).end_line();
     }
     if response.truncated {
-        talk.own("not all of it is shown: --name-status names more paths, --output json all that there are")
-            .end_line();
+        talk.own("the diff is cut short: --name-status lists more paths, --output json lists all").end_line();
     }
 }
 
@@ -164,7 +163,7 @@ mod tests {
         assert_eq!(
             page.as_str(),
             "3 paths are different\n.git/hooks/post-checkout: git would run it\npipe: it is a FIFO\n\
-             not all of it is shown: --name-status names more paths, --output json all that there are\n"
+             the diff is cut short: --name-status lists more paths, --output json lists all\n"
         );
     }
 

@@ -33,19 +33,19 @@ pub(crate) struct Create {
     /// The agent's role in the policy. Default: the profile's `default_role`.
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
-    /// Directory to show read-only as /pkg.
+    /// Directory to mount read-only as /pkg.
     #[arg(long, value_name = "PATH")]
     pkg: Option<PathBuf>,
     /// Image to run, if the profile allows it. Default: the profile's.
     #[arg(long, value_name = "REF")]
     image: Option<String>,
-    /// A label of your own; may be given many times.
+    /// A label of your own; can be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = quantity::parse_pair)]
     labels: Vec<(String, String)>,
     /// Stop the run when it is this old, as in 10m.
     #[arg(long, value_name = "DURATION", value_parser = time::parse)]
     ttl: Option<Duration>,
-    /// Stop the run when it has had no call for so long, as in 5m.
+    /// Stop the run after this time without a call, as in 5m.
     #[arg(long, value_name = "DURATION", value_parser = time::parse)]
     idle_timeout: Option<Duration>,
     /// Less memory than the profile gives, as in 512M.
@@ -57,8 +57,8 @@ pub(crate) struct Create {
     /// Fewer processes than the profile gives.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pids: Option<u32>,
-    /// Make a token with which an agent can call this run's tools and nothing else; printed behind the run's id, here once
-    /// and never again.
+    /// Issue a token with which an agent can call this run's tools and nothing else. It is printed once,
+    /// after the run's id.
     #[arg(long)]
     issue_token: bool,
     /// Makes the command repeatable: the same id with the same content gives the same run.
@@ -76,10 +76,10 @@ struct SourceArgs {
     /// Clone this local git repository.
     #[arg(long, value_name = "REPO")]
     clone: Option<PathBuf>,
-    /// Begin with an empty directory that the daemon keeps, see `coffer workspace`.
+    /// Start with an empty directory that the daemon keeps, see `coffer workspace`.
     #[arg(long)]
     managed: bool,
-    /// Go on in a directory that the daemon keeps from an earlier run, by its id or a unique beginning or end of that.
+    /// Continue in a directory that the daemon keeps from an earlier run: its id, or a unique beginning or end of it.
     #[arg(long, value_name = "ID")]
     workspace: Option<String>,
     /// Work on this directory without changing it: see `coffer run diff` and `coffer run accept`.

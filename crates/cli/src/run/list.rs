@@ -20,7 +20,7 @@ pub(crate) struct List {
     /// Only runs in this state.
     #[arg(long, value_name = "STATE", value_parser = one_of(STATES, State::from_str_name))]
     state: Option<State>,
-    /// At most so many.
+    /// Maximum number of runs.
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }

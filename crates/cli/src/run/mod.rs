@@ -1,4 +1,4 @@
-//! `coffer run`: make, show and end runs.
+//! `coffer run`: create, show and end runs.
 
 mod changes;
 mod create;

@@ -8,10 +8,10 @@ use super::RunRef;
 use crate::client::Context;
 use crate::exit::{Ended, Exit};
 
-/// Make a run's commands stand still.
+/// Freeze a run's commands.
 ///
-/// No process that was started in it runs on, and it takes no calls until `coffer run resume`. Calls under way wait, and go
-/// on then; their timeouts go on meanwhile.
+/// All processes of the run are frozen, and it takes no calls until `coffer run resume`. Running calls
+/// continue then; their timeouts do not stop.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run pause 3f2a9c01")]
 pub(crate) struct Pause {
@@ -20,14 +20,14 @@ pub(crate) struct Pause {
     run: RunRef,
 }
 
-/// Let a paused run go on.
+/// Resume a paused run.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run resume 3f2a9c01")]
 pub(crate) struct Resume {
     /// The run's id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN")]
     run: RunRef,
-    /// Also let go what alerts hold. For operators.
+    /// Also lift the holds of alerts. For operators.
     #[arg(long)]
     lift_alerts: bool,
 }

@@ -10,7 +10,7 @@ use crate::exit::{Ended, Exit};
 use crate::output::{Output, Style};
 use crate::{follow, time};
 
-/// Follow the runs' changes of state; of one run until it has ended.
+/// Follow the states of runs; for one run, until it has ended.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run watch 3f2a9c01")]
 pub(crate) struct Watch {
@@ -34,13 +34,13 @@ impl Watch {
 }
 
 fn render(run: &Run, now: &wire::Timestamp, page: &mut Output) {
-    let ink = match run.state() {
+    let style = match run.state() {
         State::Ready => Style::Green,
         State::Failed => Style::Red,
         _ => Style::Dim,
     };
     page.word(&time::moment(Some(now))).own(" ").word(&run.run_id).own(" ");
-    page.styled(ink, run.state().as_str_name()).own(" ").word(&run.profile).own(" ").word(&run.agent_id);
+    page.styled(style, run.state().as_str_name()).own(" ").word(&run.profile).own(" ").word(&run.agent_id);
     if !run.failure.is_empty() {
         page.own(": ").word(&run.failure);
     }

@@ -22,13 +22,13 @@ pub(crate) struct Step {
     /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN")]
     run: RunRef,
-    /// Names the conversation; its turns are counted.
+    /// Name of the conversation, whose turns are counted.
     #[arg(long, value_name = "NAME", default_value = "default")]
     session: String,
-    /// Turns that the session has, 1 to 10; its first step decides. Default: 10.
+    /// Maximum number of turns of the session, 1 to 10; its first step decides. Default: 10.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     max_turns: u32,
-    /// Wait for a needed approval, instead of ending with exit code 4.
+    /// Wait if the call needs an approval, instead of exiting with code 4.
     #[arg(long)]
     wait: bool,
     /// Makes the step repeatable: the same id with the same text is the same turn and gives its outcome.

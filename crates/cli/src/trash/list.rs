@@ -19,7 +19,7 @@ pub(crate) struct List {
     /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN")]
     run: RunRef,
-    /// At most so many.
+    /// Maximum number of entries.
     #[arg(long, value_name = "N", default_value_t = 500)]
     limit: usize,
 }
@@ -38,7 +38,7 @@ impl List {
             talk.own(if all.entries.is_empty() {
                 "nothing was deleted in this run\n"
             } else if all.next_page_token.is_empty() {
-                "`coffer trash show RUN ENTRY` prints what is in one\n"
+                "`coffer trash show RUN ENTRY` prints the content of an entry\n"
             } else {
                 MORE
             });

@@ -10,9 +10,9 @@ use crate::run::RunRef;
 /// Most that one answer has, bytes.
 const PIECE: u32 = 1 << 20;
 
-/// Print the content of something that was deleted, byte for byte.
+/// Print the content of a deleted file, byte for byte.
 ///
-/// To bring it back, write it: policy and record see that as they see every write.
+/// To restore it, write it: the policy and the audit log treat that as any write.
 #[derive(Args, Debug)]
 #[command(
     before_help = "Example: coffer trash show 3f2a9c01 1795320000123-7-0 | coffer call write 3f2a9c01 old.txt -"

@@ -8,7 +8,7 @@ use crate::client::Context;
 use crate::exit::Ended;
 use crate::run::Ending;
 
-/// Delete directories that the daemon keeps, with all that is in them. Of an overlay the changes are discarded.
+/// Delete directories that the daemon keeps, with their content. The changes of an overlay are discarded.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer workspace delete 3f2a9c01")]
 pub(crate) struct Delete {

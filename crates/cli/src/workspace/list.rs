@@ -13,15 +13,15 @@ const PAGE: u32 = 1000;
 
 /// List the directories that the daemon keeps, newest first.
 ///
-/// Managed and cloned workspaces stay until they are deleted, also when their runs are forgotten. The changes of an
+/// Managed and cloned workspaces stay until they are deleted, also after their runs are deleted. The changes of an
 /// overlay stay until they are accepted or discarded.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer workspace list --size")]
 pub(crate) struct List {
-    /// Also say how large each of them is, which takes a while.
+    /// Also measure the size of each directory, which takes a while.
     #[arg(long)]
     size: bool,
-    /// At most so many.
+    /// Maximum number of workspaces.
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
 }
@@ -30,7 +30,7 @@ impl List {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let all = {
-            let _spinner = context.ui.spinner("looking at the workspaces…");
+            let _spinner = context.ui.spinner("reading the workspaces…");
             all(&client, self.limit, self.size).await?
         };
         context.ui.answer_and_talk(all, |all, page, talk| {

@@ -2,7 +2,7 @@
 
 /// What stands behind a `~`.
 pub(super) const HELP: &str = "\
-~.  leave the session; what runs in it is ended
+~.  leave the session and end its processes
 ~~  a tilde
 ~?  this
 ";

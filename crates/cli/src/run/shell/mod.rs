@@ -27,10 +27,11 @@ const WAITING: usize = 64;
 /// What the daemon takes as TERM.
 const MAX_TERM: usize = 64;
 
-/// Sit at a terminal in a run. For operators.
+/// Open a terminal in a run. For operators.
 ///
-/// All that is typed and shown is recorded, passwords too. `~.` at the beginning of a line leaves, `~?` lists what else
-/// there is. `coffer` ends with the command's exit code, or with 128 and the number of the signal that ended it.
+/// All input and output is recorded, including passwords. `~.` at the beginning of a line leaves the session,
+/// `~?` lists the other escapes. `coffer` exits with the command's exit code, or with 128 plus the number of
+/// the signal that ended it.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run shell 3f2a9c01")]
 pub(crate) struct Shell {
@@ -40,7 +41,7 @@ pub(crate) struct Shell {
     /// Working directory. Default: @project.
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// What to run. Default: a login shell.
+    /// The command to run. Default: a login shell.
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
 }
@@ -71,7 +72,7 @@ impl Shell {
         match ended? {
             End::Closed(closed) => closing(&closed).map_or(Ok(exit(&closed)), Err),
             End::Left => {
-                ui.note("left the session; what ran in it is ended");
+                ui.note("left the session; its processes are ended");
                 Ok(Exit::Ok)
             }
             End::Signalled(number) => Ok(Exit::Command(128 + number)),
@@ -83,13 +84,11 @@ impl Shell {
 fn closing(closed: &TerminalClosed) -> Option<Failure> {
     let why = match closed.reason() {
         Reason::Exited => return None,
-        Reason::Disconnected => "the daemon took the connection for lost",
+        Reason::Disconnected => "the daemon considered the connection lost",
         Reason::RunEnded => "the run ended, or the daemon was stopped",
-        Reason::TimedOut => "it was idle for too long, or is as long as a session may be",
-        Reason::RecordingFull => {
-            "its recording is full, and what is not recorded does not happen: open another"
-        }
-        Reason::Lost => "the worker in the run was lost; it is started again, and you can open another",
+        Reason::TimedOut => "it was idle for too long, or reached the longest time of a session",
+        Reason::RecordingFull => "its recording is full, and a session must be recorded: open another one",
+        Reason::Lost => "the worker in the run crashed and is restarting: open another session",
         Reason::Unspecified => "for a reason that this version does not know",
     };
     Some(Failure::failed(format!("the session ended: {why}")))
