@@ -29,9 +29,7 @@ pub enum EngineError {
     },
     /// No such container, image or exec.
     #[error("cannot {attempt}: the engine knows no such container, image or program")]
-    NotFound {
-        attempt: &'static str,
-    },
+    NotFound { attempt: &'static str },
     /// The name is taken, or the container is in another state (paused, not running).
     #[error("cannot {attempt} in its present state: {message}")]
     Conflict {
@@ -55,10 +53,7 @@ pub enum EngineError {
     },
     /// An answer that makes no sense.
     #[error("cannot {attempt}: the engine's answer is malformed: {what}")]
-    Malformed {
-        attempt: &'static str,
-        what: String,
-    },
+    Malformed { attempt: &'static str, what: String },
 }
 
 /// The engine and what it runs on, for `coffer doctor` and the start-up log.

@@ -40,28 +40,16 @@ macro_rules! id {
     };
 }
 
-id!(
-    RunId,
-    "run"
-);
-id!(
-    CallId,
-    "call"
-);
+id!(RunId, "run");
+id!(CallId, "call");
 id!(
     /// Names an operator's session at a terminal.
     SessionId,
     "session"
 );
-id!(
-    AlertId,
-    "alert"
-);
+id!(AlertId, "alert");
 
-id!(
-    PermissionId,
-    "permission"
-);
+id!(PermissionId, "permission");
 
 /// Longest name that a client may give to a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;

@@ -15,19 +15,13 @@ pub enum PathRefusal {
     Empty,
     /// It begins with `@` and something else than a mount.
     #[error("{given}: unknown mount; paths begin with @project, @pkg or @state")]
-    UnknownMount {
-        given: String,
-    },
+    UnknownMount { given: String },
     /// An absolute path that is beneath no mount.
     #[error("{given}: absolute paths must be beneath /workspace, /pkg or /state")]
-    AbsoluteOutside {
-        given: String,
-    },
+    AbsoluteOutside { given: String },
     /// A drive letter or a leading backslash.
     #[error("{given}: Windows paths are not understood; write @project/dir/file")]
-    Windows {
-        given: String,
-    },
+    Windows { given: String },
     #[error("{mount}: the path contains a NUL byte")]
     NulByte {
         /// Where the path begins.
@@ -52,9 +46,7 @@ pub enum PathRefusal {
         mount: Mount,
     },
     #[error("{mount} is not mounted in this run")]
-    NotMounted {
-        mount: Mount,
-    },
+    NotMounted { mount: Mount },
     /// Writing where everything is read-only.
     #[error("{path}: {mount} is read-only")]
     ReadOnlyMount { mount: Mount, path: String },
@@ -66,10 +58,7 @@ pub enum PathRefusal {
     GitGuarded { path: String },
     /// Writing or executing what is in `node_modules/.bin`.
     #[error("{path}: {access} in node_modules/.bin is refused")]
-    PackageBinaries {
-        path: String,
-        access: Access,
-    },
+    PackageBinaries { path: String, access: Access },
     /// Writing the run's own log, or beside it.
     #[error("{path}: the daemon alone writes in @state/logs; name another place")]
     RunLog { path: String },

@@ -38,7 +38,10 @@ pub(crate) enum Choice {
     Leave,
     /// It is not wanted any more.
     Cancel,
-    Decide { approve: bool, comment: String },
+    Decide {
+        approve: bool,
+        comment: String,
+    },
 }
 
 /// What a person is asked.

@@ -22,13 +22,20 @@ pub struct Turn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {
     /// It has this turn, perhaps since an earlier request.
-    Turn { turn: u32, of: u32 },
+    Turn {
+        turn: u32,
+        of: u32,
+    },
     /// The session has no turn left.
-    Exhausted { of: u32 },
+    Exhausted {
+        of: u32,
+    },
     /// Another text was sent under this request id.
     OtherText,
     /// The session has another number of turns.
-    OtherTurns { of: u32 },
+    OtherTurns {
+        of: u32,
+    },
     TooManySessions,
     /// The run has been deleted.
     NoRun,

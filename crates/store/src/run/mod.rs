@@ -84,9 +84,7 @@ pub enum Workspace {
         revision: Option<String>,
     },
     /// A directory of the daemon's that an earlier run has left.
-    Kept {
-        workspace: RunId,
-    },
+    Kept { workspace: RunId },
     /// An existing directory under a layer that takes the changes.
     Overlay {
         /// As it was asked for.
