@@ -7,7 +7,7 @@ use std::path::Path;
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 24] = [
+const ARROWS: [(&str, &str); 25] = [
     ("guest", "jail lock ops text wire worker-protocol"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
@@ -15,7 +15,7 @@ const ARROWS: [(&str, &str); 24] = [
     ("containers", "lock text"),
     (
         "daemon",
-        "audit audit-service containers dialects doctor executor gateway host-worker identity jail mcp mcp-upstream ops refusal store webhook wire worker-protocol",
+        "audit audit-service containers dialects doctor executor gateway host-worker identity jail mcp mcp-upstream ops refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
@@ -29,6 +29,10 @@ const ARROWS: [(&str, &str); 24] = [
     ("mcp-upstream", "gateway ops text wire"),
     ("ops", "jail text wire"),
     ("refusal", "gateway ops wire"),
+    (
+        "runs",
+        "audit audit-service containers executor gateway host-worker identity jail ops refusal store wire",
+    ),
     ("seal", ""),
     ("store", "audit containers gateway identity ops refusal seal wire worker-protocol"),
     ("text", ""),

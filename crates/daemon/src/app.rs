@@ -11,6 +11,9 @@ use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
 use refusal::chain;
+use runs::{
+    Directories, DiskWatch, Launcher, OnStop, Projects, Quotas, Roots, Runs, execution_log, place_guest,
+};
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,10 +32,12 @@ use crate::limits::Limits;
 use crate::recovery::RecoveryCursor;
 use crate::replay::Replays;
 use crate::rpc::{self, Socket};
-use crate::runs::{Directories, Launcher, OnStop, Roots, Runs};
 use crate::terminal::{self, Sessions};
 use crate::upstream::Upstreams;
-use crate::{call, embedded, execution_log, mcp, policy, quota, recovery, startup};
+use crate::{call, mcp, policy, recovery, startup};
+
+/// The static `coffer-guest`.
+const GUEST: &[u8] = include_bytes!(env!("COFFER_AGENT_EMBEDDED"));
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -60,7 +65,7 @@ pub(crate) struct App {
     pub(crate) calls: Calls,
     pub(crate) spool: Arc<Spool>,
     /// The disk that has all of that.
-    pub(crate) quotas: quota::Quotas,
+    pub(crate) quotas: Arc<Quotas>,
     /// What outlives the daemon.
     pub(crate) store: Store,
     /// Operators at terminals.
@@ -87,7 +92,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let (engine, host) = startup::engine(&config).await?;
     let directories = Directories { state: config.state_dir.clone() };
-    let guest = embedded::place_guest(&directories.bin()).context("cannot place the guest's binary")?;
+    let guest = place_guest(&directories.bin(), GUEST).context("cannot place the guest's binary")?;
     let (default_image, image) = startup::default_image(&engine, &config).await;
 
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
@@ -108,7 +113,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         default_image,
         directories: directories.clone(),
         roots: Roots::new(config.workspace_roots.clone()),
-        projects: quota::Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
+        projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
     };
     let bundles = Bundles::open(&config.state_dir, config.spool_min_free)?;
     let spool = startup::spool(&store, &config).await?;
@@ -146,7 +151,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         grants,
         calls: Calls::new(store.clone(), spool.clone()),
         spool,
-        quotas: quota::Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?,
+        quotas: quotas(&config)?,
         store,
         sessions: Sessions::new(config.sessions),
         tasks: TaskTracker::new(),
@@ -189,6 +194,11 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn quotas(config: &Config) -> anyhow::Result<Arc<Quotas>> {
+    let quotas = Quotas::open(&config.state_dir, config.disk).context("cannot look at state_dir")?;
+    Ok(Arc::new(quotas))
+}
+
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
 fn broken_store(error: StoreError) -> anyhow::Error {
     anyhow::anyhow!("the store: {}", chain(&error))
@@ -228,12 +238,14 @@ async fn record_start(
 /// the approvals' clock, and the end of what is remembered for a run; the copies of the rate limits' counters; and what is owed to
 /// the store.
 fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
+    let disk_watch =
+        DiskWatch { quotas: app.quotas.clone(), runs: app.runs.clone(), audit: app.audit.clone() };
     let (clock, ends, counters, owed) = (app.clone(), app.clone(), app.clone(), app.clone());
     [
         tokio::spawn(disk.watch(app.stop.clone())),
         tokio::spawn(watch_spool(app.spool.clone(), app.audit.clone(), app.stop.clone())),
         tokio::spawn(app.store.clone().keep_bounds(app.stop.clone())),
-        tokio::spawn(quota::watch(app.clone())),
+        tokio::spawn(disk_watch.run(app.stop.clone())),
         tokio::spawn(async move { owed.grants.keep_owed(owed.stop.clone()).await }),
         tokio::spawn(async move { clock.approvals.keep_time(clock.stop.clone()).await }),
         tokio::spawn(async move { ends.approvals.follow_runs(&ends.runs, ends.stop.clone()).await }),

@@ -39,6 +39,7 @@ use identity::{Principal, RunId};
 use jail::Mount;
 use ops::{EndedBy, Lane, Limit, OpResult, Operation, Reason, ToolFailure};
 use refusal::Refusal;
+use runs::{OnStop, Run};
 use rustix::process::Signal;
 use store::micros;
 use store::run::Spec;
@@ -49,7 +50,6 @@ use worker_protocol::client::Finished;
 use crate::app::App;
 use crate::calls::{Answer, Call, Keep};
 use crate::escalation::Attempt;
-use crate::runs::{OnStop, Run};
 
 pub(crate) use decode::limits;
 #[cfg(test)]
@@ -281,14 +281,14 @@ impl Story {
             }
             Admission::Permit(permit) => {
                 run.lanes_for(permit.operation())?;
-                self.app.quotas.check(&run, permit.operation())?;
+                self.app.quotas.check(&run.disk, permit.operation())?;
                 journal.decided(permit.decision());
                 journal.open(&self.app.audit, times).await?;
                 let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
                 Ok(self.admitted(run, permit, room))
             }
             Admission::Ask(ticket) => {
-                self.app.quotas.check(&run, ticket.operation())?;
+                self.app.quotas.check(&run.disk, ticket.operation())?;
                 if let Some(admitted) = self.recalled(&run, &ticket, times).await? {
                     journal.decided(admitted.permit.decision());
                     journal.open(&self.app.audit, times).await?;

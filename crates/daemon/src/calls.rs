@@ -373,7 +373,7 @@ mod tests {
 
     fn calls() -> (tempfile::TempDir, Calls) {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("store.db"), crate::testing::WIDE).unwrap();
+        let store = Store::open(&directory.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let bounds = Bounds { max_total: 1 << 20, min_free: 0 };
         let none = (&[].into(), &[].into());
         let spool =
@@ -384,7 +384,7 @@ mod tests {
 
     /// A run that is in the store.
     fn run(calls: &Calls) -> RunId {
-        let record = crate::testing::record();
+        let record = store::testing::record();
         calls.store.insert_run(&record, None).unwrap();
         record.id
     }

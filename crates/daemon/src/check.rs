@@ -10,7 +10,7 @@ use refusal::chain;
 use webhook::Sender;
 
 use crate::config::Config;
-use crate::{policy, runs, startup};
+use crate::{policy, startup};
 
 /// Checks what `file` says, and what it names.
 pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {

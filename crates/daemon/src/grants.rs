@@ -235,7 +235,7 @@ mod tests {
     impl Scene {
         fn new() -> Self {
             let place = tempfile::tempdir().unwrap();
-            let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
+            let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
             let (log, _, _) =
                 AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
             let log = Arc::new(log);

@@ -226,7 +226,7 @@ fn read(path: &Path) -> std::io::Result<Option<Copy>> {
 }
 
 fn write(path: &Path, copy: &Copy) -> std::io::Result<()> {
-    crate::replace::replace(path, |file| {
+    store::replace(path, |file| {
         let mut out = std::io::BufWriter::new(file);
         serde_json::to_writer(&mut out, copy)?;
         std::io::Write::flush(&mut out)

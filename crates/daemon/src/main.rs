@@ -11,24 +11,16 @@ mod calls;
 mod cgroup_view;
 mod check;
 mod config;
-mod embedded;
 mod escalation;
-mod execution_log;
 mod grants;
 mod limits;
 mod mcp;
 mod policy;
-mod quota;
 mod recovery;
-mod replace;
 mod replay;
 mod rpc;
-mod runs;
 mod startup;
 mod terminal;
-#[cfg(test)]
-mod testing;
-mod time;
 mod transcript;
 mod upstream;
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
 use refusal::chain;
+use runs::DefaultImageSource;
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
@@ -17,7 +18,6 @@ use store::spool::{Bounds, Spool};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
-use crate::runs::DefaultImageSource;
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -95,7 +95,7 @@ fn instance(path: &Path) -> anyhow::Result<String> {
         return Ok(id.to_string());
     }
     let id = uuid::Uuid::new_v4().to_string();
-    crate::replace::replace(path, |file| std::io::Write::write_all(file, id.as_bytes()))?;
+    store::replace(path, |file| std::io::Write::write_all(file, id.as_bytes()))?;
     Ok(id)
 }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use webhook::Tls;
 use worker_protocol::client::{Finished, Usage};
 
-use crate::runs::Run;
+use runs::Run;
 
 /// The servers of all runs.
 pub(crate) struct Upstreams {

@@ -5,8 +5,11 @@
 pub mod alert;
 mod database;
 mod disk;
+mod replace;
 pub mod run;
 pub mod spool;
+#[doc(hidden)]
+pub mod testing;
 mod time;
 
 pub use database::{
@@ -14,4 +17,5 @@ pub use database::{
     StoredCall, Taken, Turn,
 };
 pub use disk::StateDisk;
-pub use time::{Timestamp, micros};
+pub use replace::replace;
+pub use time::{Timestamp, duration_from_wire, micros};

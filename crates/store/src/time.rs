@@ -41,3 +41,10 @@ impl Timestamp {
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+/// A duration from a request: not negative, not absurd.
+pub fn duration_from_wire(duration: &wire::Duration) -> Option<Duration> {
+    let seconds = u64::try_from(duration.seconds).ok()?;
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(seconds, nanos)).filter(|duration| !duration.is_zero() && seconds <= 366 * 24 * 3600)
+}

@@ -54,7 +54,7 @@ impl Place {
 
     /// A daemon's alerts, on what the one before has stored at `store`.
     fn open(&self, store: &Path) -> Alerts {
-        let store = Store::open(store, crate::testing::WIDE).unwrap();
+        let store = Store::open(store, store::OutcomeBounds::WIDE).unwrap();
         Alerts::open(store, self.audit.clone(), self.notes.clone(), Vec::new()).unwrap()
     }
 

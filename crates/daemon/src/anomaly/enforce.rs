@@ -10,7 +10,7 @@ use identity::RunId;
 use store::alert::{Alert, Measure, Whom};
 use store::run::Hold;
 
-use crate::runs::Runs;
+use runs::Runs;
 
 /// Changes what holds for calls. Failures are for operators.
 #[async_trait]

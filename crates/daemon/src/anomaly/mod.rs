@@ -33,13 +33,13 @@ use std::sync::Arc;
 use audit_service::AuditLog;
 use gateway::Gateway;
 use refusal::chain;
+use runs::Runs;
 use store::Store;
 use tokio_util::task::TaskTracker;
 use webhook::Sender;
 
 use crate::app::App;
 use crate::config;
-use crate::runs::Runs;
 
 pub(crate) use alerts::Alerts;
 

@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use gateway::Gateway;
 use identity::RunId;
 use refusal::Refusal;
+use runs::Runs;
 use tokio_util::sync::CancellationToken;
 
 use super::alerts::Alerts;
@@ -21,7 +22,6 @@ use super::detector::Detector;
 use super::grant_expansion::GrantExpansion;
 use super::intake::Intake;
 use super::seen::Agent;
-use crate::runs::Runs;
 
 /// Until what could not be done is tried again, and what is over is said to be.
 const TICK: Duration = Duration::from_secs(2);

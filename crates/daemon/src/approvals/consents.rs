@@ -4,11 +4,11 @@
 use gateway::Consent;
 use ops::Reason;
 use refusal::{Refusal, chain};
+use runs::Runs;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::{Approvals, events};
-use crate::runs::Runs;
 
 impl Approvals {
     /// From now on the consent lets calls through. Where that cannot be kept, reviewers are asked again, as ever.

@@ -47,7 +47,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let (log, _, _) =
             AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let (log, wall) = (Arc::new(log), Arc::new(Wall(AtomicU64::new(BEGIN))));
@@ -206,7 +206,7 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
     let scene = Scene::new();
     let (approval, _settled) = scene.asks().await;
     let id = &approval.approval_id;
-    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..crate::testing::record() };
+    let run = Record { id: RunId::parse(&approval.run_id).unwrap(), ..store::testing::record() };
     scene.store.insert_run(&run, None).unwrap();
     let stored = scene.store.approvals().unwrap().0.pop().unwrap();
     // As it was stored before approvals were bound to what a call uses.

@@ -7,6 +7,7 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
 use ops::{Bound, Lane, Reason};
 use refusal::Refusal;
+use runs::{OnStop, Run};
 use store::run::State;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -17,7 +18,6 @@ use super::slot::Slot;
 use super::standstill::Standstill;
 use super::{Admitted, Story, review};
 use crate::approvals::Asker;
-use crate::runs::{OnStop, Run};
 
 /// A call that waits, and how its reviewers' answer arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);

@@ -10,13 +10,13 @@ use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
+use store::duration_from_wire;
 use wire::v1::call_request::Request;
 use wire::v1::{self, CallRequest, CallResponse, call_response};
 
 use super::Close;
 use super::asked::Asked;
 use crate::calls::Call;
-use crate::time::duration_from_wire;
 
 const MAX_NAME: usize = 128;
 /// No tool runs longer.

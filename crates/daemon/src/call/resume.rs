@@ -11,6 +11,7 @@ use gateway::{Approval, Clock as _, SystemClock, Ticket};
 use identity::{Principal, Roles};
 use ops::Reason;
 use refusal::Refusal;
+use runs::Run;
 use store::run::Hold;
 use tokio::sync::oneshot;
 
@@ -22,7 +23,6 @@ use super::record::{Journal, Times};
 use super::{Close, Story};
 use crate::app::App;
 use crate::approvals::Pending;
-use crate::runs::Run;
 
 /// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on; and no run
 /// stands still for a call that does not wait.

@@ -8,11 +8,11 @@ use gateway::Caller;
 use gateway::limits::concurrency::{Place, Turn};
 use ops::{Lane, Operation, Reason};
 use refusal::Refusal;
+use runs::Run;
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
 use super::Story;
 use super::record::Times;
-use crate::runs::Run;
 
 /// Slot for one call, until it is dropped.
 pub(super) struct Slot {
@@ -49,7 +49,7 @@ impl Story {
                     run.lanes_for_review()?;
                     continue;
                 }
-                self.app.quotas.check(run, operation)?;
+                self.app.quotas.check(&run.disk, operation)?;
                 return Ok(Slot {
                     lanes: run.lanes_for(operation)?,
                     _place: place,
@@ -81,7 +81,7 @@ impl Story {
                 let writing = writing(run, operation).await;
                 let lanes = run.lanes_for_review()?;
                 if !run.is_held_totally() {
-                    self.app.quotas.check(run, operation)?;
+                    self.app.quotas.check(&run.disk, operation)?;
                     return Ok(Some(Slot { lanes, _place: place, _writing: writing, _alone: Some(alone) }));
                 }
             }

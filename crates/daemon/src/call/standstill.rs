@@ -18,10 +18,10 @@ use std::sync::Arc;
 use identity::RunId;
 use ops::Reason;
 use refusal::Refusal;
+use runs::Run;
 use store::run::Hold;
 
 use crate::app::App;
-use crate::runs::Run;
 
 /// Holds a run, or does not where the profile does not want it. Dropped without a word it lets the run go.
 pub(super) struct Standstill {

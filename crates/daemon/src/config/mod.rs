@@ -20,11 +20,11 @@ use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::Roles;
+use runs::OnStop;
+use runs::Thresholds;
 use serde_json::json;
 use store::OutcomeBounds;
 
-use crate::quota::Thresholds;
-use crate::runs::OnStop;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;

@@ -14,12 +14,12 @@ use gateway::document::{At, Fields};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::{Role, Roles};
+use runs::OnStop;
+use runs::Thresholds;
 use store::OutcomeBounds;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
 use super::{Config, alerts, audit, mcp};
-use crate::quota::Thresholds;
-use crate::runs::OnStop;
 use crate::terminal::Limits;
 
 /// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
@@ -246,10 +246,10 @@ mod tests {
 
     use std::time::Duration;
 
+    use runs::OnStop;
     use store::OutcomeBounds;
 
     use super::super::testing::{keys, parse};
-    use crate::runs::OnStop;
 
     #[test]
     fn an_empty_file_means_the_strict_defaults() {

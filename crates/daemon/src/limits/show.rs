@@ -9,12 +9,12 @@ use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::Refusal;
+use runs::Runs;
 use serde_json::json;
+use store::duration_from_wire;
 use wire::v1;
 
 use super::Limits;
-use crate::runs::Runs;
-use crate::time::duration_from_wire;
 
 /// The longest throttle.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);

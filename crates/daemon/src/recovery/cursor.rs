@@ -175,7 +175,7 @@ mod tests {
     async fn a_start_reads_from_the_mark_and_knows_what_was_open_there() {
         use Kind::{CallIntent, CallReceipt};
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let calls = [
             (CallIntent, "a"),
             (CallReceipt, "a"),
@@ -200,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn the_mark_of_another_log_is_not_believed() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let many = [(Kind::CallReceipt, "x"); 5];
         let marked = log(&place.path().join("one"), &many).await;
         RecoveryCursor::new(marked.clone(), store.clone()).finish().await;
@@ -214,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_open_is_closed_although_its_beginning_was_removed() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let directory = place.path().join("audit");
         let settings = audit_service::Settings {
             limits: Limits { segment_bytes: 1, ..Limits::default() },

@@ -11,11 +11,11 @@ use identity::{CallId, RunId};
 use ops::{Reason, ToolFailure};
 use prost::Message as _;
 use refusal::chain;
+use runs::{Directories, TakenOver};
 use serde_json::json;
 use store::{Store, StoredCall, Timestamp};
 use wire::v1::{CallResponse, call_response};
 
-use crate::runs::{Directories, TakenOver};
 use crate::terminal;
 
 pub(crate) use cursor::RecoveryCursor;
@@ -178,20 +178,20 @@ mod tests {
     use audit_service::AuditLog;
     use identity::CallId;
     use prost::Message as _;
+    use runs::{Directories, TakenOver};
     use store::{Store, StoredCall};
     use wire::v1::CallResponse;
 
     use super::look;
-    use crate::runs::{Directories, TakenOver};
 
     #[tokio::test]
     async fn a_request_whose_outcome_was_not_kept_is_not_made_again() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("store.db"), crate::testing::WIDE).unwrap();
+        let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let (log, _, _) =
             AuditLog::open(&place.path().join("audit"), audit_service::Settings::default()).unwrap();
         let log = Arc::new(log);
-        let run = crate::testing::record();
+        let run = store::testing::record();
         store.insert_run(&run, None).unwrap();
         let calls: Vec<_> = ["kept", "lost", "open", "waits"].map(|request| (CallId::new(), request)).into();
         for (call, request) in &calls {

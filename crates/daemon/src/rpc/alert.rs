@@ -9,6 +9,7 @@ use gateway::{AnomalyRule, Severity};
 use identity::{AlertId, Principal, Role, RunId};
 use ops::Reason;
 use refusal::Refusal;
+use runs::Runs;
 use store::Timestamp;
 use store::alert::{Alert, DeliveryState, ImposedState, Measure, Whom};
 use tokio_stream::wrappers::BroadcastStream;
@@ -22,7 +23,6 @@ use wire::v1::alert_service_server::AlertService;
 
 use super::{behind, portion, principal};
 use crate::anomaly::Alerts;
-use crate::runs::Runs;
 
 /// Alerts of a page, at the most.
 const MAX_PAGE: u32 = 500;

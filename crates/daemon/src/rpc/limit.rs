@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use refusal::Refusal;
+use runs::Runs;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::limit_service_server::LimitService;
 
 use super::principal;
 use crate::limits::{self, Limits};
-use crate::runs::Runs;
 
 /// `LimitService`.
 pub(super) struct Service {

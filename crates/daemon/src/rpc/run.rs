@@ -8,6 +8,7 @@ use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
 use ops::Reason;
 use prost::Message as _;
 use refusal::{Refusal, chain};
+use runs::{hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
 use store::run::{Hold, Record};
 use tokio_stream::wrappers::BroadcastStream;
@@ -17,7 +18,6 @@ use wire::v1::{self, CreateRunRequest};
 
 use super::{behind, portion, principal};
 use crate::app::App;
-use crate::runs::{hide_secrets, parse_request};
 
 const MAX_PAGE: u32 = 1_000;
 /// Bytes of a diff.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use identity::RunId;
 use ops::{EntryType, Reason, TrashEntry};
 use refusal::Refusal;
+use runs::{Deleted, Trash};
 use store::Timestamp;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -13,7 +14,6 @@ use wire::v1::trash_service_server::TrashService;
 use super::portion::{page, piece};
 use super::principal;
 use crate::app::App;
-use crate::runs::{Deleted, Trash};
 
 /// A page of the longest paths fits into a message.
 const MAX_PAGE: u32 = 500;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use audit::Event;
 use identity::{RunId, SessionId};
+use runs::{Directories, remove_tree};
 
 use super::record;
 use super::recording::digest_of;
-use crate::runs::{Directories, remove_tree};
 
 /// The recording of a session.
 pub(super) fn path(directories: &Directories, run: &str, session: SessionId) -> PathBuf {
@@ -49,9 +49,9 @@ pub(crate) async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId)
 mod tests {
     use audit::{Event, Kind};
     use identity::{RunId, SessionId};
+    use runs::Directories;
 
     use super::{interrupted, path, remove_leftovers, session_of};
-    use crate::runs::Directories;
     use crate::terminal::record::details;
 
     #[tokio::test]

@@ -33,6 +33,7 @@ use gateway::{SessionPermit, SessionRequest};
 use identity::{Principal, Role, SessionId};
 use ops::Reason;
 use refusal::{Refusal, chain};
+use runs::Run;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +42,6 @@ use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::LaneError;
 
 use crate::app::App;
-use crate::runs::Run;
 
 use cast::Header;
 use record::Chapter;

@@ -70,7 +70,6 @@ pub struct Outcomes {
 
 impl Outcomes {
     /// More than a test makes.
-    #[cfg(test)]
     pub const WIDE: Self = Self {
         max_total: 1 << 30,
         max_age: Duration::from_secs(86_400),

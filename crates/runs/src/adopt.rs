@@ -1,0 +1,316 @@
+//! Taking over a run that outlived its daemon.
+//!
+//! Nobody watched it meanwhile, so that nothing is believed of it that was true before: everything that a launch makes
+//! sure of is looked at again, and whatever the former daemon's calls have left running is ended. A run that is not in
+//! every respect what was launched is not used.
+//!
+//! ```text
+//!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► guest ─► host worker
+//! ```
+
+#![expect(clippy::disallowed_methods, reason = "the host's /proc")]
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use containers::{
+    Access, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
+    Inspection, MountSlot, RunUser, UsableImage,
+};
+use executor::{Directory, GuestLane, HostWorkerLane, Lanes};
+use gateway::{Policy, Profile};
+use jail::Mount;
+use refusal::chain;
+use store::run::{LaunchFingerprint, Ownership, Place, Record, Spec, Started};
+use tokio::task::block_in_place;
+
+use crate::launch::{Launcher, Wanted, differs, source, wanted};
+use crate::mounting::{Shown, arrived, bind};
+use crate::resources::RunResources;
+use crate::workspace;
+
+/// Until everything of the former daemon's has to be gone, for each of its commands.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// A run that takes calls again.
+pub(crate) struct Adopted {
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) resources: RunResources,
+    pub(crate) ended: FormerEnded,
+}
+
+/// Why a run is not taken over. For its principal to read: names no path of the host.
+pub(crate) type Misfit = String;
+
+/// What the policy of today says to a run that was made under that of another day.
+pub(crate) fn terms(policy: &Policy, spec: &Spec) -> Result<Wanted, Misfit> {
+    let profile = policy
+        .profile(&spec.profile)
+        .ok_or_else(|| format!("the policy has no profile {} any more", spec.profile))?;
+    if policy.role(&spec.role).is_none() {
+        return Err(format!("the policy has no role {} any more", spec.role));
+    }
+    if !permits(profile, &spec.image) {
+        return Err(format!("profile {} does not allow its image any more", spec.profile));
+    }
+    if let Some(above) = above(profile, spec) {
+        return Err(format!("its {above} is above what profile {} allows by now", spec.profile));
+    }
+    wanted(profile, spec).map_err(|refusal| refusal.message)
+}
+
+/// The record has the image that was chosen at last; empty is the daemon's default one.
+fn permits(profile: &Profile, image: &str) -> bool {
+    match image {
+        "" => profile.image.is_none(),
+        image => profile.permits_image(Some(image)),
+    }
+}
+
+fn above(profile: &Profile, spec: &Spec) -> Option<&'static str> {
+    let (has, most) = (&spec.limits, &profile.limits);
+    [
+        ("memory", has.memory_bytes > most.memory_mib << 20),
+        ("CPU time", u64::from(has.cpu_millis) > most.cpu_millis),
+        ("limit of processes", u64::from(has.pids) > most.pids),
+        ("limit of file sizes", has.file_size_bytes > most.file_size_mib << 20),
+        ("limit of open files", u64::from(has.open_files) > most.open_files),
+        ("quota of bytes on the disk", has.disk_bytes > most.disk_mib << 20),
+        ("quota of files on the disk", has.disk_files > most.disk_files),
+    ]
+    .into_iter()
+    .find_map(|(name, is_above)| is_above.then_some(name))
+}
+
+/// The run's directories, opened again.
+struct Found {
+    workspace: Directory,
+    state: Directory,
+    private: Directory,
+    log: Directory,
+    pkg: Option<Directory>,
+}
+
+impl Launcher {
+    /// Takes the run over. When it fails, its container and mounts are still there for the caller to remove.
+    pub(crate) async fn adopt(&self, record: &Record, wanted: &Wanted) -> Result<Adopted, Misfit> {
+        let started = record.started.as_ref().ok_or("it was not launched to its end")?;
+        let fingerprint =
+            started.fingerprint.as_ref().ok_or("its daemon kept too little to know it again by")?;
+        let run = record.id.to_string();
+        let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
+        let found = block_in_place(|| self.found(record, started, fingerprint))?;
+        let directories = mounted(&found, wanted.workspace_access);
+        let slots = block_in_place(|| slots(&self.directories.slots(&run), &directories))?;
+        let resources = RunResources {
+            container: Some(container.clone()),
+            slot_directory: Some(self.directories.slots(&run)),
+            slots,
+            made: Vec::new(),
+        };
+
+        let inspection = self.engine.inspect(&container).await;
+        let inspection = inspection.map_err(|error| match error {
+            containers::EngineError::NotFound { .. } => "its container is gone".to_owned(),
+            error => {
+                tracing::error!(run, error = %chain(&error), "a container cannot be inspected");
+                "the engine does not say how its container is".to_owned()
+            }
+        })?;
+        let first = alive(&inspection, fingerprint)?;
+        let user = user(started, fingerprint)?;
+        let mounts = bind(&resources.slots, &directories).map_err(|refusal| refusal.message)?;
+        let image = self.image_again(started).await?;
+        let spec = self
+            .describe(record, wanted, image, user, mounts, fingerprint.guest.clone())
+            .map_err(|refusal| refusal.message)?;
+        if let Some(fields) = differs(&run, &spec, &inspection) {
+            return Err(format!(
+                "its container is not as it was launched, or as its profile is now ({fields})"
+            ));
+        }
+        let ended = end_former(&container, first).await?;
+
+        let pid = inspection.host_pid.unwrap_or_default();
+        block_in_place(|| has_no_network(pid))?;
+        let accounts = block_in_place(|| self.accounts(user)).map_err(|refusal| refusal.message)?;
+        block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
+        let guest = GuestLane::connect(self.engine.clone(), container, user);
+        let guest = guest.await.map_err(|refusal| refusal.message)?;
+        if let Some(pid) = guest.host_pid() {
+            block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
+        }
+        let host_worker =
+            HostWorkerLane::new(&found.workspace, &found.state, found.pkg.as_ref(), &found.private)
+                .map_err(|error| chain(&error))?;
+        // Before anybody reads what a host worker that died with its daemon has half done. The next host worker would do it, too.
+        match host_worker.recover().await {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => tracing::warn!(run, words, "operations that were killed were put right"),
+            Err(why) => {
+                tracing::error!(run, why, "operations were killed; the next host worker puts them right");
+            }
+        }
+        Ok(Adopted { lanes: Arc::new(Lanes::new(guest, host_worker)), resources, ended })
+    }
+
+    /// Opens the run's directories, each of which must be what it was.
+    fn found(
+        &self,
+        record: &Record,
+        started: &Started,
+        fingerprint: &LaunchFingerprint,
+    ) -> Result<Found, Misfit> {
+        let run = record.id.to_string();
+        let own = |path: &Path, was: Place, what: &str| {
+            let directory = workspace::open_own(path).map_err(|error| {
+                tracing::error!(run, path = %path.display(), %error, "a directory of a run cannot be opened");
+                format!("its {what} cannot be opened")
+            })?;
+            same(directory, was, what)
+        };
+        let workspace = self.workspace_again(record, started, fingerprint)?;
+        let state = own(&self.directories.run_state(&run), fingerprint.state, "state directory")?;
+        let private = own(&self.directories.private(&run), fingerprint.private, "private directory")?;
+        let was = fingerprint.log.ok_or("it was launched by a release that kept its log in another place")?;
+        let log = own(&self.directories.run_log(&run), was, "log directory")?;
+        let log = Directory { is_mapped: true, ..log };
+        let pkg = match (&record.spec.pkg_path, fingerprint.pkg) {
+            (Some(path), Some(was)) => {
+                let handle = self.roots.reopen(path).ok_or("the directory at /pkg is not there any more")?;
+                let owner = fingerprint.owner;
+                let directory = Directory { handle, path: path.clone(), owner, is_mapped: false };
+                Some(same(directory, was, "directory at /pkg")?)
+            }
+            _ => None,
+        };
+        Ok(Found { workspace, state, private, log, pkg })
+    }
+
+    fn workspace_again(
+        &self,
+        record: &Record,
+        started: &Started,
+        fingerprint: &LaunchFingerprint,
+    ) -> Result<Directory, Misfit> {
+        let path = started.workspace_path.clone();
+        let handle = if let Some(layer) = started.layer {
+            source::beneath_again(&path, layer, &self.roots)?;
+            // The overlay that is mounted: another one on the same layer would be one too many.
+            let slot =
+                self.directories.slots(&record.id.to_string()).join(&Mount::Project.container_path()[1..]);
+            workspace::open_own(&slot).map_err(|_| "its overlay is not mounted any more")?.handle
+        } else if path.starts_with(self.directories.workspaces()) {
+            workspace::open_own(&path).map_err(|_| "its workspace is not there any more")?.handle
+        } else {
+            self.roots.reopen(&path).ok_or("its workspace is not there any more")?
+        };
+        let directory =
+            Directory { handle, path, owner: fingerprint.owner, is_mapped: fingerprint.is_mapped };
+        same(directory, fingerprint.workspace, "workspace")
+    }
+
+    /// The image that runs, by its digest.
+    async fn image_again(&self, started: &Started) -> Result<UsableImage, Misfit> {
+        let reference = ImageReference::parse(&started.image_id).map_err(|error| chain(&error))?;
+        let image = self.engine.image(&reference).await.map_err(|error| chain(&error))?;
+        let image = image.ok_or("the engine does not have its image any more")?;
+        image.usable().map_err(|error| chain(&error))
+    }
+}
+
+/// Mount points, and what belongs there.
+fn mounted(found: &Found, access: Access) -> Vec<Shown<'_>> {
+    let mut directories = vec![
+        Shown::new(Mount::Project, &found.workspace, access),
+        Shown::new(Mount::State, &found.state, Access::ReadWrite),
+        Shown::log(&found.log),
+    ];
+    if let Some(pkg) = &found.pkg {
+        directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
+    }
+    directories
+}
+
+/// The slots that the former daemon has made, each with the directory on it that belongs there.
+fn slots(parent: &Path, directories: &[Shown<'_>]) -> Result<Vec<MountSlot>, Misfit> {
+    directories
+        .iter()
+        .map(|shown| {
+            let alias = shown.name;
+            let slot = MountSlot::former(&shown.slot(parent));
+            let slot = slot.map_err(|error| chain(&error))?;
+            let slot = slot.ok_or_else(|| format!("what was mounted for {alias} is not mounted any more"))?;
+            let there = workspace::open_own(slot.path()).map_err(|error| error.to_string())?;
+            let place = |handle: &std::os::fd::OwnedFd| Place::of(handle).map_err(|error| chain(&error));
+            if !place(&there.handle)?.is(place(&shown.directory.handle)?) {
+                return Err(format!("something else is mounted for {alias}"));
+            }
+            Ok(slot)
+        })
+        .collect()
+}
+
+fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misfit> {
+    let is = Place::of(directory.handle.as_fd()).map_err(|error| chain(&error))?;
+    match is {
+        is if is == was => Ok(directory),
+        is if is.is(was) => Err(format!("its {what} belongs to somebody else by now")),
+        _ => Err(format!("its {what} is another directory by now")),
+    }
+}
+
+/// The container's first process, if it is the one that was started at the launch.
+fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<HostProcess, Misfit> {
+    match inspection.state {
+        ContainerState::Running => {}
+        ContainerState::Exited(code) => return Err(format!("its container has ended (exit code {code})")),
+        ContainerState::Paused => return Err("its container was paused by somebody else".to_owned()),
+        ContainerState::Created | ContainerState::Other => {
+            return Err("its container does not run".to_owned());
+        }
+    }
+    if inspection.started_at != fingerprint.container_started {
+        return Err("its container was started again by somebody else".to_owned());
+    }
+    let pid = inspection.host_pid.ok_or("the engine does not name its container's process")?;
+    HostProcess::of_engine(pid).map_err(|_| "its container's process is gone".to_owned())
+}
+
+fn user(started: &Started, fingerprint: &LaunchFingerprint) -> Result<RunUser, Misfit> {
+    match started.ownership {
+        Ownership::Idmapped => Ok(RunUser::DEFAULT),
+        Ownership::OwnerUid => {
+            RunUser::new(fingerprint.owner.uid, fingerprint.owner.gid).map_err(|error| chain(&error))
+        }
+    }
+}
+
+/// Ends all that the former daemon's calls have left in the container, and its guest.
+async fn end_former(container: &ContainerId, first: HostProcess) -> Result<FormerEnded, Misfit> {
+    let container = container.clone();
+    let ended = tokio::task::spawn_blocking(move || {
+        let cgroup = ContainerCgroup::of_pid(first.pid(), &container)?;
+        cgroup.end_former(&first, WITHIN)
+    });
+    let ended = ended.await.map_err(|error| chain(&error))?.map_err(|error| {
+        tracing::error!(error = %chain(&error), "what a former daemon left running cannot be ended");
+        "what was left running in it cannot be seen or ended".to_owned()
+    })?;
+    match ended.left {
+        0 => Ok(ended),
+        left => Err(format!("{left} processes that were left running in it could not be ended")),
+    }
+}
+
+/// What the engine says of networks is its own record; this is the kernel's.
+fn has_no_network(pid: u32) -> Result<(), Misfit> {
+    let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev"))
+        .map_err(|_| "its network cannot be looked at".to_owned())?;
+    // Two lines of headings.
+    let strange =
+        devices.lines().skip(2).filter_map(|line| line.split_once(':')).any(|(name, _)| name.trim() != "lo");
+    if strange { Err("its container has a network".to_owned()) } else { Ok(()) }
+}

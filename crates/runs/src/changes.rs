@@ -1,0 +1,221 @@
+//! The changes of an overlay: shown at any time, and once the run has ended accepted or discarded.
+//!
+//! ```text
+//!            ┌─ accept: recorded ─► applied in the host worker's jail ─► ACCEPTED ─► layer removed
+//!  PENDING ──┤
+//!            └─ discard: recorded ─► DISCARDED ─► layer removed
+//! ```
+//!
+//! The layer outlives its run and the daemon: it is a directory beneath `state_dir`, and the run's record says what it
+//! is of. It is removed only after the record says that nobody needs it; what a crash leaves of it goes at the next
+//! start. Accepting is repeatable: what was applied before a crash is no change any more.
+
+use std::sync::Arc;
+
+use audit::{Event, Kind};
+use executor::layer;
+use host_worker::LayerSpec;
+use identity::{Principal, RunId};
+use ops::Reason;
+use refusal::{Refusal, chain};
+use serde_json::json;
+use store::run::{Changes, Layer, Record, Workspace};
+use tokio::task::block_in_place;
+use wire::v1::{AcceptRunResponse, DiffRunResponse};
+
+use crate::registry::Runs;
+use crate::remove::remove_tree;
+use crate::workspace;
+
+/// A run whose changes or workspace are being settled: nobody else settles them meanwhile.
+pub(crate) struct Settling<'a>(&'a Runs, RunId);
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        self.0.settling().remove(&self.1);
+    }
+}
+
+impl Runs {
+    /// What the run has changed.
+    pub async fn diff(&self, id: RunId, most: u32) -> Result<DiffRunResponse, Refusal> {
+        let record = self.get(id)?;
+        let layer = pending(&record)?;
+        let _turn = self.looks.acquire().await;
+        layer::diff(self.layer_spec(&record, layer)?, most).await
+    }
+
+    /// Applies the changes of a run that has ended.
+    pub async fn accept(
+        self: &Arc<Self>,
+        id: RunId,
+        force: bool,
+        principal: &Principal,
+    ) -> Result<AcceptRunResponse, Refusal> {
+        let _settling = self.settle(id)?;
+        let mut record = self.ended_run(id)?;
+        if record.layer().is_some_and(|layer| layer.changes == Changes::Accepted) {
+            return Ok(AcceptRunResponse { run: Some(record.to_wire()), applied: 0, left_out: Vec::new() });
+        }
+        let mut layer = pending(&record)?;
+        let spec = self.layer_spec(&record, layer)?;
+        self.tell(id, principal, json!({ "action": "accept", "phase": "begun", "force": force })).await?;
+        if !layer.begun {
+            layer.begun = true;
+            self.set_layer(&mut record, layer).await?;
+        }
+        let applied = layer::accept(spec, force).await;
+        let mut done = match applied {
+            Ok(done) => done,
+            Err(refusal) => {
+                let details = json!({ "action": "accept", "phase": "failed", "failure": refusal.message });
+                self.tell(id, principal, details).await?;
+                return Err(refusal);
+            }
+        };
+        layer.changes = Changes::Accepted;
+        self.set_layer(&mut record, layer).await?;
+        let details = json!({
+            "action": "accept", "phase": "done", "applied": done.applied, "left_out": done.left_out.len(),
+        });
+        self.tell(id, principal, details).await?;
+        remove_tree(self.launcher.directories.layer(&id.to_string())).await;
+        self.launcher.projects.settle(id);
+        done.run = Some(record.to_wire());
+        Ok(done)
+    }
+
+    /// Deletes the changes of a run that has ended.
+    pub async fn discard(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
+        let _settling = self.settle(id)?;
+        let mut record = self.ended_run(id)?;
+        self.discard_settled(&mut record, principal).await?;
+        Ok(record)
+    }
+
+    pub(crate) async fn discard_settled(
+        &self,
+        record: &mut Record,
+        principal: &Principal,
+    ) -> Result<(), Refusal> {
+        if record.layer().is_some_and(|layer| layer.changes == Changes::Discarded) {
+            return Ok(());
+        }
+        let mut layer = pending(record)?;
+        self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "begun" })).await?;
+        layer.changes = Changes::Discarded;
+        self.set_layer(record, layer).await?;
+        remove_tree(self.launcher.directories.layer(&record.id.to_string())).await;
+        self.launcher.projects.settle(record.id);
+        self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
+    }
+
+    /// Keeps others from settling the same run.
+    pub(crate) fn settle(&self, id: RunId) -> Result<Settling<'_>, Refusal> {
+        if self.settling().insert(id) {
+            Ok(Settling(self, id))
+        } else {
+            Err(Refusal::new(
+                Reason::PreconditionFailed,
+                "the run's changes or workspace are being accepted, discarded or deleted at this moment",
+            ))
+        }
+    }
+
+    fn ended_run(&self, id: RunId) -> Result<Record, Refusal> {
+        let record = self.get(id)?;
+        if record.state.has_ended() {
+            Ok(record)
+        } else {
+            Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"))
+        }
+    }
+
+    /// Handles for the host worker. The directory beneath must be the one that the run began with.
+    fn layer_spec(&self, record: &Record, layer: Layer) -> Result<LayerSpec, Refusal> {
+        let Workspace::Overlay { path } = &record.spec.workspace else { return Err(no_overlay()) };
+        block_in_place(|| {
+            let beneath = self.launcher.roots.open_again("workspace.overlay.path", path)?;
+            let stat = rustix::fs::fstat(&beneath)
+                .map_err(|error| Refusal::internal("looking at the directory beneath", &error))?;
+            if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
+                return Err(Refusal::new(
+                    Reason::PreconditionFailed,
+                    "the directory beneath is another one than the run began with: put the old one back, or discard the changes",
+                ));
+            }
+            let upper = self.launcher.directories.layer(&record.id.to_string()).join("upper");
+            let changes = workspace::open_own(&upper)
+                .map_err(|error| Refusal::internal("opening the changes of an overlay", &error))?;
+            Ok(LayerSpec {
+                beneath,
+                changes: changes.handle,
+                since: layer.since,
+                resumed: layer.begun,
+                owner_uid: layer.owner.uid,
+                owner_gid: layer.owner.gid,
+            })
+        })
+    }
+
+    async fn set_layer(&self, record: &mut Record, layer: Layer) -> Result<(), Refusal> {
+        if let Some(started) = &mut record.started {
+            started.layer = Some(layer);
+        }
+        let kept = record.clone();
+        let stored = self.store.with(move |store| store.update_run(&kept)).await;
+        stored.map_err(|error| Refusal::internal("keeping the run", &chain(&error)))?;
+        self.ended().insert(record.id, record.clone());
+        self.changed(record.clone());
+        Ok(())
+    }
+
+    /// Says on record what happens to the workspace of this run: durably, before it and after.
+    pub(crate) async fn tell(
+        &self,
+        run: RunId,
+        principal: &Principal,
+        details: serde_json::Value,
+    ) -> Result<(), Refusal> {
+        let recorded = self.audit.record(workspace_change(run, principal, details)).await;
+        recorded.map(drop).map_err(|_| audit_service::Unavailable.into())
+    }
+
+    /// The same of what is deleted: on a full disk that is what makes room for the record.
+    pub(crate) async fn tell_of_removal(
+        &self,
+        run: RunId,
+        principal: &Principal,
+        details: serde_json::Value,
+    ) -> Result<(), Refusal> {
+        let recorded = self.audit.record_removal(workspace_change(run, principal, details)).await;
+        recorded.map_err(|_| audit_service::Unavailable.into())
+    }
+}
+
+fn workspace_change(run: RunId, principal: &Principal, details: serde_json::Value) -> Event {
+    Event::new(Kind::WorkspaceChange).run(run.to_string()).principal(&principal.name).details(details)
+}
+
+fn no_overlay() -> Refusal {
+    Refusal::new(
+        Reason::PreconditionFailed,
+        "the run's workspace is no overlay: its changes are in it already",
+    )
+}
+
+fn pending(record: &Record) -> Result<Layer, Refusal> {
+    let gone = |what| {
+        let why = format!("the run's changes were {what} already");
+        Err(Refusal::new(Reason::PreconditionFailed, why))
+    };
+    match record.layer() {
+        Some(layer) if layer.changes == Changes::Pending => Ok(layer),
+        Some(Layer { changes: Changes::Accepted, .. }) => gone("accepted"),
+        Some(_) => gone("discarded"),
+        None if matches!(record.spec.workspace, Workspace::Overlay { .. }) => {
+            Err(Refusal::new(Reason::PreconditionFailed, "the run never began: it has changed nothing"))
+        }
+        None => Err(no_overlay()),
+    }
+}

@@ -1,0 +1,95 @@
+//! Where the daemon keeps what it makes.
+
+use std::path::PathBuf;
+
+use identity::RunId;
+use store::run::{Record, Workspace};
+
+use crate::remove::remove_tree;
+
+/// Where the daemon keeps what it makes.
+#[derive(Debug, Clone)]
+pub struct Directories {
+    pub state: PathBuf,
+}
+
+impl Directories {
+    /// A managed or cloned workspace.
+    pub(crate) fn workspace(&self, run: &str) -> PathBuf {
+        self.workspaces().join(run)
+    }
+
+    /// All managed and cloned workspaces.
+    pub(crate) fn workspaces(&self) -> PathBuf {
+        self.state.join("workspaces")
+    }
+
+    /// What an overlay keeps of a run's changes.
+    pub(crate) fn layer(&self, run: &str) -> PathBuf {
+        self.state.join("overlays").join(run)
+    }
+
+    /// Removes what was made as a run's workspace.
+    pub(crate) async fn remove_workspace(&self, run: RunId) {
+        remove_tree(self.workspace(&run.to_string())).await;
+        remove_tree(self.layer(&run.to_string())).await;
+    }
+
+    /// `/state` of a run.
+    pub(crate) fn run_state(&self, run: &str) -> PathBuf {
+        self.state.join("runs").join(run)
+    }
+
+    /// `/state/logs` of a run.
+    pub(crate) fn run_log(&self, run: &str) -> PathBuf {
+        self.state.join("logs").join(run)
+    }
+
+    /// The guest's program, and files of the daemon's own that containers have.
+    pub fn bin(&self) -> PathBuf {
+        self.state.join("bin")
+    }
+
+    /// Recordings of operators' sessions in a run.
+    pub fn recordings(&self, run: &str) -> PathBuf {
+        self.state.join("sessions").join(run)
+    }
+
+    /// What the host lane keeps of a run: what was deleted, and what was begun and is not over.
+    pub fn private(&self, run: &str) -> PathBuf {
+        self.privates().join(run)
+    }
+
+    /// What the host lane keeps of all runs.
+    pub(crate) fn privates(&self) -> PathBuf {
+        self.state.join("host-worker")
+    }
+
+    /// Mount points for the engine to bind.
+    pub(crate) fn slots(&self, run: &str) -> PathBuf {
+        self.mounts().join(run)
+    }
+
+    /// Where what counts against runs' quotas lies: in each the directories of runs, by their ids.
+    pub(crate) fn counted(&self) -> [PathBuf; 3] {
+        [self.state.join("runs"), self.workspaces(), self.state.join("overlays")]
+    }
+
+    /// What counts against the quota of a run that lives.
+    pub(crate) fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
+        let run = record.id.to_string();
+        let mut counted = vec![self.run_state(&run)];
+        match &record.spec.workspace {
+            Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
+            Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),
+            Workspace::Overlay { .. } => counted.push(self.layer(&run)),
+            Workspace::Bind { .. } => {}
+        }
+        counted
+    }
+
+    /// All mount points.
+    pub(crate) fn mounts(&self) -> PathBuf {
+        self.state.join("mounts")
+    }
+}

@@ -1,0 +1,214 @@
+//! `@state/logs/execution.jsonl`: each run's own calls, for the run's own reader, in the shape of the `fs` tool host
+//! (`ts kind toolCallId toolName agentId input output durationMs`).
+//!
+//! ```text
+//!  audit log ──► follower (one task) ──► lines (intent + receipt = one event) ──► place ──► logs/RUN/execution.jsonl
+//! ```
+//!
+//! A convenience copy of what the audit log says, and never evidence. It is written behind the durable head, on no call's path.
+//! Nobody but the daemon can write it (`place.rs`); what could not be written, or was lost to somebody on the host, is said in the
+//! daemon's log and in the file (`log.gap`). A daemon that was killed leaves out the lines of its last moments.
+
+#![expect(clippy::disallowed_methods, reason = "a directory that the daemon made")]
+
+mod lines;
+mod location;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use audit::{Kind, Record};
+use audit_service::{AuditLog, Follow};
+use refusal::chain;
+
+use crate::directories::Directories;
+
+pub(crate) use location::prepare;
+
+use lines::Lines;
+use location::Location;
+
+/// Files that are open at the same time.
+const OPEN: usize = 128;
+/// How long lines may wait for company.
+const LINGER: Duration = Duration::from_millis(50);
+/// Between attempts when the audit log cannot be read.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Follows the log from now on until it has no writer any more.
+pub fn start(audit: &AuditLog, directories: Directories) -> tokio::task::JoinHandle<()> {
+    let head = audit.head().map_or(0, |head| head.sequence);
+    let follow = audit.read_after(head, true).lingering(LINGER);
+    tokio::spawn(run(follow, Files { directories, open: HashMap::new(), order: VecDeque::new() }))
+}
+
+async fn run(mut follow: Follow, mut files: Files) {
+    let mut lines = Lines::default();
+    loop {
+        match follow.next().await {
+            Ok(Some(batch)) => {
+                let written = tokio::task::spawn_blocking(move || {
+                    for line in batch {
+                        files.take(&mut lines, &line.record);
+                    }
+                    (files, lines)
+                });
+                let Ok(back) = written.await else { return };
+                (files, lines) = back;
+            }
+            Ok(None) => return,
+            // Said where it was found.
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
+/// The files of the runs that were written to lately.
+struct Files {
+    directories: Directories,
+    open: HashMap<String, Log>,
+    /// The oldest first.
+    order: VecDeque<String>,
+}
+
+/// One run's.
+struct Log {
+    directory: PathBuf,
+    place: Option<Location>,
+    /// What was written before was changed or removed, and the file does not say so yet.
+    lost: bool,
+    /// Calls that ended since it could not be written.
+    missing: u64,
+}
+
+impl Files {
+    fn take(&mut self, lines: &mut Lines, record: &Record) {
+        let Some(run) = record.event.run_id.as_deref() else { return };
+        if let Some(line) = lines.line(record)
+            && let Some(log) = self.log(run)
+        {
+            log.write(run, &record.time.to_string(), &line);
+        }
+        let state = record.event.details.as_ref().and_then(|details| details["state"].as_str());
+        if record.event.kind == Kind::RunState && matches!(state, Some("STOPPED" | "FAILED")) {
+            self.open.remove(run);
+            self.order.retain(|open| open != run);
+        }
+    }
+
+    /// `None`: a call that was turned away may name anything, and a run that was deleted has no log.
+    fn log(&mut self, run: &str) -> Option<&mut Log> {
+        if !self.open.contains_key(run) {
+            identity::RunId::parse(run).ok()?;
+            let directory = Some(self.directories.run_log(run)).filter(|directory| directory.is_dir())?;
+            while self.order.len() >= OPEN {
+                let Some(oldest) = self.order.pop_front() else { break };
+                self.open.remove(&oldest);
+            }
+            self.open.insert(run.to_owned(), Log { directory, place: None, lost: false, missing: 0 });
+            self.order.push_back(run.to_owned());
+        }
+        self.open.get_mut(run)
+    }
+}
+
+impl Log {
+    /// Writes a line, behind a word about those that are missing before it. What cannot be written is tried again with the next.
+    fn write(&mut self, run: &str, time: &str, line: &str) {
+        if let Err(error) = self.try_to_write(run, time, line) {
+            if self.missing == 0 {
+                tracing::error!(run, error = %chain(&error), "a run's execution.jsonl cannot be written: lines are missing in it");
+            }
+            self.missing += 1;
+        }
+    }
+
+    fn try_to_write(&mut self, run: &str, time: &str, line: &str) -> io::Result<()> {
+        let mut head = String::new();
+        let mut place = match self.place.take() {
+            Some(place) if place.is_intact() => place,
+            before => {
+                self.lost |= before.is_some();
+                let place = if self.lost { None } else { Location::open(&self.directory)? };
+                self.lost |= place.is_none();
+                place.map_or_else(|| Location::anew(&self.directory), Ok)?
+            }
+        };
+        if self.lost {
+            tracing::error!(
+                run,
+                "a run's execution.jsonl was changed or removed by somebody else: it is made anew"
+            );
+            head.push_str(&lines::gap(time, None));
+        }
+        if self.missing > 0 {
+            head.push_str(&lines::gap(time, Some(self.missing)));
+        }
+        if !place.has_room(head.len() + line.len()) {
+            place = place.turn()?;
+            head.push_str(&lines::turned(time));
+        }
+        head.push_str(line);
+        let written = place.append(&head);
+        self.place = Some(place);
+        written?;
+        (self.lost, self.missing) = (false, 0);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    fn log_in(at: &std::path::Path) -> Log {
+        let state = at.join("state");
+        std::fs::create_dir(&state).unwrap();
+        let directory = at.join("log");
+        prepare(&directory, std::fs::File::open(state).unwrap().as_fd()).unwrap();
+        Log { directory, place: None, lost: false, missing: 0 }
+    }
+
+    /// `kind` and `missing` of each line.
+    fn lines(log: &Log) -> Vec<(String, Option<u64>)> {
+        let text = std::fs::read_to_string(log.directory.join("execution.jsonl")).unwrap();
+        let line = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            (line["kind"].as_str().unwrap().to_owned(), line["missing"].as_u64())
+        };
+        text.lines().map(line).collect()
+    }
+
+    const CALL: &str = "{\"kind\":\"tool.exec\"}\n";
+
+    #[test]
+    fn lines_that_could_not_be_written_are_counted_before_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = log_in(directory.path());
+        let call = || ("tool.exec".to_owned(), None);
+        log.write("r", "now", CALL);
+        assert_eq!(lines(&log), [call()]);
+        // Somebody empties it, or takes it away.
+        std::fs::write(log.directory.join("execution.jsonl"), "").unwrap();
+        log.write("r", "now", CALL);
+        let lost = || ("log.gap".to_owned(), None);
+        assert_eq!(lines(&log), [lost(), call()]);
+        std::fs::remove_file(log.directory.join("execution.jsonl")).unwrap();
+        log.write("r", "now", CALL);
+        log.write("r", "now", CALL);
+        assert_eq!(lines(&log), [lost(), call(), call()]);
+        // It cannot be made anew where something that is no file is in its place; two calls end meanwhile.
+        std::fs::remove_file(log.directory.join("execution.jsonl")).unwrap();
+        std::fs::create_dir_all(log.directory.join("execution.jsonl/x")).unwrap();
+        log.write("r", "now", CALL);
+        log.write("r", "now", CALL);
+        assert_eq!(log.missing, 2);
+        std::fs::remove_dir(log.directory.join("execution.jsonl/x")).unwrap();
+        log.write("r", "now", CALL);
+        assert_eq!(lines(&log), [lost(), ("log.gap".to_owned(), Some(2)), call()]);
+    }
+}

@@ -1,0 +1,283 @@
+//! From a validated run to a container whose guest answers: each step undone when a later one fails.
+//!
+//! ```text
+//!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► guest ─► hello ─► READY
+//! ```
+
+pub(crate) mod source;
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use containers::accounts::Accounts;
+use containers::{
+    Access, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference, Inspection,
+    MountSpec, RunFacts, RunUser, UsableImage,
+};
+use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
+use gateway::Profile;
+use gateway::policy::WorkspaceMode;
+use identity::Principal;
+use jail::Mount;
+use ops::Reason;
+use refusal::Refusal;
+use store::run::{LaunchFingerprint, Owner, Place, Record, Spec, Started};
+use tokio::task::block_in_place;
+
+use crate::default_image::DefaultImageSource;
+use crate::directories::Directories;
+use crate::mounting::{Shown, arrived, mount};
+use crate::quota::Projects;
+use crate::resources::RunResources;
+use crate::workspace::{self, Purpose, Roots};
+use crate::{execution_log, placed};
+
+use source::Source;
+
+/// How a run's container is to be, from the policy.
+pub(crate) struct Wanted {
+    pub(crate) hardening: Hardening,
+    /// The image; `None` is the default image.
+    pub(crate) image: Option<ImageReference>,
+    pub(crate) workspace_access: Access,
+}
+
+/// Launches runs. One for the daemon.
+pub struct Launcher {
+    pub engine: Arc<dyn Engine>,
+    pub host: EngineFacts,
+    pub instance: String,
+    /// The guest's binary on the host.
+    pub guest: PathBuf,
+    pub default_image: DefaultImageSource,
+    pub directories: Directories,
+    pub roots: Roots,
+    pub projects: Projects,
+}
+
+/// A run that takes calls.
+pub(crate) struct Launched {
+    pub(crate) started: Started,
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) resources: RunResources,
+}
+
+impl Launcher {
+    /// Launches `record`'s run. When it fails nothing is left.
+    pub(crate) async fn launch(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+    ) -> Result<Launched, Refusal> {
+        let mut resources = RunResources::default();
+        match self.steps(record, wanted, principal, &mut resources).await {
+            Ok((started, lanes)) => Ok(Launched { started, lanes, resources }),
+            Err(refusal) => {
+                resources.made_too(self.engine.as_ref()).await;
+                self.projects.settle(record.id);
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn steps(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+        resources: &mut RunResources,
+    ) -> Result<(Started, Arc<Lanes>), Refusal> {
+        let run = record.id.to_string();
+        let (image, busybox) = self.image(wanted.image.as_ref()).await?;
+        let pkg = match &record.spec.pkg_path {
+            Some(path) => {
+                Some(block_in_place(|| self.roots.open("pkg_path", path, Purpose::Show, principal))?)
+            }
+            None => None,
+        };
+        block_in_place(|| self.projects.allot(record, record.spec.limits.disk()));
+        let Source { directory: workspace, layer } = self.workspace(record, principal, resources).await?;
+        let state_path = self.directories.run_state(&run);
+        let state = block_in_place(|| self.make(record, &state_path, workspace.owner))
+            .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
+        resources.made.push(state_path);
+        let log_path = self.directories.run_log(&run);
+        resources.made.push(log_path.clone());
+        let log = block_in_place(|| {
+            execution_log::prepare(&log_path, state.handle.as_fd())?;
+            workspace::open_own(&log_path)
+        });
+        let log = log.map_err(|error| Refusal::internal("making the run's execution log", &error))?;
+        // It stays the daemon's own through its mount.
+        let log = Directory { is_mapped: true, ..log };
+        let private_path = self.directories.private(&run);
+        let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
+            .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
+        resources.made.push(private_path);
+
+        let mut directories = vec![
+            Shown::new(Mount::Project, &workspace, wanted.workspace_access),
+            Shown::new(Mount::State, &state, Access::ReadWrite),
+            Shown::log(&log),
+        ];
+        if let Some(pkg) = &pkg {
+            directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
+        }
+        let (mounts, user, ownership) =
+            block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, resources))?;
+
+        let spec = self.describe(record, wanted, image.clone(), user, mounts, self.guest.clone())?;
+        let name = ContainerName::parse(&format!("cofferdam-{run}"))
+            .map_err(|error| Refusal::internal("naming the container", &error))?;
+        let container = self.engine.create(&spec, &name).await.map_err(engine_refusal)?;
+        resources.container = Some(container.clone());
+        self.engine.start(&container).await.map_err(engine_refusal)?;
+
+        let inspection = self.engine.inspect(&container).await.map_err(engine_refusal)?;
+        if let Some(fields) = differs(&run, &spec, &inspection) {
+            return Err(Refusal::new(
+                Reason::EngineUnavailable,
+                format!(
+                    "the engine did not apply the asked hardening ({fields}); no run is started like this"
+                ),
+            ));
+        }
+        let report = containers::report(&spec, &inspection);
+
+        let guest = GuestLane::connect(self.engine.clone(), container.clone(), user).await?;
+        if let Some(pid) = guest.host_pid() {
+            block_in_place(|| arrived(pid, &directories, &self.accounts(user)?))?;
+        }
+        let place = |directory: &Directory| {
+            Place::of(&directory.handle)
+                .map_err(|error| Refusal::internal("looking at the run's directories", &error))
+        };
+        let fingerprint = LaunchFingerprint {
+            container_started: inspection.started_at,
+            guest: self.guest.clone(),
+            owner: workspace.owner,
+            is_mapped: workspace.is_mapped,
+            workspace: place(&workspace)?,
+            state: place(&state)?,
+            private: place(&private)?,
+            pkg: pkg.as_ref().map(place).transpose()?,
+            log: Some(place(&log)?),
+        };
+        let host_worker = HostWorkerLane::new(&workspace, &state, pkg.as_ref(), &private)
+            .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
+        let started = Started {
+            image_id: image.id().to_string(),
+            container_id: container.to_string(),
+            hardening: report
+                .lines
+                .into_iter()
+                .map(|line| (line.name, line.value))
+                .chain(busybox.map(|digest| ("busybox".to_owned(), digest)))
+                .collect(),
+            ownership,
+            workspace_path: workspace.path.clone(),
+            layer,
+            fingerprint: Some(fingerprint),
+        };
+        Ok((started, Arc::new(Lanes::new(guest, host_worker))))
+    }
+
+    /// Makes a directory of the daemon's own that counts against the run's quota.
+    pub(crate) fn make(&self, record: &Record, path: &Path, owner: Owner) -> io::Result<Directory> {
+        let made = workspace::make(path, owner)?;
+        self.projects.assign(record.id, made.handle.as_fd());
+        Ok(made)
+    }
+
+    /// The run's container: a function of profile and facts, at its launch and whenever it is looked at again.
+    pub(crate) fn describe(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        image: UsableImage,
+        user: RunUser,
+        mounts: Vec<MountSpec>,
+        guest: PathBuf,
+    ) -> Result<ContainerSpec, Refusal> {
+        let facts = RunFacts {
+            run_id: record.id.to_string(),
+            instance_id: self.instance.clone(),
+            image,
+            user,
+            mounts,
+            guest,
+            accounts: block_in_place(|| self.accounts(user))?,
+            labels: std::collections::BTreeMap::new(),
+        };
+        containers::container_spec(&wanted.hardening, &facts)
+            .map_err(|error| Refusal::internal("describing the container", &error))
+    }
+
+    /// The names of users and groups of a container that runs as `user`.
+    pub(crate) fn accounts(&self, user: RunUser) -> Result<Accounts, Refusal> {
+        placed::place_accounts(&self.directories.bin(), user)
+            .map_err(|error| Refusal::internal("writing the container's users and groups", &error))
+    }
+
+    /// The image, and of the default image what it is made of.
+    async fn image(
+        &self,
+        reference: Option<&ImageReference>,
+    ) -> Result<(UsableImage, Option<String>), Refusal> {
+        let Some(reference) = reference else {
+            let made = self.default_image.get().await?;
+            return Ok((made.image, Some(made.busybox)));
+        };
+        match self.engine.image(reference).await.map_err(engine_refusal)? {
+            Some(facts) => {
+                let usable = facts.usable().map_err(|refused| Refusal::invalid("image", refused))?;
+                Ok((usable, None))
+            }
+            None => Err(Refusal::new(
+                Reason::NotFound,
+                format!(
+                    "image: the engine has no image {reference}; the operator loads it, nothing is pulled"
+                ),
+            )),
+        }
+    }
+}
+
+/// The fields in which the container is not as described; `None` when it is. Values are for the operator's log alone.
+pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) -> Option<String> {
+    let mismatches = containers::verify(spec, inspection);
+    if mismatches.is_empty() {
+        return None;
+    }
+    let list: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
+    tracing::error!(run, mismatches = ?list, "the hardening in force is not what was asked for");
+    let fields: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.field).collect();
+    Some(fields.join(", "))
+}
+
+/// The profile's container, with what the client lowered.
+pub(crate) fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
+    let image = match spec.image.as_str() {
+        "" => None,
+        image => Some(ImageReference::parse(image).map_err(|error| Refusal::invalid("image", error))?),
+    };
+    Ok(Wanted {
+        hardening: Hardening {
+            memory_bytes: spec.limits.memory_bytes,
+            cpu_millis: spec.limits.cpu_millis,
+            pids: spec.limits.pids,
+            open_files: u64::from(spec.limits.open_files),
+            file_size_bytes: spec.limits.file_size_bytes,
+            tmp_bytes: profile.limits.tmp_mib << 20,
+            runtime: profile.runtime.clone(),
+        },
+        image,
+        workspace_access: match profile.workspace {
+            WorkspaceMode::ReadOnly => Access::ReadOnly,
+            WorkspaceMode::ReadWrite => Access::ReadWrite,
+        },
+    })
+}

@@ -1,0 +1,218 @@
+//! What becomes a run's workspace: an existing directory, one of the daemon's own, or an overlay.
+
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use containers::{Amount, IdMap, MountError, OverlayError, RunUser};
+use executor::Directory;
+use identity::Principal;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use rustix::fs::{Gid, Mode, OFlags, Uid};
+use store::run::{Changes, Layer, Owner, Record, Workspace};
+use tokio::task::block_in_place;
+
+use super::Launcher;
+use crate::directories::Directories;
+use crate::resources::RunResources;
+use crate::workspace::{self, Purpose, Roots};
+
+/// The directory, and the layer of an overlay.
+pub(crate) struct Source {
+    pub(crate) directory: Directory,
+    pub(crate) layer: Option<Layer>,
+}
+
+impl From<Directory> for Source {
+    fn from(directory: Directory) -> Self {
+        Self { directory, layer: None }
+    }
+}
+
+impl Launcher {
+    pub(crate) async fn workspace(
+        &self,
+        record: &Record,
+        principal: &Principal,
+        resources: &mut RunResources,
+    ) -> Result<Source, Refusal> {
+        let path = self.directories.workspace(&record.id.to_string());
+        match &record.spec.workspace {
+            Workspace::Bind { path } => {
+                let field = "workspace.bind.path";
+                block_in_place(|| self.roots.open(field, path, Purpose::Own, principal)).map(Source::from)
+            }
+            Workspace::Managed => {
+                let made = self
+                    .make(record, &path, workspace::owner_for(principal))
+                    .map_err(|error| Refusal::internal("making the workspace", &error))?;
+                resources.made.push(path);
+                Ok(made.into())
+            }
+            Workspace::Kept { workspace } => {
+                let path = self.directories.workspace(&workspace.to_string());
+                let kept = block_in_place(|| workspace::open_own(&path));
+                kept.map(Source::from)
+                    .map_err(|error| Refusal::internal("opening the workspace of an earlier run", &error))
+            }
+            Workspace::Clone { repository, revision } => {
+                let source =
+                    self.roots.open("workspace.clone.repository", repository, Purpose::Own, principal)?;
+                let made = self
+                    .make(record, &path, source.owner)
+                    .map_err(|error| Refusal::internal("making the workspace", &error))?;
+                resources.made.push(path);
+                executor::clone_repository(&source, &made, revision.as_deref()).await?;
+                block_in_place(|| within(&made, record.spec.limits.disk()))?;
+                Ok(made.into())
+            }
+            Workspace::Overlay { path } => {
+                let field = "workspace.overlay.path";
+                block_in_place(|| {
+                    let beneath = self.roots.open(field, path, Purpose::Own, principal)?;
+                    self.overlay(record, &beneath, resources)
+                })
+            }
+        }
+    }
+
+    /// An overlay on `beneath` with a new layer.
+    fn overlay(
+        &self,
+        record: &Record,
+        beneath: &Directory,
+        resources: &mut RunResources,
+    ) -> Result<Source, Refusal> {
+        let run = &record.id.to_string();
+        let failed = |what| move |error: rustix::io::Errno| Refusal::internal(what, &error);
+        let daemon = Owner { uid: 0, gid: 0 };
+        if !rustix::process::geteuid().is_root() {
+            return Err(refused("an overlay needs a daemon that runs as root"));
+        }
+        let path = self.directories.layer(run);
+        let layers = self
+            .make(record, &path, daemon)
+            .map_err(|error| Refusal::internal("making the layer of an overlay", &error))?;
+        resources.made.push(path);
+        containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;
+        let stat = rustix::fs::fstat(&beneath.handle).map_err(failed("looking at a workspace"))?;
+        // The overlay's own directory looks like its upper one.
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
+        for name in ["upper", "work"] {
+            rustix::fs::mkdirat(&layers.handle, name, Mode::RWXU)
+                .map_err(failed("making the layer of an overlay"))?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let upper = rustix::fs::openat(&layers.handle, "upper", flags, Mode::empty())
+            .map_err(failed("opening the layer of an overlay"))?;
+        let (uid, gid) = (Uid::from_raw(beneath.owner.uid), Gid::from_raw(beneath.owner.gid));
+        rustix::fs::fchown(&upper, Some(uid), Some(gid)).map_err(failed("giving a layer its owner"))?;
+        rustix::fs::fchmod(&upper, mode).map_err(failed("giving a layer its mode"))?;
+        // Taken from a file system's clock, as what it is compared with later will be. What changed in the same tick
+        // counts as changed since.
+        let fresh = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
+        let layer = Layer {
+            changes: Changes::Pending,
+            since: (fresh.st_ctime, u32::try_from(fresh.st_ctime_nsec).unwrap_or(0)),
+            inode: stat.st_ino,
+            owner: beneath.owner,
+            begun: false,
+        };
+        let slots = self.directories.slots(run);
+        std::fs::create_dir_all(&slots)
+            .map_err(|error| Refusal::internal("making the mount points", &error))?;
+        resources.slot_directory = Some(slots.clone());
+        let directory = mounted(beneath, &layers, &slots)?;
+        Ok(Source { directory, layer: Some(layer) })
+    }
+}
+
+/// Refuses a clone that has used up its run's quota before the run has begun.
+fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
+    let found = containers::measure(as_fd(made), most)
+        .map_err(|error| Refusal::internal("measuring the clone", &error))?;
+    if !found.is_more {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Reason::WriteLimit,
+        format!(
+            "workspace.clone.repository: the clone takes more than the {} MiB in {} files that a run of this profile may have \
+             on the daemon's disk (limits.disk_mib, limits.disk_files)",
+            most.bytes >> 20,
+            most.files
+        ),
+    )
+    .with("limit", "disk-quota"))
+}
+
+/// The overlay of a run that lived under a former daemon, mounted nowhere but in the handle.
+pub(crate) fn overlay_again(
+    run: &str,
+    path: &Path,
+    layer: Layer,
+    directories: &Directories,
+    roots: &Roots,
+) -> Result<OwnedFd, String> {
+    let handle = beneath_again(path, layer, roots)?;
+    let beneath = Directory { handle, path: path.to_owned(), owner: layer.owner, is_mapped: false };
+    let layers = workspace::open_own(&directories.layer(run)).map_err(|error| chain(&error))?;
+    let slots = directories.slots(run);
+    std::fs::create_dir_all(&slots).map_err(|error| chain(&error))?;
+    let mounted = mounted(&beneath, &layers, &slots);
+    // Empty again.
+    let _ = std::fs::remove_dir(&slots);
+    mounted.map(|overlay| overlay.handle).map_err(|refusal| refusal.message)
+}
+
+/// The directory beneath an overlay, which must be the one that it was.
+pub(crate) fn beneath_again(path: &Path, layer: Layer, roots: &Roots) -> Result<OwnedFd, String> {
+    let handle = roots.reopen(path).ok_or("the directory beneath its overlay is not there any more")?;
+    let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
+    if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
+        return Err("the directory beneath its overlay is another one by now".to_owned());
+    }
+    Ok(handle)
+}
+
+/// With idmapped layers where the file systems can; then the owner is the run's user in it.
+fn mounted(beneath: &Directory, layers: &Directory, slots: &Path) -> Result<Directory, Refusal> {
+    let seen = RunUser::DEFAULT;
+    let map = IdMap {
+        disk_uid: beneath.owner.uid,
+        disk_gid: beneath.owner.gid,
+        seen_uid: seen.uid(),
+        seen_gid: seen.gid(),
+    };
+    let path = beneath.path.clone();
+    let mount = |map| containers::mount_overlay(as_fd(beneath), as_fd(layers), slots, map);
+    match mount(Some(map)) {
+        Ok(handle) => {
+            let owner = Owner { uid: seen.uid(), gid: seen.gid() };
+            Ok(Directory { handle, path, owner, is_mapped: true })
+        }
+        Err(OverlayError::Mount(MountError::Unsupported(cause))) => {
+            tracing::warn!(cause = %cause, "the layers of an overlay cannot be idmapped");
+            let handle = mount(None).map_err(|error| refusal(&error))?;
+            Ok(Directory { handle, path, owner: beneath.owner, is_mapped: false })
+        }
+        Err(error) => Err(refusal(&error)),
+    }
+}
+
+fn as_fd(directory: &Directory) -> std::os::fd::BorrowedFd<'_> {
+    std::os::fd::AsFd::as_fd(&directory.handle)
+}
+
+fn refused(why: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Reason::PreconditionFailed, format!("workspace.overlay: {why}"))
+}
+
+fn refusal(error: &OverlayError) -> Refusal {
+    match error {
+        OverlayError::Mount(_) => Refusal::internal("mounting an overlay", &chain(error)),
+        error => refused(error),
+    }
+}

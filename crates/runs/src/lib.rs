@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // the daemon alone calls it
+
+mod adopt;
+mod changes;
+mod create;
+mod default_image;
+mod directories;
+mod disk_watch;
+pub mod execution_log;
+mod freeze;
+mod launch;
+mod mounting;
+mod placed;
+mod quota;
+mod reattach;
+mod recover;
+mod registry;
+mod remove;
+mod request;
+mod resources;
+mod retained;
+mod run;
+mod shared;
+mod task;
+mod trash;
+mod workspace;
+
+pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};
+pub use directories::Directories;
+pub use disk_watch::DiskWatch;
+pub use launch::Launcher;
+pub use placed::place_guest;
+pub use quota::{Account, Projects, Quotas, Thresholds};
+pub use reattach::TakenOver;
+pub use registry::{OnStop, Runs};
+pub use remove::remove_tree;
+pub use request::{hide_secrets, parse as parse_request};
+pub use run::{Busy, Run};
+pub use trash::{Deleted, Trash};
+pub use workspace::Roots;

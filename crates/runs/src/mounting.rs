@@ -1,0 +1,161 @@
+//! A run's mounts: made by us, bound by the engine, and checked from the container's side.
+
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use containers::accounts::Accounts;
+use containers::{
+    Access, GROUP_PATH, IdMap, MountError, MountSlot, MountSpec, PASSWD_PATH, Propagation, RunUser,
+};
+use executor::Directory;
+use jail::Mount;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use store::run::Ownership;
+
+use crate::resources::RunResources;
+
+/// A directory, and where the container sees it.
+pub(crate) struct Shown<'d> {
+    /// Its mount point's name among the run's slots.
+    slot: &'static str,
+    /// In the container.
+    target: &'static str,
+    /// In messages.
+    pub(crate) name: &'static str,
+    pub(crate) directory: &'d Directory,
+    access: Access,
+}
+
+impl<'d> Shown<'d> {
+    pub(crate) fn new(mount: Mount, directory: &'d Directory, access: Access) -> Self {
+        let target = mount.container_path();
+        Self { slot: &target[1..], target, name: mount.alias(), directory, access }
+    }
+
+    /// The run's log, which nobody in the container can write, whoever they are.
+    pub(crate) fn log(directory: &'d Directory) -> Self {
+        let (slot, target, name) = ("log", "/state/logs", "@state/logs");
+        Self { slot, target, name, directory, access: Access::ReadOnly }
+    }
+
+    /// Its mount point.
+    pub(crate) fn slot(&self, slots: &Path) -> PathBuf {
+        slots.join(self.slot)
+    }
+}
+
+/// Idmapped mounts where the kernel and the file systems can; else the container runs under the owner's uid.
+pub(crate) fn mount(
+    slots: &Path,
+    run: &str,
+    directories: &[Shown<'_>],
+    resources: &mut RunResources,
+) -> Result<(Vec<MountSpec>, RunUser, Ownership), Refusal> {
+    std::fs::create_dir_all(slots).map_err(|error| Refusal::internal("making the mount points", &error))?;
+    resources.slot_directory = Some(slots.to_owned());
+    match prepare(slots, directories, Some(RunUser::DEFAULT)) {
+        Ok(prepared) => {
+            let mounts = bind(&prepared, directories)?;
+            resources.slots = prepared;
+            Ok((mounts, RunUser::DEFAULT, Ownership::Idmapped))
+        }
+        Err(MountError::Unsupported(cause)) => {
+            tracing::warn!(run, cause = %cause, "no idmapped mounts: the container runs under the owner's uid");
+            let owner = directories.first().map(|shown| shown.directory.owner);
+            let user = owner.and_then(|owner| RunUser::new(owner.uid, owner.gid).ok()).ok_or_else(|| {
+                Refusal::invalid(
+                    "workspace",
+                    "belongs to root, and this file system has no idmapped mounts: give it to an ordinary user",
+                )
+            })?;
+            let prepared = prepare(slots, directories, None)
+                .map_err(|error| Refusal::internal("mounting the workspace", &error))?;
+            let mounts = bind(&prepared, directories)?;
+            resources.slots = prepared;
+            Ok((mounts, user, Ownership::OwnerUid))
+        }
+        Err(error) => Err(Refusal::internal("mounting the workspace", &chain(&error))),
+    }
+}
+
+fn prepare(
+    slots: &Path,
+    directories: &[Shown<'_>],
+    seen: Option<RunUser>,
+) -> Result<Vec<MountSlot>, MountError> {
+    use std::os::fd::AsFd as _;
+    directories
+        .iter()
+        .map(|shown| {
+            let directory = shown.directory;
+            let map = seen.filter(|_| !directory.is_mapped).map(|seen| IdMap {
+                disk_uid: directory.owner.uid,
+                disk_gid: directory.owner.gid,
+                seen_uid: seen.uid(),
+                seen_gid: seen.gid(),
+            });
+            MountSlot::prepare(directory.handle.as_fd(), &shown.slot(slots), map, shown.access)
+        })
+        .collect()
+}
+
+/// The mounts as the engine has to name them.
+pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec<MountSpec>, Refusal> {
+    slots
+        .iter()
+        .zip(directories)
+        .map(|(slot, shown)| {
+            let read_only = shown.access == Access::ReadOnly;
+            MountSpec::new(slot.path(), shown.target, read_only, Propagation::Private)
+                .map_err(|error| Refusal::internal("describing a mount", &error))
+        })
+        .collect()
+}
+
+/// Makes sure that what the container sees at its mount points is what was meant to be there.
+///
+/// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
+/// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
+pub(crate) fn arrived(
+    guest_host_pid: u32,
+    directories: &[Shown<'_>],
+    accounts: &Accounts,
+) -> Result<(), Refusal> {
+    let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root =
+        rustix::fs::open(format!("/proc/{guest_host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
+    let same = |seen: &OwnedFd, meant: &Stat, name: &str| {
+        let seen = rustix::fs::fstat(seen).map_err(failed)?;
+        if (seen.st_dev, seen.st_ino) == (meant.st_dev, meant.st_ino) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Reason::EngineUnavailable,
+            format!(
+                "the engine shows something else than was mounted at {name}: state_dir must be a shared mount at the same path for the engine; see deploy/README.md"
+            ),
+        ))
+    };
+    for shown in directories {
+        // The mount point itself, in a root that nobody can write, or on a mount that nobody can take away: nothing beneath it
+        // is looked at.
+        let place = &shown.target[1..];
+        let seen =
+            rustix::fs::openat(&root, place, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
+        same(&seen, &rustix::fs::fstat(&shown.directory.handle).map_err(failed)?, shown.name)?;
+    }
+    for (target, source) in [(PASSWD_PATH, &accounts.passwd), (GROUP_PATH, &accounts.group)] {
+        // An image may have links there, which the engine has followed within the container as this does.
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let seen = rustix::fs::openat2(&root, &target[1..], flags, Mode::empty(), resolve).map_err(failed)?;
+        same(&seen, &rustix::fs::stat(source).map_err(failed)?, target)?;
+    }
+    Ok(())
+}

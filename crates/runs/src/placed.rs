@@ -1,0 +1,91 @@
+//! Files of the daemon's own that containers have: the guest's binary, and the names of users and groups.
+
+#![expect(clippy::disallowed_methods, reason = "files of the daemon's own in the state directory")]
+
+use std::fs::Permissions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use containers::RunUser;
+use containers::accounts::{self, Accounts};
+use sha2::{Digest as _, Sha256};
+
+use store::replace;
+
+/// Makes sure that the guest's binary is in `directory`, and returns its path.
+///
+/// Its mode is what keeps commands from reading or forging the guest's stream: a process whose file it may not read is
+/// non-dumpable from its first instruction. Root's is 0711, executable for the run's uid. Any other user's is 0111,
+/// since the owner itself must not be able to read it either.
+pub fn place_guest(directory: &Path, binary: &[u8]) -> io::Result<PathBuf> {
+    let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o111 };
+    place(directory, "coffer-guest", binary, mode)
+}
+
+/// Makes sure that the files of users and groups for containers that run as `user` are in `directory`.
+pub(crate) fn place_accounts(directory: &Path, user: RunUser) -> io::Result<Accounts> {
+    Ok(Accounts {
+        passwd: place(directory, "passwd", accounts::passwd(user).as_bytes(), 0o644)?,
+        group: place(directory, "group", accounts::group(user).as_bytes(), 0o644)?,
+    })
+}
+
+/// A file with this content, by whose digest it is named: containers that have it mounted keep theirs when it changes.
+fn place(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
+    let digest = Sha256::digest(content);
+    let path = directory.join(format!("{name}-{}", &hex::encode(digest)[..16]));
+    let uid = rustix::process::geteuid();
+    if let Ok(metadata) = std::fs::symlink_metadata(&path) {
+        let ours =
+            metadata.is_file() && metadata.uid() == uid.as_raw() && metadata.len() == content.len() as u64;
+        // The directory is the daemon's alone, so that what is there under this name was written by a daemon; a file
+        // cut short by a crash has another length.
+        if ours && metadata.mode() & 0o7777 == mode {
+            return Ok(path);
+        }
+        std::fs::remove_file(&path)?;
+    }
+    replace(&path, |file| {
+        file.write_all(content)?;
+        file.set_permissions(Permissions::from_mode(mode))
+    })?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    use super::{place_accounts, place_guest};
+
+    const GUEST: &[u8] = b"a program";
+
+    #[test]
+    fn the_guest_is_placed_once_and_mended_when_it_was_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = place_guest(directory.path(), GUEST).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(metadata.len(), GUEST.len() as u64);
+        assert_eq!(metadata.mode() & 0o044, 0, "others must not be able to read it");
+        let inode = metadata.ino();
+        assert_eq!(place_guest(directory.path(), GUEST).unwrap(), path);
+        assert_eq!(std::fs::metadata(&path).unwrap().ino(), inode);
+
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        place_guest(directory.path(), GUEST).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o044, 0);
+    }
+
+    #[test]
+    fn the_names_of_users_are_placed_for_each_user_by_itself() {
+        use containers::RunUser;
+        let directory = tempfile::tempdir().unwrap();
+        let mine = place_accounts(directory.path(), RunUser::DEFAULT).unwrap();
+        let other = place_accounts(directory.path(), RunUser::new(77, 88).unwrap()).unwrap();
+        assert_eq!(place_accounts(directory.path(), RunUser::DEFAULT).unwrap(), mine);
+        assert!(std::fs::read_to_string(&mine.passwd).unwrap().contains(":1001:1001:"));
+        assert!(std::fs::read_to_string(&other.group).unwrap().contains(":88:"));
+        assert_eq!(std::fs::metadata(&mine.passwd).unwrap().mode() & 0o7777, 0o644);
+    }
+}

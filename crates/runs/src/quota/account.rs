@@ -1,0 +1,421 @@
+//! What one run has on the state disk, and what follows.
+//!
+//! ```text
+//!            quota used up                  a command took more
+//!  WITHIN ───────────────────► OVER ───────────────────────────► LOCKED
+//!     ▲                         │                                   │
+//!     └── clearly less again ───┴───────────────────────────────────┘
+//! ```
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use containers::Amount;
+use jail::Mount;
+use ops::{Git, Operation, Reason};
+use refusal::Refusal;
+use wire::v1;
+
+/// What more than a run may have is never counted exactly: so much is no growth.
+const UNCHANGED: Amount = Amount { bytes: 1 << 20, files: 128 };
+/// However long it takes, commands that are ended are gone after that.
+const GONE: Duration = Duration::from_secs(5);
+/// Where the kernel holds the bound, so little room is none.
+const NO_ROOM: Amount = Amount { bytes: 64 << 10, files: 1 };
+/// A run that is over has room again when there is so much of its quota, at the most.
+const MOST_ROOM: u64 = 64 << 20;
+
+/// What was found of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Found {
+    pub(crate) amount: Amount,
+    /// Not all of it was counted.
+    pub(crate) is_more: bool,
+    /// Directories are nested too deep to be counted.
+    pub(crate) is_too_deep: bool,
+    /// By the kernel, which also holds the run to its quota.
+    pub(crate) by_kernel: bool,
+}
+
+/// What the quota says to the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Within,
+    Over,
+    /// A command took more although nothing was left.
+    Locked,
+}
+
+impl Standing {
+    /// In the record.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Within => "within",
+            Self::Over => "over",
+            Self::Locked => "locked",
+        }
+    }
+
+    fn to_wire(self) -> v1::disk_use::State {
+        match self {
+            Self::Within => v1::disk_use::State::Within,
+            Self::Over => v1::disk_use::State::Over,
+            Self::Locked => v1::disk_use::State::Locked,
+        }
+    }
+}
+
+/// What follows from a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) standing: Standing,
+    /// It is another than before.
+    pub(crate) is_new: bool,
+    /// The run's commands are to be ended.
+    pub(crate) ends_commands: bool,
+}
+
+/// One for each run that lives.
+pub struct Account {
+    most: Amount,
+    /// The workspace is the daemon's own, and counts.
+    has_workspace: bool,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    found: Option<Found>,
+    standing: Standing,
+    /// The least that it had since it is over, counted to the end: what is more has come since.
+    mark: Option<Amount>,
+    /// When the run's commands were ended last.
+    ended: Option<Instant>,
+    /// They may not be gone: what comes meanwhile is theirs, and none begins.
+    ends: bool,
+}
+
+impl Account {
+    /// Of a run that may have so much. `has_workspace`: what the daemon made as its workspace counts, too.
+    pub(crate) fn new(most: Amount, has_workspace: bool) -> Self {
+        let seen = Seen { found: None, standing: Standing::Within, mark: None, ended: None, ends: false };
+        Self { most, has_workspace, seen: Mutex::new(seen) }
+    }
+
+    /// What it may have.
+    pub(crate) fn most(&self) -> Amount {
+        self.most
+    }
+
+    /// Whether the workspace counts.
+    pub(crate) fn has_workspace(&self) -> bool {
+        self.has_workspace
+    }
+
+    /// How much of it a look has to see.
+    pub(crate) fn worth_counting(&self) -> Amount {
+        match self.seen().standing {
+            Standing::Within => self.most,
+            // To tell whether it grows, or has room again, all of it.
+            Standing::Over | Standing::Locked => Amount { bytes: u64::MAX, files: u64::MAX },
+        }
+    }
+
+    /// How much more may come before it is over; `None`: it is, or was never looked at.
+    pub(crate) fn room(&self) -> Option<Amount> {
+        let seen = self.seen();
+        let found = seen.found.filter(|_| seen.standing == Standing::Within)?;
+        Some(Amount {
+            bytes: self.most.bytes.saturating_sub(found.amount.bytes),
+            files: self.most.files.saturating_sub(found.amount.files),
+        })
+    }
+
+    /// Whether the quota is used up.
+    pub fn is_over(&self) -> bool {
+        self.seen().standing != Standing::Within
+    }
+
+    /// What was found last, for whoever looks at the run.
+    pub fn to_wire(&self) -> Option<v1::DiskUse> {
+        let seen = self.seen();
+        let found = seen.found?;
+        Some(v1::DiskUse { state: seen.standing.to_wire().into(), ..found.to_wire() })
+    }
+
+    /// Takes what a look has found.
+    pub(crate) fn take(&self, found: Found) -> Verdict {
+        let mut seen = self.seen();
+        let before = seen.standing;
+        let amount = found.amount;
+        let settles = seen.ends();
+        let grew = !found.by_kernel
+            && !settles
+            && seen.mark.is_some_and(|mark| {
+                amount.bytes > mark.bytes.saturating_add(UNCHANGED.bytes)
+                    || amount.files > mark.files.saturating_add(UNCHANGED.files)
+            });
+        seen.standing = match before {
+            Standing::Within if self.is_too_much(found) => Standing::Over,
+            Standing::Over | Standing::Locked if self.has_room(found) => Standing::Within,
+            Standing::Over if grew => Standing::Locked,
+            standing => standing,
+        };
+        let went_over = before == Standing::Within && seen.standing == Standing::Over;
+        let ends_commands = !found.by_kernel
+            && (went_over || (seen.standing == Standing::Locked && (before != seen.standing || grew)));
+        if ends_commands {
+            seen.end();
+        }
+        seen.mark = match (seen.standing, seen.mark) {
+            (Standing::Within, _) => None,
+            // The look that found it over has not counted to the end.
+            (_, mark) if found.is_more || went_over => mark,
+            (_, Some(mark)) if !grew && !settles => {
+                Some(Amount { bytes: mark.bytes.min(amount.bytes), files: mark.files.min(amount.files) })
+            }
+            _ => Some(amount),
+        };
+        seen.found = Some(found);
+        Verdict { standing: seen.standing, is_new: before != seen.standing, ends_commands }
+    }
+
+    /// The commands of the run are ended for the sake of the disk, whatever this run has.
+    pub(crate) fn commands_end(&self) {
+        self.seen().end();
+    }
+
+    /// The commands that were to be ended are gone.
+    pub(crate) fn commands_are_gone(&self) {
+        self.seen().ends = false;
+    }
+
+    /// Whether the run's commands were ended since.
+    pub fn ended_since(&self, began: Instant) -> bool {
+        self.seen().ended.is_some_and(|ended| ended >= began)
+    }
+
+    /// Refuses what would add to a run that is over.
+    pub(crate) fn check(&self, operation: &Operation) -> Result<(), Refusal> {
+        let seen = self.seen();
+        let (Some(found), true) = (seen.found, seen.standing != Standing::Within) else { return Ok(()) };
+        let runs_something = matches!(operation, Operation::Exec(_) | Operation::Shell(_));
+        let is_locked = seen.standing == Standing::Locked;
+        let refused = (runs_something && (is_locked || seen.ends())) || self.adds(operation);
+        if !refused {
+            return Ok(());
+        }
+        let least = if found.is_more { "more than " } else { "" };
+        let has = format!("{least}{} in {} files", mib(found.amount.bytes), found.amount.files);
+        let may = format!("{} in {} files", mib(self.most.bytes), self.most.files);
+        let below = self.below();
+        let what = match (runs_something, found.is_too_deep) {
+            (true, _) if is_locked => {
+                "and a command took more after that was used up, so that no command is run"
+            }
+            (true, _) => "and its commands are being ended, so that none is run in this moment",
+            (false, true) => {
+                "in directories that are nested too deep to be counted, so that nothing more is written"
+            }
+            (false, false) => "so that nothing more is written",
+        };
+        let how = match seen.standing {
+            Standing::Locked => "delete files one by one, or ask the operator",
+            _ => "delete files in @state, or in a workspace of the run's own; a command may do so",
+        };
+        let message = format!(
+            "this run has {has} on the daemon's disk, of at most {may}, {what}. To make room {how}; it goes on at {} in {} \
+             files or less",
+            mib(below.bytes),
+            below.files
+        );
+        Err(Refusal::new(Reason::WriteLimit, message)
+            .with("limit", "disk-quota")
+            .with("used_bytes", found.amount.bytes.to_string())
+            .with("used_files", found.amount.files.to_string())
+            .with("max_bytes", self.most.bytes.to_string())
+            .with("max_files", self.most.files.to_string()))
+    }
+
+    /// Whether the operation makes something where it counts.
+    pub(crate) fn adds(&self, operation: &Operation) -> bool {
+        let counts = |mount| mount == Mount::State || (mount == Mount::Project && self.has_workspace);
+        match operation {
+            Operation::Write(_) | Operation::Edit(_) | Operation::Patch(_) => {
+                operation.paths().iter().any(|path| counts(path.mount()))
+            }
+            Operation::Git(Git::Add { .. } | Git::Commit { .. }) => self.has_workspace,
+            _ => false,
+        }
+    }
+
+    fn is_too_much(&self, found: Found) -> bool {
+        let Found { amount, is_more, is_too_deep, by_kernel } = found;
+        let room = if by_kernel { NO_ROOM } else { Amount::default() };
+        is_more
+            || is_too_deep
+            || amount.bytes.saturating_add(room.bytes) > self.most.bytes
+            || amount.files.saturating_add(room.files) > self.most.files
+    }
+
+    fn has_room(&self, found: Found) -> bool {
+        let below = self.below();
+        !found.is_more
+            && !found.is_too_deep
+            && found.amount.bytes <= below.bytes
+            && found.amount.files <= below.files
+    }
+
+    /// What a run that is over may have to go on: so much less that it does not come and go.
+    fn below(&self) -> Amount {
+        let Amount { bytes, files } = self.most;
+        Amount { bytes: bytes - (bytes / 32).min(MOST_ROOM), files: files - files / 32 }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    fn end(&mut self) {
+        (self.ended, self.ends) = (Some(Instant::now()), true);
+    }
+
+    fn ends(&self) -> bool {
+        self.ends && self.ended.is_some_and(|ended| ended.elapsed() < GONE)
+    }
+}
+
+impl Found {
+    /// Without what follows from it.
+    pub(crate) fn to_wire(self) -> v1::DiskUse {
+        v1::DiskUse {
+            used_bytes: self.amount.bytes,
+            used_files: self.amount.files,
+            at_least: self.is_more || self.is_too_deep,
+            state: v1::disk_use::State::Unspecified.into(),
+            kernel: self.by_kernel,
+        }
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    // To a tenth, rounded up.
+    let tenths = bytes.saturating_mul(10).div_ceil(1 << 20);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use jail::SandboxPath;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn account() -> Account {
+        Account::new(Amount { bytes: 64 * MIB, files: 1_000 }, false)
+    }
+
+    fn found(mib: u64, files: u64) -> Found {
+        Found { amount: Amount { bytes: mib * MIB, files }, ..Found::default() }
+    }
+
+    fn takes(account: &Account, found: Found) -> (Standing, bool, bool) {
+        let Verdict { standing, is_new, ends_commands } = account.take(found);
+        account.commands_are_gone();
+        (standing, is_new, ends_commands)
+    }
+
+    fn write(path: &str) -> Operation {
+        Operation::Write(ops::Write {
+            path: SandboxPath::parse(path).unwrap(),
+            content: b"x".to_vec(),
+            if_match_sha256: None,
+            create_only: false,
+        })
+    }
+
+    fn exec() -> Operation {
+        Operation::Exec(ops::Exec {
+            command: "true".to_owned(),
+            args: Vec::new(),
+            cwd: SandboxPath::parse("@project").unwrap(),
+            env: std::collections::BTreeMap::new(),
+            stdin: Vec::new(),
+            timeout: Duration::from_secs(1),
+            only_reads: false,
+        })
+    }
+
+    #[test]
+    fn a_run_goes_over_makes_room_and_goes_on() {
+        let account = account();
+        assert_eq!(takes(&account, found(64, 1_000)), (Standing::Within, false, false));
+        assert_eq!(account.check(&write("@state/a")), Ok(()));
+        let began = Instant::now();
+        assert_eq!(takes(&account, Found { is_more: true, ..found(65, 3) }), (Standing::Over, true, true));
+        assert!(account.ended_since(began) && !account.ended_since(Instant::now()));
+        // Counted to the end for the first time: that is no growth.
+        assert_eq!(takes(&account, found(90, 3)), (Standing::Over, false, false));
+        let refused = account.check(&write("@state/a")).unwrap_err();
+        assert_eq!(refused.reason, Reason::WriteLimit);
+        assert!(refused.message.contains("90.0 MiB in 3 files"), "{}", refused.message);
+        assert!(refused.message.contains("at most 64.0 MiB in 1000 files"), "{}", refused.message);
+        assert!(refused.message.contains("goes on at 62.0 MiB in 969 files or less"), "{}", refused.message);
+        assert_eq!(account.check(&exec()), Ok(()), "it may delete");
+        // What is not the daemon's does not count.
+        assert_eq!(account.check(&write("a")), Ok(()));
+        assert_eq!(takes(&account, found(63, 3)), (Standing::Over, false, false));
+        assert_eq!(takes(&account, found(62, 3)), (Standing::Within, true, false));
+        assert_eq!(account.check(&write("@state/a")), Ok(()));
+    }
+
+    #[test]
+    fn a_command_that_takes_more_locks_the_run() {
+        let account = account();
+        takes(&account, found(1, 1));
+        assert_eq!(takes(&account, Found { is_more: true, ..found(2, 1_001) }).0, Standing::Over);
+        assert_eq!(takes(&account, found(2, 1_500)), (Standing::Over, false, false));
+        assert_eq!(takes(&account, found(3, 1_628)), (Standing::Over, false, false), "as good as nothing");
+        assert_eq!(takes(&account, found(3, 1_560)), (Standing::Over, false, false));
+        assert_eq!(takes(&account, found(3, 1_800)), (Standing::Locked, true, true));
+        assert_eq!(account.check(&exec()).unwrap_err().reason, Reason::WriteLimit);
+        assert_eq!(takes(&account, found(3, 1_800)), (Standing::Locked, false, false));
+        assert_eq!(takes(&account, found(3, 2_000)), (Standing::Locked, false, true));
+        assert_eq!(takes(&account, found(3, 900)), (Standing::Within, true, false));
+        assert_eq!(account.check(&exec()), Ok(()));
+    }
+
+    #[test]
+    fn what_comes_before_the_ended_commands_are_gone_is_theirs() {
+        let account = account();
+        account.take(Found { is_more: true, ..found(65, 3) });
+        assert!(account.check(&exec()).is_err(), "none begins meanwhile");
+        account.take(found(70, 3));
+        assert_eq!(account.take(found(90, 3)).standing, Standing::Over);
+        account.commands_are_gone();
+        assert_eq!(account.check(&exec()), Ok(()));
+        assert_eq!(account.take(found(91, 3)).standing, Standing::Over);
+        assert_eq!(account.take(found(92, 3)).standing, Standing::Locked);
+    }
+
+    #[test]
+    fn what_the_kernel_holds_is_only_said() {
+        let account = account();
+        let kernel = |found| Found { by_kernel: true, ..found };
+        assert_eq!(takes(&account, kernel(found(63, 3))).0, Standing::Within);
+        assert_eq!(takes(&account, kernel(found(64, 3))), (Standing::Over, true, false));
+        assert_eq!(takes(&account, kernel(found(64, 1_000))), (Standing::Over, false, false));
+        assert!(account.check(&write("@state/a")).is_err() && account.check(&exec()).is_ok());
+        assert_eq!(takes(&account, kernel(found(3, 3))).0, Standing::Within);
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_too_much() {
+        let account = Account::new(Amount { bytes: 64 * MIB, files: 1_000 }, true);
+        takes(&account, Found { is_too_deep: true, ..found(1, 300) });
+        let refused = account.check(&write("a")).unwrap_err();
+        assert!(refused.message.contains("nested too deep"), "{}", refused.message);
+    }
+}

@@ -1,0 +1,202 @@
+//! The disk that has the state directory: how much room it has, and what that allows.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use ops::{Operation, Reason};
+use refusal::Refusal;
+use rustix::fs::{Mode, OFlags, fstatvfs};
+use tokio::sync::Notify;
+use wire::v1;
+
+use super::account::Account;
+
+/// How much of its disk the daemon wants free, bytes. Of a small disk it is less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Below that somebody is told.
+    pub warn_free: u64,
+    /// Below that no run writes anything: what is left is for the daemon's own, the audit log first.
+    pub min_free: u64,
+}
+
+/// Room on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Free {
+    pub(crate) bytes: u64,
+    pub(crate) total_bytes: u64,
+    /// `None` where the file system has no number of inodes.
+    pub(crate) files: Option<u64>,
+    pub(crate) total_files: u64,
+}
+
+/// How much room that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Level {
+    Enough,
+    Low,
+    Full,
+}
+
+impl Level {
+    /// In the record.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Enough => "enough",
+            Self::Low => "low",
+            Self::Full => "full",
+        }
+    }
+
+    fn to_wire(self) -> v1::state_disk::State {
+        match self {
+            Self::Enough => v1::state_disk::State::Enough,
+            Self::Low => v1::state_disk::State::Low,
+            Self::Full => v1::state_disk::State::Full,
+        }
+    }
+
+    fn from_number(number: u8) -> Self {
+        [Self::Enough, Self::Low].into_iter().find(|level| *level as u8 == number).unwrap_or(Self::Full)
+    }
+}
+
+/// The disk, as calls and clients see it.
+pub struct Quotas {
+    directory: OwnedFd,
+    thresholds: Thresholds,
+    level: AtomicU8,
+    /// Somebody waits for a look.
+    pub(crate) look: Notify,
+}
+
+impl Quotas {
+    pub fn open(state: &Path, thresholds: Thresholds) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(state, flags, Mode::empty())?;
+        Ok(Self { directory, thresholds, level: AtomicU8::new(Level::Enough as u8), look: Notify::new() })
+    }
+
+    /// Refuses what would add to the disk of a run that may have no more, or to a disk that has no room.
+    pub fn check(&self, account: &Account, operation: &Operation) -> Result<(), Refusal> {
+        let checked = account.check(operation);
+        if checked.is_err() {
+            // Something may have been deleted meanwhile.
+            self.look.notify_one();
+        }
+        checked?;
+        let runs_something = matches!(operation, Operation::Exec(_) | Operation::Shell(_));
+        if self.level() == Level::Full && (runs_something || account.adds(operation)) {
+            return Err(Refusal::new(
+                Reason::WriteLimit,
+                "the daemon's disk is full, so that no run writes to it and no command is run until there is room: delete what \
+                 is not needed, or ask the operator",
+            )
+            .with("limit", "state-disk"));
+        }
+        Ok(())
+    }
+
+    /// Something was deleted, or is to be looked at for another reason.
+    pub fn look_again(&self) {
+        self.look.notify_one();
+    }
+
+    /// For whoever may know.
+    pub fn to_wire(&self, by_kernel: bool) -> Option<v1::StateDisk> {
+        let free = self.free().ok()?;
+        Some(v1::StateDisk {
+            free_bytes: free.bytes,
+            total_bytes: free.total_bytes,
+            free_files: free.files,
+            state: self.level().to_wire().into(),
+            kernel: by_kernel,
+        })
+    }
+
+    pub(crate) fn free(&self) -> io::Result<Free> {
+        let found = fstatvfs(self.directory.as_fd())?;
+        Ok(Free {
+            bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+            files: (found.f_files > 0).then_some(found.f_favail),
+            total_files: found.f_files,
+        })
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        Level::from_number(self.level.load(Ordering::Relaxed))
+    }
+
+    /// Takes how much room there is: the level, and whether it is another one.
+    pub(crate) fn take(&self, free: Free) -> (Level, bool) {
+        let before = self.level();
+        let level = self.thresholds.level(free, before);
+        self.level.store(level as u8, Ordering::Relaxed);
+        (level, level != before)
+    }
+}
+
+impl Thresholds {
+    /// A tenth more than the threshold has to be free before a level ends.
+    fn level(self, free: Free, before: Level) -> Level {
+        let less = |level: Level, most: u64, bytes_part: u64, files_part: u64| {
+            let more =
+                |number: u64| if before >= level { number.saturating_add(number / 10) } else { number };
+            free.bytes < more(most.min(free.total_bytes / bytes_part))
+                || free.files.is_some_and(|files| files < more(free.total_files / files_part))
+        };
+        if less(Level::Full, self.min_free, 20, 100) {
+            Level::Full
+        } else if less(Level::Low, self.warn_free, 10, 20) {
+            Level::Low
+        } else {
+            Level::Enough
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const THRESHOLDS: Thresholds = Thresholds { warn_free: 1024 * MIB, min_free: 128 * MIB };
+
+    fn free(free_mib: u64, total_mib: u64) -> Free {
+        Free { bytes: free_mib * MIB, total_bytes: total_mib * MIB, files: None, total_files: 0 }
+    }
+
+    #[test]
+    fn levels_begin_at_their_threshold_and_end_above_it() {
+        let level = |free_mib, before| THRESHOLDS.level(free(free_mib, 100_000), before);
+        assert_eq!(level(1_024, Level::Enough), Level::Enough);
+        assert_eq!(level(1_023, Level::Enough), Level::Low);
+        assert_eq!(level(1_100, Level::Low), Level::Low);
+        assert_eq!(level(1_127, Level::Low), Level::Enough);
+        assert_eq!(level(127, Level::Low), Level::Full);
+        assert_eq!(level(130, Level::Full), Level::Full);
+        assert_eq!(level(141, Level::Full), Level::Low);
+        for known in [Level::Enough, Level::Low, Level::Full] {
+            assert_eq!(Level::from_number(known as u8), known);
+        }
+    }
+
+    #[test]
+    fn a_small_disk_is_not_always_full() {
+        let level = |free_mib| THRESHOLDS.level(free(free_mib, 64), Level::Enough);
+        assert_eq!((level(7), level(5), level(2)), (Level::Enough, Level::Low, Level::Full));
+    }
+
+    #[test]
+    fn inodes_count() {
+        let level = |files| {
+            let free = Free { files: Some(files), total_files: 10_000, ..free(9_000, 10_000) };
+            THRESHOLDS.level(free, Level::Enough)
+        };
+        assert_eq!((level(500), level(499), level(99)), (Level::Enough, Level::Low, Level::Full));
+    }
+}

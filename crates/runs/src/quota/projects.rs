@@ -1,0 +1,192 @@
+//! The project of each run whose directories the kernel holds to their quota.
+//!
+//! The directories themselves are the table: each has its project's number, so that nothing else has to be kept, and a daemon
+//! that starts reads it from them. A number is given to one run, and used again when nothing is left of that. A run that goes on
+//! in the workspace of an earlier one shares its project: everything in it has that number already. No two runs that live
+//! do, since a workspace has one of them at most.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use containers::{Amount, ProjectId, ProjectQuotas};
+use identity::RunId;
+use refusal::chain;
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
+use rustix::io::Errno;
+use store::run::{Record, Workspace};
+use wire::v1;
+
+use super::account::Found;
+use crate::directories::Directories;
+
+/// Numbers that are tried before a run does without.
+const TRIES: usize = 1_000;
+
+/// What the daemon makes for runs: by project, and what is left of it.
+pub struct Projects {
+    directories: Directories,
+    quotas: Option<ProjectQuotas>,
+    table: Mutex<BTreeMap<RunId, ProjectId>>,
+    /// What is left of runs that have ended, as far as it was counted.
+    left: Mutex<BTreeMap<RunId, Found>>,
+}
+
+impl Projects {
+    /// Those of the file system of the state directory, with the projects of all that is there.
+    pub fn open(directories: Directories) -> io::Result<Self> {
+        let state = open(&directories.state)?;
+        let quotas = ProjectQuotas::of(state.as_fd())?;
+        let mut table = BTreeMap::new();
+        if let Some(quotas) = &quotas {
+            for parent in directories.counted() {
+                for (run, directory) in runs_in(&parent)? {
+                    if let Some(project) = quotas.project_of(directory.as_fd())? {
+                        table.insert(run, project);
+                    }
+                }
+            }
+        }
+        Ok(Self { directories, quotas, table: Mutex::new(table), left: Mutex::default() })
+    }
+
+    /// Whether the kernel can hold runs to their quotas here.
+    pub fn are_held(&self) -> bool {
+        self.quotas.is_some()
+    }
+
+    /// A project for what will be made for this run, which may have so much. Where that cannot be had the run is measured.
+    pub(crate) fn allot(&self, record: &Record, most: Amount) {
+        if let Err(error) = self.try_allot(record, most) {
+            self.does_without(record.id, &error);
+        }
+    }
+
+    fn try_allot(&self, record: &Record, most: Amount) -> io::Result<()> {
+        let Some(quotas) = &self.quotas else { return Ok(()) };
+        let mut table = self.table();
+        let project = match record.spec.workspace {
+            // One that was made without a project has none now: everything in it would have to be given one.
+            Workspace::Kept { workspace } => table.get(&workspace).copied(),
+            _ => Some(free(quotas, record.id, &table)?),
+        };
+        if let Some(project) = project {
+            quotas.limit(project, Some(most))?;
+            table.insert(record.id, project);
+        }
+        Ok(())
+    }
+
+    /// A run that an earlier daemon made may have so much, from now on.
+    pub(crate) fn limit_again(&self, run: RunId, most: Amount) {
+        let Some((quotas, project)) = self.of(run) else { return };
+        if let Err(error) = quotas.limit(project, Some(most)) {
+            tracing::error!(%run, error = %chain(&error), "a run's quota was not set");
+        }
+    }
+
+    /// Gives an empty directory to the run's project, if it has one.
+    pub(crate) fn assign(&self, run: RunId, directory: BorrowedFd<'_>) {
+        let Some((quotas, project)) = self.of(run) else { return };
+        let assigned = quotas.assign(directory, project).and_then(|()| quotas.project_of(directory));
+        match assigned {
+            Ok(now) if now == Some(project) => {}
+            Ok(_) => self.does_without(run, &io::Error::other("the directory did not take its project")),
+            Err(error) => self.does_without(run, &error),
+        }
+    }
+
+    /// The run has no project, and what it has is measured.
+    fn does_without(&self, run: RunId, error: &io::Error) {
+        tracing::error!(%run, error = %chain(error), "the kernel does not hold a run to its quota: it is measured");
+        self.table().remove(&run);
+    }
+
+    /// What the kernel says that the run has; `None`: it does not hold this one.
+    pub(crate) fn used(&self, run: RunId) -> Option<io::Result<Amount>> {
+        self.of(run).map(|(quotas, project)| quotas.used(project))
+    }
+
+    /// Something of a run was removed. When nothing is left, its project is nobody's.
+    pub(crate) fn settle(&self, run: RunId) {
+        self.left().remove(&run);
+        let Some(quotas) = &self.quotas else { return };
+        let left = self
+            .directories
+            .counted()
+            .into_iter()
+            .any(|parent| !matches!(rustix::fs::lstat(parent.join(run.to_string())), Err(Errno::NOENT)));
+        let mut table = self.table();
+        if left {
+            return;
+        }
+        let Some(project) = table.remove(&run) else { return };
+        if table.values().any(|other| *other == project) {
+            return;
+        }
+        if let Err(error) = quotas.limit(project, None) {
+            tracing::warn!(%run, error = %chain(&error), "the project of a run that is gone keeps its limits");
+        }
+    }
+
+    /// What is left of a run that has ended, as far as it was counted.
+    pub fn left_of(&self, run: RunId) -> Option<v1::DiskUse> {
+        self.left().get(&run).map(|found| found.to_wire())
+    }
+
+    pub(crate) fn left(&self) -> MutexGuard<'_, BTreeMap<RunId, Found>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, run: RunId) -> Option<(&ProjectQuotas, ProjectId)> {
+        let project = self.table().get(&run).copied()?;
+        Some((self.quotas.as_ref()?, project))
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<RunId, ProjectId>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A number that nobody uses: no run of this daemon's, and nobody else on the file system.
+fn free(quotas: &ProjectQuotas, run: RunId, table: &BTreeMap<RunId, ProjectId>) -> io::Result<ProjectId> {
+    let mut project = ProjectId::from_any(run.low_bits());
+    for _ in 0..TRIES {
+        if !table.values().any(|other| *other == project) && quotas.is_free(project)? {
+            return Ok(project);
+        }
+        project = project.next();
+    }
+    Err(io::Error::other("no project is free"))
+}
+
+fn open(path: &Path) -> io::Result<rustix::fd::OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// The directories of runs in one of the daemon's own.
+fn runs_in(parent: &Path) -> io::Result<Vec<(RunId, rustix::fd::OwnedFd)>> {
+    let parent = match open(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        parent => parent?,
+    };
+    let mut found = Vec::new();
+    for entry in Dir::read_from(&parent)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let run = name.to_str().ok().and_then(|name| RunId::parse(name).ok());
+        if let Some(run) =
+            run.filter(|_| matches!(entry.file_type(), FileType::Directory | FileType::Unknown))
+        {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            found.push((run, openat(&parent, name, flags, Mode::empty())?));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

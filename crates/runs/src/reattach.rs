@@ -1,0 +1,308 @@
+//! What a former daemon has left of its runs, sorted before the first client is let in: a run that is what it was is
+//! taken over, everything else is removed.
+//!
+//! ```text
+//!  READY ──────► as launched? ──yes──► READY, adopted
+//!                     └──no──► container and mounts removed ──► FAILED
+//!  its time is over, STOPPING ──► removed ──► STOPPED or FAILED
+//!  CREATING ──► removed with its record: the request that was not answered makes it when it comes again
+//!  containers and mounts of no run ──► removed
+//! ```
+//!
+//! Runs that another instance's daemon owns carry another label and are not looked at.
+
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use containers::{ContainerId, FormerEnded, KillMethod, LABEL_INSTANCE};
+use gateway::Policy;
+use identity::{CallId, RunId};
+use refusal::chain;
+use serde_json::json;
+use store::run::{Record, State};
+use store::{Timestamp, micros};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::adopt::{Adopted, Misfit, terms};
+use crate::freeze::end_leftover;
+use crate::recover::recover;
+use crate::registry::Runs;
+use crate::remove::remove_tree;
+use crate::run::Run;
+use crate::shared::Shared;
+use crate::task;
+
+/// Runs that are looked at, and containers that are removed, at the same time.
+const AT_ONCE: usize = 8;
+
+/// Leaves that the record of an adoption names.
+const NAMED: usize = 32;
+
+/// The runs that were taken over, and what was ended in each.
+#[derive(Default)]
+pub struct TakenOver(BTreeMap<RunId, FormerEnded>);
+
+impl TakenOver {
+    /// Runs in which nothing was left to end.
+    pub fn of(runs: impl IntoIterator<Item = RunId>) -> Self {
+        Self(runs.into_iter().map(|run| (run, FormerEnded::default())).collect())
+    }
+
+    /// Whether the run lives on.
+    pub fn has(&self, run: RunId) -> bool {
+        self.0.contains_key(&run)
+    }
+
+    /// How the processes of a former daemon's call were ended, for its receipt: those of its own cgroup, or where that
+    /// cannot be told all of its run's.
+    pub fn evidence(&self, run: RunId, call: CallId) -> Option<serde_json::Value> {
+        let ended = self.0.get(&run)?;
+        let own = format!("call-{call}");
+        let own = ended.leaves.iter().find(|leaf| leaf.name == own);
+        Some(match own {
+            Some(leaf) => json!({
+                "ended": leaf.evidence.ended,
+                "left": leaf.evidence.left,
+                "method": method(leaf.evidence.how),
+                "took_us": micros(leaf.evidence.took),
+            }),
+            None => evidence(ended),
+        })
+    }
+}
+
+fn method(how: KillMethod) -> &'static str {
+    match how {
+        KillMethod::CgroupKill => "cgroup-v2-kill",
+        KillMethod::Freezer => "cgroup-v1-freezer",
+    }
+}
+
+/// What was ended in a run that was taken over.
+fn evidence(ended: &FormerEnded) -> serde_json::Value {
+    let in_leaves: u32 = ended.leaves.iter().map(|leaf| leaf.evidence.ended).sum();
+    let named = ended.leaves.iter().take(NAMED);
+    let took: Duration = ended.leaves.iter().map(|leaf| leaf.evidence.took).sum();
+    let leaves: serde_json::Map<_, _> =
+        named.map(|leaf| (leaf.name.clone(), json!(leaf.evidence.ended))).collect();
+    json!({
+        "ended": in_leaves + ended.others,
+        "left": ended.left,
+        "method": ended.leaves.first().map_or("signal", |leaf| method(leaf.evidence.how)),
+        "took_us": micros(took),
+        "cgroups": leaves,
+    })
+}
+
+/// How a run of a former daemon ends.
+enum End {
+    /// It never took a call, and nobody was answered that it is there.
+    Unmade,
+    /// As asked, or in its time.
+    Stopped,
+    Failed(Misfit),
+}
+
+impl Runs {
+    /// Takes over what can be taken over of `former`, none of which is known here yet, and removes everything else.
+    /// `used` says when a run was last used, as far as that is known.
+    pub async fn take_over(
+        self: &Arc<Self>,
+        former: Vec<Record>,
+        policy: &Policy,
+        used: &BTreeMap<RunId, Timestamp>,
+    ) -> anyhow::Result<TakenOver> {
+        let count = former.len();
+        if count > 0 {
+            tracing::info!(runs = count, "looking at the runs of the former daemon");
+        }
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        let mut looks = JoinSet::new();
+        for record in former {
+            let (runs, slots) = (self.clone(), slots.clone());
+            let idle = idle(&record, used);
+            let terms =
+                due(&record, idle).map_or_else(|| terms(policy, &record.spec).map_err(End::Failed), Err);
+            looks.spawn(async move {
+                let _slot = slots.acquire().await;
+                let adopted = match terms {
+                    Ok(wanted) => runs.launcher.adopt(&record, &wanted).await.map_err(End::Failed),
+                    Err(end) => Err(end),
+                };
+                (record, idle, adopted)
+            });
+        }
+        let (mut taken, mut living, mut over) = (BTreeMap::new(), Vec::new(), Vec::new());
+        while let Some(looked) = looks.join_next().await {
+            let (record, idle, adopted) = looked?;
+            match adopted {
+                Ok(adopted) => {
+                    taken.insert(record.id, adopted.ended.clone());
+                    living.push((record, idle, adopted));
+                }
+                Err(end) => over.push((record, end)),
+            }
+        }
+        let containers =
+            living.iter().filter_map(|(_, _, adopted)| adopted.resources.container.clone()).collect();
+        self.remove_others(&containers).await?;
+        self.clean_others(taken.keys().copied().collect()).await?;
+        for (record, end) in over {
+            self.is_over(record, end).await?;
+        }
+        let taken = TakenOver(taken);
+        let ended = self.ended().values().cloned().collect();
+        recover(ended, &self.launcher.directories, &self.launcher.roots, |run| taken.has(run)).await;
+        for (record, idle, adopted) in living {
+            self.goes_on(record, idle, adopted).await;
+        }
+        if count > 0 {
+            tracing::info!(
+                adopted = taken.0.len(),
+                ended = count - taken.0.len(),
+                "the runs of the former daemon are sorted"
+            );
+        }
+        Ok(taken)
+    }
+
+    /// Removes this instance's containers but `kept`.
+    async fn remove_others(&self, kept: &BTreeSet<ContainerId>) -> anyhow::Result<()> {
+        let engine = &self.launcher.engine;
+        let left = engine.list(LABEL_INSTANCE, &self.launcher.instance).await;
+        let left = left.map_err(|error| anyhow::anyhow!(chain(&error)))?;
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        let mut removals = JoinSet::new();
+        for container in left.into_iter().filter(|container| !kept.contains(&container.id)) {
+            tracing::warn!(container = container.name, "removing a container that a former daemon left");
+            let (engine, slots) = (engine.clone(), slots.clone());
+            removals.spawn(async move {
+                let _slot = slots.acquire().await;
+                end_leftover(engine.as_ref(), &container.id).await;
+                engine.remove(&container.id).await
+            });
+        }
+        while let Some(removed) = removals.join_next().await {
+            removed?.map_err(|error| anyhow::anyhow!(chain(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the mounts of all runs but `kept`. The slots are two levels down: `mounts/RUN/workspace`.
+    async fn clean_others(&self, kept: BTreeSet<RunId>) -> anyhow::Result<()> {
+        let mounts = self.launcher.directories.mounts();
+        let cleaned = tokio::task::spawn_blocking(move || {
+            let mut cleaned = 0;
+            for run in std::fs::read_dir(&mounts).into_iter().flatten().flatten() {
+                let id = run.file_name().to_str().and_then(|name| RunId::parse(name).ok());
+                if !id.is_some_and(|id| kept.contains(&id)) {
+                    cleaned += containers::clean_slots(&run.path())?;
+                    // Only an empty directory goes.
+                    let _ = std::fs::remove_dir(run.path());
+                }
+            }
+            Ok::<_, containers::MountError>(cleaned)
+        });
+        let cleaned = cleaned.await?.context("cannot clean up the mounts that a former daemon left")?;
+        if cleaned > 0 {
+            tracing::warn!(mounts = cleaned, "removed mounts that a former daemon left");
+        }
+        Ok(())
+    }
+
+    /// A run that is not taken over, of which nothing is left by now.
+    async fn is_over(&self, mut record: Record, end: End) -> anyhow::Result<()> {
+        let mut details = json!({});
+        let unmade = matches!(end, End::Unmade);
+        match end {
+            End::Unmade => record.enter(
+                State::Failed,
+                Some(
+                    "the daemon ended while the run was being made; the same request makes it anew"
+                        .to_owned(),
+                ),
+            ),
+            End::Stopped => record.enter(State::Stopped, None),
+            End::Failed(why) => {
+                tracing::warn!(run = %record.id, why, "a run of the former daemon is not taken over");
+                let failure =
+                    format!("the daemon ended while the run lived, and it was not taken over: {why}");
+                record.enter(State::Failed, Some(failure));
+            }
+        }
+        details["state"] = record.state.as_str().into();
+        if let Some(failure) = &record.failure {
+            details["failure"] = failure.as_str().into();
+        }
+        let (kept, event) = (record.clone(), record.event(details));
+        let stored = if unmade {
+            tracing::warn!(run = %record.id, "a run that the former daemon had not finished making is removed");
+            let run = record.id.to_string();
+            remove_tree(self.launcher.directories.run_state(&run)).await;
+            remove_tree(self.launcher.directories.run_log(&run)).await;
+            remove_tree(self.launcher.directories.private(&run)).await;
+            self.store.with(move |store| store.delete_run(kept.id)).await
+        } else {
+            self.store.with(move |store| store.update_run(&kept)).await
+        };
+        stored.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;
+        if self.audit.enqueue(event).await.is_err() {
+            tracing::error!(run = %record.id, "a run's end is not in the audit log");
+        }
+        if !unmade {
+            self.has_ended(&record);
+        }
+        Ok(())
+    }
+
+    /// A run that was taken over takes calls.
+    async fn goes_on(self: &Arc<Self>, record: Record, idle: Duration, adopted: Adopted) {
+        let Adopted { lanes, resources, ended } = adopted;
+        let (record_sender, record_receiver) = watch::channel(record.clone());
+        let (commands, command_receiver) = mpsc::channel(8);
+        let run = Arc::new(Run::new(record_receiver, commands, idle));
+        self.launcher.projects.limit_again(record.id, run.disk.most());
+        *run.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
+        self.living().insert(record.id, run.clone());
+        let shared = Shared {
+            runs: self.clone(),
+            lanes: run.lanes.clone(),
+            run,
+            record: record_sender,
+            commands: command_receiver,
+        };
+        shared.adopted(evidence(&ended)).await;
+        self.tasks.spawn(task::go_on(shared, lanes, resources));
+    }
+}
+
+/// For how long nobody has used the run.
+fn idle(record: &Record, used: &BTreeMap<RunId, Timestamp>) -> Duration {
+    let last = used.get(&record.id).copied().max(record.ready_at);
+    last.map_or(Duration::ZERO, Timestamp::elapsed)
+}
+
+/// A run that is not even looked at.
+fn due(record: &Record, idle: Duration) -> Option<End> {
+    let is_past = |limit: Option<Duration>, age: Duration| limit.is_some_and(|limit| age >= limit);
+    match record.state {
+        // The clock ran on.
+        State::Ready | State::Paused
+            if is_past(record.spec.ttl, record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed))
+                // A paused run is not idle.
+                || record.state == State::Ready && is_past(record.spec.idle_timeout, idle) =>
+        {
+            Some(End::Stopped)
+        }
+        State::Ready | State::Paused => None,
+        State::Creating => Some(End::Unmade),
+        State::Stopping | State::Stopped | State::Failed => {
+            Some(End::Failed("it was being ended".to_owned()))
+        }
+    }
+}

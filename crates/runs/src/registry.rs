@@ -1,0 +1,339 @@
+//! The runs that there are, by id, and who may be told about changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use audit_service::AuditLog;
+use identity::{DeletedTokens, Principal, RunId, run_of_token};
+use ops::Reason;
+use refusal::{Refusal, chain};
+use store::Store;
+use store::run::{Kept, Record, State, Workspace};
+use store::spool::Spool;
+use tokio::sync::{Semaphore, broadcast, oneshot};
+use tokio_util::task::TaskTracker;
+
+use crate::launch::Launcher;
+use crate::remove::remove_tree;
+use crate::run::{Command, Run, takes_no_calls};
+
+/// Changes of state that a slow watcher may be behind before it is told to look again.
+const CHANGES: usize = 1_024;
+
+/// Looks at changes and workspaces at the same time.
+const LOOKS: usize = 4;
+
+/// What becomes of runs when the daemon stops in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnStop {
+    /// They end.
+    End,
+    /// They stay, without lanes, and the next daemon takes them over.
+    Leave,
+}
+
+impl OnStop {
+    /// As the configuration names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Leave => "leave",
+        }
+    }
+}
+
+/// All runs of this daemon.
+pub struct Runs {
+    pub store: Store,
+    pub(crate) audit: Arc<AuditLog>,
+    pub launcher: Arc<Launcher>,
+    pub(crate) tasks: TaskTracker,
+    spool: Arc<Spool>,
+    /// Looks at changes and workspaces: each takes a process, and reads much.
+    pub(crate) looks: Semaphore,
+    pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
+    settling: Mutex<BTreeSet<RunId>>,
+    living: Mutex<BTreeMap<RunId, Arc<Run>>>,
+    ended: Mutex<BTreeMap<RunId, Record>>,
+    deleted_tokens: DeletedTokens,
+    changes: broadcast::Sender<Record>,
+    pub(crate) limit: usize,
+}
+
+impl Runs {
+    /// With the runs that the store has. Those that had not ended come back: somebody has to see what became of them.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "whether the daemon made a directory; nothing in it is opened"
+    )]
+    pub async fn open(
+        store: Store,
+        audit: Arc<AuditLog>,
+        launcher: Launcher,
+        spool: Arc<Spool>,
+        limit: usize,
+    ) -> Result<(Self, Vec<Record>), store::StoreError> {
+        let mut former = Vec::new();
+        let mut ended = BTreeMap::new();
+        let mut kept: BTreeMap<_, _> =
+            store.workspaces()?.into_iter().map(|workspace| (workspace.id, workspace)).collect();
+        for record in store.runs()? {
+            if !record.state.has_ended() && record.started.is_none() {
+                // Half made, and never used.
+                launcher.directories.remove_workspace(record.id).await;
+                store.delete_workspace(record.id)?;
+                kept.remove(&record.id);
+            }
+            if record.layer().is_some() && !record.has_pending_changes() {
+                // Accepted or discarded; its removal may have been interrupted.
+                remove_tree(launcher.directories.layer(&record.id.to_string())).await;
+            }
+            // Made by a daemon that kept no list.
+            if let Some(workspace) = Kept::of(&record)
+                && !kept.contains_key(&record.id)
+                && launcher.directories.workspace(&record.id.to_string()).is_dir()
+            {
+                store.insert_workspace(&workspace)?;
+                kept.insert(record.id, workspace);
+            }
+            if record.state.has_ended() {
+                ended.insert(record.id, record);
+            } else {
+                former.push(record);
+            }
+        }
+        let runs = Self {
+            store,
+            looks: Semaphore::new(LOOKS),
+            kept: Mutex::new(kept),
+            settling: Mutex::default(),
+            audit,
+            launcher: Arc::new(launcher),
+            tasks: TaskTracker::new(),
+            spool,
+            living: Mutex::default(),
+            ended: Mutex::new(ended),
+            deleted_tokens: DeletedTokens::default(),
+            changes: broadcast::Sender::new(CHANGES),
+            limit,
+        };
+        Ok((runs, former))
+    }
+
+    /// All that live.
+    pub(crate) fn all_living(&self) -> Vec<(RunId, Arc<Run>)> {
+        self.living().iter().map(|(id, run)| (*id, run.clone())).collect()
+    }
+
+    /// Some that have ended, and are not among `known`.
+    pub(crate) fn ended_but(&self, known: &BTreeSet<RunId>, most: usize) -> Vec<Record> {
+        let ended = self.ended();
+        ended.values().filter(|record| !known.contains(&record.id)).take(most).cloned().collect()
+    }
+
+    /// A run that lives.
+    pub fn living_run(&self, id: RunId) -> Result<Arc<Run>, Refusal> {
+        if let Some(run) = self.living().get(&id) {
+            return Ok(run.clone());
+        }
+        Err(takes_no_calls(self.get(id)?.state))
+    }
+
+    pub fn get(&self, id: RunId) -> Result<Record, Refusal> {
+        if let Some(run) = self.living().get(&id) {
+            return Ok(run.record());
+        }
+        let ended = self.ended().get(&id).cloned();
+        ended.ok_or_else(no_such_run)
+    }
+
+    /// A run whose launch is over. A launch that failed is an error, as it was for whoever asked first.
+    pub async fn launched(&self, id: RunId) -> Result<Record, Refusal> {
+        let run = self.living().get(&id).cloned();
+        let record = match run {
+            Some(run) => {
+                let mut record = run.record.clone();
+                // The sender goes with the run's task; its last word stays readable.
+                let _ = record.wait_for(|record| record.state != State::Creating).await;
+                run.record()
+            }
+            None => self.get(id)?,
+        };
+        match &record.failure {
+            Some(failure) if record.started.is_none() => {
+                Err(Refusal::new(Reason::RunNotReady, format!("the run of this request failed: {failure}"))
+                    .with("run_id", id.to_string()))
+            }
+            _ => Ok(record),
+        }
+    }
+
+    /// A run that `principal` may use. To others it does not exist.
+    pub fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
+        self.get(id).and_then(|record| {
+            if principal.may_use_run(id, &record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
+        })
+    }
+
+    /// Whether `principal` may use the run, at the cost of a look: every call asks.
+    pub fn check_use(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
+        let living = self.living().get(&id).map(|run| principal.may_use_run(id, &run.spec().principal));
+        let ended = || {
+            let of = |record: &Record| principal.may_use_run(id, &record.spec.principal);
+            self.ended().get(&id).is_some_and(of)
+        };
+        let usable = living.unwrap_or_else(ended);
+        if usable { Ok(()) } else { Err(no_such_run()) }
+    }
+
+    /// The living run whose token this is, and whom it acts for.
+    pub fn of_token(&self, token: &str) -> Option<(RunId, String)> {
+        let id = run_of_token(token)?;
+        let run = self.living().get(&id).cloned()?;
+        let spec = run.spec();
+        let is_its = spec.token.as_ref().is_some_and(|hash| hash.is_of(token));
+        is_its.then(|| (id, spec.principal.clone()))
+    }
+
+    /// Whether this was the token of a run that has ended, or was deleted lately. Showing it opens nothing, and is no attempt at
+    /// anything either: MCP clients do so, and the daemon's own endpoint for them.
+    pub fn is_former_token(&self, token: &str) -> bool {
+        let hash = run_of_token(token)
+            .and_then(|id| self.ended().get(&id).map(|record| record.spec.token.clone()))
+            .flatten();
+        hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
+    }
+
+    /// A run that `principal` may look at. To others it does not exist.
+    pub fn shown_to(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
+        self.get(id).and_then(|record| {
+            if principal.may_see(&record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
+        })
+    }
+
+    /// All of them, newest first.
+    pub fn list(&self) -> Vec<Record> {
+        let mut records: Vec<_> = self.living().values().map(|run| run.record()).collect();
+        records.extend(self.ended().values().cloned());
+        records.sort_by_key(|record| std::cmp::Reverse(record.id));
+        records
+    }
+
+    /// Changes from now on.
+    pub fn changes(&self) -> broadcast::Receiver<Record> {
+        self.changes.subscribe()
+    }
+
+    /// Ends a run and waits until everything of it is gone. One that has ended already is no error.
+    pub async fn stop(&self, id: RunId) -> Result<Record, Refusal> {
+        let run = self.living().get(&id).cloned();
+        if let Some(run) = run {
+            let (done, answer) = oneshot::channel();
+            if run.commands.send(Command::Stop(done)).await.is_ok() {
+                let _ = answer.await;
+            }
+        }
+        self.get(id)
+    }
+
+    /// Forgets a run that has ended. Its workspace and the changes of its overlay go only `with_workspace`; changes that
+    /// are neither accepted nor discarded keep it otherwise.
+    pub async fn delete(
+        &self,
+        id: RunId,
+        with_workspace: bool,
+        principal: &Principal,
+    ) -> Result<(), Refusal> {
+        let _settling = self.settle(id)?;
+        let mut record = self.get(id)?;
+        if !record.state.has_ended() {
+            return Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"));
+        }
+        if record.has_pending_changes() {
+            if !with_workspace {
+                return Err(Refusal::new(
+                    Reason::PreconditionFailed,
+                    "the run has changes that are neither accepted nor discarded: settle them first, or delete them too",
+                ));
+            }
+            self.discard_settled(&mut record, principal).await?;
+        }
+        let kept = self.kept().get(&id).cloned();
+        if let Some(kept) = kept.filter(|_| with_workspace) {
+            self.delete_kept(&kept, principal).await?;
+        }
+        let run = id.to_string();
+        let directories = &self.launcher.directories;
+        remove_tree(directories.run_state(&run)).await;
+        remove_tree(directories.run_log(&run)).await;
+        remove_tree(directories.recordings(&run)).await;
+        remove_tree(directories.private(&run)).await;
+        self.spool.remove_run(id).await;
+        let deleted = self.store.with(move |store| store.delete_run(id)).await;
+        deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
+        // In this order, so that it is never in neither.
+        self.deleted_tokens.keep(record.spec.token.take());
+        self.ended().remove(&id);
+        self.launcher.projects.settle(id);
+        Ok(())
+    }
+
+    /// Takes no more runs, and ends those that there are or leaves them for the next daemon.
+    pub async fn shutdown(&self, on_stop: OnStop) {
+        self.tasks.close();
+        let runs: Vec<_> = self.living().values().cloned().collect();
+        futures_util::future::join_all(runs.iter().map(|run| async {
+            let (done, answer) = oneshot::channel();
+            let command = match on_stop {
+                OnStop::End => Command::Stop(done),
+                OnStop::Leave => Command::Leave(done),
+            };
+            if run.commands.send(command).await.is_ok() {
+                let _ = answer.await;
+            }
+        }))
+        .await;
+        self.tasks.wait().await;
+    }
+
+    /// A run's task is over.
+    pub(crate) fn has_ended(&self, record: &Record) {
+        // In this order, so that it is never in neither.
+        self.ended().insert(record.id, record.clone());
+        self.living().remove(&record.id);
+    }
+
+    pub(crate) fn changed(&self, record: Record) {
+        // Nobody watches: nothing to tell.
+        let _ = self.changes.send(record);
+    }
+
+    pub(crate) fn living(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
+        self.living.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The living run that uses a kept workspace.
+    pub(crate) fn user_of(&self, workspace: RunId) -> Option<RunId> {
+        user_among(&self.living(), workspace)
+    }
+
+    pub(crate) fn settling(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ended(&self) -> MutexGuard<'_, BTreeMap<RunId, Record>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn user_among(living: &BTreeMap<RunId, Arc<Run>>, workspace: RunId) -> Option<RunId> {
+    let uses = |id: &RunId, run: &Arc<Run>| {
+        *id == workspace
+            || matches!(run.spec().workspace, Workspace::Kept { workspace: kept } if kept == workspace)
+    };
+    living.iter().find(|(id, run)| uses(id, run)).map(|(id, _)| *id)
+}
+
+fn no_such_run() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")
+}

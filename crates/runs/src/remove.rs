@@ -1,0 +1,129 @@
+//! Removing a directory that an agent may have filled.
+//!
+//! The usual walk goes down one call and one open directory per level: a tree some thousand levels deep, which takes an
+//! agent a second to make, would end the daemon by its stack or take all of its file descriptors. Here a directory that
+//! is not empty is moved up into the first one instead, so that depth costs neither. No symbolic link is followed.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Removes the directory and all that is in it. What cannot be removed is said in the daemon's log.
+pub async fn remove_tree(path: PathBuf) {
+    let removed = tokio::task::spawn_blocking(move || remove(&path).map_err(|error| (path, error))).await;
+    if let Ok(Err((path, error))) = removed {
+        tracing::warn!(path = %path.display(), error = %error, "a directory of a run was not removed");
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let root = match openat(CWD, path, OPEN, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        opened => opened?,
+    };
+    let mut moved = 0;
+    // What was moved up, or slipped through while the directory changed, is there for the next round.
+    while round(&root, &mut moved)? {}
+    unlinkat(CWD, path, AtFlags::REMOVEDIR)?;
+    Ok(())
+}
+
+/// Removes what is directly in `root`. Whether there was anything.
+fn round(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
+    let mut any = false;
+    for entry in Dir::read_from(root)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        any = true;
+        if unlink(root, name)? {
+            continue;
+        }
+        let directory = match openat(root, name, OPEN, Mode::empty()) {
+            // It became something else; the next round sees.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            opened => opened?,
+        };
+        for below in Dir::read_from(&directory)? {
+            let below = below?;
+            let name = below.file_name();
+            if !matches!(name.to_bytes(), b"." | b"..") && !unlink(&directory, name)? {
+                move_up(&directory, name, root, moved)?;
+            }
+        }
+        unlink(root, name)?;
+    }
+    Ok(any)
+}
+
+/// Unlinks a name, unless it is a directory that is not empty: `false` then.
+fn unlink(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(true),
+        // What unlink(2) says of directories on Linux, and elsewhere.
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(errno) => return Err(errno),
+    }
+    match unlinkat(directory, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn move_up(from: &OwnedFd, name: &std::ffi::CStr, root: &OwnedFd, moved: &mut u64) -> Result<(), Errno> {
+    loop {
+        let free = format!(".removed-{moved}");
+        *moved += 1;
+        match renameat(from, name, root, free) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            // There is something of that name.
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ISDIR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{Mode, mkdirat, open, openat};
+
+    use super::{OPEN, remove};
+
+    #[test]
+    fn a_tree_deeper_than_any_stack_goes_and_what_links_point_to_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let outside = place.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("kept"), "").unwrap();
+        let tree = place.path().join("tree");
+        std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
+        for name in ["file", "a/file", "a/b/file", ".removed-0", "a/b/c/.removed-1"] {
+            std::fs::write(tree.join(name), "x").unwrap();
+        }
+        std::fs::create_dir_all(tree.join(".removed-2/full")).unwrap();
+        symlink(&outside, tree.join("link")).unwrap();
+        symlink(&outside, tree.join("a/b/link")).unwrap();
+        let mut at = open(&tree, OPEN, Mode::empty()).unwrap();
+        for _ in 0..5_000 {
+            mkdirat(&at, "d", Mode::RWXU).unwrap();
+            at = openat(&at, "d", OPEN, Mode::empty()).unwrap();
+        }
+
+        let path = tree.clone();
+        let small = std::thread::Builder::new().stack_size(128 * 1024);
+        small.spawn(move || remove(&path)).unwrap().join().unwrap().unwrap();
+        assert!(!tree.exists());
+        assert!(outside.join("kept").exists());
+        remove(&tree).unwrap();
+    }
+}

@@ -1,0 +1,248 @@
+//! `CreateRunRequest` → what to launch. Everything that can be judged without the engine is judged here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use audit::Redactor;
+use gateway::{Policy, Profile};
+use identity::{Principal, RunId};
+use ops::Reason;
+use refusal::Refusal;
+use store::run::{Limits, Spec, Workspace};
+use wire::v1;
+
+use store::duration_from_wire;
+
+const MAX_NAME: usize = 128;
+const MAX_LABELS: usize = 64;
+const MAX_LABEL: usize = 256;
+const MAX_PATH: usize = 4_000;
+
+/// Parses and validates.
+pub fn parse<'p>(
+    request: v1::CreateRunRequest,
+    policy: &'p Policy,
+    principal: &Principal,
+) -> Result<(Spec, &'p Profile), Refusal> {
+    let profile = policy.profile(&request.profile).ok_or_else(|| {
+        if request.profile.is_empty() {
+            return Refusal::invalid(
+                "profile",
+                format!("is missing: one of {}", names(policy.profile_names())),
+            );
+        }
+        unknown("profile", policy.profile_names())
+    })?;
+    let role = role(request.role, policy, profile)?;
+    if !is_name(&request.agent_id) {
+        return Err(Refusal::invalid(
+            "agent_id",
+            format!("must be 1 to {MAX_NAME} characters of [A-Za-z0-9._:@/-]"),
+        ));
+    }
+    let asked = Some(request.image.as_str()).filter(|image| !image.is_empty());
+    if !profile.permits_image(asked) {
+        return Err(Refusal::new(
+            Reason::PermissionDenied,
+            format!("image: profile {} does not allow this image; see its allowed_images", request.profile),
+        ));
+    }
+    let image = asked.map(str::to_owned).or_else(|| profile.image.clone()).unwrap_or_default();
+    let ttl = duration("ttl", request.ttl.as_ref())?;
+    let idle_timeout = duration("idle_timeout", request.idle_timeout.as_ref())?;
+    let spec = Spec {
+        image,
+        workspace: workspace(request.workspace)?,
+        pkg_path: Some(request.pkg_path)
+            .filter(|path| !path.is_empty())
+            .map(|path| absolute("pkg_path", path))
+            .transpose()?,
+        agent_id: request.agent_id,
+        role,
+        limits: limits(&request.limits.unwrap_or_default(), profile)?,
+        ttl,
+        idle_timeout,
+        labels: labels(request.labels)?,
+        principal: principal.name.clone(),
+        token: None,
+        profile: request.profile,
+    };
+    Ok((spec, profile))
+}
+
+/// The role that the request names, or else the profile's.
+fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Refusal> {
+    let is_named = !named.is_empty();
+    let role = if is_named { named } else { profile.default_role().to_owned() };
+    if policy.role(&role).is_some() {
+        return Ok(role);
+    }
+    if is_named {
+        return Err(unknown("role", policy.role_names()));
+    }
+    let message = format!(
+        "role: the profile has no default_role, and the policy no role {role}; name one of {}",
+        names(policy.role_names())
+    );
+    Err(Refusal::new(Reason::NotFound, message).with("resource", "role"))
+}
+
+/// Hides what looks like a secret in the labels, and refuses an address with a password where a path or an image is asked for: a
+/// run's record is kept, listed and audited as it was asked for.
+pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> Result<(), Refusal> {
+    use v1::workspace::Source;
+    let source = request.workspace.as_ref().and_then(|workspace| workspace.source.as_ref());
+    let (field, path, revision) = match source {
+        Some(Source::Bind(bind)) => ("workspace.bind.path", bind.path.as_str(), ""),
+        Some(Source::Overlay(overlay)) => ("workspace.overlay.path", overlay.path.as_str(), ""),
+        Some(Source::Clone(clone)) => {
+            ("workspace.clone.repository", clone.repository.as_str(), clone.revision.as_str())
+        }
+        Some(Source::Managed(_)) | None => ("workspace", "", ""),
+    };
+    let texts = [
+        (field, path),
+        ("workspace.clone.revision", revision),
+        ("pkg_path", &request.pkg_path),
+        ("image", &request.image),
+    ];
+    for (field, text) in texts {
+        if text.contains("://") && redactor.whole(text).1 > 0 {
+            return Err(Refusal::invalid(
+                field,
+                "has what looks like a password or a token in it, and would be kept and shown with it: leave that out",
+            ));
+        }
+    }
+    for (name, value) in &mut request.labels {
+        // Some secrets are known by what stands before them.
+        let known = redactor.whole(&format!("{name}={value}"));
+        if known.1 > 0 {
+            known.0.strip_prefix(&format!("{name}=")).unwrap_or("[REDACTED]").clone_into(value);
+        }
+    }
+    Ok(())
+}
+
+fn unknown<'a>(what: &'static str, known: impl Iterator<Item = &'a str>) -> Refusal {
+    Refusal::new(Reason::NotFound, format!("{what}: the policy has no such {what}; it has {}", names(known)))
+        .with("resource", what)
+}
+
+fn names<'a>(known: impl Iterator<Item = &'a str>) -> String {
+    known.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:@/-".contains(&byte))
+}
+
+fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
+    use v1::workspace::Source;
+    let source = workspace.and_then(|workspace| workspace.source);
+    Ok(
+        match source.ok_or_else(|| {
+            Refusal::invalid("workspace", "is missing: one of bind, managed, clone, overlay")
+        })? {
+            Source::Bind(bind) => Workspace::Bind { path: absolute("workspace.bind.path", bind.path)? },
+            Source::Managed(managed) if managed.workspace_id.is_empty() => Workspace::Managed,
+            Source::Managed(managed) => {
+                let workspace = RunId::parse(&managed.workspace_id);
+                let bad = |_| Refusal::invalid("workspace.managed.workspace_id", "is no id of a workspace");
+                Workspace::Kept { workspace: workspace.map_err(bad)? }
+            }
+            Source::Overlay(overlay) => {
+                Workspace::Overlay { path: absolute("workspace.overlay.path", overlay.path)? }
+            }
+            Source::Clone(clone) => {
+                let plain = clone.revision.len() <= 256
+                    && !clone.revision.starts_with('-')
+                    && clone.revision.chars().all(|c| !c.is_control() && !c.is_whitespace());
+                if !plain {
+                    return Err(Refusal::invalid(
+                        "workspace.clone.revision",
+                        "is not a branch, tag or commit",
+                    ));
+                }
+                Workspace::Clone {
+                    repository: absolute("workspace.clone.repository", clone.repository)?,
+                    revision: Some(clone.revision).filter(|revision| !revision.is_empty()),
+                }
+            }
+        },
+    )
+}
+
+fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
+    let path = PathBuf::from(path);
+    if path.is_absolute() && path.as_os_str().len() <= MAX_PATH {
+        return Ok(path);
+    }
+    Err(Refusal::invalid(field, "must be an absolute path on the daemon's host"))
+}
+
+/// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
+fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
+    let most = &profile.limits;
+    let disk_bytes = lowered("limits.disk_bytes", asked.disk_bytes, 1 << 20, most.disk_mib << 20)?;
+    Ok(Limits {
+        memory_bytes: lowered("limits.memory_bytes", asked.memory_bytes, 16 << 20, most.memory_mib << 20)?,
+        cpu_millis: small(lowered("limits.cpu_millis", asked.cpu_millis.into(), 50, most.cpu_millis)?),
+        pids: small(lowered("limits.pids", asked.pids.into(), 8, most.pids)?),
+        file_size_bytes: lowered(
+            "limits.file_size_bytes",
+            asked.file_size_bytes,
+            1,
+            most.file_size_mib << 20,
+        )?
+        // No single file is more than all of them.
+        .min(disk_bytes),
+        open_files: small(lowered("limits.open_files", asked.open_files.into(), 32, most.open_files)?),
+        disk_bytes,
+        disk_files: lowered("limits.disk_files", asked.disk_files, 100, most.disk_files)?,
+    })
+}
+
+fn lowered(field: &'static str, asked: u64, least: u64, most: u64) -> Result<u64, Refusal> {
+    match asked {
+        0 => Ok(most),
+        asked if asked > most => {
+            Err(Refusal::invalid(field, format!("is above the profile's limit of {most}")))
+        }
+        asked if asked < least => {
+            Err(Refusal::invalid(field, format!("is below {least}, too little to run anything")))
+        }
+        asked => Ok(asked),
+    }
+}
+
+fn small(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn duration(
+    field: &'static str,
+    duration: Option<&wire::Duration>,
+) -> Result<Option<std::time::Duration>, Refusal> {
+    let Some(duration) = duration else { return Ok(None) };
+    match duration_from_wire(duration) {
+        Some(duration) => Ok(Some(duration)),
+        None => Err(Refusal::invalid(field, "must be more than zero and at most a year")),
+    }
+}
+
+fn labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+    let plain = |text: &String| text.len() <= MAX_LABEL && !text.chars().any(char::is_control);
+    if labels.len() > MAX_LABELS
+        || !labels.iter().all(|(name, value)| !name.is_empty() && plain(name) && plain(value))
+    {
+        return Err(Refusal::invalid(
+            "labels",
+            format!(
+                "must be at most {MAX_LABELS}, names and values at most {MAX_LABEL} characters without control characters"
+            ),
+        ));
+    }
+    Ok(labels.into_iter().collect())
+}

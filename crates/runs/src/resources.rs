@@ -1,0 +1,53 @@
+//! What a run leaves, and how it is taken away.
+
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
+use std::path::PathBuf;
+
+use containers::{ContainerId, Engine, MountSlot};
+use refusal::chain;
+use tokio::task::block_in_place;
+
+use crate::remove::remove_tree;
+
+/// What has to be taken away when a run ends.
+#[derive(Default)]
+pub(crate) struct RunResources {
+    pub(crate) container: Option<ContainerId>,
+    pub(crate) slots: Vec<MountSlot>,
+    pub(crate) slot_directory: Option<PathBuf>,
+    /// Made for this run; goes only when its launch fails, or when the run is deleted.
+    pub(crate) made: Vec<PathBuf>,
+}
+
+impl RunResources {
+    /// Removes the container and the mounts. What the run made stays for its reader.
+    pub(crate) async fn take_away(&mut self, engine: &dyn Engine) {
+        if let Some(container) = self.container.take()
+            && let Err(error) = engine.remove(&container).await
+        {
+            tracing::error!(%container, error = %chain(&error), "a container was not removed; the next start tries again");
+        }
+        for slot in self.slots.drain(..) {
+            if let Err(error) = block_in_place(|| slot.release()) {
+                tracing::error!(error = %chain(&error), "a mount was not removed; the next start tries again");
+            }
+        }
+        if let Some(directory) = self.slot_directory.take() {
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+
+    /// Leaves everything as it is, for the next daemon.
+    pub(crate) fn leave(mut self) {
+        self.slots.drain(..).for_each(MountSlot::leave);
+    }
+
+    /// After a launch that failed: everything goes.
+    pub(crate) async fn made_too(mut self, engine: &dyn Engine) {
+        self.take_away(engine).await;
+        for path in self.made.drain(..) {
+            remove_tree(path).await;
+        }
+    }
+}

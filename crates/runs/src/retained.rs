@@ -1,0 +1,165 @@
+//! The directories that the daemon keeps when their runs have ended: managed and cloned workspaces by a record of their
+//! own, which outlives that of the run, and the layers of overlays by the run's.
+
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+
+use executor::layer;
+use identity::{Principal, RunId};
+use ops::Reason;
+use refusal::{Refusal, chain};
+use serde_json::json;
+use store::run::{Kept, Record, Workspace};
+use tokio::task::block_in_place;
+use wire::v1;
+
+use crate::registry::Runs;
+use crate::remove::remove_tree;
+use crate::workspace;
+
+impl Runs {
+    /// What `principal` may use of what is kept, newest first: the page after `after`, and whether there is more.
+    pub async fn workspaces(
+        &self,
+        principal: &Principal,
+        after: Option<RunId>,
+        size: usize,
+        measure: bool,
+    ) -> (Vec<v1::KeptWorkspace>, bool) {
+        let mut found: Vec<(RunId, v1::KeptWorkspace)> = Vec::new();
+        for kept in self.kept().values().filter(|kept| principal.may_use(&kept.principal)) {
+            found.push((kept.id, self.shown(kept)));
+        }
+        for record in self.list() {
+            if record.has_pending_changes() && principal.may_use(&record.spec.principal) {
+                found.push((record.id, overlay(&record)));
+            }
+        }
+        found.retain(|(id, _)| after.is_none_or(|after| *id < after));
+        found.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+        let more = found.len() > size;
+        found.truncate(size);
+        if measure {
+            for (id, workspace) in &mut found {
+                workspace.size_bytes = self.measure(*id, &workspace.kind).await;
+            }
+        }
+        (found.into_iter().map(|(_, workspace)| workspace).collect(), more)
+    }
+
+    /// Deletes a kept workspace, or the changes of an overlay.
+    pub async fn delete_workspace(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
+        let kept = self.kept().get(&id).cloned();
+        match kept {
+            Some(kept) if principal.may_use(&kept.principal) => {
+                let _settling = self.settle(id)?;
+                self.delete_kept(&kept, principal).await
+            }
+            Some(_) => Err(no_such_workspace()),
+            None => match self.of(id, principal) {
+                Ok(record) if record.has_pending_changes() => self.discard(id, principal).await.map(drop),
+                _ => Err(no_such_workspace()),
+            },
+        }
+    }
+
+    /// Deletes it, unless a living run uses it.
+    pub(crate) async fn delete_kept(&self, kept: &Kept, principal: &Principal) -> Result<(), Refusal> {
+        let id = kept.id;
+        if let Some(user) = self.user_of(id) {
+            return Err(Refusal::new(
+                Reason::PreconditionFailed,
+                format!("run {user} uses it: stop it first"),
+            ));
+        }
+        self.tell_of_removal(id, principal, json!({ "action": "delete", "phase": "begun" })).await?;
+        remove_tree(self.launcher.directories.workspace(&id.to_string())).await;
+        self.launcher.projects.settle(id);
+        self.forget_workspace(id).await?;
+        self.tell_of_removal(id, principal, json!({ "action": "delete", "phase": "done" })).await
+    }
+
+    /// Whether a run may begin on a kept workspace.
+    pub(crate) fn check_kept(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
+        let usable = self.kept().get(&id).is_some_and(|kept| principal.may_use(&kept.principal));
+        if usable { Ok(()) } else { Err(no_such_workspace()) }
+    }
+
+    /// Notes what is made for a run.
+    pub(crate) async fn keep_workspace(&self, record: &Record) -> Result<(), Refusal> {
+        let Some(kept) = Kept::of(record) else { return Ok(()) };
+        let stored = kept.clone();
+        let stored = self.store.with(move |store| store.insert_workspace(&stored)).await;
+        stored.map_err(|error| Refusal::internal("keeping the workspace", &chain(&error)))?;
+        self.kept().insert(kept.id, kept);
+        Ok(())
+    }
+
+    /// Forgets one that has gone, or was never made.
+    pub(crate) async fn forget_workspace(&self, id: RunId) -> Result<(), Refusal> {
+        let deleted = self.store.with(move |store| store.delete_workspace(id)).await;
+        deleted.map_err(|error| Refusal::internal("forgetting the workspace", &chain(&error)))?;
+        self.kept().remove(&id);
+        Ok(())
+    }
+
+    pub(crate) fn kept(&self) -> MutexGuard<'_, BTreeMap<RunId, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self, kept: &Kept) -> v1::KeptWorkspace {
+        let (kind, repository) = match &kept.workspace {
+            Workspace::Clone { repository, .. } => ("clone", repository.to_string_lossy().into_owned()),
+            _ => ("managed", String::new()),
+        };
+        v1::KeptWorkspace {
+            workspace_id: kept.id.to_string(),
+            kind: kind.to_owned(),
+            principal: kept.principal.clone(),
+            created_at: Some(kept.created_at.to_wire()),
+            path: self.launcher.directories.workspace(&kept.id.to_string()).to_string_lossy().into_owned(),
+            used_by: self.user_of(kept.id).map(|run| run.to_string()).unwrap_or_default(),
+            size_bytes: None,
+            repository,
+        }
+    }
+
+    /// What cannot be measured has no size.
+    async fn measure(&self, id: RunId, kind: &str) -> Option<u64> {
+        let _turn = self.looks.acquire().await;
+        let directories = &self.launcher.directories;
+        let path = match kind {
+            "overlay" => directories.layer(&id.to_string()).join("upper"),
+            _ => directories.workspace(&id.to_string()),
+        };
+        let directory = block_in_place(|| workspace::open_own(&path)).ok()?;
+        match layer::measure(&directory).await {
+            Ok(size) => Some(size),
+            Err(refusal) => {
+                tracing::warn!(workspace = %id, why = refusal.message, "a workspace was not measured");
+                None
+            }
+        }
+    }
+}
+
+fn overlay(record: &Record) -> v1::KeptWorkspace {
+    let path = match &record.spec.workspace {
+        Workspace::Overlay { path } => path.to_string_lossy().into_owned(),
+        _ => String::new(),
+    };
+    v1::KeptWorkspace {
+        workspace_id: record.id.to_string(),
+        kind: "overlay".to_owned(),
+        principal: record.spec.principal.clone(),
+        created_at: Some(record.created_at.to_wire()),
+        path,
+        used_by: if record.state.has_ended() { String::new() } else { record.id.to_string() },
+        size_bytes: None,
+        repository: String::new(),
+    }
+}
+
+fn no_such_workspace() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such workspace").with("resource", "workspace")
+}

@@ -1,0 +1,233 @@
+//! A run, as everybody but its task sees it: its record, its lanes while it takes calls, and what it can be told.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use executor::Lanes;
+use gateway::RunScope;
+use ops::{Operation, Reason};
+use refusal::Refusal;
+use store::run::{Held, Hold, Record, Spec, State, Workspace};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::quota::Account;
+
+/// A run, as everybody but its task sees it.
+pub struct Run {
+    pub(crate) record: watch::Receiver<Record>,
+    spec: Arc<Spec>,
+    pub(crate) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    activity: Mutex<Activity>,
+    /// Held shared by calls that change files on the host.
+    pub writing: Arc<tokio::sync::RwLock<()>>,
+    /// Held by the call that was approved and is executed while the run stands still.
+    pub alone: Arc<tokio::sync::Mutex<()>>,
+    /// What it has on the state disk.
+    pub disk: Account,
+    /// Cancelled when the run no longer takes calls.
+    pub ended: CancellationToken,
+}
+
+/// What a run's task is told.
+pub(crate) enum Command {
+    /// End; answered when everything is gone.
+    Stop(oneshot::Sender<()>),
+    /// End as failed.
+    Fail(String),
+    /// Make the commands stand still, or let them go.
+    Freeze(Freeze),
+    /// End all commands: they have used up the disk.
+    EndCommands,
+    /// Give the run up without ending it, for the next daemon; answered when nobody works in it any more.
+    Leave(oneshot::Sender<()>),
+}
+
+/// What a run's task is to do about its holds.
+pub(crate) struct Freeze {
+    pub(crate) change: Change,
+    pub(crate) done: oneshot::Sender<Result<(), Refusal>>,
+}
+
+pub(crate) enum Change {
+    Hold(Held),
+    /// All holds of which this is true.
+    Release(Box<dyn Fn(&Hold) -> bool + Send + Sync>),
+}
+
+/// When a run was last used.
+struct Activity {
+    under_way: usize,
+    last: Instant,
+    /// Idle already at `last`, under a former daemon.
+    before: Duration,
+}
+
+/// A call is under way, or waits for its reviewer: the run is not idle.
+pub struct Busy(Arc<Run>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut activity = self.0.activity();
+        activity.under_way -= 1;
+        activity.last = Instant::now();
+        activity.before = Duration::ZERO;
+    }
+}
+
+impl Run {
+    /// A run whose lanes its task will fill in, and which has been `idle` for a while if it is not new. What was asked
+    /// for never changes, so that it is copied here and once.
+    pub(crate) fn new(
+        record: watch::Receiver<Record>,
+        commands: mpsc::Sender<Command>,
+        idle: Duration,
+    ) -> Self {
+        let spec = Arc::new(record.borrow().spec.clone());
+        let has_workspace = !matches!(spec.workspace, Workspace::Bind { .. });
+        let disk = Account::new(spec.limits.disk(), has_workspace);
+        Self {
+            record,
+            spec,
+            lanes: Arc::default(),
+            commands,
+            activity: Mutex::new(Activity { under_way: 0, last: Instant::now(), before: idle }),
+            writing: Arc::default(),
+            alone: Arc::default(),
+            disk,
+            ended: CancellationToken::new(),
+        }
+    }
+
+    pub fn record(&self) -> Record {
+        self.record.borrow().clone()
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> Arc<Spec> {
+        self.spec.clone()
+    }
+
+    /// What the gateway has to know of the run.
+    pub fn scope(&self) -> RunScope {
+        let record = self.record.borrow();
+        let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
+        RunScope { profile: record.spec.profile.clone(), image_id }
+    }
+
+    /// The lanes, while the run takes calls.
+    pub fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
+        let state = self.record.borrow().state;
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        lanes.filter(|_| state == State::Ready).ok_or_else(|| takes_no_calls(state))
+    }
+
+    /// The lanes for a call of this operation. What only looks is done also while a reviewer is asked about another call.
+    pub fn lanes_for(&self, operation: &Operation) -> Result<Arc<Lanes>, Refusal> {
+        if operation.has_effect() || self.is_held_for(operation) {
+            self.lanes()
+        } else {
+            self.lanes_for_review()
+        }
+    }
+
+    /// The lanes, while the run takes calls that ask first.
+    pub fn lanes_for_asking(&self) -> Result<Arc<Lanes>, Refusal> {
+        if self.is_held_totally() { self.lanes() } else { self.lanes_for_review() }
+    }
+
+    /// The lanes for looking at what a reviewer decides on: also while the run is paused, when its commands stand still.
+    pub fn lanes_for_review(&self) -> Result<Arc<Lanes>, Refusal> {
+        let state = self.record.borrow().state;
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
+    }
+
+    /// Waits while the run is paused for calls of this operation. What it is then is for [`Self::lanes_for`] to say.
+    pub async fn resumed_for(&self, operation: &Operation) {
+        let mut record = self.record.clone();
+        let held = if operation.has_effect() { is_held } else { is_held_totally };
+        // The sender goes with the run's task; its last word stays readable.
+        let _ = record.wait_for(|record| !held(record)).await;
+    }
+
+    /// Whether something holds the run from doing this.
+    pub fn is_held_for(&self, operation: &Operation) -> bool {
+        let held = if operation.has_effect() { is_held } else { is_held_totally };
+        held(&self.record.borrow())
+    }
+
+    /// Waits until nothing holds the run but calls that wait for their approval.
+    pub async fn resumed_but_for_approvals(&self) {
+        let mut record = self.record.clone();
+        let _ = record.wait_for(|record| !is_held_totally(record)).await;
+    }
+
+    /// Whether more than calls that wait for their approval holds the run.
+    pub fn is_held_totally(&self) -> bool {
+        is_held_totally(&self.record.borrow())
+    }
+
+    /// Waits until no call changes a file on the host that had begun before.
+    pub async fn writes_end(&self) {
+        drop(self.writing.write().await);
+    }
+
+    /// Keeps the run from being idle until the value is dropped.
+    pub fn busy(self: &Arc<Self>) -> Busy {
+        self.activity().under_way += 1;
+        Busy(self.clone())
+    }
+
+    pub(crate) fn idle(&self) -> Duration {
+        let activity = self.activity();
+        if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
+    }
+
+    /// Whether anything was done in it since.
+    pub(crate) fn was_used_since(&self, at: Instant) -> bool {
+        let activity = self.activity();
+        activity.under_way > 0 || activity.last >= at
+    }
+
+    /// Ends all commands of the run. Whoever asks does not wait.
+    pub(crate) fn end_commands(&self) {
+        // With so much to do already it ends, or will be asked again.
+        let _ = self.commands.try_send(Command::EndCommands);
+    }
+
+    /// It was used just now.
+    pub(crate) fn touch(&self) {
+        let mut activity = self.activity();
+        activity.last = Instant::now();
+        activity.before = Duration::ZERO;
+    }
+
+    fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the run as failed: something is wrong with it that no call may go on with.
+    pub async fn fail(&self, why: String) {
+        let _ = self.commands.send(Command::Fail(why)).await;
+    }
+}
+
+/// Holds are in the record before the run is PAUSED, and it is READY again when they have left it.
+fn is_held(record: &Record) -> bool {
+    !record.holds.is_empty() || record.state == State::Paused
+}
+
+fn is_held_totally(record: &Record) -> bool {
+    if record.holds.is_empty() {
+        return record.state == State::Paused;
+    }
+    record.holds.iter().any(|held| held.hold.is_total())
+}
+
+/// The refusal of a call to a run in this state.
+pub(crate) fn takes_no_calls(state: State) -> Refusal {
+    let state = state.as_str();
+    Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state)
+}

@@ -1,0 +1,80 @@
+//! What the task of a run works with, and how it changes the run's state: in memory, in the store, on record.
+
+use std::sync::{Arc, RwLock};
+
+use executor::Lanes;
+use refusal::chain;
+use serde_json::json;
+use store::Timestamp;
+use store::run::{Held, Record, State};
+use tokio::sync::{mpsc, watch};
+
+use crate::registry::Runs;
+use crate::run::{Command, Run};
+
+/// What a run's task works with.
+pub(crate) struct Shared {
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) run: Arc<Run>,
+    pub(crate) record: watch::Sender<Record>,
+    pub(crate) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
+    pub(crate) commands: mpsc::Receiver<Command>,
+}
+
+impl Shared {
+    pub(crate) async fn enter(&self, state: State, failure: Option<String>) {
+        self.record.send_modify(|record| record.enter(state, failure));
+        let record = self.record.borrow().clone();
+        let mut details = json!({ "state": state.as_str() });
+        if let Some(failure) = &record.failure {
+            tracing::warn!(run = %record.id, state = state.as_str(), failure, "run");
+            details["failure"] = failure.as_str().into();
+        } else {
+            tracing::info!(run = %record.id, state = state.as_str(), "run");
+        }
+        if !record.holds.is_empty() {
+            details["holds"] = record.holds.iter().map(Held::to_json).collect();
+        }
+        self.keep(&record, details).await;
+        if state.has_ended() {
+            self.runs.has_ended(&record);
+        }
+        self.runs.changed(record);
+    }
+
+    /// The run takes calls again, after what the former daemon's had left running was `ended`.
+    pub(crate) async fn adopted(&self, ended: serde_json::Value) {
+        self.record.send_modify(|record| {
+            record.restarts = record.restarts.saturating_add(1);
+            record.adopted_at = Some(Timestamp::now());
+        });
+        let record = self.record.borrow().clone();
+        tracing::info!(run = %record.id, restarts = record.restarts, "run taken over from a former daemon");
+        self.keep(
+            &record,
+            json!({
+                "state": record.state.as_str(),
+                "adopted": true,
+                "restarts": record.restarts,
+                "ended": ended,
+            }),
+        )
+        .await;
+        self.runs.changed(record);
+    }
+
+    async fn keep(&self, record: &Record, details: serde_json::Value) {
+        let kept = record.clone();
+        if let Err(error) = self.runs.store.with(move |store| store.update_run(&kept)).await {
+            tracing::error!(run = %record.id, error = %chain(&error), "a run's state was not kept");
+        }
+        self.tell(record, details).await;
+    }
+
+    pub(crate) async fn tell(&self, record: &Record, details: serde_json::Value) {
+        // Not durable before the state is known: the state itself is what happened.
+        if self.runs.audit.enqueue(record.event(details)).await.is_err() {
+            tracing::error!(run = %record.id, "a run's state is not in the audit log");
+        }
+    }
+}

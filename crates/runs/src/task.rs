@@ -1,0 +1,210 @@
+//! The owning task of a run: launches it, waits for its end, takes it away. The only one that changes its state.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use audit::{Event, Kind};
+use executor::{Lanes, Loss};
+use identity::Principal;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use serde_json::json;
+use store::Timestamp;
+use store::run::{Record, State};
+use tokio::sync::oneshot;
+
+use crate::freeze::end_frozen;
+use crate::launch::{Launched, Wanted};
+use crate::resources::RunResources;
+use crate::run::Command;
+use crate::shared::Shared;
+
+/// Between looks at the clock, for `ttl` and `idle_timeout`.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Why a run ends.
+enum End {
+    /// As asked; whoever asked waits.
+    Stopped(Option<oneshot::Sender<()>>),
+    /// By itself.
+    Failed(String),
+    /// It does not end, but its daemon does.
+    Left(oneshot::Sender<()>),
+}
+
+/// Owns the run from its launch to its end.
+pub(crate) async fn own(
+    mut shared: Shared,
+    wanted: Wanted,
+    principal: Arc<Principal>,
+    ready: oneshot::Sender<Result<Record, Refusal>>,
+) {
+    let record = shared.record.borrow().clone();
+    let launched = shared.runs.launcher.launch(&record, &wanted, &principal).await;
+    let Launched { started, lanes, resources } = match launched {
+        Ok(launched) => launched,
+        Err(refusal) => {
+            let message = refusal.message.clone();
+            shared.run.ended.cancel();
+            if let Err(refusal) = shared.runs.forget_workspace(record.id).await {
+                tracing::error!(run = %record.id, why = refusal.message, "a workspace that was not made is listed");
+            }
+            if is_of_the_request(refusal.reason) {
+                shared.withdraw(message).await;
+            } else {
+                shared.enter(State::Failed, Some(message)).await;
+            }
+            let _ = ready.send(Err(refusal));
+            return;
+        }
+    };
+    *shared.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
+    shared.record.send_modify(|record| record.started = Some(started));
+    shared.enter(State::Ready, None).await;
+    // Whoever asked may be gone; the run is there all the same.
+    let _ = ready.send(Ok(shared.record.borrow().clone()));
+
+    let end = shared.live(&record, &lanes, Duration::ZERO).await;
+    shared.finish(end, &lanes, resources).await;
+}
+
+/// Owns a run that a former daemon has launched, which takes calls already.
+pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: RunResources) {
+    let record = shared.record.borrow().clone();
+    let age = record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed);
+    let end = shared.live(&record, &lanes, age).await;
+    shared.finish(end, &lanes, resources).await;
+}
+
+/// Whether a launch ended because of what was asked for, before anything of the run was there. Else it is the host that could not
+/// do it, and the run stays to be looked at.
+fn is_of_the_request(reason: Reason) -> bool {
+    use Reason::{InvalidArgument, NotFound, PermissionDenied, PreconditionFailed, SandboxViolation};
+    matches!(reason, InvalidArgument | NotFound | PermissionDenied | PreconditionFailed | SandboxViolation)
+}
+
+impl Shared {
+    /// Until something ends the run, which is `age` old.
+    async fn live(&mut self, record: &Record, lanes: &Lanes, age: Duration) -> End {
+        let began = Instant::now();
+        // The last restart failed.
+        let mut failed: Option<Loss> = None;
+        let mut tick = tokio::time::interval(TICK);
+        self.freeze_again(lanes).await;
+        loop {
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(Command::Stop(done)) => return End::Stopped(Some(done)),
+                    Some(Command::Fail(why)) => return End::Failed(why),
+                    Some(Command::Leave(done)) => return End::Left(done),
+                    Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
+                    Some(Command::EndCommands) => self.end_commands(lanes).await,
+                    None => return End::Stopped(None),
+                },
+                loss = lanes.guest().lost() => {
+                    let loss = failed.take().unwrap_or(loss);
+                    self.worker_event(record, "coffer-guest", &loss.why()).await;
+                    if let Some(why) = loss.fatal() {
+                        return End::Failed(why);
+                    }
+                    failed = lanes.guest().restart().await.err();
+                    // What was to stand still in a run that is paused was ended for that, and let go.
+                    self.freeze_again(lanes).await;
+                }
+                // The next call that needs it starts another.
+                why = lanes.host_worker().lost() => self.worker_event(record, "coffer-host-worker", &why.to_string()).await,
+                _ = tick.tick() => {
+                    if record.spec.ttl.is_some_and(|ttl| age + began.elapsed() >= ttl) {
+                        return End::Stopped(None);
+                    }
+                    if self.is_paused() {
+                        self.run.touch();
+                    }
+                    if record.spec.idle_timeout.is_some_and(|idle| self.run.idle() >= idle) {
+                        return End::Stopped(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the run, or leaves it, and tells whoever waits.
+    async fn finish(mut self, end: End, lanes: &Lanes, resources: RunResources) {
+        let waiting = match end {
+            End::Stopped(waiting) => {
+                self.end(None, lanes, resources).await;
+                waiting
+            }
+            End::Failed(why) => {
+                self.end(Some(why), lanes, resources).await;
+                None
+            }
+            End::Left(done) => {
+                self.leave(lanes, resources).await;
+                Some(done)
+            }
+        };
+        // Others who asked meanwhile learn the same.
+        self.commands.close();
+        let others =
+            std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
+                Command::Stop(done) | Command::Leave(done) => Some(done),
+                // Dropped, it tells that the run is over.
+                Command::Fail(_) | Command::Freeze(_) | Command::EndCommands => None,
+            });
+        for done in waiting.into_iter().chain(others) {
+            let _ = done.send(());
+        }
+    }
+
+    async fn end(&self, failure: Option<String>, lanes: &Lanes, mut resources: RunResources) {
+        let was_paused = self.let_go();
+        self.enter(State::Stopping, None).await;
+        if was_paused {
+            end_frozen(lanes).await;
+        }
+        self.close(lanes).await;
+        resources.take_away(self.runs.launcher.engine.as_ref()).await;
+        let state = if failure.is_some() { State::Failed } else { State::Stopped };
+        self.enter(state, failure).await;
+    }
+
+    /// The container and its mounts stay, and so does the record: the next daemon takes them over.
+    async fn leave(&self, lanes: &Lanes, resources: RunResources) {
+        self.close(lanes).await;
+        resources.leave();
+        let record = self.record.borrow().clone();
+        tracing::info!(run = %record.id, "run left for the next daemon");
+        self.tell(&record, json!({ "state": record.state.as_str(), "left": true })).await;
+    }
+
+    /// Nothing is executed any more.
+    async fn close(&self, lanes: &Lanes) {
+        self.run.ended.cancel();
+        *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = None;
+        lanes.shutdown().await;
+    }
+
+    /// The request is refused: it is on record as such, and there is no run to list or to delete.
+    async fn withdraw(&self, why: String) {
+        self.record.send_modify(|record| record.enter(State::Failed, Some(why.clone())));
+        let record = self.record.borrow().clone();
+        let id = record.id;
+        tracing::info!(run = %id, why, "a run was refused");
+        self.tell(&record, json!({ "state": record.state.as_str(), "failure": why, "refused": true })).await;
+        if let Err(error) = self.runs.store.with(move |store| store.delete_run(id)).await {
+            tracing::error!(run = %id, error = %chain(&error), "a run that was refused is still listed");
+            self.runs.has_ended(&record);
+        }
+        self.runs.living().remove(&id);
+        self.runs.changed(record);
+    }
+
+    async fn worker_event(&self, record: &Record, worker: &str, why: &str) {
+        tracing::warn!(run = %record.id, worker, why, "a worker of a run was lost");
+        let event = Event::new(Kind::WorkerEvent)
+            .run(record.id.to_string())
+            .details(json!({ "worker": worker, "event": "lost", "why": why }));
+        let _ = self.runs.audit.enqueue(event).await;
+    }
+}

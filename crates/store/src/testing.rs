@@ -1,0 +1,25 @@
+//! What tests of the crates above begin with.
+
+use std::collections::BTreeMap;
+
+use crate::run::{Limits, Record, Spec, Workspace};
+use identity::RunId;
+
+/// A run that is about to be made.
+pub fn record() -> Record {
+    let spec = Spec {
+        profile: "review".into(),
+        image: String::new(),
+        workspace: Workspace::Managed,
+        pkg_path: None,
+        agent_id: "alice".into(),
+        role: "worker".into(),
+        limits: Limits::default(),
+        ttl: None,
+        idle_timeout: None,
+        labels: BTreeMap::new(),
+        principal: "uid:0".into(),
+        token: None,
+    };
+    Record::new(RunId::new(), spec)
+}
