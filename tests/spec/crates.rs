@@ -44,7 +44,7 @@ const ARROWS: [(&str, &str); 25] = [
 /// Production lines that a crate may have.
 const MOST: usize = 12_000;
 /// Those that are larger, and how large they are. This list only shrinks: make the number smaller, never larger.
-const LARGER: [(&str, usize); 2] = [("daemon", 19_600), ("gateway", 13_000)];
+const LARGER: [(&str, usize); 2] = [("daemon", 14_300), ("gateway", 12_500)];
 
 /// The crates by their directories, and their manifests.
 fn manifests() -> BTreeMap<String, String> {
