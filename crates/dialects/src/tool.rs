@@ -97,7 +97,7 @@ impl Tool {
         operations: &'static [&'static str],
         effect: Effect,
     ) -> Self {
-        let mut schema = schema_of::<T>();
+        let mut schema = schema_of::<T>(SchemaSettings::draft2020_12());
         let description = match schema.remove("description") {
             Some(Value::String(description)) => description,
             _ => String::new(),
@@ -183,9 +183,14 @@ fn parse<T: ToolArguments>(
     })
 }
 
+/// The JSON Schema of what a type serialises to.
+pub(crate) fn result_schema<T: JsonSchema>() -> Value {
+    schema_of::<T>(SchemaSettings::draft2020_12().for_serialize()).into()
+}
+
 /// The JSON Schema of a type, in one piece.
-fn schema_of<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
+fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> Schema {
+    let settings = settings.with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
     });
@@ -193,17 +198,22 @@ fn schema_of<T: JsonSchema>() -> Schema {
 }
 
 /// Leaves out what models have no use for: titles, Rust's widths of numbers, line breaks of doc comments, and that an
-/// optional argument may be `null`.
+/// optional member may be `null`.
 fn simplify(schema: &mut Schema) {
     schema.remove("title");
     schema.remove("format");
     if let Some(Value::String(description)) = schema.get_mut("description") {
         *description = description.replace('\n', " ");
     }
-    if let Some(kinds) = schema.get_mut("type")
-        && let Some(kind) = kinds.get(0)
-    {
-        *kinds = kind.clone();
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required =
+        |name: &str| required.as_array().is_some_and(|required| required.iter().any(|known| known == name));
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (_, property) in properties.iter_mut().filter(|(name, _)| !is_required(name)) {
+            if let Some(kind) = property["type"].get(0).cloned() {
+                property["type"] = kind;
+            }
+        }
     }
 }
 

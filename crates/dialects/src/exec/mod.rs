@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use ops::{Operation, Outcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use wire::v1;
 
 use crate::dialect::Dialect;
@@ -35,24 +35,7 @@ impl Dialect for Exec {
     }
 
     fn output_schema(&self, _tool: &Tool) -> Option<Value> {
-        Some(json!({
-            "type": "object",
-            "properties": {
-                "stdout": {"type": "string"},
-                "stderr": {"type": "string"},
-                "exit_code": {"type": ["integer", "null"]},
-                "signal": {"type": "integer"},
-                "stdout_omitted_bytes": {"type": "integer"},
-                "stderr_omitted_bytes": {"type": "integer"},
-                "hint": {"type": "string"},
-                "error": {
-                    "type": "object",
-                    "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
-                    "required": ["type", "message"],
-                },
-            },
-            "anyOf": [{"required": ["stdout", "stderr", "exit_code"]}, {"required": ["error"]}],
-        }))
+        Some(render::schema())
     }
 }
 

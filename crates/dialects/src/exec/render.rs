@@ -1,11 +1,14 @@
 //! Outcomes as `{"stdout","stderr","exit_code"}`, with an `error` beside them or instead of them.
 
 use ops::{ExecResult, OpResult, Operation, Outcome, Reason};
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::canonical::{PENDING, render_canonical, to_json};
+use crate::tool::result_schema;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Ended<'a> {
     stdout: &'a str,
     stderr: &'a str,
@@ -32,7 +35,7 @@ struct Refused<'a> {
     error: ExecError<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ExecError<'a> {
     r#type: &'a str,
     message: String,
@@ -104,4 +107,13 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::UpstreamFailed
         | Reason::Internal => "ExecutionFailed",
     }
+}
+
+/// The JSON Schema of a result: the output of a command, an error, or both.
+pub(super) fn schema() -> Value {
+    let mut schema = result_schema::<Ended<'_>>();
+    let ended = schema["required"].take();
+    schema["required"] = json!([]);
+    schema["anyOf"] = json!([{"required": ended}, {"required": ["error"]}]);
+    schema
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::result::{ListSuccess, PatchSuccess, ReadSuccess, SearchSuccess, WriteSuccess};
@@ -60,13 +61,13 @@ pub(super) fn camel_case(name: &str) -> String {
     })
 }
 
-#[derive(Serialize)]
-struct UnionFailure<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct UnionFailure<'a> {
     ok: bool,
     error: UnionError<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct UnionError<'a> {
     code: &'a str,
     message: &'a str,

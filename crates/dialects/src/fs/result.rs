@@ -3,12 +3,15 @@
 use ops::{
     Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, PatchResult, ReadResult, WriteResult,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::render::UnionFailure;
 use crate::reading::Rest;
+use crate::tool::result_schema;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReadSuccess<'a> {
     ok: bool,
@@ -68,7 +71,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListSuccess<'a> {
     ok: bool,
@@ -83,11 +86,12 @@ pub(super) struct ListSuccess<'a> {
     hint: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct DirectChild<'a> {
     name: &'a str,
     path: &'a str,
     #[serde(rename = "type")]
+    #[schemars(with = "String")]
     entry_type: EntryType,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
@@ -125,7 +129,7 @@ impl<'a> DirectChild<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct SearchSuccess<'a> {
     ok: bool,
     matches: Vec<ShownMatch<'a>>,
@@ -135,7 +139,7 @@ pub(super) struct SearchSuccess<'a> {
     stats: Stats,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ShownMatch<'a> {
     path: &'a str,
     line: u64,
@@ -146,7 +150,7 @@ struct ShownMatch<'a> {
     after: Option<&'a [String]>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Stats {
     matches: usize,
@@ -186,7 +190,7 @@ impl<'a> SearchSuccess<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WriteSuccess<'a> {
     ok: bool,
@@ -206,7 +210,7 @@ impl<'a> WriteSuccess<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PatchSuccess<'a> {
     ok: bool,
@@ -233,83 +237,24 @@ impl<'a> PatchSuccess<'a> {
 
 /// The JSON Schema of a tool's results: its own success, or the union's failure.
 pub(super) fn schema(tool: &str) -> Value {
-    let (required, own): (&[&str], Value) = match tool {
-        "fs.list" => {
-            let entries = json!({
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "name": {"type": "string"}, "path": {"type": "string"}, "type": {"type": "string"},
-                        "bytes": {"type": "integer"},
-                    },
-                    "required": ["name", "path", "type"],
-                },
-            });
-            (&["path"], json!({"path": {"type": "string"}, "entries": entries, "entriesPreview": entries}))
-        }
-        "fs.read" => (
-            &["path", "bytes", "sha256"],
-            json!({
-                "path": {"type": "string"}, "content": {"type": "string"}, "contentPreview": {"type": "string"},
-                "bytes": {"type": "integer"}, "sha256": {"type": "string"}, "startLine": {"type": "integer"},
-                "endLine": {"type": "integer"},
-            }),
-        ),
-        "fs.search" => (
-            &["matches", "truncated", "stats"],
-            json!({
-                "matches": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "path": {"type": "string"}, "line": {"type": "integer"}, "text": {"type": "string"},
-                            "before": {"type": "array", "items": {"type": "string"}},
-                            "after": {"type": "array", "items": {"type": "string"}},
-                        },
-                        "required": ["path", "line", "text"],
-                    },
-                },
-                "stats": {"type": "object"},
-            }),
-        ),
-        "fs.write" => (
-            &["path", "bytesWritten", "sha256After"],
-            json!({
-                "path": {"type": "string"}, "bytesWritten": {"type": "integer"}, "sha256After": {"type": "string"},
-            }),
-        ),
-        _ => (
-            &[],
-            json!({
-                "path": {"type": "string"}, "sha256Before": {"type": "string"}, "sha256After": {"type": "string"},
-                "notes": {"type": "array", "items": {"type": "string"}},
-            }),
-        ),
+    let mut success = match tool {
+        "fs.list" => result_schema::<ListSuccess<'_>>(),
+        "fs.read" => result_schema::<ReadSuccess<'_>>(),
+        "fs.search" => result_schema::<SearchSuccess<'_>>(),
+        "fs.write" => result_schema::<WriteSuccess<'_>>(),
+        _ => result_schema::<PatchSuccess<'_>>(),
     };
-    let mut properties = json!({
-        "ok": {"type": "boolean"},
-        "truncated": {"type": "boolean"},
-        "hint": {"type": "string"},
-        "error": {
-            "type": "object",
-            "properties": {
-                "code": {"type": "string"}, "message": {"type": "string"}, "details": {"type": "object"},
-            },
-            "required": ["code", "message"],
-        },
-    });
-    if let (Some(all), Value::Object(own)) = (properties.as_object_mut(), own) {
-        all.extend(own);
-    }
-    json!({
-        "type": "object",
-        "properties": properties,
-        "required": ["ok"],
-        "oneOf": [
-            {"properties": {"ok": {"const": true}}, "required": required},
-            {"properties": {"ok": {"const": false}}, "required": ["error"]},
-        ],
-    })
+    let failure = result_schema::<UnionFailure<'_>>();
+    let required = match tool {
+        // A patch of several files has no form in the union: its result is the canonical one.
+        "fs.apply_patch" => json!(["ok"]),
+        _ => success["required"].take(),
+    };
+    success["properties"]["error"] = failure["properties"]["error"].clone();
+    success["required"] = json!(["ok"]);
+    success["oneOf"] = json!([
+        {"properties": {"ok": {"const": true}}, "required": required},
+        {"properties": {"ok": {"const": false}}, "required": failure["required"]},
+    ]);
+    success
 }

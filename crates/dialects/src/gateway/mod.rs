@@ -14,7 +14,7 @@ use wire::v1;
 use crate::dialect::Dialect;
 use crate::limits::{Limits, saturated};
 use crate::made::Made;
-use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
+use crate::tool::{Effect, NoOperation, Tool, ToolArguments, result_schema};
 
 pub(crate) struct Gateway;
 
@@ -40,7 +40,7 @@ impl Dialect for Gateway {
     }
 
     fn output_schema(&self, _tool: &Tool) -> Option<Value> {
-        Some(render::schema())
+        Some(result_schema::<render::Answer<'_>>())
     }
 }
 

@@ -1,20 +1,23 @@
 //! Outcomes as `ToolExecutionResult`.
 
 use ops::{OpResult, Outcome, Reason, ToolFailure};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::canonical::{PENDING, to_json};
 use crate::exec::render::timed_out;
 use crate::made::Made;
 use text::excerpt;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+pub(super) struct Answer<'a> {
     request_id: &'a str,
+    #[schemars(extend("enum" = ["success", "failure", "pending_approval"]))]
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     data: Option<&'a OpResult>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -24,11 +27,14 @@ struct Answer<'a> {
     /// Of a failure: the same call may succeed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     retryable: Option<bool>,
+    /// Of a call that waits for a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'static str>,
     metadata: Metadata<'a>,
     executed_at: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
     /// Time in its lane, milliseconds.
@@ -42,7 +48,7 @@ struct Metadata<'a> {
     approval_task_id: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ResourceUsage {
     /// CPU time of the command, milliseconds.
@@ -80,6 +86,7 @@ pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
         error,
         code,
         retryable,
+        message: None,
         metadata: metadata(made, &made.facts.approval_id),
         executed_at: &made.facts.executed_at,
     })
@@ -87,19 +94,14 @@ pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
 
 /// Nothing has been executed, so everything that is measured is zero.
 pub(super) fn render_pending(made: &Made<'_>, approval_id: &str) -> String {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Pending<'a> {
-        request_id: &'a str,
-        status: &'static str,
-        message: &'static str,
-        metadata: Metadata<'a>,
-        executed_at: &'a str,
-    }
-    to_json(&Pending {
+    to_json(&Answer {
         request_id: &made.facts.call_id,
         status: "pending_approval",
-        message: PENDING,
+        data: None,
+        error: None,
+        code: None,
+        retryable: None,
+        message: Some(PENDING),
         metadata: metadata(made, approval_id),
         executed_at: &made.facts.executed_at,
     })
@@ -146,39 +148,4 @@ fn is_retryable(reason: Reason) -> bool {
             | Reason::AuditUnavailable
             | Reason::EngineUnavailable
     )
-}
-
-pub(super) fn schema() -> Value {
-    let usage = json!({
-        "type": "object",
-        "properties": {
-            "cpuTime": {"type": "integer"}, "memoryPeak": {"type": "integer"}, "networkCalls": {"type": "integer"},
-        },
-        "required": ["cpuTime", "memoryPeak", "networkCalls"],
-    });
-    json!({
-        "type": "object",
-        "properties": {
-            "requestId": {"type": "string"},
-            "status": {"type": "string", "enum": ["success", "failure", "pending_approval"]},
-            "data": {"type": "object"},
-            "error": {"type": "string"},
-            "code": {"type": "string"},
-            "retryable": {"type": "boolean"},
-            "message": {"type": "string"},
-            "metadata": {
-                "type": "object",
-                "properties": {
-                    "executionTime": {"type": "integer"},
-                    "resourceUsage": usage,
-                    "approvedBy": {"type": "string"},
-                    "approvedAt": {"type": "string"},
-                    "approvalTaskId": {"type": "string"},
-                },
-                "required": ["executionTime", "resourceUsage"],
-            },
-            "executedAt": {"type": "string"},
-        },
-        "required": ["requestId", "status", "metadata", "executedAt"],
-    })
 }
