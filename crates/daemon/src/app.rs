@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index, LAST_WAIT, Maintenance};
@@ -21,7 +22,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::anomaly::{self, Alerts};
 use crate::approvals::{Approvals, FormerApprovals};
 use crate::bundle::Bundles;
 use crate::calls::Calls;
@@ -133,8 +133,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
     let (clock, timeout, own) = (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
     let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
-    let (alerts, webhooks) =
-        anomaly::open(store.clone(), audit.clone(), gateway.clone(), runs.clone(), &config.webhooks).await?;
+    let watched = (audit.clone(), gateway.clone(), runs.clone());
+    let (alerts, detection) = anomaly::open(store.clone(), watched, config.open_webhooks()?).await?;
     let executions = execution_log::start(&audit, directories.clone());
     let app = Arc::new(App {
         escalations: Escalations::new(audit.clone()),
@@ -169,7 +169,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     mcp::start(&app, &access, config.mcp.as_ref()).await?;
     let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
     let watches = watches(&app, disk);
-    let anomalies = anomaly::start(&app, webhooks);
+    let anomalies = detection.spawn(&app.stop);
     keep_log(&app, config.audit.maintenance.clone(), cursor.clone());
     let marking = tokio::spawn(cursor.clone().keep(app.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");

@@ -28,6 +28,12 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
+    /// With its secret read.
+    pub(super) fn open(&self) -> Result<anomaly::Webhook, String> {
+        let endpoint = self.endpoint.open(&self.name)?;
+        Ok(anomaly::Webhook { endpoint, min_severity: self.min_severity })
+    }
+
     /// For the printed configuration.
     pub(super) fn shown(&self) -> Value {
         let mut shown = self.endpoint.shown();

@@ -89,6 +89,12 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// The webhooks of alerts, with their secrets read.
+    pub(crate) fn open_webhooks(&self) -> anyhow::Result<Vec<anomaly::Webhook>> {
+        let webhooks = self.webhooks.iter().map(Webhook::open).collect::<Result<_, _>>();
+        webhooks.map_err(|error| anyhow::anyhow!("alerts.webhooks: {error}"))
+    }
+
     /// How the audit log is written and signed. Its key is beside it and not in it, so that a copy of the log is no copy of
     /// the key.
     pub(crate) fn audit_settings(&self) -> Settings {

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use anomaly::Alerts;
 use audit_service::AuditLog;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{AnomalyRule, Severity};
@@ -22,7 +23,6 @@ use wire::v1::alert_measure::State as MeasureWire;
 use wire::v1::alert_service_server::AlertService;
 
 use super::{behind, portion, principal};
-use crate::anomaly::Alerts;
 
 /// Alerts of a page, at the most.
 const MAX_PAGE: u32 = 500;

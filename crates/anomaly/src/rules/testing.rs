@@ -2,8 +2,8 @@
 
 use gateway::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting};
 
-use super::super::detector::Detector;
-use super::super::seen::{Agent, Ended, Ending, Kind, Mark, Moment, Seen, What};
+use crate::detector::Detector;
+use crate::seen::{Agent, Ended, Ending, Kind, Mark, Moment, Seen, What};
 
 pub(crate) fn agent(id: &str) -> Agent {
     Agent { principal: "uid:1".into(), id: id.into() }

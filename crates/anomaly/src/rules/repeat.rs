@@ -5,10 +5,10 @@
 
 use gateway::AnomalySetting;
 
-use super::super::recent::Recent;
-use super::super::seen::{Kind, Mark, Seen};
 use super::tally::Tally;
 use super::{Evidence, Rule};
+use crate::recent::Recent;
+use crate::seen::{Kind, Mark, Seen};
 
 /// Different calls of a run that are remembered.
 const MAX_CALLS: usize = 128;

@@ -1,10 +1,10 @@
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 use store::alert::{Acknowledged, Alert, DeliveryState, ImposedState};
 
-use super::super::detector::Firing;
-use super::super::rules::{Evidence, testing};
-use super::super::seen::Subject;
 use super::{AlertTable, Listener, MAX_ALERTS, MAX_DUE};
+use crate::detector::Firing;
+use crate::rules::{Evidence, testing};
+use crate::seen::Subject;
 
 const MINUTE: u64 = 60_000;
 

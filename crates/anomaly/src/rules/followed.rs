@@ -3,9 +3,9 @@
 
 use gateway::AnomalySetting;
 
-use super::super::seen::{Kind, Moment, Seen};
 use super::tally::Tally;
 use super::{Evidence, Rule, within};
+use crate::seen::{Kind, Moment, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Followed {
@@ -16,7 +16,7 @@ pub(super) struct Followed {
 
 /// A command that ran.
 pub(super) fn follows(seen: &Seen) -> bool {
-    seen.ended().is_some_and(super::super::seen::Ended::ran_command)
+    seen.ended().is_some_and(crate::seen::Ended::ran_command)
 }
 
 /// Something that looks like a secret was read.

@@ -27,7 +27,7 @@ const CHANGES: usize = 1_024;
 const MAX_COMMENT: usize = 4_096;
 
 /// All alerts. One for the daemon.
-pub(crate) struct Alerts {
+pub struct Alerts {
     table: Mutex<AlertTable>,
     /// Up to here the log has been looked at; what is stored is true up to there.
     position: Mutex<u64>,
@@ -213,7 +213,7 @@ impl Alerts {
     }
 
     /// An operator has seen an alert: what it imposed is lifted, and the rule starts from nothing for its subject.
-    pub(crate) async fn acknowledge(
+    pub async fn acknowledge(
         &self,
         id: AlertId,
         principal: &Principal,
@@ -255,24 +255,19 @@ impl Alerts {
     }
 
     /// One alert.
-    pub(crate) fn get(&self, id: AlertId) -> Option<Alert> {
+    pub fn get(&self, id: AlertId) -> Option<Alert> {
         self.table().get(id).cloned()
     }
 
     /// Those that `wanted` takes, newest first, `most` of them, behind `after`.
-    pub(crate) fn list(
-        &self,
-        after: Option<AlertId>,
-        most: usize,
-        wanted: impl Fn(&Alert) -> bool,
-    ) -> Vec<Alert> {
+    pub fn list(&self, after: Option<AlertId>, most: usize, wanted: impl Fn(&Alert) -> bool) -> Vec<Alert> {
         let table = self.table();
         let behind = |alert: &&Alert| after.is_none_or(|after| alert.id < after);
         table.newest().filter(behind).filter(|alert| wanted(alert)).take(most).cloned().collect()
     }
 
     /// Changes from now on.
-    pub(crate) fn changes(&self) -> broadcast::Receiver<Alert> {
+    pub fn changes(&self) -> broadcast::Receiver<Alert> {
         self.changes.subscribe()
     }
 

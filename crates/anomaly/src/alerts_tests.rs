@@ -11,11 +11,11 @@ use serde_json::Value;
 use store::Store;
 use store::alert::{Alert, ImposedState};
 
-use super::super::detector::Firing;
-use super::super::enforce::Enforcement;
-use super::super::rules::{Evidence, testing};
-use super::super::seen::Subject;
 use super::Alerts;
+use crate::detector::Firing;
+use crate::enforce::Enforcement;
+use crate::rules::{Evidence, testing};
+use crate::seen::Subject;
 
 /// Notes what it is told.
 #[derive(Default)]

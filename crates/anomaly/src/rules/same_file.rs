@@ -3,10 +3,10 @@
 
 use gateway::AnomalySetting;
 
-use super::super::recent::Recent;
-use super::super::seen::{Kind, Mark, Moment, Seen};
 use super::tally::Tally;
 use super::{Evidence, Rule, within};
+use crate::recent::Recent;
+use crate::seen::{Kind, Mark, Moment, Seen};
 
 /// Files of a run that are remembered.
 const MAX_FILES: usize = 256;

@@ -17,10 +17,10 @@ use super::alerts::{Alerts, now};
 
 /// A webhook, ready to be used.
 #[derive(Debug)]
-pub(crate) struct Webhook {
+pub struct Webhook {
     /// Its name is that of its deliveries, too.
-    pub(crate) endpoint: Endpoint,
-    pub(crate) min_severity: Severity,
+    pub endpoint: Endpoint,
+    pub min_severity: Severity,
 }
 
 /// Delivers until `stop`. An attempt under way is given up then, and made again by the next daemon.

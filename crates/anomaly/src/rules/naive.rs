@@ -3,8 +3,8 @@
 
 use gateway::{AnomalyRule, AnomalySetting};
 
-use super::super::seen::{Ending, Kind, Mark, Seen};
 use super::{concerns, followed, millis, repeat, spike, subject};
+use crate::seen::{Ending, Kind, Mark, Seen};
 
 /// The sequence numbers at which `rule` fires.
 pub(super) fn fires(history: &[Seen], rule: AnomalyRule, setting: &AnomalySetting) -> Vec<u64> {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use gateway::AnomalySetting;
 
-use super::super::seen::{Ending, Moment, Seen};
 use super::{Evidence, MAX_SEQUENCES, Rule, within};
+use crate::seen::{Ending, Moment, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Failures(VecDeque<(Moment, u64, bool)>);

@@ -3,9 +3,9 @@
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use proptest::prelude::*;
 
-use super::super::seen::{Denial, Ended, Ending, Kind, Mark, What};
 use super::naive;
 use super::testing::Tape;
+use crate::seen::{Denial, Ended, Ending, Kind, Mark, What};
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::Read, Kind::Look, Kind::Change, Kind::Delete, Kind::Command, Kind::Other])

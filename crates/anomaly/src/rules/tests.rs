@@ -2,8 +2,8 @@
 
 use gateway::{AnomalyRule, AnomalySetting};
 
-use super::super::seen::{Denial, Ended, Ending, Kind, What};
 use super::testing::{Tape, ended, of_file, shipped, with_input};
+use crate::seen::{Denial, Ended, Ending, Kind, What};
 
 const SECOND: u64 = 1_000;
 

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use gateway::AnomalySetting;
 
-use super::super::seen::Seen;
 use super::{Evidence, MAX_SEQUENCES, Rule, millis};
+use crate::seen::Seen;
 
 /// Windows that the baseline is made of.
 pub(super) const BASELINE_WINDOWS: u64 = 12;

@@ -55,10 +55,10 @@ impl GrantExpansion {
 mod tests {
     use gateway::AnomalyRule;
 
-    use super::super::detector::Detector;
-    use super::super::rules::testing::{Tape, agent, ended, only, shipped};
-    use super::super::seen::{Ending, Kind};
     use super::*;
+    use crate::detector::Detector;
+    use crate::rules::testing::{Tape, agent, ended, only, shipped};
+    use crate::seen::{Ending, Kind};
 
     /// Numbers of the events at which `grant_then_exec` fires, where alice's runs have the role `worker` and she is of the
     /// team `core`.

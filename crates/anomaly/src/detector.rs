@@ -106,9 +106,9 @@ impl Detector {
 mod tests {
     use gateway::{Anomalies, AnomalyRule};
 
-    use super::super::rules::testing::{Tape, agent, ended, only, shipped, with_input};
-    use super::super::seen::{Denial, Ending, Kind, Subject, What};
     use super::{Detector, MAX_STATES};
+    use crate::rules::testing::{Tape, agent, ended, only, shipped, with_input};
+    use crate::seen::{Denial, Ending, Kind, Subject, What};
 
     fn denied() -> What {
         What::Ended(ended(Kind::Command, Ending::Denied(Denial::Command)))

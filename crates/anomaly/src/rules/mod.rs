@@ -18,7 +18,7 @@ mod naive;
 #[cfg(test)]
 mod property;
 #[cfg(test)]
-pub(in crate::anomaly) mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use gateway::AnomalySetting;
 
-use super::super::seen::{Kind, Moment, Seen};
 use super::tally::Tally;
 use super::{Evidence, Rule, within};
+use crate::seen::{Kind, Moment, Seen};
 
 /// Calls that are looked at together.
 const CALLS: usize = 5;

@@ -3,9 +3,9 @@
 
 use gateway::AnomalySetting;
 
-use super::super::seen::{Denial, Ending, Seen, What};
 use super::tally::Tally;
 use super::{Evidence, Rule};
+use crate::seen::{Denial, Ending, Seen, What};
 
 #[derive(Debug, Default)]
 pub(super) struct Counted(Tally);
@@ -18,7 +18,7 @@ impl Rule for Counted {
 
 /// Anything that was refused for what it was.
 pub(super) fn is_denial(seen: &Seen) -> bool {
-    seen.ended().is_some_and(super::super::seen::Ended::was_refused)
+    seen.ended().is_some_and(crate::seen::Ended::was_refused)
 }
 
 pub(super) fn is_denied_command(seen: &Seen) -> bool {

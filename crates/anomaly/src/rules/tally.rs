@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use gateway::AnomalySetting;
 
-use super::super::seen::Moment;
 use super::{Evidence, MAX_SEQUENCES, within};
+use crate::seen::Moment;
 
 /// The last few of something: as many as the threshold, for more than that need not be known.
 #[derive(Debug, Default)]
