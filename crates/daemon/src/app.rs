@@ -1,6 +1,5 @@
 //! The daemon, put together: start in order, serve, stop in order.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,14 @@ use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index, LAST_WAIT, Maintenance};
+use calls::grants::Grants;
+use calls::limits::Limits;
+use calls::{Approvals, CallTable, Calls, Escalations, FormerApprovals, Replays, Upstreams};
 use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
 use refusal::chain;
-use runs::{
-    Directories, DiskWatch, Launcher, OnStop, Projects, Quotas, Roots, Runs, execution_log, place_guest,
-};
+use runs::{Directories, DiskWatch, Launcher, Projects, Quotas, Roots, Runs, execution_log, place_guest};
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,19 +22,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::approvals::{Approvals, FormerApprovals};
 use crate::bundle::Bundles;
-use crate::calls::Calls;
 use crate::config::Config;
-use crate::escalation::Escalations;
-use crate::grants::Grants;
-use crate::limits::Limits;
-use crate::recovery::RecoveryCursor;
-use crate::replay::Replays;
-use crate::rpc::{self, Socket};
-use crate::terminal::{self, Sessions};
-use crate::upstream::Upstreams;
-use crate::{call, mcp, policy, recovery, startup};
+use crate::policy::{self, Loader};
+use crate::recovery::{self, RecoveryCursor};
+use crate::rpc::{self, GuardLayer, Services, Socket};
+use crate::terminal::{self, Sessions, Terminals};
+use crate::{mcp, startup};
 
 /// The static `coffer-guest`.
 const GUEST: &[u8] = include_bytes!(env!("COFFER_AGENT_EMBEDDED"));
@@ -44,44 +38,6 @@ const STOP: Duration = Duration::from_secs(60);
 
 /// For clients that do not hang up when the daemon stops.
 const GOODBYE: Duration = Duration::from_secs(2);
-
-/// What every request works with.
-pub(crate) struct App {
-    pub(crate) audit: Arc<AuditLog>,
-    /// Finds records in the log.
-    pub(crate) index: Arc<Index>,
-    pub(crate) gateway: Arc<Gateway>,
-    /// Runs' evidence, to take along.
-    pub(crate) bundles: Bundles,
-    /// How often, over restarts.
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) approvals: Approvals,
-    /// What looked wrong.
-    pub(crate) alerts: Arc<Alerts>,
-    pub(crate) grants: Arc<Grants>,
-    pub(crate) escalations: Escalations,
-    pub(crate) replays: Replays,
-    pub(crate) runs: Arc<Runs>,
-    pub(crate) calls: Calls,
-    pub(crate) spool: Arc<Spool>,
-    /// The disk that has all of that.
-    pub(crate) quotas: Arc<Quotas>,
-    /// What outlives the daemon.
-    pub(crate) store: Store,
-    /// Operators at terminals.
-    pub(crate) sessions: Sessions,
-    /// MCP servers that the policy names.
-    pub(crate) upstreams: Upstreams,
-    /// Calls that are being made: they outlive their clients, and a stop waits for them.
-    pub(crate) tasks: TaskTracker,
-    pub(crate) policy_dir: Option<PathBuf>,
-    /// Where the container engine listens.
-    pub(crate) engine_socket: PathBuf,
-    /// What becomes of runs at an orderly stop.
-    pub(crate) on_stop: OnStop,
-    /// Cancelled when the daemon stops.
-    pub(crate) stop: CancellationToken,
-}
 
 /// Runs the daemon until it is told to stop.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
@@ -115,7 +71,6 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         roots: Roots::new(config.workspace_roots.clone()),
         projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
     };
-    let bundles = Bundles::open(&config.state_dir, config.spool_min_free)?;
     let spool = startup::spool(&store, &config).await?;
     let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.max_runs)
         .await
@@ -133,50 +88,45 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
     let (clock, timeout, own) = (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
     let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
-    let watched = (audit.clone(), gateway.clone(), runs.clone());
-    let (alerts, detection) = anomaly::open(store.clone(), watched, config.open_webhooks()?).await?;
+    let sources = (audit.clone(), gateway.clone(), runs.clone());
+    let (alerts, detection) = anomaly::open(store.clone(), sources, config.open_webhooks()?).await?;
     let executions = execution_log::start(&audit, directories.clone());
-    let app = Arc::new(App {
-        escalations: Escalations::new(audit.clone()),
-        replays: Replays::default(),
+    let calls = Arc::new(Calls {
+        escalations: Arc::new(Escalations::new(audit.clone())),
         upstreams: Upstreams::new(audit.clone()),
         audit,
-        index: Arc::new(index),
-        bundles,
         gateway,
         limits,
-        approvals,
-        alerts,
+        approvals: Arc::new(approvals),
         runs,
-        grants,
-        calls: Calls::new(store.clone(), spool.clone()),
+        table: CallTable::new(store.clone(), spool.clone()),
         spool,
         quotas: quotas(&config)?,
         store,
-        sessions: Sessions::new(config.sessions),
         tasks: TaskTracker::new(),
-        policy_dir: config.policy_dir.clone(),
-        engine_socket: config.engine.path().to_owned(),
         on_stop: config.on_stop,
         stop: CancellationToken::new(),
     });
     // The runs' lanes work, and no client has come in between: whoever asks for a call that waits finds it.
-    call::resume(&app, waiting).await;
+    calls::resume(&calls, waiting).await;
 
     let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
     let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
-    mcp::start(&app, &access, config.mcp.as_ref()).await?;
-    let server = tokio::spawn(rpc::serve(app.clone(), socket, access));
-    let watches = watches(&app, disk);
-    let anomalies = detection.spawn(&app.stop);
-    keep_log(&app, config.audit.maintenance.clone(), cursor.clone());
-    let marking = tokio::spawn(cursor.clone().keep(app.stop.clone()));
+    let guard = GuardLayer::new(access, calls.runs.clone(), calls.escalations.clone());
+    mcp::start(&calls, &guard, config.mcp.as_ref()).await?;
+    let loader = Arc::new(Loader::new(&calls, config.policy_dir.clone()));
+    let services = services(&calls, &config, (Arc::new(index), alerts, grants.clone(), loader.clone()))?;
+    let server = tokio::spawn(rpc::serve(services, socket, guard));
+    let watches = watches(&calls, grants, disk);
+    let anomalies = detection.spawn(&calls.stop);
+    keep_log(&calls, config.audit.maintenance.clone(), cursor.clone());
+    let marking = tokio::spawn(cursor.clone().keep(calls.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
-    wait_for_signal(&app).await?;
-    tracing::info!(runs = app.on_stop.name(), "stopping: no new calls");
-    let stopped = tokio::time::timeout(STOP, stop(&app, &cursor)).await;
+    wait_for_signal(&loader).await?;
+    tracing::info!(runs = calls.on_stop.name(), "stopping: no new calls");
+    let stopped = tokio::time::timeout(STOP, stop(&calls, &cursor)).await;
     if stopped.is_err() {
         tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
     }
@@ -184,8 +134,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
     end(watches.into_iter().chain([marking]), &anomalies).await;
-    let patience = if app.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
-    drop((app, cursor));
+    let patience = if calls.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
+    drop((calls, loader, cursor));
     // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
     let _ = tokio::time::timeout(patience, joined).await;
@@ -237,26 +187,81 @@ async fn record_start(
 /// Starts what watches until the daemon stops: the state disk, the runs' quotas and the spool; the bounds of what is kept of calls;
 /// the approvals' clock, and the end of what is remembered for a run; the copies of the rate limits' counters; and what is owed to
 /// the store.
-fn watches(app: &Arc<App>, disk: StateDisk) -> [JoinHandle<()>; 8] {
-    let disk_watch =
-        DiskWatch { quotas: app.quotas.clone(), runs: app.runs.clone(), audit: app.audit.clone() };
-    let (clock, ends, counters, owed) = (app.clone(), app.clone(), app.clone(), app.clone());
+fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk) -> [JoinHandle<()>; 8] {
+    let Calls { audit, limits, approvals, runs, spool, quotas, store, stop, .. } = &**calls;
+    let disk_watch = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
+    let (owed, counters) = (stop.clone(), (limits.clone(), stop.clone()));
+    let (clock, ends) = ((approvals.clone(), stop.clone()), (approvals.clone(), runs.clone(), stop.clone()));
     [
-        tokio::spawn(disk.watch(app.stop.clone())),
-        tokio::spawn(watch_spool(app.spool.clone(), app.audit.clone(), app.stop.clone())),
-        tokio::spawn(app.store.clone().keep_bounds(app.stop.clone())),
-        tokio::spawn(disk_watch.run(app.stop.clone())),
-        tokio::spawn(async move { owed.grants.keep_owed(owed.stop.clone()).await }),
-        tokio::spawn(async move { clock.approvals.keep_time(clock.stop.clone()).await }),
-        tokio::spawn(async move { ends.approvals.follow_runs(&ends.runs, ends.stop.clone()).await }),
-        tokio::spawn(async move { counters.limits.keep(counters.stop.clone()).await }),
+        tokio::spawn(disk.watch(stop.clone())),
+        tokio::spawn(watch_spool(spool.clone(), audit.clone(), stop.clone())),
+        tokio::spawn(store.clone().keep_bounds(stop.clone())),
+        tokio::spawn(disk_watch.run(stop.clone())),
+        tokio::spawn(async move { grants.keep_owed(owed).await }),
+        tokio::spawn(async move { clock.0.keep_time(clock.1).await }),
+        tokio::spawn(async move { ends.0.follow_runs(&ends.1, ends.2).await }),
+        tokio::spawn(async move { counters.0.keep(counters.1).await }),
     ]
 }
 
+/// The services of the API, each with what it uses.
+fn services(
+    calls: &Arc<Calls>,
+    config: &Config,
+    (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
+) -> anyhow::Result<Services> {
+    let Calls { audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, .. } = &**calls;
+    let (audit, gateway, runs) = (|| audit.clone(), || gateway.clone(), || runs.clone());
+    let (tasks, stop) = (|| tasks.clone(), || stop.clone());
+    let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())?;
+    let replays = Arc::new(Replays::new(audit(), gateway(), runs()));
+    let terminals = Terminals {
+        sessions: Sessions::new(config.sessions.clone()),
+        gateway: gateway(),
+        runs: runs(),
+        audit: audit(),
+        tasks: tasks(),
+        stop: stop(),
+    };
+    Ok(Services {
+        run: rpc::run::Service {
+            runs: runs(),
+            audit: audit(),
+            gateway: gateway(),
+            alerts: alerts.clone(),
+            quotas: quotas.clone(),
+            tasks: tasks(),
+            stop: stop(),
+        },
+        tool: rpc::tool::Service { calls: calls.clone() },
+        approval: rpc::approval::Service {
+            approvals: approvals.clone(),
+            gateway: gateway(),
+            runs: runs(),
+            audit: audit(),
+            stop: stop(),
+        },
+        audit: rpc::audit::Service {
+            audit: audit(),
+            index,
+            bundles: Arc::new(bundles),
+            tasks: tasks(),
+            stop: stop(),
+        },
+        policy: rpc::policy::Service { gateway: gateway(), runs: runs(), loader, replays },
+        alert: rpc::alert::Service { alerts, runs: runs(), audit: audit(), stop: stop() },
+        permission: rpc::permission::Service { grants, audit: audit(), tasks: tasks() },
+        limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },
+        terminal: rpc::terminal::Service(Arc::new(terminals)),
+        trash: rpc::trash::Service { runs: runs() },
+        host: rpc::host::Service { runs: runs(), engine_socket: config.engine.path().to_owned() },
+    })
+}
+
 /// Has the log signed and tidied. What a start needs is not removed.
-fn keep_log(app: &App, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
+fn keep_log(calls: &Calls, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
     let released = move || cursor.clone().look_released();
-    tokio::spawn(maintenance.run(app.audit.clone(), released, app.stop.clone()));
+    tokio::spawn(maintenance.run(calls.audit.clone(), released, calls.stop.clone()));
 }
 
 /// The log has it when nothing can be kept of what commands write, and when it can again.
@@ -280,25 +285,25 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
 }
 
 /// Refuse, end, flush.
-async fn stop(app: &Arc<App>, cursor: &RecoveryCursor) {
-    app.stop.cancel();
-    app.runs.shutdown(app.on_stop).await;
-    app.tasks.close();
-    app.tasks.wait().await;
-    if app.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
+async fn stop(calls: &Calls, cursor: &RecoveryCursor) {
+    calls.stop.cancel();
+    calls.runs.shutdown(calls.on_stop).await;
+    calls.tasks.close();
+    calls.tasks.wait().await;
+    if calls.audit.record(Event::new(Kind::DaemonStopped)).await.is_err() {
         tracing::error!(
             "the audit log cannot be written: the stop is not in it unless the disk recovers now"
         );
         return;
     }
-    app.limits.copy().await;
+    calls.limits.copy().await;
     cursor.finish().await;
     // Signed, so that nothing can be cut off while no daemon looks. What goes wrong is said by the thread.
-    let _ = app.audit.checkpoint().await;
+    let _ = calls.audit.checkpoint().await;
 }
 
 /// Until SIGTERM or SIGINT. SIGHUP loads the policy again.
-async fn wait_for_signal(app: &Arc<App>) -> anyhow::Result<()> {
+async fn wait_for_signal(loader: &Arc<Loader>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -307,13 +312,11 @@ async fn wait_for_signal(app: &Arc<App>) -> anyhow::Result<()> {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = hangup.recv() => {
-                let app = app.clone();
+                let loader = loader.clone();
                 // By itself: it waits for the audit log, and a stop must not.
                 tokio::spawn(async move {
                     // What is wrong with it is in the log already.
-                    let _ =
-                        policy::reload(&app.gateway, app.policy_dir.clone(), &app.audit, &app.store, "signal:SIGHUP").await;
-                    app.approvals.policy_changed().await;
+                    let _ = loader.reload("signal:SIGHUP").await;
                 });
             }
         }

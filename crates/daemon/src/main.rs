@@ -2,26 +2,17 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod app;
-mod approvals;
 mod args;
 mod bundle;
-mod call;
-mod calls;
 mod cgroup_view;
 mod check;
 mod config;
-mod escalation;
-mod grants;
-mod limits;
 mod mcp;
 mod policy;
 mod recovery;
-mod replay;
 mod rpc;
 mod startup;
 mod terminal;
-mod transcript;
-mod upstream;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;

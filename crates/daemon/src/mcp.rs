@@ -6,49 +6,48 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use identity::{Access, Principal};
+use calls::{Attempt, Calls};
+use identity::Principal;
 use mcp::http::Door;
 use mcp::{Api, RunToken};
 use tokio::net::TcpListener;
 
-use crate::app::App;
 use crate::config::Http;
-use crate::escalation::Attempt;
-use crate::rpc;
+use crate::rpc::{self, GuardLayer};
 
 /// What a bad token aims at, for the record.
 const TARGET: &str = "MCP over HTTP";
 
 struct Front {
-    app: Arc<App>,
-    access: Access,
+    calls: Arc<Calls>,
+    guard: GuardLayer,
 }
 
 impl Door for Front {
     fn opens(&self, token: &RunToken) -> bool {
-        self.app.runs.of_token(token.reveal()).is_some()
+        self.calls.runs.of_token(token.reveal()).is_some()
     }
 
     fn turned_away(&self, shown: Option<&RunToken>) {
         // Clients whose run has ended come back a few times with what was good.
-        if shown.is_some_and(|token| self.app.runs.is_former_token(token.reveal())) {
+        if shown.is_some_and(|token| self.calls.runs.is_former_token(token.reveal())) {
             return;
         }
-        self.app.escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);
+        self.calls.escalations.report(&Principal::anonymous(), None, Attempt::BadToken, TARGET);
     }
 
     fn api(&self) -> Api {
-        mcp::api(rpc::tools(&self.app, self.access.clone()))
+        mcp::api(rpc::tools(self.calls.clone(), &self.guard))
     }
 }
 
 /// Serves until the daemon stops, where the configuration has an endpoint. The stop waits for it, which takes a second at most.
-pub(crate) async fn start(app: &Arc<App>, access: &Access, http: Option<&Http>) -> anyhow::Result<()> {
+pub(crate) async fn start(calls: &Arc<Calls>, guard: &GuardLayer, http: Option<&Http>) -> anyhow::Result<()> {
     let Some(Http { address, settings, .. }) = http else { return Ok(()) };
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for MCP"))?;
     tracing::info!("MCP over HTTP: http://{address}/mcp");
-    let front = Arc::new(Front { app: app.clone(), access: access.clone() });
-    app.tasks.spawn(mcp::http::serve(listener, front, settings.clone(), app.stop.clone()));
+    let front = Arc::new(Front { calls: calls.clone(), guard: guard.clone() });
+    calls.tasks.spawn(mcp::http::serve(listener, front, settings.clone(), calls.stop.clone()));
     Ok(())
 }

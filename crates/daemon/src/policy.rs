@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
+use calls::{Approvals, Calls};
 use gateway::{Gateway, Policy, Problems};
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -19,34 +20,59 @@ pub(crate) fn load(directory: Option<&PathBuf>) -> Result<Policy, Problems> {
     }
 }
 
-/// One reload at a time: the last one on record is the one in force.
-static RELOADING: Mutex<()> = Mutex::const_new(());
-
-/// Loads the policy again. When it is bad the old one stays in force, and the refusal lists every problem.
-pub(crate) async fn reload(
-    gateway: &Arc<Gateway>,
+/// Loads the policy again while the daemon runs.
+pub(crate) struct Loader {
     directory: Option<PathBuf>,
-    audit: &AuditLog,
-    store: &Store,
-    principal: &str,
-) -> Result<(String, bool), Refusal> {
-    let _one = RELOADING.lock().await;
-    let loaded = tokio::task::spawn_blocking(move || load(directory.as_ref())).await;
-    let policy =
-        loaded.map_err(|error| Refusal::internal("loading the policy", &error))?.map_err(|problems| {
-            tracing::warn!("the policy was not loaded, the old one stays in force:\n{problems}");
-            Refusal::new(
-                Reason::InvalidArgument,
-                format!("the policy was not loaded, the old one stays in force:\n{problems}"),
-            )
-        })?;
-    let digest = policy.digest().to_owned();
-    keep(store, &policy).await;
-    // On record before it decides anything.
-    audit.record(loaded_event(&policy).principal(principal)).await?;
-    let changed = gateway.reload(policy);
-    tracing::info!(digest, changed, "policy loaded");
-    Ok((digest, changed))
+    gateway: Arc<Gateway>,
+    approvals: Arc<Approvals>,
+    audit: Arc<AuditLog>,
+    store: Store,
+    /// One reload at a time: the last one on record is the one in force.
+    turn: Mutex<()>,
+}
+
+impl Loader {
+    pub(crate) fn new(calls: &Calls, directory: Option<PathBuf>) -> Self {
+        let Calls { gateway, approvals, audit, store, .. } = calls;
+        let (gateway, approvals) = (gateway.clone(), approvals.clone());
+        Self {
+            directory,
+            gateway,
+            approvals,
+            audit: audit.clone(),
+            store: store.clone(),
+            turn: Mutex::default(),
+        }
+    }
+
+    /// Loads the policy for `principal`: its digest, and whether it differs from the last one. A bad policy leaves the old one in
+    /// force, and the refusal lists every problem.
+    pub(crate) async fn reload(&self, principal: &str) -> Result<(String, bool), Refusal> {
+        let reloaded = self.load(principal).await;
+        self.approvals.policy_changed().await;
+        reloaded
+    }
+
+    async fn load(&self, principal: &str) -> Result<(String, bool), Refusal> {
+        let _turn = self.turn.lock().await;
+        let directory = self.directory.clone();
+        let loaded = tokio::task::spawn_blocking(move || load(directory.as_ref())).await;
+        let policy =
+            loaded.map_err(|error| Refusal::internal("loading the policy", &error))?.map_err(|problems| {
+                tracing::warn!("the policy was not loaded, the old one stays in force:\n{problems}");
+                Refusal::new(
+                    Reason::InvalidArgument,
+                    format!("the policy was not loaded, the old one stays in force:\n{problems}"),
+                )
+            })?;
+        let digest = policy.digest().to_owned();
+        keep(&self.store, &policy).await;
+        // On record before it decides anything.
+        self.audit.record(loaded_event(&policy).principal(principal)).await?;
+        let changed = self.gateway.reload(policy);
+        tracing::info!(digest, changed, "policy loaded");
+        Ok((digest, changed))
+    }
 }
 
 /// Keeps what comes into force, so that bundles can hold what a decision rests on. Where it cannot be kept, they say that

@@ -1,8 +1,6 @@
 //! What the run has changed, as far as anybody can say: the layer of an overlay, or what git says of a run that lives.
 //! For whoever may use the run alone, since it holds contents; and secrets are hidden in it, as in the record.
 
-use std::sync::Arc;
-
 use audit::Redactor;
 use identity::Principal;
 use ops::{Bounds, Git, GitDiffFlag, OpResult, Operation};
@@ -10,7 +8,7 @@ use refusal::Refusal;
 use serde_json::json;
 use store::run::Record;
 
-use crate::app::App;
+use super::Bundles;
 
 /// Most bytes of a diff.
 const LARGEST: u32 = 1024 * 1024;
@@ -43,7 +41,7 @@ impl Diff {
 
 /// The diff of a run, if there is one and this principal may have it.
 pub(super) async fn of(
-    app: &Arc<App>,
+    bundles: &Bundles,
     principal: &Principal,
     record: Option<&Record>,
     is_wanted: bool,
@@ -55,11 +53,12 @@ pub(super) async fn of(
     if !principal.may_use(&record.spec.principal) {
         return Ok(Diff::none("an auditor may see records, and not contents"));
     }
-    let redactor = app.audit.redactor();
+    let redactor = bundles.audit.redactor();
     if record.has_pending_changes() {
-        return of_layer(app, record, redactor).await;
+        return of_layer(bundles, record, redactor).await;
     }
-    let Some(lanes) = app.runs.living_run(record.id).ok().and_then(|run| run.lanes_for_review().ok()) else {
+    let Some(lanes) = bundles.runs.living_run(record.id).ok().and_then(|run| run.lanes_for_review().ok())
+    else {
         return Ok(Diff::none("the run has ended, and its workspace is no overlay whose changes are kept"));
     };
     let bounds = Bounds { max_output_bytes: LARGEST.into(), ..Bounds::default() };
@@ -82,8 +81,8 @@ pub(super) async fn of(
     Ok(diff)
 }
 
-async fn of_layer(app: &Arc<App>, record: &Record, redactor: &Redactor) -> Result<Diff, Refusal> {
-    let mut found = app.runs.diff(record.id, LARGEST).await?;
+async fn of_layer(bundles: &Bundles, record: &Record, redactor: &Redactor) -> Result<Diff, Refusal> {
+    let mut found = bundles.runs.diff(record.id, LARGEST).await?;
     let mut diff = Diff::default();
     diff.add("diff.patch", &std::mem::take(&mut found.unified_diff), redactor);
     let mut changes = json!(found);

@@ -25,15 +25,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use audit::bundle::{self, Member, RECORDS, Sealed};
 use audit::{Event, Kind, VerifierKey};
+use audit_service::AuditLog;
 use identity::{Principal, Role, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
+use runs::Runs;
 use serde_json::json;
+use store::Store;
 use store::run::Record;
 use tokio::sync::Semaphore;
 use wire::v1;
 
-use crate::app::App;
 use collect::{CollectError, Collected};
 use location::Location;
 
@@ -48,14 +50,43 @@ const SENDING: Duration = Duration::from_secs(900);
 pub(crate) struct Bundles {
     place: Location,
     turns: Semaphore,
+    runs: Arc<Runs>,
+    audit: Arc<AuditLog>,
+    store: Store,
 }
 
 impl Bundles {
     /// In a directory of the state directory, of whose file system `min_free` bytes stay free.
-    pub(crate) fn open(state_dir: &Path, min_free: u64) -> anyhow::Result<Self> {
+    pub(crate) fn open(
+        state_dir: &Path,
+        min_free: u64,
+        runs: Arc<Runs>,
+        audit: Arc<AuditLog>,
+        store: Store,
+    ) -> anyhow::Result<Self> {
         let place = Location::open(&state_dir.join("bundles"), min_free)
             .context("cannot make the directory of bundles in state_dir")?;
-        Ok(Self { place, turns: Semaphore::new(AT_ONCE) })
+        Ok(Self { place, turns: Semaphore::new(AT_ONCE), runs, audit, store })
+    }
+
+    /// Makes a bundle and sends it.
+    pub(crate) async fn create(
+        &self,
+        principal: &Principal,
+        wanted: Wanted,
+        events: Events,
+    ) -> Result<(), Refusal> {
+        let record = self.runs.get(wanted.run).ok();
+        may_have(principal, record.as_ref())?;
+        let Ok(_turn) = self.turns.try_acquire() else {
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                "other bundles are being made: try again when they are done",
+            ));
+        };
+        let made = make(self, principal, wanted, record.as_ref(), &events).await?;
+        let sent = tokio::time::timeout(SENDING, events.send_all(made)).await;
+        sent.map_err(|_| Refusal::new(Reason::TimedOut, "the bundle was not taken in time"))?
     }
 }
 
@@ -77,26 +108,6 @@ impl Wanted {
     }
 }
 
-/// Makes a bundle and sends it.
-pub(crate) async fn create(
-    app: &Arc<App>,
-    principal: &Principal,
-    wanted: Wanted,
-    events: Events,
-) -> Result<(), Refusal> {
-    let record = app.runs.get(wanted.run).ok();
-    may_have(principal, record.as_ref())?;
-    let Ok(_turn) = app.bundles.turns.try_acquire() else {
-        return Err(Refusal::new(
-            Reason::Overloaded,
-            "other bundles are being made: try again when they are done",
-        ));
-    };
-    let made = make(app, principal, wanted, record.as_ref(), &events).await?;
-    let sent = tokio::time::timeout(SENDING, events.send_all(made)).await;
-    sent.map_err(|_| Refusal::new(Reason::TimedOut, "the bundle was not taken in time"))?
-}
-
 /// Operators and auditors may have a bundle of any run, others of their own; of one that is deleted only the former.
 fn may_have(principal: &Principal, record: Option<&Record>) -> Result<(), Refusal> {
     let any = [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role));
@@ -115,21 +126,21 @@ pub(crate) struct Made {
 }
 
 async fn make(
-    app: &Arc<App>,
+    bundles: &Bundles,
     principal: &Principal,
     wanted: Wanted,
     record: Option<&Record>,
     events: &Events,
 ) -> Result<Made, Refusal> {
     let run_id = wanted.run.to_string();
-    let diff = diff::of(app, principal, record, wanted.with_diff).await?;
+    let diff = diff::of(bundles, principal, record, wanted.with_diff).await?;
 
-    app.audit.settle().await;
+    bundles.audit.settle().await;
     // Nothing is compressed or removed while the log is read.
-    let _held = app.audit.hold_segments().await;
-    let head = app.audit.head().map_or(0, |head| head.sequence);
-    let log = app.audit.directory().to_owned();
-    let place = app.bundles.place.clone();
+    let _held = bundles.audit.hold_segments().await;
+    let head = bundles.audit.head().map_or(0, |head| head.sequence);
+    let log = bundles.audit.directory().to_owned();
+    let place = bundles.place.clone();
     let (run, told) = (run_id.clone(), events.clone());
     let collected =
         blocking(move || collect::read(&log, &run, head, &place, |at| told.progress(at, head))).await?;
@@ -140,10 +151,10 @@ async fn make(
 
     let mut members = BTreeMap::from([(RECORDS.to_owned(), records)]);
     if let Some(record) = record {
-        members.insert("run.json".to_owned(), Member::of(summary::run(record, app.audit.redactor())?));
+        members.insert("run.json".to_owned(), Member::of(summary::run(record, bundles.audit.redactor())?));
     }
     let policies: Vec<_> = summary.policies().map(str::to_owned).collect();
-    let kept = app.store.with(move |store| store.policies(&policies)).await;
+    let kept = bundles.store.with(move |store| store.policies(&policies)).await;
     let kept = kept.map_err(|error| Refusal::internal("looking the policies up", &chain(&error)))?;
     for (digest, canonical) in &kept {
         members.insert(bundle::policy_member(digest), Member::of(canonical.clone().into_bytes()));
@@ -161,12 +172,12 @@ async fn make(
         "records": summary.records(),
         "members": members.keys().collect::<Vec<_>>(),
     }));
-    let sequence = app.audit.record(event).await?.record.sequence;
-    let (checkpoint, key) = app.audit.checkpoint().await?;
+    let sequence = bundles.audit.record(event).await?.record.sequence;
+    let (checkpoint, key) = bundles.audit.checkpoint().await?;
     let key: VerifierKey =
         key.parse().map_err(|error| Refusal::internal("reading the audit log's key", &error))?;
 
-    let place = app.bundles.place.clone();
+    let place = bundles.place.clone();
     let records = summary.records();
     let made = blocking(move || {
         let (line, proof) = log.prove(sequence, &checkpoint)?;

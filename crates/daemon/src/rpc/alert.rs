@@ -29,12 +29,12 @@ const MAX_PAGE: u32 = 500;
 
 /// `AlertService`.
 #[derive(Clone)]
-pub(super) struct Service {
-    pub(super) alerts: Arc<Alerts>,
-    pub(super) runs: Arc<Runs>,
-    pub(super) audit: Arc<AuditLog>,
+pub(crate) struct Service {
+    pub(crate) alerts: Arc<Alerts>,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) audit: Arc<AuditLog>,
     /// Ends the streams.
-    pub(super) stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Service {

@@ -4,37 +4,48 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use audit::Redactor;
+use audit_service::AuditLog;
+use calls::Approvals;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{
-    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Form, Remember, UnixMillis,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, Form, Gateway, Remember,
+    UnixMillis,
 };
 use identity::{Principal, RunId};
 use ops::{FileState, Reason};
 use refusal::Refusal;
+use runs::Runs;
 use store::Timestamp;
 use tokio_stream::wrappers::BroadcastStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::approval_service_server::ApprovalService;
 use wire::v1::decide_approval_request::Decision;
 
 use super::{MAX_MESSAGE, behind, principal};
-use crate::app::App;
 
 /// What a list shows of what the calls would do, bytes; it has to fit into one message.
 const MAX_SHOWN: usize = MAX_MESSAGE / 2;
 
 /// `ApprovalService`.
-pub(super) struct Service(pub(super) Arc<App>);
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) approvals: Arc<Approvals>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) stop: CancellationToken,
+}
 
 /// Whether `principal` may look at an approval: at those of its own calls and of its own runs, and reviewers at all. What
 /// is shown holds what is in the workspace.
-fn sees(app: &App, principal: &Principal, approval: &Approval) -> bool {
-    principal.may_see(&approval.requested_by) || sees_run(app, principal, &approval.run_id)
+fn sees(service: &Service, principal: &Principal, approval: &Approval) -> bool {
+    principal.may_see(&approval.requested_by) || sees_run(service, principal, &approval.run_id)
 }
 
-fn sees_run(app: &App, principal: &Principal, run_id: &str) -> bool {
-    let run = RunId::parse(run_id).and_then(|id| app.runs.get(id));
+fn sees_run(service: &Service, principal: &Principal, run_id: &str) -> bool {
+    let run = RunId::parse(run_id).and_then(|id| service.runs.get(id));
     run.is_ok_and(|run| principal.may_see(&run.spec.principal))
 }
 
@@ -50,10 +61,10 @@ impl ApprovalService for Service {
             state: state_from_wire(request.state())?,
             run_id: Some(request.run_id).filter(|id| !id.is_empty()),
         };
-        let mut approvals = self.0.gateway.list_approvals(&filter);
-        approvals.retain(|approval| sees(&self.0, &principal, approval));
+        let mut approvals = self.gateway.list_approvals(&filter);
+        approvals.retain(|approval| sees(self, &principal, approval));
         Ok(Response::new(v1::ListApprovalsResponse {
-            approvals: within(&approvals, MAX_SHOWN, self.0.audit.redactor()),
+            approvals: within(&approvals, MAX_SHOWN, self.audit.redactor()),
         }))
     }
 
@@ -62,12 +73,12 @@ impl ApprovalService for Service {
         request: Request<v1::GetApprovalRequest>,
     ) -> Result<Response<v1::GetApprovalResponse>, Status> {
         let principal = principal(&request)?;
-        let approval = self.0.gateway.approval(&request.get_ref().approval_id);
-        let approval = approval.filter(|approval| sees(&self.0, &principal, approval)).ok_or_else(|| {
+        let approval = self.gateway.approval(&request.get_ref().approval_id);
+        let approval = approval.filter(|approval| sees(self, &principal, approval)).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
         })?;
         Ok(Response::new(v1::GetApprovalResponse {
-            approval: Some(to_wire(&approval, self.0.audit.redactor())),
+            approval: Some(to_wire(&approval, self.audit.redactor())),
         }))
     }
 
@@ -89,15 +100,15 @@ impl ApprovalService for Service {
             remember: remember_from_wire(request.remember(), request.prefix)?,
             comment: request.comment,
         };
-        let app = self.0.clone();
+        let service = self.clone();
         // Goes on when the client leaves: a decision is taken whole.
         let decided =
             tokio::spawn(
-                async move { app.approvals.decide(&request.approval_id, &principal, &ballot).await },
+                async move { service.approvals.decide(&request.approval_id, &principal, &ballot).await },
             );
         let approval = decided.await.map_err(|error| Refusal::internal("deciding", &error))??;
         Ok(Response::new(v1::DecideApprovalResponse {
-            approval: Some(to_wire(&approval, self.0.audit.redactor())),
+            approval: Some(to_wire(&approval, self.audit.redactor())),
         }))
     }
 
@@ -107,9 +118,9 @@ impl ApprovalService for Service {
     ) -> Result<Response<v1::ListConsentsResponse>, Status> {
         let principal = principal(&request)?;
         let run_id = request.into_inner().run_id;
-        let consents = self.0.gateway.consents(Some(run_id.as_str()).filter(|id| !id.is_empty()));
-        let seen = consents.iter().filter(|consent| sees_run(&self.0, &principal, &consent.run_id));
-        let consents = seen.map(|consent| consent_to_wire(consent, self.0.audit.redactor())).collect();
+        let consents = self.gateway.consents(Some(run_id.as_str()).filter(|id| !id.is_empty()));
+        let seen = consents.iter().filter(|consent| sees_run(self, &principal, &consent.run_id));
+        let consents = seen.map(|consent| consent_to_wire(consent, self.audit.redactor())).collect();
         Ok(Response::new(v1::ListConsentsResponse { consents }))
     }
 
@@ -119,11 +130,12 @@ impl ApprovalService for Service {
     ) -> Result<Response<v1::RevokeConsentResponse>, Status> {
         let principal = principal(&request)?;
         let consent_id = request.into_inner().consent_id;
-        let app = self.0.clone();
+        let service = self.clone();
         // Goes on when the client leaves: it is ended whole.
-        let revoked = tokio::spawn(async move { app.approvals.revoke(&consent_id, &principal.name).await });
+        let revoked =
+            tokio::spawn(async move { service.approvals.revoke(&consent_id, &principal.name).await });
         let consent = revoked.await.map_err(|error| Refusal::internal("revoking", &error))??;
-        let consent = consent_to_wire(&consent, self.0.audit.redactor());
+        let consent = consent_to_wire(&consent, self.audit.redactor());
         Ok(Response::new(v1::RevokeConsentResponse { consent: Some(consent) }))
     }
 
@@ -136,16 +148,16 @@ impl ApprovalService for Service {
     ) -> Result<Response<Self::WatchApprovalsStream>, Status> {
         let principal = principal(&request)?;
         let run = Some(request.into_inner().run_id).filter(|id| !id.is_empty());
-        let app = self.0.clone();
-        let audit = self.0.audit.clone();
-        let shown = move |approval: &Approval| sees(&app, &principal, approval);
+        let service = self.clone();
+        let audit = self.audit.clone();
+        let shown = move |approval: &Approval| sees(&service, &principal, approval);
         // Subscribed first, so that nothing falls between the two.
-        let changes = self.0.approvals.changes();
+        let changes = self.approvals.changes();
         let filter = ApprovalFilter { state: Some(ApprovalState::Pending), run_id: run.clone() };
         let respond = move |approval: &Approval| {
             Ok(v1::WatchApprovalsResponse { approval: Some(to_wire(approval, audit.redactor())) })
         };
-        let pending = self.0.gateway.list_approvals(&filter);
+        let pending = self.gateway.list_approvals(&filter);
         let pending: Vec<_> = pending.iter().filter(|approval| shown(approval)).map(&respond).collect();
         let later = BroadcastStream::new(changes).filter_map(move |change| {
             let answer = match change {
@@ -159,7 +171,7 @@ impl ApprovalService for Service {
             };
             std::future::ready(answer)
         });
-        let stop = self.0.stop.clone();
+        let stop = self.stop.clone();
         let watched = stream::iter(pending).chain(later).take_until(stop.cancelled_owned());
         Ok(Response::new(Box::pin(watched)))
     }

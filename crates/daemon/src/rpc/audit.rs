@@ -4,18 +4,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use audit::{Checkpoint, Integrity, Record};
-use audit_service::{Bound, Filter, Follow, IndexState, Line, Query};
+use audit_service::{AuditLog, Bound, Filter, Follow, Index, IndexState, Line, Query};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
 use refusal::Refusal;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::audit_service_server::AuditService;
 use wire::v1::query_events_request::Order;
 
-use crate::app::App;
-use crate::bundle::{self, Wanted};
+use crate::bundle::{self, Bundles, Wanted};
 
 use super::{portion, principal};
 
@@ -23,7 +24,14 @@ use super::{portion, principal};
 const MOST_EVENTS: u32 = 1_000;
 
 /// `AuditService`.
-pub(super) struct Service(pub(super) Arc<App>);
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) index: Arc<Index>,
+    pub(crate) bundles: Arc<Bundles>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
 
 #[tonic::async_trait]
 impl AuditService for Service {
@@ -35,8 +43,8 @@ impl AuditService for Service {
     ) -> Result<Response<Self::StreamEventsStream>, Status> {
         let v1::StreamEventsRequest { after_sequence, filter, follow } = request.into_inner();
         let filter = Filter::from_wire(filter.unwrap_or_default())?;
-        self.0.audit.settle().await;
-        let follow = self.0.audit.read_after(after_sequence, follow);
+        self.audit.settle().await;
+        let follow = self.audit.read_after(after_sequence, follow);
         let batches = stream::unfold(Some(follow), |follow: Option<Follow>| async move {
             let mut follow = follow?;
             match follow.next().await {
@@ -58,7 +66,7 @@ impl AuditService for Service {
             };
             stream::iter(answers)
         });
-        let stop = self.0.stop.clone();
+        let stop = self.stop.clone();
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
     }
 
@@ -74,9 +82,9 @@ impl AuditService for Service {
             portion::page(request.page_size, MOST_EVENTS, &request.page_token, |token| bound.parse(token))?;
         let newest_first = order != Order::OldestFirst;
         let query = Query { filter: Filter::from_wire(filter)?, newest_first, size, start };
-        self.0.audit.settle().await;
-        let head_sequence = self.0.index.head();
-        let page = self.0.index.query(query).await?;
+        self.audit.settle().await;
+        let head_sequence = self.index.head();
+        let page = self.index.query(query).await?;
         Ok(Response::new(v1::QueryEventsResponse {
             events: page.lines.into_iter().map(to_wire).collect(),
             next_page_token: page.next.map(|next| bound.token(next)).unwrap_or_default(),
@@ -91,19 +99,19 @@ impl AuditService for Service {
         &self,
         _request: Request<v1::RebuildIndexRequest>,
     ) -> Result<Response<Self::RebuildIndexStream>, Status> {
-        let app = self.0.clone();
-        let (states, made) = (app.index.states(), app.index.made());
-        app.index.rebuild();
-        let progress = stream::unfold(Some((app, states)), move |watching| async move {
-            let (app, mut states) = watching?;
+        let index = self.index.clone();
+        let (states, made) = (index.states(), index.made());
+        index.rebuild();
+        let progress = stream::unfold(Some((index, states)), move |watching| async move {
+            let (index, mut states) = watching?;
             states.changed().await.ok()?;
             let state = *states.borrow_and_update();
-            let head_sequence = app.index.head();
+            let head_sequence = index.head();
             let answer = |indexed_through| Ok(v1::RebuildIndexResponse { indexed_through, head_sequence });
             match state {
-                IndexState::Ready(through) if app.index.made() > made => Some((answer(through), None)),
+                IndexState::Ready(through) if index.made() > made => Some((answer(through), None)),
                 IndexState::Building(through) | IndexState::Ready(through) => {
-                    Some((answer(through), Some((app, states))))
+                    Some((answer(through), Some((index, states))))
                 }
                 IndexState::Failed => {
                     let refusal = Refusal::internal("making the audit log's index", &"it failed");
@@ -111,7 +119,7 @@ impl AuditService for Service {
                 }
             }
         });
-        let stop = self.0.stop.clone();
+        let stop = self.stop.clone();
         Ok(Response::new(Box::pin(progress.take_until(stop.cancelled_owned()))))
     }
 
@@ -119,8 +127,8 @@ impl AuditService for Service {
         &self,
         _request: Request<v1::VerifyLogRequest>,
     ) -> Result<Response<v1::VerifyLogResponse>, Status> {
-        self.0.audit.settle().await;
-        let Some(head) = self.0.audit.head() else {
+        self.audit.settle().await;
+        let Some(head) = self.audit.head() else {
             let unvouched = audit::UNVOUCHED.to_owned();
             return Ok(Response::new(v1::VerifyLogResponse {
                 intact: true,
@@ -128,8 +136,8 @@ impl AuditService for Service {
                 ..Default::default()
             }));
         };
-        let directory = self.0.audit.directory().to_owned();
-        let _held = self.0.audit.hold_segments().await;
+        let directory = self.audit.directory().to_owned();
+        let _held = self.audit.hold_segments().await;
         let verified =
             tokio::task::spawn_blocking(move || audit::verify_up_to(&directory, head, &mut |_| {})).await;
         let report = verified
@@ -162,14 +170,14 @@ impl AuditService for Service {
         let principal = principal(&request)?;
         let wanted = Wanted::from_wire(request.get_ref())?;
         let (events, receiver) = bundle::Events::new();
-        let app = self.0.clone();
+        let bundles = self.bundles.clone();
         // Ends soon after its client has left.
-        self.0.tasks.spawn(async move {
-            if let Err(refusal) = bundle::create(&app, &principal, wanted, events.clone()).await {
+        self.tasks.spawn(async move {
+            if let Err(refusal) = bundles.create(&principal, wanted, events.clone()).await {
                 events.fail(refusal).await;
             }
         });
-        let stop = self.0.stop.clone();
+        let stop = self.stop.clone();
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver).take_until(stop.cancelled_owned()))))
     }
 
@@ -177,7 +185,7 @@ impl AuditService for Service {
         &self,
         _request: Request<v1::GetCheckpointRequest>,
     ) -> Result<Response<v1::GetCheckpointResponse>, Status> {
-        let checkpoint = self.0.audit.checkpoint().await.map_err(Refusal::from)?;
+        let checkpoint = self.audit.checkpoint().await.map_err(Refusal::from)?;
         Ok(Response::new(v1::GetCheckpointResponse { checkpoint: Some(signed(checkpoint)) }))
     }
 
@@ -185,7 +193,7 @@ impl AuditService for Service {
         &self,
         _request: Request<v1::RotateKeyRequest>,
     ) -> Result<Response<v1::RotateKeyResponse>, Status> {
-        let checkpoint = self.0.audit.rotate().await.map_err(Refusal::from)?;
+        let checkpoint = self.audit.rotate().await.map_err(Refusal::from)?;
         Ok(Response::new(v1::RotateKeyResponse { checkpoint: Some(signed(checkpoint)) }))
     }
 }

@@ -1,23 +1,24 @@
 //! `ExplainPolicy`: a call that is judged and not made.
 
-use gateway::{Caller, Explanation, RunScope};
+use calls::verdict;
+use gateway::{Caller, Explanation, Gateway, RunScope};
 use identity::{Principal, RunId};
 use refusal::Refusal;
+use runs::Runs;
 use wire::v1;
-
-use crate::app::App;
 
 /// What the policy in force says to a call in a run that the principal may look at.
 pub(super) fn explain(
-    app: &App,
+    gateway: &Gateway,
+    runs: &Runs,
     principal: &Principal,
     request: v1::ExplainPolicyRequest,
 ) -> Result<v1::ExplainPolicyResponse, Refusal> {
     let call = request.call.ok_or_else(|| Refusal::invalid("call", "is missing"))?;
-    let record = app.runs.shown_to(RunId::parse(&call.run_id)?, principal)?;
-    let policy = app.gateway.policy();
-    let limits = policy.profile(&record.spec.profile).map(crate::call::limits).unwrap_or_default();
-    let operation = crate::call::operation(call, &limits, &policy)?;
+    let record = runs.shown_to(RunId::parse(&call.run_id)?, principal)?;
+    let policy = gateway.policy();
+    let limits = policy.profile(&record.spec.profile).map(calls::limits).unwrap_or_default();
+    let operation = calls::operation(call, &limits, &policy)?;
     let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
     let scope = RunScope { profile: record.spec.profile.clone(), image_id };
     let caller = Caller {
@@ -26,7 +27,7 @@ pub(super) fn explain(
         role: record.spec.role.clone(),
         run_id: record.id.to_string(),
     };
-    let explanation = app.gateway.explain(&policy, &scope, &caller, &operation);
+    let explanation = gateway.explain(&policy, &scope, &caller, &operation);
     Ok(to_wire(explanation, policy.digest(), operation.name()))
 }
 
@@ -38,7 +39,7 @@ fn to_wire(explanation: Explanation, digest: &str, operation: &str) -> v1::Expla
         .map(|considered| v1::ConsideredRule {
             stage: considered.stage.as_str().to_owned(),
             rule: considered.rule,
-            verdict: self::verdict(considered.verdict).into(),
+            verdict: calls::verdict(considered.verdict).into(),
             justification: considered.justification,
             decides: considered.decides,
         })
@@ -63,12 +64,4 @@ fn to_wire(explanation: Explanation, digest: &str, operation: &str) -> v1::Expla
         }
     }
     response
-}
-
-pub(crate) fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
-    match verdict {
-        gateway::Verdict::Allow => v1::Verdict::Allow,
-        gateway::Verdict::Ask => v1::Verdict::Ask,
-        gateway::Verdict::Deny => v1::Verdict::Deny,
-    }
 }

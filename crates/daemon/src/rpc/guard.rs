@@ -5,11 +5,13 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use calls::{Attempt, Escalations};
 use futures_util::TryFutureExt as _;
 use futures_util::future::{Either, MapOk, Ready, ready};
 use identity::{Access, Principal, Roles};
 use ops::Reason;
 use refusal::Refusal;
+use runs::Runs;
 use tonic::body::Body;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{Request, Response};
@@ -18,21 +20,20 @@ use tower::{Layer, Service};
 
 use super::MAX_MESSAGE;
 use super::listen::Peer;
-use crate::app::App;
-use crate::escalation::Attempt;
 
 #[derive(Clone)]
-pub(super) struct GuardLayer(Arc<Gate>);
+pub(crate) struct GuardLayer(Arc<Gate>);
 
 /// What the guard has to know.
 struct Gate {
     access: Access,
-    app: Arc<App>,
+    runs: Arc<Runs>,
+    escalations: Arc<Escalations>,
 }
 
 impl GuardLayer {
-    pub(super) fn new(access: Access, app: Arc<App>) -> Self {
-        Self(Arc::new(Gate { access, app }))
+    pub(crate) fn new(access: Access, runs: Arc<Runs>, escalations: Arc<Escalations>) -> Self {
+        Self(Arc::new(Gate { access, runs, escalations }))
     }
 }
 
@@ -48,9 +49,9 @@ impl Gate {
         if let Some(presented) = request.headers().get(AUTHORIZATION) {
             // Whoever presents a token wants to be its holder and nobody else: there is no way back to the uid.
             let token = presented.to_str().ok().and_then(bearer);
-            let Some((run, owner)) = token.and_then(|token| self.app.runs.of_token(token)) else {
-                if !token.is_some_and(|token| self.app.runs.is_former_token(token)) {
-                    self.app.escalations.report(&principal, None, Attempt::BadToken, path);
+            let Some((run, owner)) = token.and_then(|token| self.runs.of_token(token)) else {
+                if !token.is_some_and(|token| self.runs.is_former_token(token)) {
+                    self.escalations.report(&principal, None, Attempt::BadToken, path);
                 }
                 return Err(Refusal::new(
                     Reason::PermissionDenied,
@@ -61,7 +62,7 @@ impl Gate {
             if identity::may_call_with_token(path) {
                 return Ok(holder);
             }
-            self.app.escalations.report(&holder, Some(run), Attempt::MethodWithToken, path);
+            self.escalations.report(&holder, Some(run), Attempt::MethodWithToken, path);
             return Err(Refusal::new(
                 Reason::PermissionDenied,
                 "a run's token is for the tools of its run and for nothing else",
@@ -70,7 +71,7 @@ impl Gate {
         if identity::may_call(principal.roles, path) {
             return Ok(principal);
         }
-        self.app.escalations.report(&principal, None, Attempt::Method, path);
+        self.escalations.report(&principal, None, Attempt::Method, path);
         Err(may_not(&principal.name))
     }
 }
@@ -99,7 +100,7 @@ impl<S> Layer<S> for GuardLayer {
 }
 
 #[derive(Clone)]
-pub(super) struct Guard<S> {
+pub(crate) struct Guard<S> {
     gate: Arc<Gate>,
     inner: S,
 }

@@ -1,24 +1,27 @@
 //! `HostService`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
 use ops::Reason;
 use refusal::Refusal;
+use runs::Runs;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 use wire::v1::host_finding;
 use wire::v1::host_service_server::HostService;
 use wire::v1::{self, HostFinding};
 
-use crate::app::App;
-
 /// Looks at the same time: each asks the engine, which may be slow to answer.
 static LOOKS: Semaphore = Semaphore::const_new(4);
 
 /// `HostService`.
-pub(super) struct Service(pub(super) Arc<App>);
+pub(crate) struct Service {
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) engine_socket: PathBuf,
+}
 
 #[tonic::async_trait]
 impl HostService for Service {
@@ -28,8 +31,8 @@ impl HostService for Service {
     ) -> Result<Response<v1::ExamineHostResponse>, Status> {
         let busy = |_| Refusal::new(Reason::Overloaded, "others are looking at the host: try again");
         let _look = LOOKS.try_acquire().map_err(busy)?;
-        let mut findings = doctor::examine(Some(self.0.engine_socket.clone())).await;
-        findings.extend(escapes(&self.0.runs.launcher.host));
+        let mut findings = doctor::examine(Some(self.engine_socket.clone())).await;
+        findings.extend(escapes(&self.runs.launcher.host));
         Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
     }
 }

@@ -9,12 +9,12 @@ use wire::v1;
 use wire::v1::limit_service_server::LimitService;
 
 use super::principal;
-use crate::limits::{self, Limits};
+use calls::limits::{self, Limits};
 
 /// `LimitService`.
-pub(super) struct Service {
-    pub(super) limits: Arc<Limits>,
-    pub(super) runs: Arc<Runs>,
+pub(crate) struct Service {
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) runs: Arc<Runs>,
 }
 
 #[tonic::async_trait]

@@ -1,31 +1,32 @@
 //! The API: identity from the connection, sizes capped, messages decoded, refusals turned into statuses.
 
-mod alert;
-mod approval;
-mod audit;
+pub(crate) mod alert;
+pub(crate) mod approval;
+pub(crate) mod audit;
 mod authority;
 mod coalesce;
 mod explain;
 mod guard;
-mod host;
-mod limit;
+pub(crate) mod host;
+pub(crate) mod limit;
 mod listen;
 mod offered;
-mod permission;
-mod policy;
+pub(crate) mod permission;
+pub(crate) mod policy;
 mod portion;
-mod run;
-mod terminal;
-mod tool;
-mod trash;
+pub(crate) mod run;
+pub(crate) mod terminal;
+pub(crate) mod tool;
+pub(crate) mod trash;
 mod upstreams;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use calls::Calls;
 use futures_util::stream;
-use identity::{Access, Principal};
+use identity::Principal;
 use ops::Reason;
 use refusal::Refusal;
 use tonic::body::Body;
@@ -48,9 +49,7 @@ use wire::v1::terminal_service_server::TerminalServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 
-use crate::app::App;
-
-pub(crate) use explain::verdict;
+pub(crate) use guard::GuardLayer;
 pub(crate) use listen::Socket;
 
 /// Largest request and answer, bytes.
@@ -71,26 +70,42 @@ macro_rules! capped {
 /// The tools for clients within this process, behind the same guard. They come with a run's token or to nothing: see
 /// [`Principal::anonymous`].
 pub(crate) fn tools(
-    app: &Arc<App>,
-    access: Access,
+    calls: Arc<Calls>,
+    guard: &GuardLayer,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
 + Clone
 + Send
 + Sync
 + 'static {
     let mut routes = RoutesBuilder::default();
-    routes.add_service(capped!(ToolServiceServer, tool::Service(app.clone())));
-    guard::GuardLayer::new(access, app.clone()).layer(routes.routes())
+    routes.add_service(capped!(ToolServiceServer, tool::Service { calls }));
+    guard.layer(routes.routes())
+}
+
+/// The services of the API.
+pub(crate) struct Services {
+    pub(crate) run: run::Service,
+    pub(crate) tool: tool::Service,
+    pub(crate) approval: approval::Service,
+    pub(crate) audit: audit::Service,
+    pub(crate) policy: policy::Service,
+    pub(crate) alert: alert::Service,
+    pub(crate) permission: permission::Service,
+    pub(crate) limit: limit::Service,
+    pub(crate) terminal: terminal::Service,
+    pub(crate) trash: trash::Service,
+    pub(crate) host: host::Service,
 }
 
 /// Serves until the daemon stops.
-pub(crate) async fn serve(app: Arc<App>, socket: Socket, access: Access) {
-    if let Err(error) = try_serve(app, socket, access).await {
+pub(crate) async fn serve(services: Services, socket: Socket, guard: GuardLayer) {
+    if let Err(error) = try_serve(services, socket, guard).await {
         tracing::error!(error = %error, "the API ended");
     }
 }
 
-async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Result<()> {
+async fn try_serve(services: Services, socket: Socket, guard: GuardLayer) -> anyhow::Result<()> {
+    let (log, stop) = (services.audit.audit.clone(), services.audit.stop.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
     routes.add_service(health);
@@ -109,36 +124,32 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
             .build_v1alpha()?,
     );
-    routes.add_service(capped!(RunServiceServer, run::Service(app.clone())));
-    routes.add_service(capped!(ToolServiceServer, tool::Service(app.clone())));
-    routes.add_service(capped!(ApprovalServiceServer, approval::Service(app.clone())));
-    routes.add_service(capped!(AuditServiceServer, audit::Service(app.clone())));
-    routes.add_service(capped!(PolicyServiceServer, policy::Service(app.clone())));
-    let (runs, audit) = (app.runs.clone(), app.audit.clone());
-    let alerts = alert::Service { alerts: app.alerts.clone(), runs, audit, stop: app.stop.clone() };
-    routes.add_service(capped!(AlertServiceServer, alerts));
-    let (grants, audit, tasks) = (app.grants.clone(), app.audit.clone(), app.tasks.clone());
-    routes.add_service(capped!(PermissionServiceServer, permission::Service { grants, audit, tasks }));
-    let (limits, runs) = (app.limits.clone(), app.runs.clone());
-    routes.add_service(capped!(LimitServiceServer, limit::Service { limits, runs }));
-    routes.add_service(capped!(TerminalServiceServer, terminal::Service(app.clone())));
-    routes.add_service(capped!(TrashServiceServer, trash::Service(app.clone())));
-    routes.add_service(capped!(HostServiceServer, host::Service(app.clone())));
+    routes.add_service(capped!(RunServiceServer, services.run));
+    routes.add_service(capped!(ToolServiceServer, services.tool));
+    routes.add_service(capped!(ApprovalServiceServer, services.approval));
+    routes.add_service(capped!(AuditServiceServer, services.audit));
+    routes.add_service(capped!(PolicyServiceServer, services.policy));
+    routes.add_service(capped!(AlertServiceServer, services.alert));
+    routes.add_service(capped!(PermissionServiceServer, services.permission));
+    routes.add_service(capped!(LimitServiceServer, services.limit));
+    routes.add_service(capped!(TerminalServiceServer, services.terminal));
+    routes.add_service(capped!(TrashServiceServer, services.trash));
+    routes.add_service(capped!(HostServiceServer, services.host));
 
     // No sink, no call: health says so, too.
-    let mut serving = app.audit.check().is_ok();
+    let mut serving = log.check().is_ok();
     say_health(&reporter, serving).await;
-    let (audit, stop) = (app.audit.clone(), app.stop.clone());
+    let stopped = stop.clone().cancelled_owned();
     tokio::spawn(async move {
-        while stop.run_until_cancelled(audit.changed_from(serving)).await.is_some() {
-            serving = audit.check().is_ok();
+        while stop.run_until_cancelled(log.changed_from(serving)).await.is_some() {
+            serving = log.check().is_ok();
             say_health(&reporter, serving).await;
         }
     });
 
     let incoming = stream::unfold(socket, |socket| async move { Some((socket.accept().await, socket)) });
     Server::builder()
-        .layer(guard::GuardLayer::new(access, app.clone()))
+        .layer(guard)
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADERS)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
@@ -146,7 +157,7 @@ async fn try_serve(app: Arc<App>, socket: Socket, access: Access) -> anyhow::Res
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
         .add_routes(routes.routes())
-        .serve_with_incoming_shutdown(incoming, app.stop.clone().cancelled_owned())
+        .serve_with_incoming_shutdown(incoming, stopped)
         .await?;
     Ok(())
 }

@@ -6,12 +6,10 @@
 use std::sync::Arc;
 
 use gateway::{
-    Clock as _, Effect, McpServer, Permissions, Policy, Scope, Subject, SystemClock, Verdict, covers,
+    Clock as _, Effect, Gateway, McpServer, Permissions, Policy, Scope, Subject, SystemClock, Verdict, covers,
 };
 use ops::McpTool;
 use store::run::Spec;
-
-use crate::app::App;
 
 /// What holds for one agent now.
 pub(super) struct Offered {
@@ -23,10 +21,10 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    pub(super) fn of(app: &App, run: &Spec) -> Self {
+    pub(super) fn of(gateway: &Gateway, run: &Spec) -> Self {
         Self {
-            policy: app.gateway.policy(),
-            permissions: app.gateway.permissions(),
+            policy: gateway.policy(),
+            permissions: gateway.permissions(),
             profile: run.profile.clone(),
             role: run.role.clone(),
             agent: run.agent_id.clone(),
@@ -35,7 +33,7 @@ impl Offered {
 
     /// What descriptions say of the limits.
     pub(super) fn limits(&self) -> dialects::Limits {
-        self.policy.profile(&self.profile).map(crate::call::limits).unwrap_or_default()
+        self.policy.profile(&self.profile).map(calls::limits).unwrap_or_default()
     }
 
     /// Whether some call of this operation would not be denied for want of a permission.

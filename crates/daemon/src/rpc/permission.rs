@@ -13,16 +13,16 @@ use wire::v1::permission_service_server::PermissionService;
 use wire::v1::{self, permission as wire_permission};
 
 use super::{portion, principal};
-use crate::grants::{Grants, now};
+use calls::grants::{Grants, now};
 
 const MAX_PAGE: u32 = 1_000;
 
 /// `PermissionService`.
-pub(super) struct Service {
-    pub(super) grants: Arc<Grants>,
-    pub(super) audit: Arc<AuditLog>,
+pub(crate) struct Service {
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) audit: Arc<AuditLog>,
     /// A change goes on when the client leaves: what is on record comes into force.
-    pub(super) tasks: TaskTracker,
+    pub(crate) tasks: TaskTracker,
 }
 
 enum Change {

@@ -2,16 +2,24 @@
 
 use std::sync::Arc;
 
+use calls::Replays;
+use gateway::Gateway;
 use refusal::Refusal;
+use runs::Runs;
 use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::policy_service_server::PolicyService;
 
 use super::{explain, principal};
-use crate::app::App;
+use crate::policy::Loader;
 
 /// `PolicyService`.
-pub(super) struct Service(pub(super) Arc<App>);
+pub(crate) struct Service {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) loader: Arc<Loader>,
+    pub(crate) replays: Arc<Replays>,
+}
 
 #[tonic::async_trait]
 impl PolicyService for Service {
@@ -19,7 +27,7 @@ impl PolicyService for Service {
         &self,
         _request: Request<v1::GetPolicyRequest>,
     ) -> Result<Response<v1::GetPolicyResponse>, Status> {
-        let policy = self.0.gateway.policy();
+        let policy = self.gateway.policy();
         let yaml = policy.to_yaml().map_err(|error| Refusal::internal("showing the policy", &error))?;
         Ok(Response::new(v1::GetPolicyResponse {
             digest: policy.digest().to_owned(),
@@ -34,15 +42,9 @@ impl PolicyService for Service {
         request: Request<v1::ReloadPolicyRequest>,
     ) -> Result<Response<v1::ReloadPolicyResponse>, Status> {
         let principal = principal(&request)?;
-        let app = self.0.clone();
+        let loader = self.loader.clone();
         // Goes on when the client leaves: what is on record comes into force.
-        let reloaded = tokio::spawn(async move {
-            let directory = app.policy_dir.clone();
-            let reloaded =
-                crate::policy::reload(&app.gateway, directory, &app.audit, &app.store, &principal.name).await;
-            app.approvals.policy_changed().await;
-            reloaded
-        });
+        let reloaded = tokio::spawn(async move { loader.reload(&principal.name).await });
         let (digest, changed) =
             reloaded.await.map_err(|error| Refusal::internal("loading the policy", &error))??;
         Ok(Response::new(v1::ReloadPolicyResponse { digest, changed }))
@@ -53,13 +55,13 @@ impl PolicyService for Service {
         request: Request<v1::ExplainPolicyRequest>,
     ) -> Result<Response<v1::ExplainPolicyResponse>, Status> {
         let principal = principal(&request)?;
-        Ok(Response::new(explain::explain(&self.0, &principal, request.into_inner())?))
+        Ok(Response::new(explain::explain(&self.gateway, &self.runs, &principal, request.into_inner())?))
     }
 
     async fn replay_policy(
         &self,
         request: Request<v1::ReplayPolicyRequest>,
     ) -> Result<Response<v1::ReplayPolicyResponse>, Status> {
-        Ok(Response::new(crate::replay::replay(&self.0, request.into_inner()).await?))
+        Ok(Response::new(self.replays.replay(request.into_inner()).await?))
     }
 }

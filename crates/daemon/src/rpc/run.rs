@@ -3,21 +3,25 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use anomaly::Alerts;
+use audit_service::AuditLog;
 use futures_util::{Stream, StreamExt as _, stream};
+use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
 use ops::Reason;
 use prost::Message as _;
 use refusal::{Refusal, chain};
-use runs::{hide_secrets, parse_request};
+use runs::{Quotas, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
 use store::run::{Hold, Record};
 use tokio_stream::wrappers::BroadcastStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use wire::v1::run_service_server::RunService;
 use wire::v1::{self, CreateRunRequest};
 
 use super::{behind, portion, principal};
-use crate::app::App;
 
 const MAX_PAGE: u32 = 1_000;
 /// Bytes of a diff.
@@ -26,7 +30,15 @@ const MAX_DIFF: u32 = 1024 * 1024;
 
 /// `RunService`.
 #[derive(Clone)]
-pub(super) struct Service(pub(super) Arc<App>);
+pub(crate) struct Service {
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) alerts: Arc<Alerts>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
 
 impl Service {
     /// The run, and its token when one is asked for and the run is new.
@@ -35,7 +47,7 @@ impl Service {
         principal: Arc<Principal>,
         mut request: CreateRunRequest,
     ) -> Result<(Record, Option<String>), Refusal> {
-        self.0.audit.check()?;
+        self.audit.check()?;
         let request_id = request.request_id.clone();
         check_client_name("request_id", &request_id)?;
         let id = match request.run_id.as_str() {
@@ -46,7 +58,7 @@ impl Service {
             chosen => RunId::chosen(chosen)?,
         };
         let digest = digest(&request);
-        hide_secrets(&mut request, self.0.audit.redactor())?;
+        hide_secrets(&mut request, self.audit.redactor())?;
         // Each principal has its own: none can take another's, or find out which there are.
         let request_id =
             if request_id.is_empty() { request_id } else { format!("{} {request_id}", principal.name) };
@@ -54,12 +66,12 @@ impl Service {
             return Ok((record, None));
         }
         let wants_token = request.issue_token;
-        let policy = self.0.gateway.policy();
+        let policy = self.gateway.policy();
         let (mut spec, profile) = parse_request(request, &policy, &principal)?;
         let (token, hash) = wants_token.then(|| issue_token(id)).unzip();
         spec.token = hash;
         let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
-        let created = self.0.runs.create(id, spec, profile, &principal, key).await;
+        let created = self.runs.create(id, spec, profile, &principal, key).await;
         match created {
             // The same request came twice at the same time, and this one came second.
             Err(refusal) if refusal.reason == Reason::AlreadyExists => {
@@ -71,17 +83,17 @@ impl Service {
     }
 
     fn seen<T>(&self, request: &Request<T>, run_id: &str) -> Result<Record, Refusal> {
-        self.0.runs.shown_to(RunId::parse(run_id)?, &*principal(request)?)
+        self.runs.shown_to(RunId::parse(run_id)?, &*principal(request)?)
     }
 
     fn used<T>(&self, request: &Request<T>, run_id: &str) -> Result<RunId, Refusal> {
-        self.0.runs.of(RunId::parse(run_id)?, &*principal(request)?).map(|record| record.id)
+        self.runs.of(RunId::parse(run_id)?, &*principal(request)?).map(|record| record.id)
     }
 
     /// A run with what it has on the disk.
     fn shown(&self, record: &Record) -> v1::Run {
-        let living = self.0.runs.living_run(record.id);
-        let left = || self.0.runs.launcher.projects.left_of(record.id);
+        let living = self.runs.living_run(record.id);
+        let left = || self.runs.launcher.projects.left_of(record.id);
         let disk = living.map_or_else(|_| left(), |run| run.disk.to_wire());
         v1::Run { disk, ..record.to_wire() }
     }
@@ -92,10 +104,10 @@ impl Service {
             return Ok(None);
         }
         let id = request_id.to_owned();
-        let found = self.0.runs.store.with(move |store| store.run_by_request(&id)).await;
+        let found = self.runs.store.with(move |store| store.run_by_request(&id)).await;
         match found.map_err(|error| Refusal::internal("looking a run up", &chain(&error)))? {
             None => Ok(None),
-            Some((record, made)) if made == digest => match self.0.runs.launched(record.id).await {
+            Some((record, made)) if made == digest => match self.runs.launched(record.id).await {
                 // It was refused in between: then so is this one, and with its own reason.
                 Err(refusal) if refusal.reason == Reason::NotFound => Ok(None),
                 launched => launched.map(Some),
@@ -114,11 +126,11 @@ fn page(size: u32, token: &str) -> Result<(usize, Option<RunId>), Refusal> {
 }
 
 /// Lets go what alerts hold by acknowledging them: one that is still in force would hold the run again under the next daemon.
-async fn lift_alerts(app: &App, run: RunId, principal: &Principal) -> Result<(), Refusal> {
-    for held in app.runs.get(run)?.holds {
+async fn lift_alerts(service: &Service, run: RunId, principal: &Principal) -> Result<(), Refusal> {
+    for held in service.runs.get(run)?.holds {
         let Hold::Alert(alert) = &held.hold else { continue };
         if let Ok(id) = AlertId::parse(alert) {
-            match app.alerts.acknowledge(id, principal, "let go with ResumeRun").await {
+            match service.alerts.acknowledge(id, principal, "let go with ResumeRun").await {
                 // Acknowledged or forgotten meanwhile: it holds nothing.
                 Err(refusal) if !matches!(refusal.reason, Reason::PreconditionFailed | Reason::NotFound) => {
                     return Err(refusal);
@@ -126,7 +138,7 @@ async fn lift_alerts(app: &App, run: RunId, principal: &Principal) -> Result<(),
                 _ => {}
             }
         }
-        app.runs.release(run, &held.hold).await?;
+        service.runs.release(run, &held.hold).await?;
     }
     Ok(())
 }
@@ -168,7 +180,7 @@ impl RunService for Service {
         let principal = principal(&request)?;
         let request = request.into_inner();
         let (size, after) = page(request.page_size, &request.page_token)?;
-        let mut records = self.0.runs.list();
+        let mut records = self.runs.list();
         records.retain(|record| {
             (request.state == 0 || i32::from(record.state.to_wire()) == request.state)
                 && after.is_none_or(|after| record.id < after)
@@ -180,8 +192,8 @@ impl RunService for Service {
             records.last().filter(|_| more).map(|record| record.id.to_string()).unwrap_or_default();
         let runs = records.iter().map(|record| self.shown(record)).collect();
         let may_know = principal.roles.has_any(&[Role::Operator, Role::Auditor]);
-        let held = self.0.runs.launcher.projects.are_held();
-        let state_disk = may_know.then(|| self.0.quotas.to_wire(held)).flatten();
+        let held = self.runs.launcher.projects.are_held();
+        let state_disk = may_know.then(|| self.quotas.to_wire(held)).flatten();
         Ok(Response::new(v1::ListRunsResponse { runs, next_page_token, state_disk }))
     }
 
@@ -190,9 +202,9 @@ impl RunService for Service {
         request: Request<v1::StopRunRequest>,
     ) -> Result<Response<v1::StopRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
-        let app = self.0.clone();
+        let service = self.clone();
         // Goes on when the client leaves.
-        let stopped = tokio::spawn(async move { app.runs.stop(id).await }).await;
+        let stopped = tokio::spawn(async move { service.runs.stop(id).await }).await;
         let record = stopped.map_err(|error| Refusal::internal("stopping the run", &error))??;
         Ok(Response::new(v1::StopRunResponse { run: Some(record.to_wire()) }))
     }
@@ -202,12 +214,13 @@ impl RunService for Service {
         request: Request<v1::PauseRunRequest>,
     ) -> Result<Response<v1::PauseRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
-        let (app, principal) = (self.0.clone(), principal(&request)?);
+        let (service, principal) = (self.clone(), principal(&request)?);
         // Goes on when the client leaves.
         let held =
-            tokio::spawn(async move { app.runs.hold(id, Hold::Operator, Some(&principal.name)).await }).await;
+            tokio::spawn(async move { service.runs.hold(id, Hold::Operator, Some(&principal.name)).await })
+                .await;
         held.map_err(|error| Refusal::internal("pausing the run", &error))??;
-        Ok(Response::new(v1::PauseRunResponse { run: Some(self.0.runs.get(id)?.to_wire()) }))
+        Ok(Response::new(v1::PauseRunResponse { run: Some(self.runs.get(id)?.to_wire()) }))
     }
 
     async fn resume_run(
@@ -220,15 +233,15 @@ impl RunService for Service {
             let message = "lift_alerts: what an alert holds is for operators to let go";
             return Err(Refusal::new(Reason::PermissionDenied, message).into());
         }
-        let (app, principal) = (self.0.clone(), principal(&request)?);
+        let (service, principal) = (self.clone(), principal(&request)?);
         let released = tokio::spawn(async move {
             if alerts {
-                lift_alerts(&app, id, &principal).await?;
+                lift_alerts(&service, id, &principal).await?;
             }
-            app.runs.release(id, &Hold::Operator).await
+            service.runs.release(id, &Hold::Operator).await
         });
         released.await.map_err(|error| Refusal::internal("resuming the run", &error))??;
-        Ok(Response::new(v1::ResumeRunResponse { run: Some(self.0.runs.get(id)?.to_wire()) }))
+        Ok(Response::new(v1::ResumeRunResponse { run: Some(self.runs.get(id)?.to_wire()) }))
     }
 
     async fn delete_run(
@@ -236,10 +249,10 @@ impl RunService for Service {
         request: Request<v1::DeleteRunRequest>,
     ) -> Result<Response<v1::DeleteRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
-        let (app, principal) = (self.0.clone(), principal(&request)?);
+        let (service, principal) = (self.clone(), principal(&request)?);
         let with_workspace = request.get_ref().delete_workspace;
         let deleted =
-            tokio::spawn(async move { app.runs.delete(id, with_workspace, &principal).await }).await;
+            tokio::spawn(async move { service.runs.delete(id, with_workspace, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the run", &error))??;
         Ok(Response::new(v1::DeleteRunResponse {}))
     }
@@ -253,7 +266,7 @@ impl RunService for Service {
             0 => DEFAULT_DIFF,
             most => most.min(MAX_DIFF),
         };
-        Ok(Response::new(self.0.runs.diff(id, most).await?))
+        Ok(Response::new(self.runs.diff(id, most).await?))
     }
 
     async fn accept_run(
@@ -261,9 +274,10 @@ impl RunService for Service {
         request: Request<v1::AcceptRunRequest>,
     ) -> Result<Response<v1::AcceptRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
-        let (app, principal, force) = (self.0.clone(), principal(&request)?, request.get_ref().force);
+        let (service, principal, force) = (self.clone(), principal(&request)?, request.get_ref().force);
         // Goes on when the client leaves, and a stop of the daemon waits for it.
-        let accepted = self.0.tasks.spawn(async move { app.runs.accept(id, force, &principal).await }).await;
+        let accepted =
+            self.tasks.spawn(async move { service.runs.accept(id, force, &principal).await }).await;
         let response = accepted.map_err(|error| Refusal::internal("accepting the changes", &error))??;
         Ok(Response::new(response))
     }
@@ -273,8 +287,8 @@ impl RunService for Service {
         request: Request<v1::DiscardRunRequest>,
     ) -> Result<Response<v1::DiscardRunResponse>, Status> {
         let id = self.used(&request, &request.get_ref().run_id)?;
-        let (app, principal) = (self.0.clone(), principal(&request)?);
-        let discarded = self.0.tasks.spawn(async move { app.runs.discard(id, &principal).await }).await;
+        let (service, principal) = (self.clone(), principal(&request)?);
+        let discarded = self.tasks.spawn(async move { service.runs.discard(id, &principal).await }).await;
         let record = discarded.map_err(|error| Refusal::internal("discarding the changes", &error))??;
         Ok(Response::new(v1::DiscardRunResponse { run: Some(record.to_wire()) }))
     }
@@ -286,7 +300,7 @@ impl RunService for Service {
         let principal = principal(&request)?;
         let request = request.into_inner();
         let (size, after) = page(request.page_size, &request.page_token)?;
-        let (workspaces, more) = self.0.runs.workspaces(&principal, after, size, request.measure).await;
+        let (workspaces, more) = self.runs.workspaces(&principal, after, size, request.measure).await;
         let next_page_token = workspaces.last().filter(|_| more).map(|last| last.workspace_id.clone());
         let next_page_token = next_page_token.unwrap_or_default();
         Ok(Response::new(v1::ListWorkspacesResponse { workspaces, next_page_token }))
@@ -297,8 +311,8 @@ impl RunService for Service {
         request: Request<v1::DeleteWorkspaceRequest>,
     ) -> Result<Response<v1::DeleteWorkspaceResponse>, Status> {
         let id = RunId::parse(&request.get_ref().workspace_id)?;
-        let (app, principal) = (self.0.clone(), principal(&request)?);
-        let deleted = tokio::spawn(async move { app.runs.delete_workspace(id, &principal).await }).await;
+        let (service, principal) = (self.clone(), principal(&request)?);
+        let deleted = tokio::spawn(async move { service.runs.delete_workspace(id, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the workspace", &error))??;
         Ok(Response::new(v1::DeleteWorkspaceResponse {}))
     }
@@ -315,10 +329,10 @@ impl RunService for Service {
             id => Some(self.seen(&request, id)?.id),
         };
         // Subscribed first, so that nothing falls between the two.
-        let changes = self.0.runs.changes();
+        let changes = self.runs.changes();
         let present = match only {
-            Some(id) => vec![self.0.runs.get(id)?],
-            None => self.0.runs.list(),
+            Some(id) => vec![self.runs.get(id)?],
+            None => self.runs.list(),
         };
         let respond = |record: &Record| Ok(v1::WatchRunsResponse { run: Some(record.to_wire()) });
         let sees = move |record: &Record| principal.may_see(&record.spec.principal);
@@ -333,7 +347,7 @@ impl RunService for Service {
             };
             std::future::ready(answer)
         });
-        let stop = self.0.stop.clone();
+        let stop = self.stop.clone();
         let watched = stream::iter(present).chain(later).take_until(stop.cancelled_owned());
         Ok(Response::new(Box::pin(watched)))
     }

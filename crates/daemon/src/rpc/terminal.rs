@@ -8,10 +8,10 @@ use wire::v1::terminal_service_server::TerminalService;
 use wire::v1::{OpenTerminalRequest, OpenTerminalResponse};
 
 use super::principal;
-use crate::app::App;
+use crate::terminal::Terminals;
 
 /// `TerminalService`.
-pub(super) struct Service(pub(super) Arc<App>);
+pub(crate) struct Service(pub(crate) Arc<Terminals>);
 
 #[tonic::async_trait]
 impl TerminalService for Service {
@@ -22,7 +22,7 @@ impl TerminalService for Service {
         request: Request<Streaming<OpenTerminalRequest>>,
     ) -> Result<Response<Self::OpenTerminalStream>, Status> {
         let principal = principal(&request)?;
-        let shown = crate::terminal::open(&self.0, principal, request.into_inner()).await?;
+        let shown = self.0.open(principal, request.into_inner()).await?;
         Ok(Response::new(ReceiverStream::new(shown)))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use calls::{Calls, Found};
 use identity::{CallId, Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -14,11 +15,11 @@ use worker_protocol::client::OutputStream;
 use super::offered::Offered;
 use super::portion::piece;
 use super::{principal, upstreams};
-use crate::app::App;
-use crate::calls::Found;
 
 /// `ToolService`.
-pub(super) struct Service(pub(super) Arc<App>);
+pub(crate) struct Service {
+    pub(crate) calls: Arc<Calls>,
+}
 
 impl Service {
     async fn tools(
@@ -27,7 +28,7 @@ impl Service {
         request: &v1::ListToolsRequest,
     ) -> Result<v1::ListToolsResponse, Refusal> {
         let run = RunId::parse(&request.run_id)?;
-        let record = self.0.runs.of(run, principal)?;
+        let record = self.calls.runs.of(run, principal)?;
         let name = if request.dialect.is_empty() { "native" } else { &request.dialect };
         let dialect = dialects::find(name).ok_or_else(|| {
             Refusal::new(
@@ -43,13 +44,13 @@ impl Service {
             v1::list_tools_request::Format::Mcp => dialects::Format::Mcp,
         };
         // What needs consent is offered, too: the agent may ask for it.
-        let offered = Offered::of(&self.0, &record.spec);
+        let offered = Offered::of(&self.calls.gateway, &record.spec);
         let (mut tools, prompt) = {
             let permitted = |operation: &str| offered.permits(operation);
             let offer = dialects::Offer { dialect, permitted: &permitted, limits: offered.limits() };
             (offer.list(format), offer.prompt().unwrap_or_default())
         };
-        let upstream = upstreams::offer(&self.0, run, &offered).await;
+        let upstream = upstreams::offer(&self.calls, run, &offered).await;
         if let Some(tools) = tools.as_array_mut() {
             let taken = |name: &str| dialect.tool(name).is_ok();
             tools.extend(upstream.entries(format, taken));
@@ -66,7 +67,7 @@ impl Service {
         most: usize,
     ) -> Result<Option<v1::OutputChunk>, Refusal> {
         let Some(offset) = offset else { return Ok(None) };
-        let piece = self.0.spool.read(call.run, call.id, stream, offset, most).await;
+        let piece = self.calls.spool.read(call.run, call.id, stream, offset, most).await;
         let Piece { data, kept } =
             piece.map_err(|error| Refusal::internal("reading the output", &chain(&error)))?;
         Ok(Some(v1::OutputChunk { offset, data, kept_bytes: kept, complete: call.finished }))
@@ -85,7 +86,7 @@ impl ToolService for Service {
 
     async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {
         let principal = principal(&request)?;
-        let response = crate::call::call(&self.0, &principal, request.into_inner()).await?;
+        let response = calls::call(&self.calls, &principal, request.into_inner()).await?;
         Ok(Response::new(response))
     }
 
@@ -94,18 +95,18 @@ impl ToolService for Service {
         request: Request<v1::StepTranscriptRequest>,
     ) -> Result<Response<v1::StepTranscriptResponse>, Status> {
         let principal = principal(&request)?;
-        let response = crate::transcript::step(&self.0, &principal, request.into_inner()).await?;
+        let response = calls::step(&self.calls, &principal, request.into_inner()).await?;
         Ok(Response::new(response))
     }
 
-    type CallStreamStream = crate::call::Events;
+    type CallStreamStream = calls::Events;
 
     async fn call_stream(
         &self,
         request: Request<v1::CallRequest>,
     ) -> Result<Response<Self::CallStreamStream>, Status> {
         let principal = principal(&request)?;
-        let events = crate::call::stream(&self.0, &principal, request.into_inner()).await?;
+        let events = calls::stream(&self.calls, &principal, request.into_inner()).await?;
         Ok(Response::new(events))
     }
 
@@ -118,7 +119,7 @@ impl ToolService for Service {
         let id = CallId::parse(&request.call_id)?;
         let most = piece("max_output_bytes", request.max_output_bytes)?;
         // The call first: when it has finished, so has its output.
-        let found = self.0.calls.get(id, &principal).await?;
+        let found = self.calls.table.get(id, &principal).await?;
         let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;
         let stderr = self.output(&found, OutputStream::Stderr, request.stderr_offset, most).await?;
         Ok(Response::new(v1::GetCallResponse { call: Some(found.response), stdout, stderr }))
@@ -131,15 +132,15 @@ impl ToolService for Service {
         let principal = principal(&request)?;
         let id = CallId::parse(&request.get_ref().call_id)?;
         // One that never was, or is somebody else's, is an error.
-        self.0.calls.get(id, &principal).await?;
-        let Some(call) = self.0.calls.known(id) else {
+        self.calls.table.get(id, &principal).await?;
+        let Some(call) = self.calls.table.known(id) else {
             // Only a call that is over can be in the store alone.
             return Ok(Response::new(v1::CancelCallResponse { cancelled: false }));
         };
         let cancelled = !call.answer().finished;
         call.cancel.cancel();
         // Before the client is told: a daemon that dies now must not go on with the call.
-        self.0.approvals.cancel(&call.id.to_string()).await;
+        self.calls.approvals.cancel(&call.id.to_string()).await;
         Ok(Response::new(v1::CancelCallResponse { cancelled }))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use identity::RunId;
 use ops::{EntryType, Reason, TrashEntry};
 use refusal::Refusal;
-use runs::{Deleted, Trash};
+use runs::{Deleted, Runs, Trash};
 use store::Timestamp;
 use tonic::{Request, Response, Status};
 use wire::v1;
@@ -13,13 +13,15 @@ use wire::v1::trash_service_server::TrashService;
 
 use super::portion::{page, piece};
 use super::principal;
-use crate::app::App;
 
 /// A page of the longest paths fits into a message.
 const MAX_PAGE: u32 = 500;
 
 /// `TrashService`.
-pub(super) struct Service(pub(super) Arc<App>);
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) runs: Arc<Runs>,
+}
 
 impl Service {
     /// Does something with the trash of a run that the caller may use, where blocking is allowed. `None`: it is empty.
@@ -29,8 +31,8 @@ impl Service {
         run_id: &str,
         work: impl FnOnce(&Trash) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<Option<T>, Refusal> {
-        let run = self.0.runs.of(RunId::parse(run_id)?, &*principal(request)?)?.id;
-        let private = self.0.runs.launcher.directories.private(&run.to_string());
+        let run = self.runs.of(RunId::parse(run_id)?, &*principal(request)?)?.id;
+        let private = self.runs.launcher.directories.private(&run.to_string());
         let done = tokio::task::spawn_blocking(move || {
             let trash =
                 Trash::open(&private).map_err(|error| Refusal::internal("opening the trash", &error))?;

@@ -1,7 +1,6 @@
 //! What upstream MCP servers add to an agent's list of tools.
 
-use std::sync::Arc;
-
+use calls::Calls;
 use dialects::{Format, UpstreamTool};
 use futures_util::future::join_all;
 use identity::RunId;
@@ -9,7 +8,6 @@ use serde_json::Value;
 use wire::v1;
 
 use super::offered::Offered;
-use crate::app::App;
 
 /// The tools that the agent may call, and what became of the servers.
 pub(super) struct Upstream {
@@ -32,10 +30,10 @@ impl Upstream {
 }
 
 /// Asks all servers at the same time. One that is not there is said to be so, and hides none of the others.
-pub(super) async fn offer(app: &Arc<App>, run: RunId, offered: &Offered) -> Upstream {
+pub(super) async fn offer(calls: &Calls, run: RunId, offered: &Offered) -> Upstream {
     let mut upstream = Upstream { tools: Vec::new(), servers: Vec::new() };
     let servers: Vec<_> = offered.servers().collect();
-    let lanes = app.runs.living_run(run).and_then(|run| run.lanes().map(|lanes| (run, lanes)));
+    let lanes = calls.runs.living_run(run).and_then(|run| run.lanes().map(|lanes| (run, lanes)));
     let (run, lanes) = match lanes {
         Ok(found) => found,
         Err(refusal) => {
@@ -49,7 +47,7 @@ pub(super) async fn offer(app: &Arc<App>, run: RunId, offered: &Offered) -> Upst
     };
     let asked = servers.into_iter().map(|(name, server)| {
         let (run, lanes) = (&run, &lanes);
-        async move { (name, app.upstreams.offer(run, lanes, name, server).await) }
+        async move { (name, calls.upstreams.offer(run, lanes, name, server).await) }
     });
     for (name, offer) in join_all(asked).await {
         let mut status = v1::McpServerStatus { name: name.to_owned(), ..Default::default() };

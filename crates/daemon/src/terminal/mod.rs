@@ -27,21 +27,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use audit_service::AuditLog;
 use executor::{Metered, failure};
 use futures_util::{Stream, StreamExt as _};
-use gateway::{SessionPermit, SessionRequest};
+use gateway::{Gateway, SessionPermit, SessionRequest};
 use identity::{Principal, Role, SessionId};
 use ops::Reason;
 use refusal::{Refusal, chain};
-use runs::Run;
+use runs::{Run, Runs};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::Status;
 use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::LaneError;
-
-use crate::app::App;
 
 use cast::Header;
 use record::Chapter;
@@ -60,41 +60,53 @@ const SCREEN: usize = 4;
 /// Beyond a session's own length, after which the worker ends it by itself.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Opens a session; what it shows, and its end.
-pub(crate) async fn open<R>(
-    app: &Arc<App>,
-    principal: Arc<Principal>,
-    mut requests: R,
-) -> Result<mpsc::Receiver<Response>, Refusal>
-where
-    R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Send + Unpin + 'static,
-{
-    let first = tokio::select! {
-        first = timeout(FIRST, requests.next()) => first,
-        () = app.stop.cancelled() => return Err(stopping()),
-    };
-    let start = match first {
-        Ok(Some(Ok(request))) => Start::parse(request)?,
-        Ok(Some(Err(_)) | None) => {
-            return Err(Refusal::invalid("start", "must be the first message of the stream"));
+/// Connects operators to runs.
+pub(crate) struct Terminals {
+    pub(crate) sessions: Sessions,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Terminals {
+    /// Opens a session. The receiver has its output and its end.
+    pub(crate) async fn open<R>(
+        self: &Arc<Self>,
+        principal: Arc<Principal>,
+        mut requests: R,
+    ) -> Result<mpsc::Receiver<Response>, Refusal>
+    where
+        R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Send + Unpin + 'static,
+    {
+        let first = tokio::select! {
+            first = timeout(FIRST, requests.next()) => first,
+            () = self.stop.cancelled() => return Err(stopping()),
+        };
+        let start = match first {
+            Ok(Some(Ok(request))) => Start::parse(request)?,
+            Ok(Some(Err(_)) | None) => {
+                return Err(Refusal::invalid("start", "must be the first message of the stream"));
+            }
+            Err(_) => return Err(Refusal::invalid("start", format!("did not come within {FIRST:?}"))),
+        };
+        if self.stop.is_cancelled() {
+            return Err(stopping());
         }
-        Err(_) => return Err(Refusal::invalid("start", format!("did not come within {FIRST:?}"))),
-    };
-    if app.stop.is_cancelled() {
-        return Err(stopping());
+        let (answer, answered) = oneshot::channel();
+        self.tasks.spawn(run_session(self.clone(), principal, start, requests, answer));
+        answered.await.map_err(|broken| Refusal::internal("opening the session", &broken))?
     }
-    let (answer, answered) = oneshot::channel();
-    app.tasks.spawn(tell(app.clone(), principal, start, requests, answer));
-    answered.await.map_err(|broken| Refusal::internal("opening the session", &broken))?
 }
 
 fn stopping() -> Refusal {
     Refusal::new(Reason::Overloaded, "the daemon is stopping and opens no more sessions")
 }
 
-/// The story of a session.
-async fn tell<R>(
-    app: Arc<App>,
+/// A session from its beginning to its end.
+async fn run_session<R>(
+    terminals: Arc<Terminals>,
     principal: Arc<Principal>,
     start: Start,
     requests: R,
@@ -102,7 +114,7 @@ async fn tell<R>(
 ) where
     R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Send + Unpin + 'static,
 {
-    let begun = match begin(&app, &principal, &start).await {
+    let begun = match begin(&terminals, &principal, &start).await {
         Ok(begun) => begun,
         // A client that has gone is told nothing.
         Err(refusal) => return drop(answer.send(Err(refusal))),
@@ -121,7 +133,7 @@ async fn tell<R>(
         recorder: Recorder::new(recording),
         run_ended: run.ended.clone(),
         cancel: CancellationToken::new(),
-        limits: app.sessions.limits.clone(),
+        limits: terminals.sessions.limits.clone(),
         typed: 0,
         shown: 0,
     };
@@ -140,7 +152,7 @@ async fn tell<R>(
         Err(error) => tracing::error!(error = %chain(&error), "a session's recording is not whole"),
     }
     let closing = record::Closing::of(end, run.ended.is_cancelled(), typed, shown);
-    if app.audit.record(chapter.closed(&closing)).await.is_err() {
+    if terminals.audit.record(chapter.closed(&closing)).await.is_err() {
         tracing::error!(session = %chapter.session, "a session's end waits for the audit log");
     }
     let _ = timeout(GOODBYE, screen.send(closing.message())).await;
@@ -156,12 +168,12 @@ struct Begun {
 }
 
 /// Everything that can be refused.
-async fn begin(app: &App, principal: &Principal, start: &Start) -> Result<Begun, Refusal> {
-    app.audit.check()?;
-    app.runs.check_use(start.run, principal)?;
-    let run = app.runs.living_run(start.run)?;
+async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> Result<Begun, Refusal> {
+    terminals.audit.check()?;
+    terminals.runs.check_use(start.run, principal)?;
+    let run = terminals.runs.living_run(start.run)?;
     run.lanes()?;
-    let place = app.sessions.enter(start.run)?;
+    let place = terminals.sessions.enter(start.run)?;
     let session = SessionId::new();
     let request = SessionRequest {
         session_id: session.to_string(),
@@ -171,25 +183,29 @@ async fn begin(app: &App, principal: &Principal, start: &Start) -> Result<Begun,
         command: start.command.clone(),
     };
     let scope = run.scope();
-    let permit = app.gateway.admit_session(&scope, request)?;
-    let (path, recording) = record_at(app, start, session).await?;
+    let permit = terminals.gateway.admit_session(&scope, request)?;
+    let (path, recording) = record_at(terminals, start, session).await?;
     let chapter = Chapter::new(start.run, session, &principal.name, &scope.image_id);
-    if let Err(unavailable) = app.audit.record(chapter.opened(start, permit.decision())).await {
+    if let Err(unavailable) = terminals.audit.record(chapter.opened(start, permit.decision())).await {
         #[expect(clippy::disallowed_methods, reason = "a recording, which no run sees")]
         let _ = tokio::fs::remove_file(path).await;
         // The log writes what it took when it can again: then this stands behind it.
-        let _ = app.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
+        let _ = terminals.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
         return Err(unavailable.into());
     }
     Ok(Begun { run, permit, recording, chapter, place })
 }
 
 /// Begins the recording.
-async fn record_at(app: &App, start: &Start, session: SessionId) -> Result<(PathBuf, Recording), Refusal> {
+async fn record_at(
+    terminals: &Terminals,
+    start: &Start,
+    session: SessionId,
+) -> Result<(PathBuf, Recording), Refusal> {
     let run = start.run.to_string();
-    let path = leftovers::path(&app.runs.launcher.directories, &run, session);
+    let path = leftovers::path(&terminals.runs.launcher.directories, &run, session);
     let (size, term) = (start.size, start.term.clone());
-    let limit = app.sessions.limits.max_recording;
+    let limit = terminals.sessions.limits.max_recording;
     let begun = tokio::task::spawn_blocking(move || {
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let title = format!("session {session} in run {run}");

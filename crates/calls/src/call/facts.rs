@@ -5,14 +5,14 @@ use std::time::Duration;
 use dialects::Facts;
 use gateway::UnixMillis;
 
-use crate::app::App;
-use crate::calls::Call;
+use crate::Calls;
+use crate::table::Call;
 
 /// Facts of a call that is over, or waits; what its command used is added where that is known.
-pub(super) fn of(app: &App, call: &Call, execution: Duration) -> Facts {
-    let agent_id = app.runs.get(call.run).map(|run| run.spec.agent_id.clone()).unwrap_or_default();
+pub(super) fn of(calls: &Calls, call: &Call, execution: Duration) -> Facts {
+    let agent_id = calls.runs.get(call.run).map(|run| run.spec.agent_id.clone()).unwrap_or_default();
     let approval_id = call.answer().response.approval_id;
-    let approval = Some(&approval_id).filter(|id| !id.is_empty()).and_then(|id| app.gateway.approval(id));
+    let approval = Some(&approval_id).filter(|id| !id.is_empty()).and_then(|id| calls.gateway.approval(id));
     let decided = approval.filter(|approval| approval.state == gateway::ApprovalState::Approved);
     Facts {
         call_id: call.id.to_string(),

@@ -11,7 +11,7 @@ use refusal::Refusal;
 use runs::Run;
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
-use super::Story;
+use super::CallTask;
 use super::record::Times;
 
 /// Slot for one call, until it is dropped.
@@ -25,7 +25,7 @@ pub(super) struct Slot {
     _alone: Option<OwnedMutexGuard<()>>,
 }
 
-impl Story {
+impl CallTask {
     /// Waits until run, principal and daemon have a place for one more and nothing holds the run. None is kept while the run
     /// is paused: what stands still must not keep others from running. It is taken before files are looked at for the last
     /// time, so that nothing waits behind that.
@@ -42,14 +42,14 @@ impl Story {
             loop {
                 // One that was let through before the run was paused waits, like those that were begun.
                 run.resumed_for(operation).await;
-                let place = self.app.limits.place(caller, &spec.profile, turn).await?;
+                let place = self.calls.limits.place(caller, &spec.profile, turn).await?;
                 let writing = writing(run, operation).await;
                 if run.is_held_for(operation) {
                     // Paused in this moment, unless it has ended.
                     run.lanes_for_review()?;
                     continue;
                 }
-                self.app.quotas.check(&run.disk, operation)?;
+                self.calls.quotas.check(&run.disk, operation)?;
                 return Ok(Slot {
                     lanes: run.lanes_for(operation)?,
                     _place: place,
@@ -76,12 +76,12 @@ impl Story {
             loop {
                 run.resumed_but_for_approvals().await;
                 let alone = run.alone.clone().lock_owned().await;
-                let place = self.app.limits.place(caller, &spec.profile, Turn::Consented).now_or_never();
+                let place = self.calls.limits.place(caller, &spec.profile, Turn::Consented).now_or_never();
                 let Some(place) = place.transpose()? else { return Ok(None) };
                 let writing = writing(run, operation).await;
                 let lanes = run.lanes_for_review()?;
                 if !run.is_held_totally() {
-                    self.app.quotas.check(&run.disk, operation)?;
+                    self.calls.quotas.check(&run.disk, operation)?;
                     return Ok(Some(Slot { lanes, _place: place, _writing: writing, _alone: Some(alone) }));
                 }
             }

@@ -20,25 +20,25 @@ use super::begin::watch;
 use super::consent::Waiting;
 use super::decode::{Decoded, ResponseFormat};
 use super::record::{Journal, Times};
-use super::{Close, Story};
-use crate::app::App;
+use super::{CallTask, Close};
+use crate::Calls;
 use crate::approvals::Pending;
 
 /// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on; and no run
 /// stands still for a call that does not wait.
-pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Pending>) {
+pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
     let ids: BTreeSet<String> = waiting.iter().map(|kept| kept.approval.approval_id.clone()).collect();
     let is_gone = move |hold: &Hold| matches!(hold, Hold::Approval(id) if !ids.contains(id));
-    for run in app.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold))) {
+    for run in calls.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold))) {
         tracing::warn!(run = %run.id, "a run stood still for a call that does not wait any more");
-        if let Err(refusal) = app.runs.release_all(run.id, is_gone.clone()).await {
+        if let Err(refusal) = calls.runs.release_all(run.id, is_gone.clone()).await {
             tracing::error!(run = %run.id, why = refusal.message, "a run stands still for no call: stop it");
         }
     }
     for kept in waiting {
         let Pending { approval, asker, operation } = kept;
         let form = ResponseFormat::resumed(asker.dialect.clone(), &operation);
-        let call = app.calls.resume(&asker);
+        let call = calls.table.resume(&asker);
         tracing::info!(call = %call.id, approval = approval.approval_id, "a call still waits for its approval");
         let principal = Principal {
             name: asker.principal,
@@ -50,13 +50,13 @@ pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Pending>) {
         };
         let waited = SystemClock.now().since(approval.created_at);
         let now = Instant::now();
-        let story = Story {
-            app: app.clone(),
+        let task = CallTask {
+            calls: calls.clone(),
             principal: Arc::new(principal),
             call: call.clone(),
             taken: now.checked_sub(waited).unwrap_or(now),
         };
-        let facts = story.facts(&form, Duration::ZERO);
+        let facts = task.facts(&form, Duration::ZERO);
         call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
         let decoded = Decoded {
             operation: Ok(operation),
@@ -67,12 +67,12 @@ pub(crate) async fn resume(app: &Arc<App>, waiting: Vec<Pending>) {
             correlation_id: asker.correlation_id,
             limit: asker.limit,
         };
-        let settled = app.approvals.wait_for(&approval);
-        app.tasks.spawn(watch(app.clone(), call, story.go_on(decoded, approval, settled)));
+        let settled = calls.approvals.wait_for(&approval);
+        calls.tasks.spawn(watch(calls.clone(), call, task.go_on(decoded, approval, settled)));
     }
 }
 
-impl Story {
+impl CallTask {
     async fn go_on(self, decoded: Decoded, approval: Approval, settled: oneshot::Receiver<Approval>) {
         let form = decoded.form.clone();
         let mut journal = Journal::new(self.call.run.to_string(), self.call.id, &self.principal, &decoded);
@@ -96,7 +96,7 @@ impl Story {
             Err(refusal) => return Close::Refused(refusal),
         };
         let Some(run) = self.living() else {
-            self.app.approvals.cancel(&approval.call_id).await;
+            self.calls.approvals.cancel(&approval.call_id).await;
             return Close::Refused(Refusal::new(
                 Reason::Cancelled,
                 "the run did not outlive a restart of the daemon, so the call was not executed",
@@ -108,7 +108,7 @@ impl Story {
         let still = match self.stand_still(&run, approval.freeze, &approval.approval_id).await {
             Ok(still) => still,
             Err(refusal) => {
-                self.app.approvals.cancel(&approval.call_id).await;
+                self.calls.approvals.cancel(&approval.call_id).await;
                 return Close::Refused(refusal);
             }
         };
@@ -119,6 +119,6 @@ impl Story {
     }
 
     fn living(&self) -> Option<Arc<Run>> {
-        self.app.runs.living_run(self.call.run).ok().filter(|run| run.lanes_for_review().is_ok())
+        self.calls.runs.living_run(self.call.run).ok().filter(|run| run.lanes_for_review().is_ok())
     }
 }

@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
 const MAX_REASON: usize = 1_024;
 
 /// What was used and what is left, for a run or an agent.
-pub(crate) fn show(
+pub fn show(
     limits: &Limits,
     runs: &Runs,
     principal: &Principal,
@@ -89,7 +89,7 @@ fn at_once(places: &Places, run: Option<&str>, principal: &str, caps: &Caps) -> 
 }
 
 /// Throttles an agent, or lifts that.
-pub(crate) async fn throttle_agent(
+pub async fn throttle_agent(
     limits: &Limits,
     runs: &Runs,
     principal: &Principal,

@@ -61,7 +61,7 @@ impl Times {
     }
 
     /// The wait for a reviewer is nobody's time.
-    pub(super) fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.mark = Instant::now();
     }
 }

@@ -21,7 +21,7 @@ use worker_protocol::client::{Finished, Usage};
 use runs::Run;
 
 /// The servers of all runs.
-pub(crate) struct Upstreams {
+pub struct Upstreams {
     audit: Arc<AuditLog>,
     /// Made when the first server is reached that is somewhere else.
     tls: OnceLock<Option<Tls>>,
@@ -37,7 +37,7 @@ struct OfRun<'c> {
 
 impl Upstreams {
     /// Nothing is started or reached.
-    pub(crate) fn new(audit: Arc<AuditLog>) -> Self {
+    pub fn new(audit: Arc<AuditLog>) -> Self {
         Self { audit, tls: OnceLock::new(), runs: Arc::default() }
     }
 
@@ -64,7 +64,7 @@ impl Upstreams {
     }
 
     /// What a server offers, started or reached for this where it was not before.
-    pub(crate) async fn offer(
+    pub async fn offer(
         &self,
         run: &Run,
         lanes: &Lanes,

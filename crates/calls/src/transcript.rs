@@ -24,22 +24,22 @@ use wire::v1::{
     CallRequest, DialectCall, StepTranscriptRequest, StepTranscriptResponse, call_request, call_response,
 };
 
-use crate::app::App;
+use crate::Calls;
 
 /// Turns that a session has, at most and unless it says otherwise.
 const MAX_TURNS: u32 = 10;
 
 /// Takes one step.
-pub(crate) async fn step(
-    app: &Arc<App>,
+pub async fn step(
+    calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: StepTranscriptRequest,
 ) -> Result<StepTranscriptResponse, Refusal> {
     let run = RunId::parse(&request.run_id)?;
-    app.runs.of(run, principal)?;
+    calls.runs.of(run, principal)?;
     check(&request)?;
     let Step::Call(block) = transcript::first(&request.text) else {
-        return plain(app, run, &request).await;
+        return plain(calls, run, &request).await;
     };
     let wanted = Turn {
         run,
@@ -49,7 +49,7 @@ pub(crate) async fn step(
         request_id: Some(request.request_id.clone()).filter(|id| !id.is_empty()),
         digest: Sha256::digest(&request.text).to_vec(),
     };
-    let taken = app.store.with(move |store| store.take_turn(&wanted)).await;
+    let taken = calls.store.with(move |store| store.take_turn(&wanted)).await;
     let taken = taken.map_err(|error| Refusal::internal("taking a turn", &chain(&error)))?;
     let answer = StepTranscriptResponse {
         prose: block.before.to_owned(),
@@ -59,7 +59,7 @@ pub(crate) async fn step(
     match taken {
         Taken::Turn { turn, of } => {
             let answer = StepTranscriptResponse { turn, max_turns: of, ..answer };
-            call(app, principal, &request, &block, answer).await
+            call(calls, principal, &request, &block, answer).await
         }
         Taken::Exhausted { of } => Ok(StepTranscriptResponse {
             status: Status::MaxTurns.into(),
@@ -100,12 +100,12 @@ fn check(request: &StepTranscriptRequest) -> Result<(), Refusal> {
 
 /// The model has answered: nothing is called, and nothing is counted.
 async fn plain(
-    app: &App,
+    calls: &Calls,
     run: RunId,
     request: &StepTranscriptRequest,
 ) -> Result<StepTranscriptResponse, Refusal> {
     let session = request.session_id.clone();
-    let turns = app.store.with(move |store| store.turns(run, &session)).await;
+    let turns = calls.store.with(move |store| store.turns(run, &session)).await;
     let turns = turns.map_err(|error| Refusal::internal("looking a session up", &chain(&error)))?;
     let asked = if request.max_turns == 0 { MAX_TURNS } else { request.max_turns.min(MAX_TURNS) };
     let (turn, max_turns) = turns.unwrap_or((0, asked));
@@ -120,7 +120,7 @@ async fn plain(
 
 /// Makes the block's call. A block that is wrong is a call, too: refused, answered and on record.
 async fn call(
-    app: &Arc<App>,
+    calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: &StepTranscriptRequest,
     block: &Block<'_>,
@@ -139,7 +139,7 @@ async fn call(
         })),
         ..Default::default()
     };
-    let response = crate::call::call(app, principal, made).await?;
+    let response = crate::call::call(calls, principal, made).await?;
     let waits = response.status() == call_response::Status::PendingApproval;
     let status = if waits { Status::PendingApproval } else { Status::ToolResult };
     Ok(StepTranscriptResponse {

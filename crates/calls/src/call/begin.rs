@@ -13,10 +13,10 @@ use wire::v1::{CallRequest, CallResponse, call_request, call_response};
 use worker_protocol::detach_on_drop::DetachOnDrop;
 
 use super::record::{Journal, Times};
-use super::{Close, Story, decode};
-use crate::app::App;
-use crate::calls::{Begun, Call, Found, Keep};
+use super::{CallTask, Close, decode};
+use crate::Calls;
 use crate::escalation::Attempt;
+use crate::table::{Begun, Call, Found, Keep};
 
 /// How a client waits for its call, and takes the answer. None of it makes another call of a repeated request.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub(super) struct CallOptions {
 
 /// A call that a request began, or that it began before.
 pub(super) enum Lookup {
-    /// It begins: its story, which comes to its end even if nobody waits for it.
+    /// It begins: its task, which comes to its end even if nobody waits for it.
     New(Arc<Call>, DetachOnDrop<()>),
     /// It is under way, or has finished lately.
     Call(Arc<Call>),
@@ -62,56 +62,57 @@ impl CallOptions {
 
 /// Begins the call, or finds it begun.
 pub(super) async fn begin(
-    app: &Arc<App>,
+    calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<Lookup, Refusal> {
     let taken = Instant::now();
-    if app.stop.is_cancelled() {
+    if calls.stop.is_cancelled() {
         return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
     }
-    app.audit.check()?;
-    match enter(app, principal, &request).await {
+    calls.audit.check()?;
+    match enter(calls, principal, &request).await {
         Ok(Begun::Stored(found)) => Ok(Lookup::Stored(found)),
         Ok(Begun::Known(call)) => Ok(Lookup::Call(call)),
         Ok(Begun::New(call)) => {
-            let story = Story { app: app.clone(), principal: principal.clone(), call: call.clone(), taken };
-            let story = watch(app.clone(), call.clone(), story.tell(request));
-            let story = DetachOnDrop::new(app.tasks.track_future(story));
-            Ok(Lookup::New(call, story))
+            let task =
+                CallTask { calls: calls.clone(), principal: principal.clone(), call: call.clone(), taken };
+            let task = watch(calls.clone(), call.clone(), task.run(request));
+            let task = DetachOnDrop::new(calls.tasks.track_future(task));
+            Ok(Lookup::New(call, task))
         }
         Err(refusal) => {
-            let away = turned_away(app.clone(), principal.clone(), request, refusal, taken);
+            let away = turned_away(calls.clone(), principal.clone(), request, refusal, taken);
             // Both records or none, whether or not the client stays.
-            let away = DetachOnDrop::new(app.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
+            let away = DetachOnDrop::new(calls.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
             Err(away.await.unwrap_or_else(|_| Refusal::internal("refusing the call", &"it panicked")))
         }
     }
 }
 
-async fn enter(app: &App, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
+async fn enter(calls: &Calls, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
     let run_id = RunId::parse(&request.run_id)?;
     if principal.run.is_some_and(|own| own != run_id) {
-        app.escalations.report(principal, Some(run_id), Attempt::OtherRun, &request.run_id);
+        calls.escalations.report(principal, Some(run_id), Attempt::OtherRun, &request.run_id);
     }
-    app.runs.check_use(run_id, principal)?;
-    app.calls.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
+    calls.runs.check_use(run_id, principal)?;
+    calls.table.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
 }
 
 /// Sees a call to its end. Should it break, whoever waits for it is told all the same.
-pub(super) async fn watch(app: Arc<App>, call: Arc<Call>, story: impl Future<Output = ()> + Send) {
-    if AssertUnwindSafe(story).catch_unwind().await.is_err() {
+pub(super) async fn watch(calls: Arc<Calls>, call: Arc<Call>, task: impl Future<Output = ()> + Send) {
+    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
         let refusal = Refusal::internal("making the call", &"it panicked");
         let mut response = call.answer().response;
         response.set_status(call_response::Status::Failed);
         response.error = Some(ops::ToolFailure::from(refusal.clone()).into());
-        app.calls.finish(&call, response, Some(refusal), Keep::Stored).await;
+        calls.table.finish(&call, response, Some(refusal), Keep::Stored).await;
     }
 }
 
 /// A call that cannot even begin, for it names no run or is one too many, is on record as well.
 async fn turned_away(
-    app: Arc<App>,
+    calls: Arc<Calls>,
     principal: Arc<Principal>,
     request: CallRequest,
     refusal: Refusal,
@@ -123,17 +124,17 @@ async fn turned_away(
         named,
         CallId::new(),
         &principal,
-        &decode::decode(request, &Limits::default(), &app.gateway.policy()),
+        &decode::decode(request, &Limits::default(), &calls.gateway.policy()),
     );
     // Whose run it is, where they may use it: one call too many is that agent's.
     if let Ok(run) = RunId::parse(&run_id)
-        && app.runs.check_use(run, &principal).is_ok()
-        && let Ok(record) = app.runs.get(run)
+        && calls.runs.check_use(run, &principal).is_ok()
+        && let Ok(record) = calls.runs.get(run)
     {
         journal.caller(&super::caller(&principal, run, &record.spec));
     }
     let close = Close::Refused(refusal.clone());
-    match journal.close(&app.audit, &close, &mut Times::begin(taken)).await {
+    match journal.close(&calls.audit, &close, &mut Times::begin(taken)).await {
         Ok(()) => refusal,
         Err(unavailable) => unavailable.into(),
     }

@@ -16,7 +16,7 @@ use super::pending::{Pending, settled};
 
 /// What a former daemon has left waiting.
 #[derive(Default)]
-pub(crate) struct FormerApprovals {
+pub struct FormerApprovals {
     /// Calls that go on.
     pub(crate) waiting: Vec<Pending>,
     /// Those whose calls are over, or may have been executed: they are shown, and nothing goes on with them.
@@ -28,7 +28,7 @@ pub(crate) struct FormerApprovals {
 
 impl FormerApprovals {
     /// Reads store and log.
-    pub(crate) async fn read(store: &Store, log: &AuditLog) -> anyhow::Result<Self> {
+    pub async fn read(store: &Store, log: &AuditLog) -> anyhow::Result<Self> {
         let failed = |error: store::StoreError| anyhow::anyhow!("the store: {}", chain(&error));
         let (stored, unreadable) = store.approvals().map_err(failed)?;
         let mut former = Self { lost: unreadable, ..Self::default() };
@@ -79,12 +79,12 @@ impl FormerApprovals {
     }
 
     /// The calls whose intents stay open.
-    pub(crate) fn calls(&self) -> BTreeSet<CallId> {
+    pub fn calls(&self) -> BTreeSet<CallId> {
         self.waiting.iter().map(|kept| kept.asker.call).collect()
     }
 
     /// Hands the gateway what there is, and has the store forget what there is not. Those that wait are returned.
-    pub(crate) fn restore(
+    pub fn restore(
         mut self,
         store: &Store,
         gateway: &Gateway,

@@ -16,13 +16,13 @@ use super::decode::ResponseFormat;
 use super::record::{Journal, Times};
 use super::slot::Slot;
 use super::standstill::Standstill;
-use super::{Admitted, Story, review};
+use super::{Admitted, CallTask, review};
 use crate::approvals::Asker;
 
 /// A call that waits, and how its reviewers' answer arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);
 
-impl Story {
+impl CallTask {
     /// The permit for a call whose consent a reviewer had remembered, while what it uses is what it was.
     pub(super) async fn recalled(
         &self,
@@ -30,7 +30,7 @@ impl Story {
         ticket: &Ticket,
         times: &mut Times,
     ) -> Result<Option<Admitted>, Refusal> {
-        let Some(form) = self.app.gateway.remembers(ticket) else { return Ok(None) };
+        let Some(form) = self.calls.gateway.remembers(ticket) else { return Ok(None) };
         if form == Form::Prefix {
             run.lanes_for(ticket.operation())?;
         }
@@ -43,7 +43,7 @@ impl Story {
                 Form::Digest => review::bound(&room.lanes, ticket).await?,
                 Form::Prefix => Bound::default(),
             };
-            Ok(self.app.gateway.recall(ticket, &bound).map(|permit| (permit, room)))
+            Ok(self.calls.gateway.recall(ticket, &bound).map(|permit| (permit, room)))
         };
         match recalled.await {
             Ok(Some((permit, room))) => Ok(Some(Admitted { run: run.clone(), permit, room, still })),
@@ -108,9 +108,9 @@ impl Story {
         approval_id: &str,
     ) -> Result<Standstill, Refusal> {
         if !freezes {
-            return Ok(Standstill::none(&self.app, self.call.run));
+            return Ok(Standstill::none(&self.calls, self.call.run));
         }
-        Standstill::begin(&self.app, (self.call.run, run), approval_id).await
+        Standstill::begin(&self.calls, (self.call.run, run), approval_id).await
     }
 
     async fn ask(
@@ -123,9 +123,9 @@ impl Story {
         approval_id: Uuid,
     ) -> Result<Waiting, Refusal> {
         let lanes = run.lanes_for_review()?;
-        let mut review = review::of(&lanes, ticket, self.app.audit.redactor()).await?;
+        let mut review = review::of(&lanes, ticket, self.calls.audit.redactor()).await?;
         review.approval_id = Some(approval_id);
-        let (approval, settled) = self.app.approvals.ask(ticket, review, asker).await?;
+        let (approval, settled) = self.calls.approvals.ask(ticket, review, asker).await?;
         journal.approval(&approval.approval_id);
         let facts = self.facts(form, Duration::ZERO);
         self.call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));
@@ -176,7 +176,7 @@ impl Story {
             biased;
             settled = settled => settled.map_err(|_| Refusal::from(audit_service::Unavailable))?,
             () = self.call.cancel.cancelled() => {
-                self.app.approvals.cancel(&approval.call_id).await;
+                self.calls.approvals.cancel(&approval.call_id).await;
                 return Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"));
             }
             () = run.ended.cancelled() => {
@@ -185,7 +185,7 @@ impl Story {
                     self.call.suspend();
                     "the daemon was stopped before the call was approved; the call waits for the next one"
                 } else {
-                    self.app.approvals.cancel(&approval.call_id).await;
+                    self.calls.approvals.cancel(&approval.call_id).await;
                     "the run ended before the call was approved"
                 };
                 return Err(Refusal::new(Reason::Cancelled, why));
@@ -212,8 +212,8 @@ impl Story {
 
     /// Whether the daemon stops and leaves the run, with all that waits in it, to the next one.
     fn is_left(&self, run: &Run) -> bool {
-        self.app.stop.is_cancelled()
-            && self.app.on_stop == OnStop::Leave
+        self.calls.stop.is_cancelled()
+            && self.calls.on_stop == OnStop::Leave
             && matches!(run.record().state, State::Ready | State::Paused)
     }
 
@@ -234,20 +234,20 @@ impl Story {
                     // Approved in the moment of the stop: the next daemon goes on with it.
                     self.call.suspend();
                 } else {
-                    self.app.approvals.cancel(&approval.call_id).await;
+                    self.calls.approvals.cancel(&approval.call_id).await;
                 }
                 return Err(refusal);
             }
         };
-        let spent = match self.app.gateway.redeem(&approval.approval_id, ticket) {
+        let spent = match self.calls.gateway.redeem(&approval.approval_id, ticket) {
             // On disk before the permit is used: a daemon that dies in between has executed it once or not at all.
-            Ok(permit) => self.app.approvals.spend(&approval.approval_id).await.map(|()| permit),
+            Ok(permit) => self.calls.approvals.spend(&approval.approval_id).await.map(|()| permit),
             Err(refusal) => Err(refusal.into()),
         };
         times.decided();
         if spent.is_err() {
             // Void from here on, whatever a later daemon finds.
-            self.app.approvals.cancel(&approval.call_id).await;
+            self.calls.approvals.cancel(&approval.call_id).await;
         }
         Ok((spent?, room))
     }

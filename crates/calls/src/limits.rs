@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use show::{show, throttle_agent};
+pub use show::{show, throttle_agent};
 
 /// Between copies. At 10,000 calls a second the log behind one is read in seconds.
 const COPY: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ struct Copy {
 }
 
 /// The limits of a daemon.
-pub(crate) struct Limits {
+pub struct Limits {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
     path: PathBuf,
@@ -57,7 +57,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Takes up what an earlier daemon has counted. A copy that cannot be read is made good by reading the whole log.
-    pub(crate) async fn open(
+    pub async fn open(
         gateway: Arc<Gateway>,
         audit: Arc<AuditLog>,
         state_dir: &Path,
@@ -133,7 +133,7 @@ impl Limits {
     }
 
     /// Copies the counters now and then.
-    pub(crate) async fn keep(&self, stop: CancellationToken) {
+    pub async fn keep(&self, stop: CancellationToken) {
         let mut last = None;
         loop {
             tokio::select! {
@@ -150,7 +150,7 @@ impl Limits {
     }
 
     /// Copies the counters. Should it fail, the start reads more of the log.
-    pub(crate) async fn copy(&self) {
+    pub async fn copy(&self) {
         let changing = self.changing.lock().await;
         let (gateway, audit, path) = (self.gateway.clone(), self.audit.clone(), self.path.clone());
         let written = tokio::task::spawn_blocking(move || {

@@ -16,7 +16,7 @@ use wire::v1::{self, CallRequest, CallResponse, call_response};
 
 use super::Close;
 use super::asked::Asked;
-use crate::calls::Call;
+use crate::table::Call;
 
 const MAX_NAME: usize = 128;
 /// No tool runs longer.
@@ -60,7 +60,7 @@ pub(super) fn digest(request: &CallRequest) -> Vec<u8> {
 }
 
 /// What holds for the calls of a profile that do not say. No tool runs longer than the daemon lets any.
-pub(crate) fn limits(profile: &Profile) -> Limits {
+pub fn limits(profile: &Profile) -> Limits {
     Limits {
         max_read_bytes: profile.bounds.max_read_bytes,
         max_write_bytes: profile.bounds.max_write_bytes,

@@ -47,15 +47,15 @@ use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
 use worker_protocol::client::Finished;
 
-use crate::app::App;
-use crate::calls::{Answer, Call, Keep};
+use crate::Calls;
 use crate::escalation::Attempt;
+use crate::table::{Answer, Call, Keep};
 
-pub(crate) use decode::limits;
+pub use decode::limits;
 #[cfg(test)]
 pub(crate) use input::of as recorded_input;
-pub(crate) use resume::resume;
-pub(crate) use stream::{Events, stream};
+pub use resume::resume;
+pub use stream::{Events, stream};
 
 use begin::{CallOptions, Lookup};
 use decode::{Decoded, ResponseFormat};
@@ -64,25 +64,25 @@ use slot::Slot;
 use standstill::Standstill;
 
 /// Makes a call, or finds it made already, and waits for what is to be said of it.
-pub(crate) async fn call(
-    app: &Arc<App>,
+pub async fn call(
+    calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<CallResponse, Refusal> {
     let options = CallOptions::of(&request);
-    let (call, story) = match begin::begin(app, principal, request).await? {
+    let (call, task) = match begin::begin(calls, principal, request).await? {
         Lookup::Stored(found) => return options.stored(found.response),
         Lookup::Call(call) => (call, None),
-        Lookup::New(call, story) => (call, Some(story)),
+        Lookup::New(call, task) => (call, Some(task)),
     };
     // A client that goes away takes this future with it, and leaves the story to a task.
     let leaves = options.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
     let settled = call.settled(options.wait_for_approval);
-    let Answer { response, refusal, .. } = match story {
+    let Answer { response, refusal, .. } = match task {
         None => settled.await,
-        Some(story) => tokio::select! {
+        Some(task) => tokio::select! {
             biased;
-            () = story => call.answer(),
+            () = task => call.answer(),
             answer = settled => answer,
         },
     };
@@ -91,11 +91,7 @@ pub(crate) async fn call(
 }
 
 /// The operation that a request asks for under a profile's limits, without making a call of it.
-pub(crate) fn operation(
-    request: CallRequest,
-    limits: &Limits,
-    policy: &Policy,
-) -> Result<Operation, Refusal> {
+pub fn operation(request: CallRequest, limits: &Limits, policy: &Policy) -> Result<Operation, Refusal> {
     decode::decode(request, limits, policy).operation
 }
 
@@ -109,8 +105,8 @@ fn caller(principal: &Principal, run: RunId, spec: &Spec) -> Caller {
     }
 }
 
-struct Story {
-    app: Arc<App>,
+struct CallTask {
+    calls: Arc<Calls>,
     principal: Arc<Principal>,
     call: Arc<Call>,
     taken: Instant,
@@ -144,10 +140,10 @@ impl Close {
     }
 }
 
-impl Story {
-    async fn tell(self, request: CallRequest) {
+impl CallTask {
+    async fn run(self, request: CallRequest) {
         let id = self.call.id;
-        let decoded = decode::decode(request, &self.limits(), &self.app.gateway.policy());
+        let decoded = decode::decode(request, &self.limits(), &self.calls.gateway.policy());
         let form = decoded.form.clone();
         let mut journal = Journal::new(self.call.run.to_string(), id, &self.principal, &decoded);
         journal.request(self.call.request_id.clone());
@@ -159,8 +155,8 @@ impl Story {
 
     /// Those of the run's profile. Of a run that is gone no call is made, whatever they say.
     fn limits(&self) -> Limits {
-        let run = self.app.runs.living_run(self.call.run);
-        let policy = self.app.gateway.policy();
+        let run = self.calls.runs.living_run(self.call.run);
+        let policy = self.calls.gateway.policy();
         let profile = run.ok().and_then(|run| policy.profile(&run.spec().profile).map(limits));
         profile.unwrap_or_default()
     }
@@ -175,7 +171,7 @@ impl Story {
         let close = if let Some(close) = made {
             close
         } else {
-            self.app.approvals.cancel(&id.to_string()).await;
+            self.calls.approvals.cancel(&id.to_string()).await;
             Close::Broken(Refusal::new(
                 Reason::Internal,
                 "the call broke; whether it had an effect is not known, and the daemon's log says more",
@@ -189,7 +185,7 @@ impl Story {
         journal.kept(kept);
         let unkept = close.output_beyond(kept);
         // A refusal of a call that had no intent yet has both written now.
-        let recorded = journal.close(&self.app.audit, &close, &mut times).await;
+        let recorded = journal.close(&self.calls.audit, &close, &mut times).await;
         let facts = self.facts(form, times.execution);
         let mut response = form.respond(&self.call, close, facts);
         response.output_not_kept_bytes = unkept;
@@ -213,15 +209,15 @@ impl Story {
             (false, true) => Keep::Stored,
             (false, false) => Keep::Briefly,
         };
-        self.app.calls.finish(&self.call, response, refusal, keep).await;
+        self.calls.table.finish(&self.call, response, refusal, keep).await;
         if journal.has_effect()
-            && let Ok(lanes) = self.app.runs.living_run(self.call.run).and_then(|run| run.lanes())
+            && let Ok(lanes) = self.calls.runs.living_run(self.call.run).and_then(|run| run.lanes())
         {
             lanes.answered();
         }
         // Not before receipt and outcome are kept. When they could not be, the next daemon closes the call.
         if let Some(approval) = journal.approval_id().filter(|_| recorded.is_ok()) {
-            self.app.approvals.done(approval).await;
+            self.calls.approvals.done(approval).await;
         }
     }
 
@@ -239,11 +235,11 @@ impl Story {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Result<Admitted, Refusal> {
-        let run = match self.app.runs.living_run(self.call.run) {
+        let run = match self.calls.runs.living_run(self.call.run) {
             Ok(run) => run,
             Err(gone) => {
                 // Whose it was is known of one that has ended, too.
-                if let Ok(ended) = self.app.runs.get(self.call.run) {
+                if let Ok(ended) = self.calls.runs.get(self.call.run) {
                     journal.caller(&self.caller(&ended.spec));
                 }
                 // A call that is wrong in itself is told that first.
@@ -261,7 +257,7 @@ impl Story {
         let operation = decoded.operation?;
         if is_for_another {
             let (principal, run) = (&self.principal, Some(self.call.run));
-            self.app.escalations.report(principal, run, Attempt::OtherAgent, &decoded.agent_id);
+            self.calls.escalations.report(principal, run, Attempt::OtherAgent, &decoded.agent_id);
             return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
         }
         // While a reviewer is asked, others may be asked as well.
@@ -272,7 +268,7 @@ impl Story {
         }
         times.queued();
 
-        let admission = self.app.gateway.admit(&run.scope(), &caller, &self.call.id.to_string(), operation);
+        let admission = self.calls.gateway.admit(&run.scope(), &caller, &self.call.id.to_string(), operation);
         times.decided();
         match admission {
             Admission::Refuse(refused) => {
@@ -281,23 +277,23 @@ impl Story {
             }
             Admission::Permit(permit) => {
                 run.lanes_for(permit.operation())?;
-                self.app.quotas.check(&run.disk, permit.operation())?;
+                self.calls.quotas.check(&run.disk, permit.operation())?;
                 journal.decided(permit.decision());
-                journal.open(&self.app.audit, times).await?;
+                journal.open(&self.calls.audit, times).await?;
                 let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
                 Ok(self.admitted(run, permit, room))
             }
             Admission::Ask(ticket) => {
-                self.app.quotas.check(&run.disk, ticket.operation())?;
+                self.calls.quotas.check(&run.disk, ticket.operation())?;
                 if let Some(admitted) = self.recalled(&run, &ticket, times).await? {
                     journal.decided(admitted.permit.decision());
-                    journal.open(&self.app.audit, times).await?;
+                    journal.open(&self.calls.audit, times).await?;
                     return Ok(admitted);
                 }
                 journal.decided(ticket.decision());
                 journal.asked();
                 let asker = self.asker(&decoded.form, decoded.task_id, decoded.correlation_id, decoded.limit);
-                journal.open(&self.app.audit, times).await?;
+                journal.open(&self.calls.audit, times).await?;
                 self.consent(run, &ticket, asker, &decoded.form, journal, times).await
             }
         }
@@ -310,11 +306,11 @@ impl Story {
             return None;
         }
         let unknown = "whether it had an effect is not known";
-        let message = if self.app.stop.is_cancelled() && self.app.on_stop == OnStop::Leave {
+        let message = if self.calls.stop.is_cancelled() && self.calls.on_stop == OnStop::Leave {
             format!(
                 "the daemon was stopped during the call and leaves the run to the next one: {unknown}; look before you repeat it"
             )
-        } else if self.app.stop.is_cancelled() {
+        } else if self.calls.stop.is_cancelled() {
             format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
         } else if run.ended.is_cancelled() && failure.details.contains_key("retryable") {
             format!("the run was ended during the call: {unknown}")
@@ -330,12 +326,12 @@ impl Story {
 
     /// A call that may be executed without asking anybody.
     fn admitted(&self, run: Arc<Run>, permit: Permit, room: Slot) -> Admitted {
-        Admitted { run, permit, room, still: Standstill::none(&self.app, self.call.run) }
+        Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run) }
     }
 
     /// Only dialects tell them.
     fn facts(&self, form: &ResponseFormat, execution: Duration) -> Facts {
-        if form.is_dialect() { facts::of(&self.app, &self.call, execution) } else { Facts::default() }
+        if form.is_dialect() { facts::of(&self.calls, &self.call, execution) } else { Facts::default() }
     }
 
     /// Spends the permit in its lane. A run that stood still for the call goes on afterwards.
@@ -346,7 +342,7 @@ impl Story {
         let limit = journal.limit();
         let began = Instant::now();
         let mut finished = match permit.operation().lane() {
-            Lane::Upstream => self.app.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
+            Lane::Upstream => self.calls.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
             Lane::Container | Lane::Host => {
                 room.lanes.execute(permit, limit, self.call.output.clone(), cancel).await
             }
@@ -355,7 +351,7 @@ impl Story {
         times.executed();
         still.end().await;
         if run.disk.is_over() {
-            self.app.quotas.look_again();
+            self.calls.quotas.look_again();
         }
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
             && result.signal == Some(Signal::KILL.as_raw())

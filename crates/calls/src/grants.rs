@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 const DAEMON: &str = "cofferd";
 
 /// The permissions of this daemon.
-pub(crate) struct Grants {
+pub struct Grants {
     store: Store,
     audit: Arc<AuditLog>,
     gateway: Arc<Gateway>,
@@ -36,17 +36,13 @@ pub(crate) struct Grants {
 
 impl Grants {
     /// With those that the store has, which are in force from here on.
-    pub(crate) fn open(
-        store: Store,
-        audit: Arc<AuditLog>,
-        gateway: Arc<Gateway>,
-    ) -> Result<Arc<Self>, StoreError> {
+    pub fn open(store: Store, audit: Arc<AuditLog>, gateway: Arc<Gateway>) -> Result<Arc<Self>, StoreError> {
         gateway.set_permissions(Permissions::of(store.permissions_in_force(now())?));
         Ok(Arc::new(Self { store, audit, gateway, changing: Mutex::default() }))
     }
 
     /// Gives or takes. The permission has everything but its id and its time.
-    pub(crate) async fn add(&self, permission: Permission) -> Result<Permission, Refusal> {
+    pub async fn add(&self, permission: Permission) -> Result<Permission, Refusal> {
         let mut owed = self.changing.lock().await;
         let now = now();
         let permission = Permission { id: PermissionId::new().to_string(), at: now, ..permission };
@@ -72,7 +68,7 @@ impl Grants {
     }
 
     /// Ends a permission of this effect before its time.
-    pub(crate) async fn end(
+    pub async fn end(
         &self,
         id: &str,
         effect: Effect,
@@ -114,7 +110,7 @@ impl Grants {
     }
 
     /// So many permissions, newest first, behind the one named.
-    pub(crate) async fn list(
+    pub async fn list(
         &self,
         before: Option<String>,
         include_ended: bool,
@@ -191,7 +187,7 @@ impl Grants {
     }
 
     /// Tries again to keep what takes and could not be kept, until `stop` and once more then.
-    pub(crate) async fn keep_owed(&self, stop: CancellationToken) {
+    pub async fn keep_owed(&self, stop: CancellationToken) {
         let mut stopping = false;
         while !stopping {
             tokio::select! {
@@ -213,7 +209,7 @@ impl Grants {
 }
 
 /// The gateway's clock is the system's.
-pub(crate) fn now() -> UnixMillis {
+pub fn now() -> UnixMillis {
     SystemClock.now()
 }
 

@@ -21,28 +21,28 @@ use refusal::Refusal;
 use runs::Run;
 use store::run::Hold;
 
-use crate::app::App;
+use crate::Calls;
 
 /// Holds a run, or does not where the profile does not want it. Dropped without a word it lets the run go.
 pub(super) struct Standstill {
-    app: Arc<App>,
+    calls: Arc<Calls>,
     run: RunId,
     hold: Option<Hold>,
 }
 
 impl Standstill {
     /// Nothing is held.
-    pub(super) fn none(app: &Arc<App>, run: RunId) -> Self {
-        Self { app: app.clone(), run, hold: None }
+    pub(super) fn none(calls: &Arc<Calls>, run: RunId) -> Self {
+        Self { calls: calls.clone(), run, hold: None }
     }
 
     /// Makes the run stand still for this approval. When this returns, no call changes a file of it either.
     pub(super) async fn begin(
-        app: &Arc<App>,
+        calls: &Arc<Calls>,
         (id, run): (RunId, &Run),
         approval_id: &str,
     ) -> Result<Self, Refusal> {
-        let mut still = Self::none(app, id);
+        let mut still = Self::none(calls, id);
         still.again(run, Hold::Approval(approval_id.to_owned())).await?;
         Ok(still)
     }
@@ -50,7 +50,7 @@ impl Standstill {
     /// The same once more, after [`Self::end`].
     pub(super) async fn again(&mut self, run: &Run, hold: Hold) -> Result<(), Refusal> {
         self.hold = Some(hold.clone());
-        match self.app.runs.hold(self.run, hold, None).await {
+        match self.calls.runs.hold(self.run, hold, None).await {
             Ok(()) => {}
             Err(refusal) if refusal.reason == Reason::PreconditionFailed => {
                 let message = format!(
@@ -73,7 +73,7 @@ impl Standstill {
     /// Lets the run go, unless something else holds it.
     pub(super) async fn end(&mut self) {
         if let Some(hold) = self.hold.take() {
-            release(&self.app, self.run, &hold).await;
+            release(&self.calls, self.run, &hold).await;
         }
     }
 
@@ -86,15 +86,15 @@ impl Standstill {
 impl Drop for Standstill {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            let (app, run) = (self.app.clone(), self.run);
-            self.app.tasks.spawn(async move { release(&app, run, &hold).await });
+            let (calls, run) = (self.calls.clone(), self.run);
+            self.calls.tasks.spawn(async move { release(&calls, run, &hold).await });
         }
     }
 }
 
-async fn release(app: &App, run: RunId, hold: &Hold) {
+async fn release(calls: &Calls, run: RunId, hold: &Hold) {
     // A run that has ended meanwhile holds nobody.
-    if let Err(refusal) = app.runs.release(run, hold).await
+    if let Err(refusal) = calls.runs.release(run, hold).await
         && refusal.reason != Reason::RunNotReady
     {
         tracing::error!(%run, why = refusal.message, "a run stands still although its call waits no longer: stop it");

@@ -28,7 +28,7 @@ impl Approvals {
     }
 
     /// Ends one, at a person's wish. It lets nothing through from the moment on at which this is called.
-    pub(crate) async fn revoke(&self, consent_id: &str, principal: &str) -> Result<Consent, Refusal> {
+    pub async fn revoke(&self, consent_id: &str, principal: &str) -> Result<Consent, Refusal> {
         let consent = self.gateway.forget(consent_id).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such consent").with("resource", "consent")
         })?;
@@ -37,7 +37,7 @@ impl Approvals {
     }
 
     /// Another policy is in force: what was remembered under the former one has ended.
-    pub(crate) async fn policy_changed(&self) {
+    pub async fn policy_changed(&self) {
         for consent in self.gateway.forget_outdated() {
             let _ = self.ended(&consent, None, "policy_changed").await;
         }
@@ -51,7 +51,7 @@ impl Approvals {
     }
 
     /// Ends what is remembered for runs that end, until `stop`.
-    pub(crate) async fn follow_runs(&self, runs: &Runs, stop: CancellationToken) {
+    pub async fn follow_runs(&self, runs: &Runs, stop: CancellationToken) {
         let mut changes = runs.changes();
         loop {
             let change = tokio::select! {

@@ -30,7 +30,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use pending::{Asker, Pending};
-pub(crate) use reattach::FormerApprovals;
+pub use reattach::FormerApprovals;
 
 use pending::settled;
 
@@ -38,7 +38,7 @@ use pending::settled;
 const CHANGES: usize = 1_024;
 
 /// The approvals of the daemon.
-pub(crate) struct Approvals {
+pub struct Approvals {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
     store: Store,
@@ -55,7 +55,7 @@ pub(crate) struct Approvals {
 
 impl Approvals {
     /// `clock` is the gateway's own.
-    pub(crate) fn new(
+    pub fn new(
         gateway: Arc<Gateway>,
         audit: Arc<AuditLog>,
         store: Store,
@@ -128,7 +128,7 @@ impl Approvals {
     }
 
     /// Takes a reviewer's decision. The approval is settled by it, unless it needs more.
-    pub(crate) async fn decide(
+    pub async fn decide(
         &self,
         approval_id: &str,
         principal: &Principal,
@@ -162,7 +162,7 @@ impl Approvals {
     }
 
     /// A call no longer waits.
-    pub(crate) async fn cancel(&self, call_id: &str) {
+    pub async fn cancel(&self, call_id: &str) {
         let cancelled = self.void(call_id).await;
         // What cannot be recorded is void all the same.
         let _ = self.settle(cancelled).await;
@@ -202,7 +202,7 @@ impl Approvals {
     }
 
     /// Lets approvals expire and reminds reviewers, until `stop`.
-    pub(crate) async fn keep_time(&self, stop: CancellationToken) {
+    pub async fn keep_time(&self, stop: CancellationToken) {
         loop {
             self.look().await;
             let now = self.clock.now();
@@ -246,7 +246,7 @@ impl Approvals {
     }
 
     /// Changes from now on.
-    pub(crate) fn changes(&self) -> broadcast::Receiver<Approval> {
+    pub fn changes(&self) -> broadcast::Receiver<Approval> {
         self.changes.subscribe()
     }
 

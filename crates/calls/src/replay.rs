@@ -12,15 +12,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use audit::{Event, Kind};
-use gateway::{Caller, Policy, RunScope};
+use audit_service::AuditLog;
+use gateway::{Caller, Gateway, Policy, RunScope};
 use identity::RunId;
 use ops::{Operation, Reason};
 use refusal::Refusal;
+use runs::Runs;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use wire::v1;
-
-use crate::app::App;
 
 /// Files of a proposed policy.
 const MAX_FILES: usize = 256;
@@ -38,13 +38,12 @@ const MAX_SIZE: usize = 8 << 20;
 /// How redaction begins its marks, `audit/FORMAT.md`.
 const MARK: &str = "[redacted:";
 
-/// Lets one replay read the log at a time.
-pub(crate) struct Replays(Semaphore);
-
-impl Default for Replays {
-    fn default() -> Self {
-        Self(Semaphore::new(1))
-    }
+/// Judges recorded calls by proposed policies, one replay at a time.
+pub struct Replays {
+    audit: Arc<AuditLog>,
+    gateway: Arc<Gateway>,
+    runs: Arc<Runs>,
+    turn: Semaphore,
 }
 
 /// Why a call cannot be judged.
@@ -60,53 +59,59 @@ enum Unjudged {
     Unreadable,
 }
 
-/// Judges recorded calls by a proposed policy.
-pub(crate) async fn replay(
-    app: &Arc<App>,
-    request: v1::ReplayPolicyRequest,
-) -> Result<v1::ReplayPolicyResponse, Refusal> {
-    let most = match request.max_calls {
-        0 => DEFAULT_CALLS,
-        most if most <= MAX_CALLS => most,
-        _ => return Err(Refusal::invalid("max_calls", format!("must be at most {MAX_CALLS}"))),
-    };
-    let only = match request.run_id.as_str() {
-        "" => None,
-        run => Some(RunId::parse(run)?.to_string()),
-    };
-    let Ok(_one) = app.replays.0.try_acquire() else {
-        return Err(Refusal::new(
-            Reason::Overloaded,
-            "another replay reads the log: try again when it is over",
-        ));
-    };
-    let policy = proposed(request.files).await?;
-    let mut replay = Replay {
-        app,
-        only,
-        profiles: HashMap::new(),
-        response: v1::ReplayPolicyResponse {
-            policy_digest: policy.digest().to_owned(),
-            ..Default::default()
-        },
-        policy,
-    };
-    app.audit.settle().await;
-    let mut log = app.audit.read_after(request.after_sequence, false);
-    let mut records = 0;
-    replay.response.last_sequence = request.after_sequence;
-    while let Some(lines) = log.next().await? {
-        for line in lines {
-            if replay.response.calls >= most || records >= MAX_RECORDS {
-                return Ok(replay.response);
-            }
-            records += 1;
-            replay.response.last_sequence = line.record.sequence;
-            replay.record(line.record.sequence, &line.record.event);
-        }
+impl Replays {
+    pub fn new(audit: Arc<AuditLog>, gateway: Arc<Gateway>, runs: Arc<Runs>) -> Self {
+        Self { audit, gateway, runs, turn: Semaphore::new(1) }
     }
-    replay.response.complete = true;
-    Ok(replay.response)
+
+    /// Judges recorded calls by a proposed policy.
+    pub async fn replay(
+        &self,
+        request: v1::ReplayPolicyRequest,
+    ) -> Result<v1::ReplayPolicyResponse, Refusal> {
+        let most = match request.max_calls {
+            0 => DEFAULT_CALLS,
+            most if most <= MAX_CALLS => most,
+            _ => return Err(Refusal::invalid("max_calls", format!("must be at most {MAX_CALLS}"))),
+        };
+        let only = match request.run_id.as_str() {
+            "" => None,
+            run => Some(RunId::parse(run)?.to_string()),
+        };
+        let Ok(_one) = self.turn.try_acquire() else {
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                "another replay reads the log: try again when it is over",
+            ));
+        };
+        let policy = proposed(request.files).await?;
+        let mut replay = Replay {
+            replays: self,
+            only,
+            profiles: HashMap::new(),
+            response: v1::ReplayPolicyResponse {
+                policy_digest: policy.digest().to_owned(),
+                ..Default::default()
+            },
+            policy,
+        };
+        self.audit.settle().await;
+        let mut log = self.audit.read_after(request.after_sequence, false);
+        let mut records = 0;
+        replay.response.last_sequence = request.after_sequence;
+        while let Some(lines) = log.next().await? {
+            for line in lines {
+                if replay.response.calls >= most || records >= MAX_RECORDS {
+                    return Ok(replay.response);
+                }
+                records += 1;
+                replay.response.last_sequence = line.record.sequence;
+                replay.record(line.record.sequence, &line.record.event);
+            }
+        }
+        replay.response.complete = true;
+        Ok(replay.response)
+    }
 }
 
 async fn proposed(files: Vec<v1::PolicyFile>) -> Result<Policy, Refusal> {
@@ -121,7 +126,7 @@ async fn proposed(files: Vec<v1::PolicyFile>) -> Result<Policy, Refusal> {
 }
 
 struct Replay<'a> {
-    app: &'a App,
+    replays: &'a Replays,
     policy: Policy,
     /// Only calls of this run.
     only: Option<String>,
@@ -188,7 +193,7 @@ impl Replay<'_> {
             role: role.clone(),
             run_id: run.to_owned(),
         };
-        let explanation = self.app.gateway.explain(&self.policy, &scope, &caller, &operation);
+        let explanation = self.replays.gateway.explain(&self.policy, &scope, &caller, &operation);
         let becomes = explanation.verdict();
         if becomes == was {
             return Ok(None);
@@ -204,9 +209,9 @@ impl Replay<'_> {
             agent_id: agent_id.clone(),
             operation: name.clone(),
             input: input.to_string().chars().take(MAX_INPUT).collect(),
-            was: crate::rpc::verdict(was).into(),
+            was: verdict(was).into(),
             was_rule,
-            becomes: crate::rpc::verdict(becomes).into(),
+            becomes: verdict(becomes).into(),
             rule: explanation.rule().to_owned(),
             justification,
         }))
@@ -214,7 +219,7 @@ impl Replay<'_> {
 
     /// The profile of a run, from its record or from the log.
     fn profile(&self, run: &str) -> Option<String> {
-        let record = RunId::parse(run).ok().and_then(|id| self.app.runs.get(id).ok());
+        let record = RunId::parse(run).ok().and_then(|id| self.replays.runs.get(id).ok());
         record.map(|record| record.spec.profile).or_else(|| self.profiles.get(run).cloned())
     }
 }
@@ -295,6 +300,15 @@ fn is_cut(fields: &serde_json::Map<String, Value>) -> bool {
     let has =
         |names: &[&str]| fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name));
     has(&["bytes", "sha256"]) || has(&["preview", "bytes", "sha256"])
+}
+
+/// A verdict as the API has it.
+pub fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
+    match verdict {
+        gateway::Verdict::Allow => v1::Verdict::Allow,
+        gateway::Verdict::Ask => v1::Verdict::Ask,
+        gateway::Verdict::Deny => v1::Verdict::Deny,
+    }
 }
 
 #[cfg(test)]

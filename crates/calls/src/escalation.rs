@@ -20,7 +20,7 @@ const APART: usize = 1_024;
 
 /// What was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub enum Attempt {
     /// To call a method that needs a role.
     Method,
     /// To call a method with a run's token that is not for the run's tools.
@@ -53,18 +53,18 @@ struct Counted {
 }
 
 /// Keeps the record of attempts.
-pub(crate) struct Escalations {
+pub struct Escalations {
     audit: Arc<AuditLog>,
     counted: Mutex<HashMap<(String, Option<RunId>), Counted>>,
 }
 
 impl Escalations {
-    pub(crate) fn new(audit: Arc<AuditLog>) -> Self {
+    pub fn new(audit: Arc<AuditLog>) -> Self {
         Self { audit, counted: Mutex::default() }
     }
 
     /// Records an attempt, without waiting for it. `target` is what it aimed at, such as a method.
-    pub(crate) fn report(&self, principal: &Principal, run: Option<RunId>, attempt: Attempt, target: &str) {
+    pub fn report(&self, principal: &Principal, run: Option<RunId>, attempt: Attempt, target: &str) {
         let Some(left_out) = self.admit((principal.name.clone(), run.or(principal.run)), Instant::now())
         else {
             return;

@@ -12,7 +12,7 @@ use wire::v1;
 
 /// Whose call it is, how it was put, and how it is to be answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asker {
+pub struct Asker {
     pub(crate) call: CallId,
     pub(crate) run: RunId,
     pub(crate) principal: String,
@@ -34,7 +34,7 @@ pub(crate) struct Asker {
 
 /// A call that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pending {
+pub struct Pending {
     pub(crate) approval: Approval,
     pub(crate) asker: Asker,
     pub(crate) operation: Operation,

@@ -25,12 +25,12 @@ use crate::approvals::Asker;
 const FINISHED: usize = 2_048;
 /// Bytes of their answers: what was read is in them, so that the number alone bounds nothing.
 const FINISHED_BYTES: usize = 64 * 1024 * 1024;
-/// Calls of one run that wait or run at the same time.
+/// CallTable of one run that wait or run at the same time.
 const UNDER_WAY: usize = 256;
 
 /// A call, as its client sees it.
-pub(crate) struct Call {
-    pub(crate) id: CallId,
+pub struct Call {
+    pub id: CallId,
     pub(crate) run: RunId,
     /// Who made it.
     pub(crate) principal: String,
@@ -38,7 +38,7 @@ pub(crate) struct Call {
     /// Digest of the request's content.
     pub(crate) digest: Vec<u8>,
     /// Cancelled by `CancelCall`, and when a client leaves that asked for it.
-    pub(crate) cancel: CancellationToken,
+    pub cancel: CancellationToken,
     /// Where what its command writes goes.
     pub(crate) output: Output,
     state: watch::Sender<Answer>,
@@ -46,18 +46,18 @@ pub(crate) struct Call {
 
 /// What can be said of a call now.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub struct Answer {
     pub(crate) response: CallResponse,
     /// The call was refused: what canonical callers get instead of the response.
     pub(crate) refusal: Option<Refusal>,
     /// It will not change any more.
-    pub(crate) finished: bool,
+    pub finished: bool,
     /// This daemon does nothing more for it: the next one goes on.
     pub(crate) suspended: bool,
 }
 
 impl Call {
-    pub(crate) fn answer(&self) -> Answer {
+    pub fn answer(&self) -> Answer {
         self.state.borrow().clone()
     }
 
@@ -127,16 +127,16 @@ pub(crate) enum Begun {
 
 /// A call as it is now, wherever it is kept.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) id: CallId,
-    pub(crate) run: RunId,
-    pub(crate) response: CallResponse,
+pub struct Found {
+    pub id: CallId,
+    pub run: RunId,
+    pub response: CallResponse,
     /// It will not change any more.
-    pub(crate) finished: bool,
+    pub finished: bool,
 }
 
 /// All calls.
-pub(crate) struct Calls {
+pub struct CallTable {
     store: Store,
     spool: Arc<Spool>,
     table: Mutex<Table>,
@@ -172,8 +172,8 @@ impl Table {
     }
 }
 
-impl Calls {
-    pub(crate) fn new(store: Store, spool: Arc<Spool>) -> Self {
+impl CallTable {
+    pub fn new(store: Store, spool: Arc<Spool>) -> Self {
         Self { store, spool, table: Mutex::default() }
     }
 
@@ -236,7 +236,7 @@ impl Calls {
     }
 
     /// Takes up a call that a former daemon has left waiting for an approval.
-    pub(crate) fn resume(&self, asker: &Asker) -> Arc<Call> {
+    pub fn resume(&self, asker: &Asker) -> Arc<Call> {
         let Asker { call: id, run, .. } = *asker;
         let response = CallResponse {
             call_id: id.to_string(),
@@ -311,12 +311,12 @@ impl Calls {
     }
 
     /// A call that is under way or finished lately.
-    pub(crate) fn known(&self, id: CallId) -> Option<Arc<Call>> {
+    pub fn known(&self, id: CallId) -> Option<Arc<Call>> {
         self.table().by_id.get(&id).cloned()
     }
 
     /// A call, wherever it is kept.
-    pub(crate) async fn get(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
+    pub async fn get(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
         if let Some(call) = self.known(id) {
             return if principal.may_use_run(call.run, &call.principal) {
                 let Answer { response, finished, .. } = call.answer();
@@ -369,9 +369,9 @@ mod tests {
     use store::spool::{Bounds, Spool};
     use wire::v1::{CallResponse, call_response::Status};
 
-    use super::{Begun, Calls, FINISHED, FINISHED_BYTES, Keep, UNDER_WAY};
+    use super::{Begun, CallTable, FINISHED, FINISHED_BYTES, Keep, UNDER_WAY};
 
-    fn calls() -> (tempfile::TempDir, Calls) {
+    fn calls() -> (tempfile::TempDir, CallTable) {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let bounds = Bounds { max_total: 1 << 20, min_free: 0 };
@@ -379,11 +379,11 @@ mod tests {
         let spool =
             Spool::open(directory.path().to_owned(), bounds, store.stream_key("spool"), none.0, none.1)
                 .unwrap();
-        (directory, Calls::new(store, spool))
+        (directory, CallTable::new(store, spool))
     }
 
     /// A run that is in the store.
-    fn run(calls: &Calls) -> RunId {
+    fn run(calls: &CallTable) -> RunId {
         let record = store::testing::record();
         calls.store.insert_run(&record, None).unwrap();
         record.id

@@ -21,8 +21,8 @@ use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, call_respons
 use worker_protocol::client::OutputStream;
 
 use super::begin::{self, CallOptions, Lookup};
-use crate::app::App;
-use crate::calls::{Answer, Call, Found};
+use crate::Calls;
+use crate::table::{Answer, Call, Found};
 
 /// Most bytes of one piece of output.
 const PIECE: usize = 64 * 1024;
@@ -31,17 +31,17 @@ const STREAMS: [(OutputStream, OutputName); 2] =
     [(OutputStream::Stdout, OutputName::Stdout), (OutputStream::Stderr, OutputName::Stderr)];
 
 /// What happens to a call.
-pub(crate) type Events = Pin<Box<dyn Stream<Item = Result<CallStreamResponse, Status>> + Send>>;
+pub type Events = Pin<Box<dyn Stream<Item = Result<CallStreamResponse, Status>> + Send>>;
 
 /// Makes a call, or finds it made already, and tells what happens to it. A refusal ends the stream as its status.
-pub(crate) async fn stream(
-    app: &Arc<App>,
+pub async fn stream(
+    calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<Events, Refusal> {
     let options = CallOptions::of(&request);
-    let taken = begin::begin(app, principal, request).await?;
-    let teller = Teller::new(app.spool.clone(), taken, options);
+    let taken = begin::begin(calls, principal, request).await?;
+    let teller = Teller::new(calls.spool.clone(), taken, options);
     Ok(Box::pin(stream::unfold(teller, |mut teller| async move {
         let event = teller.next().await?;
         Some((event.map_err(Status::from), teller))
@@ -79,7 +79,7 @@ impl Teller {
     fn new(spool: Arc<Spool>, taken: Lookup, options: CallOptions) -> Self {
         let (run, call, news, leaves) = match taken {
             Lookup::Stored(found) => (found.run, found.id, News::Stored(Some(found)), None),
-            // Output is told while it comes, at a pace that is not the call's: dropping its story gives it a task.
+            // Output is told while it comes, at a pace that is not the call's: dropping its task gives it a task.
             Lookup::New(call, _) | Lookup::Call(call) => {
                 let leaves = options.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
                 let (answers, (kept, live)) = (call.follow(), call.output.follow());

@@ -1,0 +1,60 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // the daemon alone calls it
+
+mod approvals;
+mod call;
+mod escalation;
+pub mod grants;
+pub mod limits;
+mod replay;
+mod table;
+mod transcript;
+mod upstream;
+
+use std::sync::Arc;
+
+use audit_service::AuditLog;
+use gateway::Gateway;
+use runs::{OnStop, Quotas, Runs};
+use store::Store;
+use store::spool::Spool;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use approvals::{Approvals, FormerApprovals};
+pub use call::{Events, call, limits, operation, resume, stream};
+pub use escalation::{Attempt, Escalations};
+pub use replay::{Replays, verdict};
+pub use table::{CallTable, Found};
+pub use transcript::step;
+pub use upstream::Upstreams;
+
+use limits::Limits;
+
+/// Makes calls: every part that a call needs.
+pub struct Calls {
+    pub audit: Arc<AuditLog>,
+    pub gateway: Arc<Gateway>,
+    /// Rate limits and slots.
+    pub limits: Arc<Limits>,
+    pub approvals: Arc<Approvals>,
+    pub escalations: Arc<Escalations>,
+    pub runs: Arc<Runs>,
+    /// Calls under way and lately finished.
+    pub table: CallTable,
+    /// What commands wrote.
+    pub spool: Arc<Spool>,
+    /// Room on the disk that has all of that.
+    pub quotas: Arc<Quotas>,
+    pub store: Store,
+    /// MCP servers that the policy names.
+    pub upstreams: Upstreams,
+    /// Calls that are being made: they outlive their clients, and a stop waits for them.
+    pub tasks: TaskTracker,
+    /// Cancelled when the daemon stops.
+    pub stop: CancellationToken,
+    /// What becomes of runs at an orderly stop.
+    pub on_stop: OnStop,
+}
