@@ -20,7 +20,6 @@ mod decode;
 mod facts;
 mod input;
 mod record;
-mod request;
 mod resume;
 mod review;
 mod slot;

@@ -295,7 +295,7 @@ fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
     }
 }
 
-/// What `call/input.rs` puts in place of a content, or of a long text.
+/// The entry of a content in the record, or of a long text.
 fn is_cut(fields: &serde_json::Map<String, Value>) -> bool {
     let has =
         |names: &[&str]| fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name));

@@ -8,7 +8,7 @@
 //! only names like a secret's.
 
 use jail::SandboxPath;
-use ops::{Git, Operation};
+use ops::{Effect, Operation};
 
 use crate::decision::Risk;
 use crate::policy::names::speaking;
@@ -27,28 +27,19 @@ pub(crate) fn risk_of(profile: &Profile, operation: &Operation, reads: Option<&[
 
 /// The risk of an operation, or of `exec.read_only`, where the profile says nothing. What is unknown is critical.
 pub(crate) fn default_risk(operation: &str) -> Risk {
-    match operation {
-        "read" | "list" | "glob" | "grep" | "git.status" | "git.diff" | "git.log" | "git.show"
-        | EXEC_READ_ONLY => Risk::Low,
-        "exec" | "shell" | "write" | "edit" | "patch" | "git.add" | "git.commit" => Risk::High,
+    match Operation::effect_of(operation) {
+        Some(Effect::Looks | Effect::Reads) => Risk::Low,
         // What a server says of its tools is no reason to think less of them.
-        tool if tool.starts_with("mcp.") => Risk::High,
-        _ => Risk::Critical,
+        Some(Effect::Runs | Effect::Writes | Effect::Commits | Effect::Foreign) => Risk::High,
+        None if operation == EXEC_READ_ONLY => Risk::Low,
+        Some(Effect::Deletes) | None => Risk::Critical,
     }
 }
 
 /// At least medium when what is read or looked for is called like a secret.
 fn of_arguments(operation: &Operation, reads: &[SandboxPath]) -> Risk {
-    let named = match operation {
-        Operation::Glob(glob) => looks_secret(&glob.path) || secret::is_sought(&glob.pattern),
-        Operation::Grep(grep) => {
-            looks_secret(&grep.path) || grep.glob.as_deref().is_some_and(secret::is_sought)
-        }
-        // Names alone, of one directory or of what has changed.
-        Operation::List(_) | Operation::Git(Git::Status | Git::Commit { .. }) => false,
-        Operation::Exec(_) => reads.iter().any(looks_secret),
-        other => other.paths().into_iter().any(looks_secret),
-    };
+    let (paths, pattern) = operation.sought();
+    let named = paths.into_iter().chain(reads).any(looks_secret) || pattern.is_some_and(secret::is_sought);
     if named { Risk::Medium } else { Risk::Low }
 }
 

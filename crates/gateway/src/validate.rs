@@ -4,7 +4,7 @@
 //! that its lane would refuse anyway. The lanes check again.
 
 use jail::{Access, SandboxPath};
-use ops::{EditChange, Operation, Reason};
+use ops::{Effect, Operation, Reason};
 
 use crate::policy::Profile;
 
@@ -21,14 +21,12 @@ type Checked = Result<(), Invalid>;
 pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
     timeout(profile, operation)?;
     write_bytes(profile, operation)?;
-    let access = match operation {
-        Operation::Read(_) | Operation::Grep(_) => Access::Read,
-        Operation::Exec(_) | Operation::Shell(_) => Access::Execute,
-        Operation::Write(_) | Operation::Edit(_) | Operation::Patch(_) | Operation::Delete(_) => {
-            Access::Write
-        }
+    let access = match operation.effect() {
+        Effect::Reads => Access::Read,
+        Effect::Runs => Access::Execute,
+        Effect::Writes | Effect::Deletes => Access::Write,
         // These leave out what is protected.
-        Operation::List(_) | Operation::Glob(_) | Operation::Git(_) | Operation::Mcp(_) => return Ok(()),
+        Effect::Looks | Effect::Commits | Effect::Foreign => return Ok(()),
     };
     operation.paths().into_iter().try_for_each(|path| permitted(profile, path, access))
 }
@@ -49,17 +47,8 @@ fn timeout(profile: &Profile, operation: &Operation) -> Checked {
     Err(Invalid { reason: Reason::InvalidArgument, message })
 }
 
-/// How large a file becomes by a patch is known in its lane only.
 fn write_bytes(profile: &Profile, operation: &Operation) -> Checked {
-    let bytes = match operation {
-        Operation::Write(write) => write.content.len(),
-        Operation::Edit(edit) => match &edit.change {
-            EditChange::StrReplace { new: text, .. }
-            | EditChange::Create { content: text }
-            | EditChange::Insert { text, .. } => text.len(),
-        },
-        _ => return Ok(()),
-    };
+    let bytes = operation.written_bytes();
     let most = profile.bounds.max_write_bytes;
     if bytes as u64 <= most {
         return Ok(());

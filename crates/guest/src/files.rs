@@ -68,14 +68,7 @@ fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -
         Operation::List(list) => ops::list(jail, list, bounds, stop),
         Operation::Glob(glob) => ops::glob(jail, glob, bounds, stop),
         Operation::Grep(grep) => ops::grep(jail, grep, bounds, stop),
-        Operation::Exec(_)
-        | Operation::Shell(_)
-        | Operation::Write(_)
-        | Operation::Edit(_)
-        | Operation::Patch(_)
-        | Operation::Delete(_)
-        | Operation::Git(_)
-        | Operation::Mcp(_) => {
+        _ => {
             let message = format!("{}: not a file operation of the container lane", operation.name());
             Err(ToolFailure::new(Reason::InvalidArgument, message))
         }

@@ -33,8 +33,9 @@ pub use limits::{EndedBy, Limit, explain, limits_hit};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
-    Delete, Edit, EditChange, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
-    GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Read, ReadPart, Shell, Write, recorded, stands_for,
+    Delete, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
+    GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Read, ReadPart, Shell, Write, answers,
+    check_answer, facts, sketch,
 };
 pub use outcome::{
     EntryType, FileChange, OpResult, Outcome, ToolFailure, not_ended, unfinished, with_exit_code,

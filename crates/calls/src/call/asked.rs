@@ -8,7 +8,7 @@ use wire::v1::call_request::Request;
 
 /// Bytes of one text that are kept.
 const LONGEST: usize = 1_024;
-/// Items of a list that are kept of a dialect's arguments.
+/// Items of a list that are kept.
 const ITEMS: usize = 32;
 /// Bytes of a dialect's arguments that are looked at.
 const MAX_JSON: usize = 64 * 1024;
@@ -35,31 +35,31 @@ const NAMING: [&str; 15] = [
 pub(super) struct Asked {
     /// The operation's name, where the request is one's.
     pub(super) operation: Option<&'static str>,
-    texts: Map<String, Value>,
+    sketch: Value,
     /// Of a dialect's tool.
     arguments_json: String,
 }
 
 impl Asked {
     pub(super) fn of(request: Option<&Request>) -> Self {
-        let (mut name, mut texts, mut arguments_json) = ("", Map::new(), String::new());
-        match request {
-            Some(Request::Operation(operation)) => (name, texts) = ops::recorded(operation, text),
+        let ((name, sketch), arguments_json) = match request {
+            Some(Request::Operation(operation)) => (ops::sketch(operation), String::new()),
             Some(Request::Dialect(call)) if call.arguments_json.len() <= MAX_JSON => {
-                arguments_json.clone_from(&call.arguments_json);
+                (("", Value::Null), call.arguments_json.clone())
             }
-            Some(Request::Dialect(_)) | None => {}
-        }
-        Self { operation: Some(name).filter(|name| !name.is_empty()), texts, arguments_json }
+            Some(Request::Dialect(_)) | None => (("", Value::Null), String::new()),
+        };
+        Self { operation: Some(name).filter(|name| !name.is_empty()), sketch, arguments_json }
     }
 
     /// For the record.
     pub(super) fn input(&self) -> Value {
-        let mut input = self.texts.clone();
+        let mut fields = self.sketch.as_object().cloned().unwrap_or_default();
         if let Ok(Value::Object(arguments)) = serde_json::from_str(&self.arguments_json) {
-            let naming = arguments.into_iter().filter(|(name, _)| NAMING.contains(&name.as_str()));
-            input.extend(naming.filter_map(|(name, value)| Some((name, short(value)?))));
+            fields.extend(arguments.into_iter().filter(|(name, _)| NAMING.contains(&name.as_str())));
         }
+        let input: Map<_, _> =
+            fields.into_iter().filter_map(|(name, value)| Some((name, short(value)?))).collect();
         if input.is_empty() { Value::Null } else { Value::Object(input) }
     }
 }

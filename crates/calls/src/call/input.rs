@@ -1,41 +1,21 @@
-//! A call's arguments for the record: what was asked for, and never what a file holds. Of contents there stand size and
-//! SHA-256, however short they are; other long texts are cut, and secrets are hidden later.
+//! An operation as JSON, for the record and for reviewers. [`ops::Operation`] knows which of its fields hold contents.
 
-use ops::{Operation, stands_for};
+use ops::Operation;
 use serde_json::Value;
+use wire::v1;
 
-use super::record::beginning;
-use super::request;
-
-/// Bytes of a text argument that the record keeps.
-const LONGEST: usize = 1_024;
-
-/// The operation's arguments as the record has them.
-pub(crate) fn of(operation: &Operation) -> Value {
-    let mut value = request::json(operation);
-    // {"write": {...}} → {...}: the operation's name stands beside it.
-    if let Value::Object(fields) = &mut value
-        && let Some(only) = fields.values_mut().next()
-    {
-        value = only.take();
-    }
-    operation.hide_contents(&mut value);
-    shorten(&mut value);
-    value
+/// As a client would send it: `{"write": {…}}`.
+pub(super) fn json(operation: &Operation) -> Value {
+    operation.json(to_json)
 }
 
-/// Cuts long texts. What is cut says how long it was and what it hashes to.
-fn shorten(value: &mut Value) {
-    match value {
-        Value::String(text) if text.len() > LONGEST => {
-            let mut cut = stands_for(text.as_bytes());
-            cut["preview"] = beginning(text).into();
-            *value = cut;
-        }
-        Value::Array(items) => items.iter_mut().for_each(shorten),
-        Value::Object(fields) => fields.values_mut().for_each(shorten),
-        _ => {}
-    }
+/// As the record has it.
+pub(crate) fn of(operation: &Operation) -> Value {
+    operation.record(to_json)
+}
+
+fn to_json(message: &v1::Operation) -> Value {
+    serde_json::to_value(message).unwrap_or(Value::Null)
 }
 
 #[cfg(test)]
@@ -43,7 +23,7 @@ mod tests {
     use serde_json::{Value, json};
     use wire::v1;
 
-    use super::{Operation, of, shorten};
+    use super::{Operation, of};
 
     const CONTENT: &str = "the content of a file";
 
@@ -100,8 +80,7 @@ mod tests {
     #[test]
     fn long_scripts_are_cut_and_can_be_told_apart() {
         let script = "echo a b c\n".repeat(1_000);
-        let mut value = json!({ "script": script, "cwd": "@project" });
-        shorten(&mut value);
+        let value = input(json!({ "shell": { "script": script } }));
         assert_eq!((value["script"]["bytes"].as_u64(), &value["cwd"]), (Some(11_000), &json!("@project")));
         assert!(value["script"]["preview"].as_str().is_some_and(|start| script.starts_with(start)));
         assert_eq!(value["script"]["sha256"].as_str().map(str::len), Some(64));

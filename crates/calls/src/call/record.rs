@@ -9,15 +9,12 @@ use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use audit_service::{AuditLog, Unavailable};
 use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
-use ops::{OpResult, Operation};
+use ops::{ExecResult, Operation};
 use serde_json::{Value, json};
 use store::micros;
 
 use super::decode::Decoded;
 use super::{Close, input};
-
-/// Characters of a command's output that the record keeps.
-const PREVIEW: usize = 256;
 
 /// Where a call's time went.
 pub(super) struct Times {
@@ -260,105 +257,29 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
                 Outcome::new(Status::Failed).reason(failure.reason.as_str()).message(&failure.message);
             if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
         }
-        Ok(OpResult::Exec(exec) | OpResult::Shell(exec)) => {
-            // A command that failed is a tool that ran: the record says what it said.
-            let failure = ops::unfinished(exec);
-            let done = failure.is_none() && exec.exit_code == Some(0);
-            let status = if done { Status::Succeeded } else { Status::Failed };
-            let mut said = json!({
-                "signal": exec.signal,
-                "timed_out": exec.timed_out,
-                "ended_by": Some(&exec.ended_by).filter(|by| !by.is_empty()),
-                "limits_hit": exec.limits_hit,
-                "stdout_bytes": exec.stdout_bytes,
-                "stderr_bytes": exec.stderr_bytes,
-                "stdout": preview(&exec.stdout),
-                "stderr": preview(&exec.stderr),
-                "kill": exec.kill,
-            });
-            // What is missing in the spool is said, too.
-            for (name, written, kept) in [
-                ("stdout_kept_bytes", exec.stdout_bytes, kept[0]),
-                ("stderr_kept_bytes", exec.stderr_bytes, kept[1]),
-            ] {
-                if kept < written {
-                    said[name] = kept.into();
-                }
-            }
-            let outcome = Outcome::new(status).facts(said);
-            let outcome = match failure {
-                Some(failure) => outcome.reason(failure.reason.as_str()),
-                None => outcome,
-            };
-            exec.exit_code.map_or(outcome.clone(), |code| outcome.exit_code(code))
+        Ok(result) => match result.command() {
+            Some(command) => of_command(command, ops::facts(result), kept),
+            None => Outcome::new(Status::Succeeded).facts(ops::facts(result)),
+        },
+    }
+}
+
+/// A command that failed is a tool that ran: the record has its output.
+fn of_command(command: &ExecResult, mut facts: Value, kept: [u64; 2]) -> Outcome {
+    let failure = ops::unfinished(command);
+    let done = failure.is_none() && command.exit_code == Some(0);
+    let status = if done { Status::Succeeded } else { Status::Failed };
+    for (name, written, kept) in [
+        ("stdout_kept_bytes", command.stdout_bytes, kept[0]),
+        ("stderr_kept_bytes", command.stderr_bytes, kept[1]),
+    ] {
+        // Some of it is missing in the spool.
+        if kept < written {
+            facts[name] = kept.into();
         }
-        Ok(result) => Outcome::new(Status::Succeeded).facts(facts(result)),
     }
-}
-
-fn facts(result: &OpResult) -> Value {
-    match result {
-        OpResult::Read(read) => json!({
-            "path": read.path, "size_bytes": read.size_bytes, "sha256": read.sha256,
-            "returned_bytes": read.content.len(), "truncated": read.truncated,
-        }),
-        OpResult::List(list) => {
-            json!({ "path": list.path, "entries": list.entries.len(), "truncated": list.truncated })
-        }
-        OpResult::Glob(glob) => json!({ "paths": glob.paths.len(), "truncated": glob.truncated }),
-        OpResult::Grep(grep) => json!({
-            "matches": grep.matches.len(), "files_searched": grep.files_searched, "truncated": grep.truncated,
-        }),
-        OpResult::Write(write) => json!({
-            "path": write.path, "bytes_written": write.bytes_written, "created": write.created,
-            "sha256_before": write.sha256_before, "sha256_after": write.sha256_after,
-        }),
-        OpResult::Edit(edit) => json!({
-            "path": edit.path, "replacements": edit.replacements,
-            "sha256_before": edit.sha256_before, "sha256_after": edit.sha256_after,
-        }),
-        OpResult::Patch(patch) => json!({ "files": patch.files, "notes": patch.notes }),
-        OpResult::Delete(delete) => json!({
-            "path": delete.path, "type": delete.r#type(), "size_bytes": delete.size_bytes,
-            "sha256_before": delete.sha256, "trash_entry": delete.trash_entry,
-            "gone_for_good": delete.gone_for_good,
-        }),
-        OpResult::Git(git) => json!({ "output_bytes": git.output.len(), "commit": git.commit }),
-        OpResult::Mcp(mcp) => json!({
-            "server": mcp.server, "tool": mcp.tool, "items": mcp.content.len(), "total_bytes": mcp.total_bytes,
-            "sha256": mcp.sha256, "omitted_bytes": mcp.omitted_bytes, "truncated": mcp.truncated,
-        }),
-        // Has its own form.
-        OpResult::Exec(_) | OpResult::Shell(_) => Value::Null,
-    }
-}
-
-fn preview(text: &str) -> String {
-    let mut preview = beginning(text).to_owned();
-    if preview.len() < text.len() {
-        preview.push('…');
-    }
-    preview
-}
-
-/// The first characters of a text. It is redacted later, and half of a secret does not look like one: the cut falls
-/// behind a space, or nothing is kept.
-pub(super) fn beginning(text: &str) -> &str {
-    let Some((end, _)) = text.char_indices().nth(PREVIEW) else { return text };
-    &text[..text[..end].rfind(char::is_whitespace).unwrap_or(0)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_text_is_cut_within_a_word() {
-        let short = "x".repeat(PREVIEW);
-        assert_eq!(beginning(&short), short);
-        assert_eq!(beginning(&"x".repeat(PREVIEW + 1)), "");
-        let secret = format!("{} TOKEN {}", "é ".repeat(120), "s".repeat(40));
-        assert_eq!(beginning(&secret), format!("{} TOKEN", "é ".repeat(120)));
-        assert_eq!(preview("a b"), "a b");
-    }
+    let mut outcome = Outcome::new(status).facts(facts);
+    outcome.reason = failure.map(|failure| failure.reason.as_str().to_owned());
+    outcome.exit_code = command.exit_code;
+    outcome
 }

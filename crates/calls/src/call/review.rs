@@ -20,7 +20,7 @@ use ops::{
 };
 use refusal::Refusal;
 
-use super::request;
+use super::input;
 use describe::{describe, quote, visible};
 
 /// Bytes of a diff that a reviewer is shown; more where the profile gives agents more.
@@ -50,7 +50,7 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
         Some(OpResult::Git(git)) => hidden(&git_preview(operation, &git, &bound)),
         _ => describe(operation, &bound, redactor),
     };
-    let mut value = request::json(operation);
+    let mut value = input::json(operation);
     redactor.value(&mut value);
     Ok(Review { operation_json: value.to_string(), preview, bound, ..Review::default() })
 }

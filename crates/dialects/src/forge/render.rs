@@ -52,11 +52,7 @@ fn done(frame: Frame, made: &Made<'_>, result: &OpResult, outcome: &Outcome) -> 
         ),
         OpResult::Grep(result) => grep(frame, result),
         OpResult::Glob(result) => glob(frame, result),
-        OpResult::List(_)
-        | OpResult::Patch(_)
-        | OpResult::Delete(_)
-        | OpResult::Git(_)
-        | OpResult::Mcp(_) => clipped(frame, "result", &render_canonical(outcome)),
+        _ => clipped(frame, "result", &render_canonical(outcome)),
     }
 }
 

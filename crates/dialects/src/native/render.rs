@@ -23,9 +23,7 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Edit(result)) => edit(operation, result),
         Ok(OpResult::Git(result)) => git(result),
         Ok(OpResult::Mcp(result)) => mcp(result),
-        Ok(OpResult::Glob(_) | OpResult::Write(_) | OpResult::Patch(_) | OpResult::Delete(_)) => {
-            render_canonical(outcome)
-        }
+        Ok(_) => render_canonical(outcome),
         Err(failure) => format!("Error: {}", failure.message),
     }
 }

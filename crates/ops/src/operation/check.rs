@@ -56,6 +56,11 @@ pub(super) fn content(field: &str, content: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// Of a result: whether a choice in it was made.
+pub(super) fn known(is_known: bool, field: &str) -> Result<(), Malformed> {
+    if is_known { Ok(()) } else { Err(Malformed::new(field, "is unknown")) }
+}
+
 /// Empty is none.
 pub(super) fn sha256(field: &str, hash: String) -> Result<Option<String>, Malformed> {
     if hash.is_empty() {

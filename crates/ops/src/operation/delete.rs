@@ -1,11 +1,14 @@
 //! `delete`: one file or an empty directory, to the run's trash.
 
 use jail::SandboxPath;
-use wire::v1::DeleteRequest;
+use serde_json::{Value, json};
+use wire::v1::{DeleteRequest, DeleteResult};
 
-use super::check::{required_path, sha256};
-use super::{Describe, Lane, Request, Sketch, Texts};
-use crate::Malformed;
+use super::check::{known, required_path, sha256};
+use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
+use crate::{EntryType, Malformed};
+
+pub(super) const CLASS: Class = Class { name: "delete", lane: Lane::Host, effect: Effect::Deletes };
 
 /// Remove one file or an empty directory. It goes to the run's trash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,25 +37,31 @@ impl Request for Delete {
         }
     }
 
-    fn sketch(message: &DeleteRequest) -> Sketch<'_> {
-        Sketch("delete", vec![("path", Texts::One(&message.path))])
+    fn sketch(message: &DeleteRequest) -> Sketch {
+        (CLASS.name, json!({ "path": message.path }))
     }
 }
 
 impl Describe for Delete {
-    fn kind(&self) -> &'static str {
-        "delete"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Host
-    }
-
-    fn has_effect(&self) -> bool {
-        true
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+}
+
+impl Answer for DeleteResult {
+    fn check(&mut self) -> Result<(), Malformed> {
+        known(self.r#type() != EntryType::Unspecified, "delete.type")
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "path": self.path, "type": self.r#type(), "size_bytes": self.size_bytes,
+            "sha256_before": self.sha256, "trash_entry": self.trash_entry,
+            "gone_for_good": self.gone_for_good,
+        })
     }
 }

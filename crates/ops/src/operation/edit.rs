@@ -1,13 +1,15 @@
 //! `edit`: one change of one file.
 
 use jail::SandboxPath;
-use serde_json::Value;
+use serde_json::{Value, json};
 use wire::v1::edit_request::Change;
-use wire::v1::{CreateFile, EditRequest, InsertText, StrReplace};
+use wire::v1::{CreateFile, EditRequest, EditResult, InsertText, StrReplace};
 
 use super::check::{content, required_path, sha256};
-use super::{Describe, Lane, Request, Sketch, Texts, stands_for};
+use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch, stands_for};
 use crate::Malformed;
+
+pub(super) const CLASS: Class = Class { name: "edit", lane: Lane::Host, effect: Effect::Writes };
 
 /// Change one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +77,8 @@ impl Request for Edit {
         }
     }
 
-    fn sketch(message: &EditRequest) -> Sketch<'_> {
-        Sketch("edit", vec![("path", Texts::One(&message.path))])
+    fn sketch(message: &EditRequest) -> Sketch {
+        (CLASS.name, json!({ "path": message.path }))
     }
 }
 
@@ -108,20 +110,20 @@ fn parse_change(change: Change) -> Result<EditChange, Malformed> {
 }
 
 impl Describe for Edit {
-    fn kind(&self) -> &'static str {
-        "edit"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Host
-    }
-
-    fn has_effect(&self) -> bool {
-        true
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+
+    fn written_bytes(&self) -> usize {
+        match &self.change {
+            EditChange::StrReplace { new: text, .. }
+            | EditChange::Create { content: text }
+            | EditChange::Insert { text, .. } => text.len(),
+        }
     }
 
     fn hide_contents(&self, message: &mut Value) {
@@ -133,5 +135,14 @@ impl Describe for Edit {
             EditChange::Create { content } => message["create"]["content"] = stands_for(content.as_bytes()),
             EditChange::Insert { text, .. } => message["insert"]["text"] = stands_for(text.as_bytes()),
         }
+    }
+}
+
+impl Answer for EditResult {
+    fn facts(&self) -> Value {
+        json!({
+            "path": self.path, "replacements": self.replacements,
+            "sha256_before": self.sha256_before, "sha256_after": self.sha256_after,
+        })
     }
 }

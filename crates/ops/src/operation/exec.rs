@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use wire::v1::ExecRequest;
+use serde_json::{Value, json};
+use wire::v1::{ExecRequest, ExecResult};
 
 use super::check::{path_or_root, text};
-use super::{Describe, Lane, Request, Sketch, Texts};
-use crate::Malformed;
+use super::record::preview;
+use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
+use crate::{Limit, Malformed};
+
+pub(super) const CLASS: Class = Class { name: "exec", lane: Lane::Container, effect: Effect::Runs };
 
 const MAX_COMMAND: usize = 4_096;
 const MAX_ARGS: usize = 4_096;
@@ -17,9 +21,6 @@ const MAX_VARIABLES: usize = 256;
 const MAX_VARIABLE_NAME: usize = 256;
 const MAX_VARIABLE: usize = 32 * 1024;
 const MAX_STDIN: usize = 1024 * 1024;
-/// Where neither the call nor its profile says.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Run one command: argv, never a shell string.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,13 @@ pub struct Exec {
     pub timeout: Duration,
     /// Refuse it unless policy knows that it only reads, inside the mounts.
     pub only_reads: bool,
+}
+
+impl Exec {
+    /// The time of a command, and of a script, where neither the call nor its profile says.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+    /// Most time of one, whatever call and profile say.
+    pub const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 }
 
 impl Request for Exec {
@@ -78,12 +86,8 @@ impl Request for Exec {
         }
     }
 
-    fn sketch(message: &ExecRequest) -> Sketch<'_> {
-        let ExecRequest { command, args, cwd, .. } = message;
-        Sketch(
-            "exec",
-            vec![("command", Texts::One(command)), ("args", Texts::Many(args)), ("cwd", Texts::One(cwd))],
-        )
+    fn sketch(message: &ExecRequest) -> Sketch {
+        (CLASS.name, json!({ "command": message.command, "args": message.args, "cwd": message.cwd }))
     }
 }
 
@@ -124,9 +128,10 @@ pub(super) fn check_stdin(field: &str, stdin: &[u8]) -> Result<(), Malformed> {
 }
 
 pub(super) fn timeout(field: &str, timeout_ms: Option<u64>) -> Result<Duration, Malformed> {
-    let timeout = timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
-    if timeout.is_zero() || timeout > MAX_TIMEOUT {
-        return Err(Malformed::new(field, "must be from 1 to 120000"));
+    let timeout = timeout_ms.map_or(Exec::DEFAULT_TIMEOUT, Duration::from_millis);
+    if timeout.is_zero() || timeout > Exec::MAX_TIMEOUT {
+        let most = Exec::MAX_TIMEOUT.as_millis();
+        return Err(Malformed::new(field, format!("must be from 1 to {most}")));
     }
     Ok(timeout)
 }
@@ -143,23 +148,61 @@ pub(super) fn milliseconds(timeout: Duration) -> u64 {
 }
 
 impl Describe for Exec {
-    fn kind(&self) -> &'static str {
-        "exec"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Container
-    }
-
-    fn has_effect(&self) -> bool {
-        true
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.cwd]
     }
 
+    /// What a command reads is for policy to see.
+    fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+        (Vec::new(), None)
+    }
+
     fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
+    }
+
+    /// Without `only_reads`, which is decided before anybody is asked.
+    fn parts(&self) -> Vec<Part<'_>> {
+        let Self { command, args, cwd, env, stdin, timeout, only_reads: _ } = self;
+        [Part::Argv(command, args)].into_iter().chain(surroundings(cwd, env, stdin, *timeout)).collect()
+    }
+}
+
+pub(super) fn surroundings<'o>(
+    cwd: &SandboxPath,
+    env: &BTreeMap<String, String>,
+    stdin: &'o [u8],
+    timeout: Duration,
+) -> Vec<Part<'o>> {
+    let mut lines = vec![format!("cwd: {cwd}"), format!("timeout: {} s", timeout.as_secs_f64())];
+    lines.extend(env.iter().map(|(name, value)| format!("env: {name}={value:?}")));
+    let stdin = (!stdin.is_empty()).then_some(Part::Text("stdin", stdin));
+    lines.into_iter().map(Part::Line).chain(stdin).collect()
+}
+
+impl Answer for ExecResult {
+    fn check(&mut self) -> Result<(), Malformed> {
+        self.kill.get_or_insert_default();
+        self.ended_by.clear();
+        self.hint.clear();
+        // A worker sees only which places are full. The daemon finds out the other limits.
+        if self.limits_hit.iter().all(|name| Limit::parse(name).is_some_and(Limit::is_space)) {
+            Ok(())
+        } else {
+            Err(Malformed::new("exec.limits_hit", "has one that no worker can see"))
+        }
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "signal": self.signal, "timed_out": self.timed_out, "limits_hit": self.limits_hit, "kill": self.kill,
+            "ended_by": Some(&self.ended_by).filter(|by| !by.is_empty()),
+            "stdout_bytes": self.stdout_bytes, "stdout": preview(&self.stdout),
+            "stderr_bytes": self.stderr_bytes, "stderr": preview(&self.stderr),
+        })
     }
 }

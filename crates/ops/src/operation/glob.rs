@@ -1,11 +1,14 @@
 //! `glob`: files by name.
 
 use jail::SandboxPath;
-use wire::v1::GlobRequest;
+use serde_json::{Value, json};
+use wire::v1::{GlobRequest, GlobResult};
 
 use super::check::{MAX_GLOB, path_or_root, text, within};
-use super::{Describe, Lane, Request, Sketch, Texts};
+use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::Malformed;
+
+pub(super) const CLASS: Class = Class { name: "glob", lane: Lane::Container, effect: Effect::Looks };
 
 /// Find files by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,25 +46,27 @@ impl Request for Glob {
         }
     }
 
-    fn sketch(message: &GlobRequest) -> Sketch<'_> {
-        Sketch("glob", vec![("path", Texts::One(&message.path)), ("pattern", Texts::One(&message.pattern))])
+    fn sketch(message: &GlobRequest) -> Sketch {
+        (CLASS.name, json!({ "path": message.path, "pattern": message.pattern }))
     }
 }
 
 impl Describe for Glob {
-    fn kind(&self) -> &'static str {
-        "glob"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Container
-    }
-
-    fn has_effect(&self) -> bool {
-        false
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+
+    fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+        (self.paths(), Some(&self.pattern))
+    }
+}
+
+impl Answer for GlobResult {
+    fn facts(&self) -> Value {
+        json!({ "paths": self.paths.len(), "truncated": self.truncated })
     }
 }

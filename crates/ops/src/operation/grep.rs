@@ -1,11 +1,14 @@
 //! `grep`: text in files.
 
 use jail::SandboxPath;
-use wire::v1::GrepRequest;
+use serde_json::{Value, json};
+use wire::v1::{GrepRequest, GrepResult};
 
 use super::check::{MAX_GLOB, path_or_root, text, within};
-use super::{Describe, Lane, Request, Sketch, Texts};
+use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::Malformed;
+
+pub(super) const CLASS: Class = Class { name: "grep", lane: Lane::Container, effect: Effect::Reads };
 
 const MAX_PATTERN: usize = 4_096;
 
@@ -71,8 +74,8 @@ impl Request for Grep {
         }
     }
 
-    fn sketch(message: &GrepRequest) -> Sketch<'_> {
-        Sketch("grep", vec![("path", Texts::One(&message.path)), ("pattern", Texts::One(&message.pattern))])
+    fn sketch(message: &GrepRequest) -> Sketch {
+        (CLASS.name, json!({ "path": message.path, "pattern": message.pattern }))
     }
 }
 
@@ -95,19 +98,23 @@ fn slashed(pattern: &str) -> Option<(&str, bool)> {
 }
 
 impl Describe for Grep {
-    fn kind(&self) -> &'static str {
-        "grep"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Container
-    }
-
-    fn has_effect(&self) -> bool {
-        false
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+
+    fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+        (self.paths(), self.glob.as_deref())
+    }
+}
+
+impl Answer for GrepResult {
+    fn facts(&self) -> Value {
+        json!({
+            "matches": self.matches.len(), "files_searched": self.files_searched, "truncated": self.truncated,
+        })
     }
 }

@@ -1,11 +1,14 @@
 //! `list`: the entries of a directory.
 
 use jail::SandboxPath;
-use wire::v1::ListRequest;
+use serde_json::{Value, json};
+use wire::v1::{ListRequest, ListResult};
 
-use super::check::{path_or_root, within};
-use super::{Describe, Lane, Request, Sketch, Texts};
-use crate::Malformed;
+use super::check::{known, path_or_root, within};
+use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
+use crate::{EntryType, Malformed};
+
+pub(super) const CLASS: Class = Class { name: "list", lane: Lane::Container, effect: Effect::Looks };
 
 /// List a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,25 +49,32 @@ impl Request for List {
         }
     }
 
-    fn sketch(message: &ListRequest) -> Sketch<'_> {
-        Sketch("list", vec![("path", Texts::One(&message.path))])
+    fn sketch(message: &ListRequest) -> Sketch {
+        (CLASS.name, json!({ "path": message.path }))
     }
 }
 
 impl Describe for List {
-    fn kind(&self) -> &'static str {
-        "list"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Container
-    }
-
-    fn has_effect(&self) -> bool {
-        false
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+
+    /// Names alone, of one directory.
+    fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+        (Vec::new(), None)
+    }
+}
+
+impl Answer for ListResult {
+    fn check(&mut self) -> Result<(), Malformed> {
+        known(self.entries.iter().all(|entry| entry.r#type() != EntryType::Unspecified), "list.entries.type")
+    }
+
+    fn facts(&self) -> Value {
+        json!({ "path": self.path, "entries": self.entries.len(), "truncated": self.truncated })
     }
 }

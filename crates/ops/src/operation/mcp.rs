@@ -1,11 +1,13 @@
 //! `mcp`: a tool of an upstream MCP server.
 
 use jail::SandboxPath;
-use serde_json::{Map, Value};
-use wire::v1::McpRequest;
+use serde_json::{Map, Value, json};
+use wire::v1::{McpRequest, McpResult};
 
-use super::{Describe, Lane, Request, Sketch, Texts};
+use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
 use crate::{Malformed, McpTool};
+
+const CLASS: Class = Class { name: "mcp", lane: Lane::Upstream, effect: Effect::Foreign };
 
 /// Bytes of the arguments.
 const MAX_ARGUMENTS: usize = 256 * 1024;
@@ -40,14 +42,14 @@ impl Request for Mcp {
         }
     }
 
-    fn sketch(message: &McpRequest) -> Sketch<'_> {
-        Sketch("", vec![("server", Texts::One(&message.server)), ("tool", Texts::One(&message.tool))])
+    fn sketch(message: &McpRequest) -> Sketch {
+        ("", json!({ "server": message.server, "tool": message.tool }))
     }
 }
 
 impl Describe for Mcp {
-    fn kind(&self) -> &'static str {
-        "mcp"
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn name(&self) -> &str {
@@ -58,16 +60,34 @@ impl Describe for Mcp {
         self.tool.family()
     }
 
-    fn lane(&self) -> Lane {
-        Lane::Upstream
-    }
-
-    fn has_effect(&self) -> bool {
-        true
-    }
-
     fn paths(&self) -> Vec<&SandboxPath> {
         Vec::new()
+    }
+
+    fn take_apart(&self, message: &mut Value) {
+        let (server, tool) = (self.tool.server(), self.tool.tool());
+        *message = json!({ "server": server, "tool": tool, "arguments": self.arguments });
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        vec![
+            Part::Line(format!("MCP server: {}", self.tool.server())),
+            Part::Line(format!("tool: {}", self.tool.tool())),
+            Part::Values("arguments", &self.arguments),
+        ]
+    }
+}
+
+impl Answer for McpResult {
+    fn check(&mut self) -> Result<(), Malformed> {
+        Err(Malformed::new("mcp", "is no worker's result"))
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "server": self.server, "tool": self.tool, "items": self.content.len(), "total_bytes": self.total_bytes,
+            "sha256": self.sha256, "omitted_bytes": self.omitted_bytes, "truncated": self.truncated,
+        })
     }
 }
 

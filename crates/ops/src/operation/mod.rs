@@ -17,6 +17,7 @@ mod list;
 mod mcp;
 mod patch;
 mod read;
+mod record;
 mod shell;
 mod write;
 
@@ -25,12 +26,12 @@ mod tests;
 
 use std::time::Duration;
 
-use jail::SandboxPath;
-use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
+use jail::{Mount, SandboxPath};
+use serde_json::{Map, Value};
 use wire::v1;
 
-use crate::{Malformed, Patch};
+use crate::{Malformed, OpResult, Patch};
+use record::stands_for;
 
 pub use delete::Delete;
 pub use edit::{Edit, EditChange};
@@ -55,6 +56,33 @@ pub enum Lane {
     Upstream,
 }
 
+/// What an operation does. Risk, protection of paths, quotas and the durability of receipts follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Tells names and states, and leaves out what is protected.
+    Looks,
+    /// Reads files that it names.
+    Reads,
+    /// Runs a program of the container.
+    Runs,
+    /// Adds to files.
+    Writes,
+    /// Removes files.
+    Deletes,
+    /// Adds to the repository of the workspace.
+    Commits,
+    /// Does what an upstream server knows.
+    Foreign,
+}
+
+/// What holds for all operations of one name.
+#[derive(Debug, Clone, Copy)]
+struct Class {
+    name: &'static str,
+    lane: Lane,
+    effect: Effect,
+}
+
 /// How bytes of a file are put into a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
@@ -63,6 +91,19 @@ pub enum Encoding {
     Utf8,
     /// RFC 4648 base64, with padding.
     Base64,
+}
+
+/// A part of what a reviewer sees of an operation. Secrets are in it: whoever shows it hides them, part by part.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part<'o> {
+    /// One line.
+    Line(String),
+    /// A program and its arguments.
+    Argv(&'o str, &'o [String]),
+    /// A text that the agent chose, under its name.
+    Text(&'static str, &'o [u8]),
+    /// Values that the agent chose, under their name.
+    Values(&'static str, &'o Map<String, Value>),
 }
 
 /// What the API asks with, and how it becomes an operation.
@@ -76,66 +117,81 @@ trait Request: Sized {
     /// The canonical message: it parses to this operation.
     fn message(&self) -> Self::Message;
 
-    /// What a message asks for that may be no operation.
-    fn sketch(message: &Self::Message) -> Sketch<'_>;
+    /// The message without large contents of files, which the record does not keep.
+    fn outline(&self) -> Self::Message {
+        self.message()
+    }
+
+    fn sketch(message: &Self::Message) -> Sketch;
 }
 
-/// What everybody else asks of an operation.
+/// What everybody else asks of an operation. [`Operation`] says what each means.
 trait Describe {
-    /// The operation's kind: its name, or `mcp`.
-    fn kind(&self) -> &'static str;
+    fn class(&self) -> Class;
 
-    /// Its name in policy and record.
     fn name(&self) -> &str {
-        self.kind()
+        self.class().name
     }
 
-    /// The name under which calls of it count together.
     fn family(&self) -> &str {
-        self.kind()
+        self.class().name
     }
 
-    /// Where it is executed.
-    fn lane(&self) -> Lane;
-
-    /// Whether it may change anything.
-    fn has_effect(&self) -> bool;
-
-    /// The paths that it names.
     fn paths(&self) -> Vec<&SandboxPath>;
 
-    /// Until when everything of a command is ended.
+    fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+        (self.paths(), None)
+    }
+
+    fn written_bytes(&self) -> usize {
+        0
+    }
+
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// Replaces contents of files in the JSON form of the message.
+    /// Takes apart texts that hold JSON, in the JSON of the message.
+    fn take_apart(&self, _message: &mut Value) {}
+
+    /// Puts size and SHA-256 in place of contents of files, in the JSON of the outline.
     fn hide_contents(&self, _message: &mut Value) {}
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
 }
 
-/// What a message asks for that nobody has validated: the operation's name, empty where the message does not say it, and the texts
-/// that say where and what. No content.
-struct Sketch<'m>(&'static str, Vec<(&'static str, Texts<'m>)>);
+/// What becomes of an operation's result.
+trait Answer {
+    /// Refuses a result that none of our workers sends, and takes out the words that are the daemon's.
+    fn check(&mut self) -> Result<(), Malformed> {
+        Ok(())
+    }
 
-/// A text, or some.
-enum Texts<'m> {
-    One(&'m str),
-    Many(&'m [String]),
+    /// What the record keeps of it: sizes, hashes and counts.
+    fn facts(&self) -> Value;
 }
 
-/// The table of operations: for each its kind, its message in the API, and the names that policy and record have for it.
+/// Of a message that nobody has validated: the operation's name, empty where the message does not say it, and the texts that say
+/// where and what, by name. No content of a file.
+type Sketch = (&'static str, Value);
+
+/// The table of operations: for each its kind, its message in the API, and the classes that policy and record know.
 macro_rules! operations {
-    ($($(#[$doc:meta])* $kind:ident($message:ident) [$($name:literal),*],)*) => {
+    ($($(#[$doc:meta])* $kind:ident($message:ident) [$($class:expr),*],)*) => {
         /// One canonical operation.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Operation {
             $($(#[$doc])* $kind($kind),)*
         }
 
+        const CLASSES: &[Class] = &[$($($class,)*)*];
+
         impl Operation {
             /// The names that policy and record use. Tools of upstream servers have names beside these,
             /// [`crate::McpTool::canonical`].
-            pub const NAMES: [&'static str; 16] = [$($($name,)*)*];
+            pub const NAMES: [&'static str; 16] = [$($($class.name,)*)*];
 
             /// Validates a request.
             pub fn parse(operation: v1::Operation) -> Result<Self, Malformed> {
@@ -149,6 +205,13 @@ macro_rules! operations {
             pub fn message(&self) -> v1::Operation {
                 let kind = match self {
                     $(Self::$kind(operation) => v1::operation::Kind::$kind(operation.message()),)*
+                };
+                v1::Operation { kind: Some(kind) }
+            }
+
+            fn outline(&self) -> v1::Operation {
+                let kind = match self {
+                    $(Self::$kind(operation) => v1::operation::Kind::$kind(operation.outline()),)*
                 };
                 v1::Operation { kind: Some(kind) }
             }
@@ -170,9 +233,33 @@ macro_rules! operations {
             }
         )*
 
-        fn sketch(kind: &v1::operation::Kind) -> Sketch<'_> {
-            match kind {
-                $(v1::operation::Kind::$kind(message) => <$kind as Request>::sketch(message),)*
+        /// For the record of a request that may be no operation.
+        pub fn sketch(operation: &v1::Operation) -> Sketch {
+            match &operation.kind {
+                $(Some(v1::operation::Kind::$kind(message)) => <$kind as Request>::sketch(message),)*
+                None => ("", Value::Null),
+            }
+        }
+
+        /// Whether a worker may answer an operation of this name so.
+        pub fn answers(result: &OpResult, name: &str) -> bool {
+            let names: &[&str] = match result {
+                $(OpResult::$kind(_) => &[$($class.name),*],)*
+            };
+            names.contains(&name)
+        }
+
+        /// Refuses a result that none of our workers sends, and takes out of it the words that are the daemon's.
+        pub fn check_answer(result: &mut OpResult) -> Result<(), Malformed> {
+            match result {
+                $(OpResult::$kind(result) => result.check(),)*
+            }
+        }
+
+        /// What the record keeps of a result: sizes, hashes and counts, and of a command the beginning of its output.
+        pub fn facts(result: &OpResult) -> Value {
+            match result {
+                $(OpResult::$kind(result) => result.facts(),)*
             }
         }
     };
@@ -182,27 +269,27 @@ const MISSING: &str = "is missing: set exactly one of read, list, glob, grep, ex
 
 operations! {
     /// Read one regular file.
-    Read(ReadRequest)["read"],
+    Read(ReadRequest)[read::CLASS],
     /// List a directory.
-    List(ListRequest)["list"],
+    List(ListRequest)[list::CLASS],
     /// Find files by name.
-    Glob(GlobRequest)["glob"],
+    Glob(GlobRequest)[glob::CLASS],
     /// Find text in files.
-    Grep(GrepRequest)["grep"],
+    Grep(GrepRequest)[grep::CLASS],
     /// Run one command, without a shell.
-    Exec(ExecRequest)["exec"],
+    Exec(ExecRequest)[exec::CLASS],
     /// Run a shell script.
-    Shell(ShellRequest)["shell"],
+    Shell(ShellRequest)[shell::CLASS],
     /// Create or overwrite one file.
-    Write(WriteRequest)["write"],
+    Write(WriteRequest)[write::CLASS],
     /// Change one file.
-    Edit(EditRequest)["edit"],
+    Edit(EditRequest)[edit::CLASS],
     /// Change several files, all or none.
-    Patch(PatchRequest)["patch"],
+    Patch(PatchRequest)[patch::CLASS],
     /// Remove one file or an empty directory.
-    Delete(DeleteRequest)["delete"],
+    Delete(DeleteRequest)[delete::CLASS],
     /// Git in the workspace.
-    Git(GitRequest)["git.status", "git.diff", "git.log", "git.show", "git.add", "git.commit"],
+    Git(GitRequest)[git::STATUS, git::DIFF, git::LOG, git::SHOW, git::ADD, git::COMMIT],
     /// Call a tool of an upstream MCP server.
     Mcp(McpRequest)[],
 }
@@ -220,12 +307,37 @@ impl Operation {
 
     /// What kind of operation it is: its name, or `mcp`.
     pub fn kind(&self) -> &'static str {
-        self.described().kind()
+        self.described().class().name
     }
 
     /// Where it is executed.
     pub fn lane(&self) -> Lane {
-        self.described().lane()
+        self.described().class().lane
+    }
+
+    /// What it does.
+    pub fn effect(&self) -> Effect {
+        self.described().class().effect
+    }
+
+    /// What the operations of a name in policy and record do, `None` where there are none.
+    pub fn effect_of(name: &str) -> Option<Effect> {
+        let class = CLASSES.iter().find(|class| class.name == name);
+        class.map(|class| class.effect).or_else(|| name.starts_with("mcp.").then_some(Effect::Foreign))
+    }
+
+    /// Whether it may change anything, so that its receipt has to be durable before the answer.
+    pub fn has_effect(&self) -> bool {
+        !matches!(self.effect(), Effect::Looks | Effect::Reads)
+    }
+
+    /// Whether it adds to one of these mounts. What a command does there nobody can tell.
+    pub fn adds_to(&self, is_one: impl Fn(Mount) -> bool) -> bool {
+        match self.effect() {
+            Effect::Writes => self.paths().iter().any(|path| is_one(path.mount())),
+            Effect::Commits => is_one(Mount::Project),
+            Effect::Looks | Effect::Reads | Effect::Runs | Effect::Deletes | Effect::Foreign => false,
+        }
     }
 
     /// The paths that it names: whole paths of its own, not what a command's arguments may mean.
@@ -233,9 +345,14 @@ impl Operation {
         self.described().paths()
     }
 
-    /// Whether it may change anything, so that its receipt has to be durable before the answer.
-    pub fn has_effect(&self) -> bool {
-        self.described().has_effect()
+    /// The paths that tell a secret if they are one, and the pattern of names that it looks for.
+    pub fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
+        self.described().sought()
+    }
+
+    /// Bytes that the file will have at least. How large a patch makes a file is known in its lane only.
+    pub fn written_bytes(&self) -> usize {
+        self.described().written_bytes()
     }
 
     /// For operations that run a program of the container: until when everything of it is ended. `None` for all others.
@@ -243,35 +360,8 @@ impl Operation {
         self.described().timeout()
     }
 
-    /// Replaces contents of files in the JSON form of the message, without the operation's own name around it: size and SHA-256
-    /// stand for them in the record.
-    pub fn hide_contents(&self, message: &mut Value) {
-        self.described().hide_contents(message);
+    /// What a reviewer sees of it: nothing of an operation that has a preview.
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        self.described().parts()
     }
-}
-
-/// The entry of a content in the record: its size in bytes and its SHA-256.
-pub fn stands_for(content: &[u8]) -> Value {
-    json!({ "bytes": content.len(), "sha256": hex::encode(Sha256::digest(content)) })
-}
-
-/// Items of a list that the record of a refusal has.
-const RECORDED_ITEMS: usize = 32;
-
-/// For the record of a request that may be no operation: its name as far as the request says it, else empty, and the texts in it
-/// that say where and what, each as `cut` leaves it. No content of a file is among them.
-pub fn recorded(
-    operation: &v1::Operation,
-    cut: impl Fn(&str) -> Value,
-) -> (&'static str, Map<String, Value>) {
-    let Some(kind) = &operation.kind else { return ("", Map::new()) };
-    let Sketch(name, texts) = sketch(kind);
-    let texts = texts.into_iter().map(|(field, texts)| {
-        let value = match texts {
-            Texts::One(text) => cut(text),
-            Texts::Many(texts) => texts.iter().take(RECORDED_ITEMS).map(|text| cut(text)).collect(),
-        };
-        (field.to_owned(), value)
-    });
-    (name, texts.collect())
 }

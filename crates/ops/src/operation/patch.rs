@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use jail::SandboxPath;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use wire::v1::patch_request::Change;
-use wire::v1::{PatchRequest, UpdateFrontmatter};
+use wire::v1::{PatchRequest, PatchResult, UpdateFrontmatter, patched_file};
 
-use super::check::{content, required_path, sha256, text};
-use super::{Describe, Lane, Request, Sketch, stands_for};
+use super::check::{content, known, required_path, sha256, text};
+use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch, stands_for};
 use crate::{FrontMatter, Malformed, Patch, PatchChange};
+
+pub(super) const CLASS: Class = Class { name: "patch", lane: Lane::Host, effect: Effect::Writes };
 
 /// Items that one request may add to a list, or put into a mapping.
 const MAX_ITEMS: usize = 1_000;
@@ -48,8 +50,8 @@ impl Request for Patch {
         PatchRequest { change: Some(change) }
     }
 
-    fn sketch(_: &PatchRequest) -> Sketch<'_> {
-        Sketch("patch", Vec::new())
+    fn sketch(_: &PatchRequest) -> Sketch {
+        (CLASS.name, json!({}))
     }
 }
 
@@ -130,16 +132,8 @@ fn object(field: &str, json: &str) -> Result<Map<String, Value>, Malformed> {
 }
 
 impl Describe for Patch {
-    fn kind(&self) -> &'static str {
-        "patch"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Host
-    }
-
-    fn has_effect(&self) -> bool {
-        true
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
@@ -160,5 +154,16 @@ impl Describe for Patch {
                 }
             }
         }
+    }
+}
+
+impl Answer for PatchResult {
+    fn check(&mut self) -> Result<(), Malformed> {
+        let unknown = patched_file::Change::Unspecified;
+        known(self.files.iter().all(|file| file.change() != unknown), "patch.files.change")
+    }
+
+    fn facts(&self) -> Value {
+        json!({ "files": self.files, "notes": self.notes })
     }
 }

@@ -1,11 +1,14 @@
 //! `read`: one regular file, or a part of it.
 
 use jail::SandboxPath;
-use wire::v1::{ContentEncoding, ReadRequest};
+use serde_json::{Value, json};
+use wire::v1::{ContentEncoding, ReadRequest, ReadResult};
 
-use super::check::required_path;
-use super::{Describe, Encoding, Lane, Request, Sketch, Texts};
+use super::check::{known, required_path};
+use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch};
 use crate::Malformed;
+
+pub(super) const CLASS: Class = Class { name: "read", lane: Lane::Container, effect: Effect::Reads };
 
 /// Read one regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,8 +71,8 @@ impl Request for Read {
         }
     }
 
-    fn sketch(message: &ReadRequest) -> Sketch<'_> {
-        Sketch("read", vec![("path", Texts::One(&message.path))])
+    fn sketch(message: &ReadRequest) -> Sketch {
+        (CLASS.name, json!({ "path": message.path }))
     }
 }
 
@@ -95,20 +98,25 @@ fn part(message: &ReadRequest) -> Result<ReadPart, Malformed> {
 }
 
 impl Describe for Read {
-    fn kind(&self) -> &'static str {
-        "read"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Container
-    }
-
-    fn has_effect(&self) -> bool {
-        false
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
+    }
+}
+
+impl Answer for ReadResult {
+    fn check(&mut self) -> Result<(), Malformed> {
+        known(self.encoding() != ContentEncoding::Unspecified, "read.encoding")
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "path": self.path, "size_bytes": self.size_bytes, "sha256": self.sha256,
+            "returned_bytes": self.content.len(), "truncated": self.truncated,
+        })
     }
 }
 

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::SandboxPath;
+use serde_json::json;
 use wire::v1::ShellRequest;
 
 use super::check::{path_or_root, text};
-use super::exec::{check_env, check_stdin, milliseconds, timeout};
-use super::{Describe, Lane, Request, Sketch, Texts};
+use super::exec::{check_env, check_stdin, milliseconds, surroundings, timeout};
+use super::{Class, Describe, Effect, Lane, Part, Request, Sketch};
 use crate::Malformed;
+
+pub(super) const CLASS: Class = Class { name: "shell", lane: Lane::Container, effect: Effect::Runs };
 
 const MAX_SCRIPT: usize = 64 * 1024;
 
@@ -58,22 +61,14 @@ impl Request for Shell {
         }
     }
 
-    fn sketch(message: &ShellRequest) -> Sketch<'_> {
-        Sketch("shell", vec![("script", Texts::One(&message.script)), ("cwd", Texts::One(&message.cwd))])
+    fn sketch(message: &ShellRequest) -> Sketch {
+        (CLASS.name, json!({ "script": message.script, "cwd": message.cwd }))
     }
 }
 
 impl Describe for Shell {
-    fn kind(&self) -> &'static str {
-        "shell"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Container
-    }
-
-    fn has_effect(&self) -> bool {
-        true
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
@@ -82,5 +77,11 @@ impl Describe for Shell {
 
     fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let Self { script, cwd, env, stdin, timeout } = self;
+        let script = Part::Text("script", script.as_bytes());
+        [script].into_iter().chain(surroundings(cwd, env, stdin, *timeout)).collect()
     }
 }

@@ -1,12 +1,14 @@
 //! `write`: one file's whole content.
 
 use jail::SandboxPath;
-use serde_json::Value;
-use wire::v1::WriteRequest;
+use serde_json::{Value, json};
+use wire::v1::{WriteRequest, WriteResult};
 
 use super::check::{content, required_path, sha256};
-use super::{Describe, Encoding, Lane, Request, Sketch, Texts, stands_for};
+use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch, stands_for};
 use crate::{Malformed, decode_base64, encode_base64};
+
+pub(super) const CLASS: Class = Class { name: "write", lane: Lane::Host, effect: Effect::Writes };
 
 /// Create or overwrite one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,42 +43,50 @@ impl Request for Write {
     }
 
     fn message(&self) -> WriteRequest {
-        let (content, encoding) = match std::str::from_utf8(&self.content) {
-            Ok(text) => (text.to_owned(), Encoding::Utf8),
-            Err(_) => (encode_base64(&self.content), Encoding::Base64),
-        };
+        let text = std::str::from_utf8(&self.content).map(str::to_owned);
+        let content = text.unwrap_or_else(|_| encode_base64(&self.content));
+        WriteRequest { content, ..self.outline() }
+    }
+
+    fn outline(&self) -> WriteRequest {
+        let is_text = std::str::from_utf8(&self.content).is_ok();
         WriteRequest {
             path: self.path.to_string(),
-            content,
+            content: String::new(),
             if_match_sha256: self.if_match_sha256.clone().unwrap_or_default(),
             create_only: self.create_only,
-            encoding: encoding.into(),
+            encoding: if is_text { Encoding::Utf8 } else { Encoding::Base64 }.into(),
         }
     }
 
-    fn sketch(message: &WriteRequest) -> Sketch<'_> {
-        Sketch("write", vec![("path", Texts::One(&message.path))])
+    fn sketch(message: &WriteRequest) -> Sketch {
+        (CLASS.name, json!({ "path": message.path }))
     }
 }
 
 impl Describe for Write {
-    fn kind(&self) -> &'static str {
-        "write"
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Host
-    }
-
-    fn has_effect(&self) -> bool {
-        true
+    fn class(&self) -> Class {
+        CLASS
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
     }
 
+    fn written_bytes(&self) -> usize {
+        self.content.len()
+    }
+
     fn hide_contents(&self, message: &mut Value) {
         message["content"] = stands_for(&self.content);
+    }
+}
+
+impl Answer for WriteResult {
+    fn facts(&self) -> Value {
+        json!({
+            "path": self.path, "bytes_written": self.bytes_written, "created": self.created,
+            "sha256_before": self.sha256_before, "sha256_after": self.sha256_after,
+        })
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use containers::Amount;
 use jail::Mount;
-use ops::{Git, Operation, Reason};
+use ops::{Effect, Operation, Reason};
 use refusal::Refusal;
 use wire::v1;
 
@@ -198,7 +198,7 @@ impl Account {
     pub(crate) fn check(&self, operation: &Operation) -> Result<(), Refusal> {
         let seen = self.seen();
         let (Some(found), true) = (seen.found, seen.standing != Standing::Within) else { return Ok(()) };
-        let runs_something = matches!(operation, Operation::Exec(_) | Operation::Shell(_));
+        let runs_something = operation.effect() == Effect::Runs;
         let is_locked = seen.standing == Standing::Locked;
         let refused = (runs_something && (is_locked || seen.ends())) || self.adds(operation);
         if !refused {
@@ -239,13 +239,7 @@ impl Account {
     /// Whether the operation makes something where it counts.
     pub(crate) fn adds(&self, operation: &Operation) -> bool {
         let counts = |mount| mount == Mount::State || (mount == Mount::Project && self.has_workspace);
-        match operation {
-            Operation::Write(_) | Operation::Edit(_) | Operation::Patch(_) => {
-                operation.paths().iter().any(|path| counts(path.mount()))
-            }
-            Operation::Git(Git::Add { .. } | Git::Commit { .. }) => self.has_workspace,
-            _ => false,
-        }
+        operation.adds_to(counts)
     }
 
     fn is_too_much(&self, found: Found) -> bool {

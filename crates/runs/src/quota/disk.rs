@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use ops::{Operation, Reason};
+use ops::{Effect, Operation, Reason};
 use refusal::Refusal;
 use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;
@@ -88,7 +88,7 @@ impl Quotas {
             self.look.notify_one();
         }
         checked?;
-        let runs_something = matches!(operation, Operation::Exec(_) | Operation::Shell(_));
+        let runs_something = operation.effect() == Effect::Runs;
         if self.level() == Level::Full && (runs_something || account.adds(operation)) {
             return Err(Refusal::new(
                 Reason::WriteLimit,

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ops::{Bound, Bounds, KillEvidence, OpResult, Operation, Outcome};
+use ops::{Bound, Bounds, KillEvidence, OpResult, Operation, Outcome, answers};
 use prost::Message;
 use tokio::sync::mpsc;
 use wire::worker::v1::{self, FromWorker, from_worker::Body};
@@ -237,9 +237,9 @@ impl Entry {
             (Err(_), Some(command)) => command.may_fail(),
             (Ok(OpResult::Exec(of_command) | OpResult::Shell(of_command)), Some(command)) => {
                 command.may_end(of_command)
-                    && outcome.as_ref().is_ok_and(|result| is_of(result, self.operation))
+                    && outcome.as_ref().is_ok_and(|result| answers(result, self.operation))
             }
-            (Ok(result), None) => is_of(result, self.operation),
+            (Ok(result), None) => answers(result, self.operation),
             (Ok(_), Some(_)) => false,
         }
     }
@@ -261,24 +261,6 @@ impl Entry {
     /// A driver that went away needs no news.
     fn tell(&self, event: Event) {
         let _ = self.events.try_send(event);
-    }
-}
-
-/// Whether this is the kind of result that an operation of that name has.
-fn is_of(result: &OpResult, operation: &str) -> bool {
-    match result {
-        OpResult::Read(_) => operation == "read",
-        OpResult::List(_) => operation == "list",
-        OpResult::Glob(_) => operation == "glob",
-        OpResult::Grep(_) => operation == "grep",
-        OpResult::Exec(_) => operation == "exec",
-        OpResult::Shell(_) => operation == "shell",
-        OpResult::Write(_) => operation == "write",
-        OpResult::Edit(_) => operation == "edit",
-        OpResult::Patch(_) => operation == "patch",
-        OpResult::Delete(_) => operation == "delete",
-        OpResult::Git(_) => operation.starts_with("git."),
-        OpResult::Mcp(_) => false,
     }
 }
 

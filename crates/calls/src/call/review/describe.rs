@@ -1,31 +1,26 @@
-//! A command or a script as its reviewer sees it: whole, a line for each thing that matters.
+//! An operation without a preview as its reviewer sees it: whole, a line for each thing that matters.
 //!
 //! Secrets are hidden part by part, so that a long part cuts no other one short. Every line of a text that the agent
 //! chose begins with a bar: it cannot pass for a line of ours. What a terminal would obey or not show is escaped.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use audit::Redactor;
-use jail::SandboxPath;
-use ops::{Bound, Exec, FileState, FileStates, Mcp, Operation, Shell};
-use serde_json::{Value, json};
+use ops::{Bound, FileState, FileStates, Operation, Part};
+use serde_json::{Map, Value, json};
 
-/// Describes a command, a script or a call to an upstream server; nothing for any other operation.
+/// Describes an operation that has no preview; nothing for any other.
 pub(super) fn describe(operation: &Operation, bound: &Bound, redactor: &Redactor) -> String {
+    let parts = operation.parts();
+    if parts.is_empty() {
+        return String::new();
+    }
     let mut lines = Lines { redactor, text: String::new() };
-    match operation {
-        // That it may only read was decided before anybody is asked.
-        Operation::Exec(Exec { command, args, cwd, env, stdin, timeout, only_reads: _ }) => {
-            lines.argv(command, args);
-            lines.surroundings(cwd, env, stdin, *timeout);
+    for part in parts {
+        match part {
+            Part::Line(line) => lines.line(&line),
+            Part::Argv(command, args) => lines.argv(command, args),
+            Part::Text(name, text) => lines.text(name, text),
+            Part::Values(name, values) => lines.values(name, values),
         }
-        Operation::Shell(Shell { script, cwd, env, stdin, timeout }) => {
-            lines.text("script", script.as_bytes());
-            lines.surroundings(cwd, env, stdin, *timeout);
-        }
-        Operation::Mcp(mcp) => lines.arguments(mcp),
-        _ => return String::new(),
     }
     lines.files(&bound.files);
     for remark in &bound.remarks {
@@ -58,36 +53,17 @@ impl Lines<'_> {
     }
 
     /// All of them, a line each and more where one is long.
-    fn arguments(&mut self, mcp: &Mcp) {
-        self.line(&format!("MCP server: {}", mcp.tool.server()));
-        self.line(&format!("tool: {}", mcp.tool.tool()));
-        let mut arguments = Value::Object(mcp.arguments.clone());
-        self.redactor.value(&mut arguments);
-        let pretty = serde_json::to_string_pretty(&arguments).unwrap_or_default();
-        self.text("arguments", pretty.as_bytes());
+    fn values(&mut self, name: &str, values: &Map<String, Value>) {
+        let mut values = Value::Object(values.clone());
+        self.redactor.value(&mut values);
+        let pretty = serde_json::to_string_pretty(&values).unwrap_or_default();
+        self.text(name, pretty.as_bytes());
     }
 
     fn text(&mut self, name: &str, bytes: &[u8]) {
         self.line(&format!("{name}: {} bytes", bytes.len()));
         let (clean, _) = self.redactor.text(&String::from_utf8_lossy(bytes));
         quote(&mut self.text, &clean);
-    }
-
-    fn surroundings(
-        &mut self,
-        cwd: &SandboxPath,
-        env: &BTreeMap<String, String>,
-        stdin: &[u8],
-        timeout: Duration,
-    ) {
-        self.line(&format!("cwd: {cwd}"));
-        self.line(&format!("timeout: {} s", timeout.as_secs_f64()));
-        for (name, value) in env {
-            self.line(&format!("env: {name}={value:?}"));
-        }
-        if !stdin.is_empty() {
-            self.text("stdin", stdin);
-        }
     }
 
     fn files(&mut self, files: &FileStates) {
@@ -121,6 +97,11 @@ pub(super) fn visible(c: char) -> impl Iterator<Item = char> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use jail::SandboxPath;
+    use ops::{Exec, Shell};
+
     use super::*;
 
     fn shell(script: &str) -> Operation {

@@ -3,14 +3,22 @@
 mod names;
 
 use jail::{Mount, SandboxPath};
+use serde_json::{Value, json};
 use wire::v1::git_request::Command;
-use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitShow, GitStatus};
+use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
 use super::check::{required_path, text, within};
-use super::{Describe, Lane, Request, Sketch, Texts};
+use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::Malformed;
 
 pub use names::{GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
+
+pub(super) const STATUS: Class = Class { name: "git.status", lane: Lane::Host, effect: Effect::Looks };
+pub(super) const DIFF: Class = Class { name: "git.diff", lane: Lane::Host, effect: Effect::Looks };
+pub(super) const LOG: Class = Class { name: "git.log", lane: Lane::Host, effect: Effect::Looks };
+pub(super) const SHOW: Class = Class { name: "git.show", lane: Lane::Host, effect: Effect::Looks };
+pub(super) const ADD: Class = Class { name: "git.add", lane: Lane::Host, effect: Effect::Commits };
+pub(super) const COMMIT: Class = Class { name: "git.commit", lane: Lane::Host, effect: Effect::Commits };
 
 const MAX_PATHS: usize = 1_024;
 const MAX_FLAGS: usize = 64;
@@ -133,42 +141,31 @@ impl Request for Git {
         GitRequest { command: Some(command) }
     }
 
-    fn sketch(message: &GitRequest) -> Sketch<'_> {
-        let many = |paths| ("paths", Texts::Many(paths));
+    fn sketch(message: &GitRequest) -> Sketch {
         match &message.command {
-            Some(Command::Status(_)) => Sketch("git.status", Vec::new()),
-            Some(Command::Diff(diff)) => Sketch("git.diff", vec![many(&diff.paths)]),
-            Some(Command::Log(log)) => {
-                Sketch("git.log", vec![("revision", Texts::One(&log.revision)), many(&log.paths)])
-            }
+            Some(Command::Status(_)) => (STATUS.name, json!({})),
+            Some(Command::Diff(diff)) => (DIFF.name, json!({ "paths": diff.paths })),
+            Some(Command::Log(log)) => (LOG.name, json!({ "revision": log.revision, "paths": log.paths })),
             Some(Command::Show(show)) => {
-                Sketch("git.show", vec![("revision", Texts::One(&show.revision)), many(&show.paths)])
+                (SHOW.name, json!({ "revision": show.revision, "paths": show.paths }))
             }
-            Some(Command::Add(add)) => Sketch("git.add", vec![many(&add.paths)]),
-            Some(Command::Commit(_)) => Sketch("git.commit", Vec::new()),
-            None => Sketch("", Vec::new()),
+            Some(Command::Add(add)) => (ADD.name, json!({ "paths": add.paths })),
+            Some(Command::Commit(_)) => (COMMIT.name, json!({})),
+            None => ("", json!({})),
         }
     }
 }
 
 impl Describe for Git {
-    fn kind(&self) -> &'static str {
+    fn class(&self) -> Class {
         match self {
-            Self::Status => "git.status",
-            Self::Diff { .. } => "git.diff",
-            Self::Log { .. } => "git.log",
-            Self::Show { .. } => "git.show",
-            Self::Add { .. } => "git.add",
-            Self::Commit { .. } => "git.commit",
+            Self::Status => STATUS,
+            Self::Diff { .. } => DIFF,
+            Self::Log { .. } => LOG,
+            Self::Show { .. } => SHOW,
+            Self::Add { .. } => ADD,
+            Self::Commit { .. } => COMMIT,
         }
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Host
-    }
-
-    fn has_effect(&self) -> bool {
-        matches!(self, Self::Add { .. } | Self::Commit { .. })
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
@@ -179,6 +176,12 @@ impl Describe for Git {
             Self::Show { file, paths, .. } => file.iter().chain(paths).collect(),
             Self::Status | Self::Commit { .. } => Vec::new(),
         }
+    }
+}
+
+impl Answer for GitResult {
+    fn facts(&self) -> Value {
+        json!({ "output_bytes": self.output.len(), "commit": self.commit })
     }
 }
 
