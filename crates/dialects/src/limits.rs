@@ -27,8 +27,8 @@ impl Default for Limits {
             max_read_bytes: bounds.max_read_bytes,
             max_write_bytes: bounds.max_write_bytes,
             max_output_bytes: bounds.max_output_bytes,
-            default_timeout_s: 30,
-            max_timeout_s: 120,
+            default_timeout_s: ops::Exec::DEFAULT_TIMEOUT.as_secs(),
+            max_timeout_s: ops::Exec::MAX_TIMEOUT.as_secs(),
         }
     }
 }

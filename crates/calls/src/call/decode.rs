@@ -6,7 +6,7 @@ use std::time::Duration;
 use dialects::{Dialect, Facts, Limits, Made, ParseFailure};
 use gateway::{Policy, Profile};
 use identity::check_client_name;
-use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
+use ops::{Exec, OpResult, Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
@@ -19,8 +19,6 @@ use super::asked::Asked;
 use crate::table::Call;
 
 const MAX_NAME: usize = 128;
-/// No tool runs longer.
-const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A request, decoded as far as it went.
 pub(super) struct Decoded {
@@ -95,7 +93,7 @@ pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> 
 
 fn limit(timeout: Option<&wire::Duration>) -> Result<Option<Duration>, Refusal> {
     let Some(timeout) = timeout else { return Ok(None) };
-    match duration_from_wire(timeout).filter(|timeout| *timeout <= MAX_TIMEOUT) {
+    match duration_from_wire(timeout).filter(|timeout| *timeout <= Exec::MAX_TIMEOUT) {
         Some(timeout) => Ok(Some(timeout)),
         None => Err(Refusal::invalid("timeout", "must be more than zero and at most 120 s")),
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ops::{Bounds, Exec};
+
 use super::holding::EXEC_READ_ONLY;
 use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
 use super::names;
@@ -77,9 +79,6 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
     }
 }
-
-/// No command runs longer, whatever a profile says; seconds.
-const LONGEST_S: u64 = 120;
 
 const LIMITS: [&str; 8] =
     ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib", "disk_mib", "disk_files"];
@@ -184,8 +183,9 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
     };
     let env = variables("env", true, "must be the name of an environment variable, or \"*\" for any");
     let env_paths = variables("env_paths", false, "must be the name of an environment variable");
-    let max_timeout_s = section.number_or("max_timeout_s", 1..=LONGEST_S, LONGEST_S);
-    let default_timeout_s = section.number_or("default_timeout_s", 1..=LONGEST_S, 30.min(max_timeout_s));
+    let (longest, default) = (Exec::MAX_TIMEOUT.as_secs(), Exec::DEFAULT_TIMEOUT.as_secs());
+    let max_timeout_s = section.number_or("max_timeout_s", 1..=longest, longest);
+    let default_timeout_s = section.number_or("default_timeout_s", 1..=longest, default.min(max_timeout_s));
     if let Some(at) = at.filter(|_| default_timeout_s > max_timeout_s) {
         at.problem(format!(
             "default_timeout_s is {default_timeout_s}, more than max_timeout_s, {max_timeout_s}"
@@ -205,16 +205,20 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
 
 fn bounds(section: &Section<'_>) -> CallBounds {
     const MIB: u64 = 1024 * 1024;
+    let default = Bounds::default();
+    let number = |key, range, default| section.number_or(key, range, default);
+    let hide = section.get("hide_git_config").and_then(At::flag);
     CallBounds {
-        max_read_bytes: section.number_or("max_read_bytes", 1..=8 * MIB, 50_000),
-        max_write_bytes: section.number_or("max_write_bytes", 1..=8 * MIB, 100_000),
-        max_output_bytes: section.number_or("max_output_bytes", 256..=4 * MIB, 16 * 1024),
-        max_spool_bytes: section.number_or("max_spool_bytes", 4_096..=4_096 * MIB, 64 * MIB),
-        hide_git_config: section.get("hide_git_config").and_then(At::flag).unwrap_or(true),
+        max_read_bytes: number("max_read_bytes", 1..=8 * MIB, default.max_read_bytes),
+        max_write_bytes: number("max_write_bytes", 1..=8 * MIB, default.max_write_bytes),
+        max_output_bytes: number("max_output_bytes", 256..=4 * MIB, default.max_output_bytes),
+        max_spool_bytes: number("max_spool_bytes", 4_096..=4_096 * MIB, default.max_spool_bytes),
+        hide_git_config: hide.unwrap_or(default.hide_git_config),
     }
 }
 
 fn author(section: &Section<'_>) -> Author {
+    let default = Bounds::default();
     let text = |key: &str, default: &str| {
         let Some(at) = section.get(key) else { return default.to_owned() };
         let text = at.text().unwrap_or(default);
@@ -225,7 +229,7 @@ fn author(section: &Section<'_>) -> Author {
         text.to_owned()
     };
     Author {
-        author_name: text("author_name", "Cofferdam agent"),
-        author_email: text("author_email", "agent@cofferdam.invalid"),
+        author_name: text("author_name", &default.author_name),
+        author_email: text("author_email", &default.author_email),
     }
 }
