@@ -1,9 +1,11 @@
 //! The answers to a call: a permit, a ticket to an approval, or a refusal.
 
+use std::sync::OnceLock;
+
 use ops::{Bound, Bounds, Operation};
 
 use crate::approvals::Approval;
-use crate::binding::{Covered, digest};
+use crate::binding::{Covered, digest, of_message};
 use crate::caller::{Caller, RunScope};
 use crate::decision::{Decision, Refusal, Verdict};
 use crate::permit::Permit;
@@ -29,6 +31,8 @@ pub struct Ticket {
     pub(crate) run: RunScope,
     pub(crate) call_id: String,
     pub(crate) operation: Operation,
+    /// Digest of the operation's message, from the first time that it is needed.
+    pub(crate) message: OnceLock<[u8; 32]>,
     pub(crate) bounds: Bounds,
     /// Where a call to an upstream server goes.
     pub(crate) server: Option<McpServer>,
@@ -76,8 +80,9 @@ impl Ticket {
     }
 
     fn covered(&self, policy_digest: &str, call_id: Option<&str>, bound: &Bound) -> String {
-        let Self { caller, run, operation, .. } = self;
-        digest(&Covered { policy_digest, run, caller, call_id, operation, bound })
+        let Self { caller, run, operation, message, .. } = self;
+        let message = message.get_or_init(|| of_message(operation));
+        digest(&Covered { policy_digest, run, caller, call_id, message, bound })
     }
 
     /// The ticket of a call that was asked for by an earlier process: what its approval is held against. It says nothing
@@ -93,6 +98,7 @@ impl Ticket {
             run,
             call_id: approval.call_id.clone(),
             operation,
+            message: OnceLock::new(),
             bounds: Bounds::default(),
             server: None,
             decision: Decision {

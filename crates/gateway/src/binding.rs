@@ -17,22 +17,28 @@ pub(crate) struct Covered<'c> {
     pub(crate) caller: &'c Caller,
     /// `None`: whichever call of the run it is, for a consent that is remembered.
     pub(crate) call_id: Option<&'c str>,
-    pub(crate) operation: &'c Operation,
+    /// As [`of_message`].
+    pub(crate) message: &'c [u8; 32],
     pub(crate) bound: &'c Bound,
+}
+
+/// SHA-256 of an operation's canonical message.
+pub(crate) fn of_message(operation: &Operation) -> [u8; 32] {
+    Sha256::digest(operation.message().encode_to_vec()).into()
 }
 
 /// The digest over it, lower-case hex.
 pub(crate) fn digest(covered: &Covered<'_>) -> String {
-    let Covered { policy_digest, run, caller, call_id, operation, bound } = covered;
+    let Covered { policy_digest, run, caller, call_id, message, bound } = covered;
     let RunScope { profile, image_id } = run;
     let Caller { principal, agent_id, role, run_id } = caller;
     let mut bytes = Encoder(Sha256::new());
-    bytes.text(if call_id.is_some() { "cofferdam approval 3" } else { "cofferdam consent 3" });
+    bytes.text(if call_id.is_some() { "cofferdam approval 4" } else { "cofferdam consent 4" });
     for text in [policy_digest, profile.as_str(), image_id, principal, agent_id, role, run_id] {
         bytes.text(text);
     }
     bytes.text(call_id.unwrap_or_default());
-    bytes.bytes(&operation.message().encode_to_vec());
+    bytes.bytes(&message[..]);
     // When it was looked at, and what else there was to say, is not what it is.
     let Bound { digest, files, since: _, remarks: _ } = bound;
     bytes.text(digest);
@@ -97,7 +103,7 @@ mod tests {
             run: &run,
             caller: &caller,
             call_id: Some("c"),
-            operation,
+            message: &of_message(operation),
             bound,
         })
     }
@@ -147,7 +153,8 @@ mod tests {
 
     #[test]
     fn what_is_remembered_does_not_say_which_call() {
-        let (caller, run, operation) = (caller("worker"), run("review"), Operation::Exec(exec(&["make"])));
+        let (caller, run, message) =
+            (caller("worker"), run("review"), of_message(&Operation::Exec(exec(&["make"]))));
         let bound = Bound::default();
         let of = |call_id| {
             digest(&Covered {
@@ -155,7 +162,7 @@ mod tests {
                 run: &run,
                 caller: &caller,
                 call_id,
-                operation: &operation,
+                message: &message,
                 bound: &bound,
             })
         };

@@ -1,6 +1,6 @@
 //! The door: every call goes through [`Gateway::admit`], and no permit comes from anywhere else in the daemon.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use lock::{Mutex, RwLock};
 use ops::{Bounds, Operation, Reason};
@@ -186,6 +186,7 @@ pub(crate) fn consider(
         run: run.clone(),
         call_id: call_id.to_owned(),
         operation,
+        message: OnceLock::new(),
         bounds: Bounds { reads, ..profile.call_bounds() },
         server,
         terms: profile.approvals.terms(decision.risk),

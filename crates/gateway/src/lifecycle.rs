@@ -88,6 +88,7 @@ impl Gateway {
                 return Err(refusal);
             }
         };
+        again.message.clone_from(&ticket.message);
         let digest = |bound: &Bound| again.digest(policy.digest(), bound);
         again.bounds.held_to = approvals.issue(approval_id, digest, &policy)?;
         Ok(permit(again, Some(approval_id.to_owned())))
@@ -110,7 +111,8 @@ impl Gateway {
         if again.decision.verdict != Verdict::Ask {
             return None;
         }
-        let digest = again.consent_digest(policy.digest(), bound);
+        // Of the ticket, which has the digest of its message when nothing is found and a reviewer is asked.
+        let digest = ticket.consent_digest(policy.digest(), bound);
         let memory = self.memory();
         let consent = memory.find(&again, &digest, policy.digest())?;
         if matches!(consent.covers, Covers::Digest(_)) {

@@ -64,14 +64,14 @@ impl CallOptions {
 pub(super) async fn begin(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
-    request: CallRequest,
+    mut request: CallRequest,
 ) -> Result<Lookup, Refusal> {
     let taken = Instant::now();
     if calls.stop.is_cancelled() {
         return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
     }
     calls.audit.check()?;
-    match enter(calls, principal, &request).await {
+    match enter(calls, principal, &mut request).await {
         Ok(Begun::Stored(found)) => Ok(Lookup::Stored(found)),
         Ok(Begun::Known(call)) => Ok(Lookup::Call(call)),
         Ok(Begun::New(call)) => {
@@ -90,13 +90,14 @@ pub(super) async fn begin(
     }
 }
 
-async fn enter(calls: &Calls, principal: &Principal, request: &CallRequest) -> Result<Begun, Refusal> {
+async fn enter(calls: &Calls, principal: &Principal, request: &mut CallRequest) -> Result<Begun, Refusal> {
     let run_id = RunId::parse(&request.run_id)?;
     if principal.run.is_some_and(|own| own != run_id) {
         calls.escalations.report(principal, Some(run_id), Attempt::OtherRun, &request.run_id);
     }
     calls.runs.check_use(run_id, principal)?;
-    calls.table.begin(run_id, &principal.name, &request.request_id, decode::digest(request)).await
+    let digest = decode::digest(request);
+    calls.table.begin(run_id, &principal.name, &request.request_id, digest).await
 }
 
 /// Sees a call to its end. Should it break, whoever waits for it is told all the same.

@@ -1,5 +1,6 @@
 //! From a request to an operation, and from an outcome back to the form in which the client asked.
 
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,13 +49,17 @@ pub(super) enum ResponseFormat {
     },
 }
 
-/// SHA-256 over what makes two requests the same: everything but the id and how the client waits.
-pub(super) fn digest(request: &CallRequest) -> Vec<u8> {
-    let mut content = request.clone();
-    content.request_id.clear();
-    content.wait_for_approval = false;
-    content.cancel_on_disconnect = false;
-    Sha256::digest(content.encode_to_vec()).to_vec()
+/// SHA-256 over what makes two requests with an id the same: everything but the id and how the client waits. Empty without one.
+pub(super) fn digest(request: &mut CallRequest) -> Vec<u8> {
+    if request.request_id.is_empty() {
+        return Vec::new();
+    }
+    let waits = (take(&mut request.wait_for_approval), take(&mut request.cancel_on_disconnect));
+    let request_id = take(&mut request.request_id);
+    let digest = Sha256::digest(request.encode_to_vec()).to_vec();
+    request.request_id = request_id;
+    (request.wait_for_approval, request.cancel_on_disconnect) = waits;
+    digest
 }
 
 /// What holds for the calls of a profile that do not say. No tool runs longer than the daemon lets any.

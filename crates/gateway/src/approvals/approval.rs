@@ -64,7 +64,7 @@ pub enum PermitState {
 }
 
 /// How an approval is bound, and to what. One of another format is never redeemed.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// A call that needs consent, and what was decided. Serialised, it is what the daemon stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
