@@ -44,6 +44,25 @@ pub(crate) struct Frontier {
     pub(crate) anchored: u64,
 }
 
+/// The file that a frontier is kept in: its JSON, a newline, and the SHA-256 of that JSON.
+pub(crate) const FRONTIER: &str = "frontier";
+
+impl Frontier {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        // A struct of texts and numbers: this cannot fail, and an empty file is no frontier.
+        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
+        let hash = Hash::of(&bytes);
+        bytes.extend_from_slice(format!("\n{hash}\n").as_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+        let (json, hash) = text.rsplit_once('\n')?;
+        (hash.parse() == Ok(Hash::of(json.as_bytes()))).then(|| serde_json::from_str(json).ok()).flatten()
+    }
+}
+
 /// A record that means something to the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mark {

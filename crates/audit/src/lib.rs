@@ -9,6 +9,7 @@ mod event;
 mod hash;
 mod inclusion;
 mod ledger;
+mod lines;
 mod note;
 pub mod ocsf;
 mod packed;

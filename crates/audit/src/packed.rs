@@ -9,7 +9,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 
-use crate::segment::{ReadAt, retry};
+use crate::lines::{ReadAt, retry};
 
 /// No name, no time, no further fields, unknown system: the same records give the same beginning everywhere.
 pub(crate) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 
 use crate::canonical::{self, Envelope};
 use crate::chain::{Break, Chain, Damage};
+use crate::lines::{self, Lines, Next, ReadAt as _};
 use crate::record::Record;
 use crate::removal::{self, Removed};
-use crate::segment::{self, Lines, Next, Segment, SegmentName, Source};
+use crate::segment::{self, Segment, SegmentName, Source};
 use crate::storage;
 
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +157,7 @@ impl Reader {
             source => source?,
         };
         let offset = match &mut source {
-            Source::Plain(file) => segment::seek(file, file.metadata()?.len(), wanted)?,
+            Source::Plain(file) => lines::seek(file, file.metadata()?.len(), wanted)?,
             Source::Packed(_) => 0,
         };
         let start = if offset == 0 { name.0 } else { first_sequence(&mut source, offset)?.unwrap_or(name.0) };
@@ -199,7 +200,7 @@ impl Iterator for Reader {
 
 fn first_sequence(source: &mut Source, offset: u64) -> io::Result<Option<u64>> {
     let mut start = [0; 128];
-    let count = segment::retry(|| segment::ReadAt::read_at(source, &mut start, offset))?;
+    let count = lines::retry(|| source.read_at(&mut start, offset))?;
     Ok(canonical::sequence_of(&start[..count]))
 }
 

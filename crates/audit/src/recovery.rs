@@ -21,10 +21,11 @@ use crate::canonical::{self, Envelope, MAX_LINE};
 use crate::chain::{Break, Damage};
 use crate::event::{Event, Kind};
 use crate::hash::{Hash, LogId};
-use crate::ledger::{Frontier, Ledger};
+use crate::ledger::{FRONTIER, Frontier, Ledger};
+use crate::lines::{Lines, Next, retry};
 use crate::record::{Head, Record};
 use crate::removal::{self, Removed};
-use crate::segment::{Lines, Next, Segment, SegmentName, retry};
+use crate::segment::{Segment, SegmentName};
 use crate::storage::{ClaimError, Disk, SegmentFile, Storage};
 use crate::writer::{AppendError, Limits, MAX_BATCH, Tail, Writer, write_all};
 
@@ -88,8 +89,15 @@ struct Torn {
     sha256: Hash,
 }
 
-pub(crate) fn open_dir(dir: &Path, limits: Limits) -> Result<(Writer, Opened), OpenError> {
-    open(Box::new(Disk::claim(dir)?), limits)
+impl Writer {
+    /// Opens the log in `dir`, or begins one there. Proves the last segment, and repairs a torn tail on record.
+    pub fn open(dir: &Path) -> Result<(Self, Opened), OpenError> {
+        Self::open_with(dir, Limits::default())
+    }
+
+    pub fn open_with(dir: &Path, limits: Limits) -> Result<(Self, Opened), OpenError> {
+        open(Box::new(Disk::claim(dir)?), limits)
+    }
 }
 
 pub(crate) fn open(mut storage: Box<dyn Storage>, limits: Limits) -> Result<(Writer, Opened), OpenError> {
@@ -127,26 +135,6 @@ fn beginning(storage: &mut dyn Storage) -> Result<(Ledger, Vec<Segment>), OpenEr
     Ok((removed.ledger, segments))
 }
 
-/// The file that a frontier is kept in: its JSON, a newline, and the SHA-256 of that JSON.
-pub(crate) const FRONTIER: &str = "frontier";
-
-pub(crate) fn encode_frontier(frontier: &Frontier) -> Vec<u8> {
-    // A struct of texts and numbers: this cannot fail, and an empty file is no frontier.
-    let mut bytes = serde_json::to_vec(frontier).unwrap_or_default();
-    let hash = Hash::of(&bytes);
-    bytes.extend_from_slice(format!("\n{hash}\n").as_bytes());
-    bytes
-}
-
-fn decode_frontier(bytes: &[u8]) -> Option<Ledger> {
-    let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
-    let (json, hash) = text.rsplit_once('\n')?;
-    if hash.parse() != Ok(Hash::of(json.as_bytes())) {
-        return None;
-    }
-    Ledger::behind(&serde_json::from_str(json).ok()?)
-}
-
 /// A ledger as late as can be had, and the name of the first segment that must be read from there.
 fn frontier(
     storage: &mut dyn Storage,
@@ -154,7 +142,8 @@ fn frontier(
     sealed: &[Segment],
     last: Option<Segment>,
 ) -> Result<(Ledger, u64), OpenError> {
-    let kept = storage.load(FRONTIER)?.as_deref().and_then(decode_frontier).filter(|kept| {
+    let kept = storage.load(FRONTIER)?.as_deref().and_then(Frontier::decode);
+    let kept = kept.as_ref().and_then(Ledger::behind).filter(|kept| {
         let next = kept.chain.next();
         let fits = sealed.iter().chain(last.as_ref()).any(|segment| segment.name.0 == next);
         fits && next > start.chain.next()

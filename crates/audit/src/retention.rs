@@ -22,9 +22,10 @@ use crate::chain::{Break, Damage};
 use crate::checkpoint::{self, DIRECTORY};
 use crate::hash::Hash;
 use crate::ledger::Ledger;
+use crate::lines::{Lines, Next, ReadAt, retry};
 use crate::packed::{self, Unpacked};
 use crate::removal::{self, Removal, Removed};
-use crate::segment::{self, Lines, Next, ReadAt as _, Segment, SegmentName};
+use crate::segment::{self, Segment, SegmentName};
 use crate::storage;
 use crate::time::Time;
 
@@ -111,11 +112,11 @@ fn compress(dir: &Path, name: SegmentName, step: Step<'_>) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-fn hash_of(mut source: impl segment::ReadAt) -> io::Result<Hash> {
+fn hash_of(mut source: impl ReadAt) -> io::Result<Hash> {
     use sha2::Digest as _;
     let (mut sha, mut buffer, mut offset) = (sha2::Sha256::new(), vec![0; 64 * 1024], 0);
     loop {
-        let count = segment::retry(|| source.read_at(&mut buffer, offset))?;
+        let count = retry(|| source.read_at(&mut buffer, offset))?;
         if count == 0 {
             return Ok(Hash::from_bytes(sha.finalize().into()));
         }

@@ -1,17 +1,13 @@
-//! Segments: files named by the first sequence number that they hold, and the lines in them.
+//! Segments: files named by the first sequence number that they hold.
 //!
-//! Reading goes by position, never by a shared cursor, and never keeps an unfinished line: a tail that is repaired
-//! under a reader's eyes is read again from the line's beginning. A segment that is no longer written may be compressed
-//! (`packed.rs`); while both forms are there, the plain one counts.
+//! A segment that is no longer written may be compressed (`packed.rs`); while both forms are there, the plain one counts.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::canonical::{MAX_LINE, sequence_of};
+use crate::lines::ReadAt;
 use crate::packed::Unpacked;
 
 const SUFFIX: &str = ".jsonl";
@@ -118,160 +114,9 @@ impl ReadAt for Source {
     }
 }
 
-/// Bytes that can be read by position.
-pub(crate) trait ReadAt {
-    /// Reads some bytes at `offset`; none means that there are none.
-    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-}
-
-impl ReadAt for File {
-    fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(self, buffer, offset)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// A line that ends in a newline: where it begins, and where in the buffer it is without that newline.
-    Line { offset: u64, at: Range<usize> },
-    /// More bytes than a line may have, without a newline.
-    TooLong { offset: u64 },
-    /// The segment ends in `bytes` bytes without a newline.
-    Unfinished { offset: u64, bytes: usize },
-    /// The segment ends with a newline, or is empty.
-    End,
-}
-
-/// The lines of a segment, with memory for two of the longest.
-#[derive(Debug)]
-pub(crate) struct Lines<R> {
-    source: R,
-    /// Bytes after this are not read.
-    limit: u64,
-    buffer: Vec<u8>,
-    unread: Range<usize>,
-    /// Where in the segment `unread` begins.
-    offset: u64,
-}
-
-impl<R: ReadAt> Lines<R> {
-    /// The lines from `offset`, which must be the beginning of one.
-    pub(crate) fn new(source: R, offset: u64) -> Self {
-        Self::limited(source, offset, u64::MAX)
-    }
-
-    /// As [`Lines::new`], as if the segment ended at `limit`.
-    pub(crate) fn limited(source: R, offset: u64, limit: u64) -> Self {
-        Self { source, limit, buffer: vec![0; 2 * MAX_LINE], unread: 0..0, offset }
-    }
-
-    /// The bytes of a line that was just returned.
-    pub(crate) fn bytes(&self, at: &Range<usize>) -> &[u8] {
-        &self.buffer[at.clone()]
-    }
-
-    /// Where the next line begins.
-    pub(crate) fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    pub(crate) fn into_source(self) -> R {
-        self.source
-    }
-
-    /// The next line. After `Unfinished` and `End` it can be asked again, and looks for what was appended.
-    pub(crate) fn next(&mut self) -> io::Result<Next> {
-        let mut searched = 0;
-        loop {
-            let unread = &self.buffer[self.unread.clone()];
-            if let Some(found) = unread[searched..].iter().position(|b| *b == b'\n') {
-                let length = searched + found;
-                let at = self.unread.start..self.unread.start + length;
-                let offset = self.offset;
-                self.advance(length + 1);
-                // The newline counts, so that a line that a writer may write is a line that a reader may read.
-                return Ok(if length < MAX_LINE {
-                    Next::Line { offset, at }
-                } else {
-                    Next::TooLong { offset }
-                });
-            }
-            searched = unread.len();
-            if searched >= MAX_LINE {
-                return Ok(Next::TooLong { offset: self.offset });
-            }
-            if self.fill()? == 0 {
-                self.unread = 0..0;
-                return Ok(match searched {
-                    0 => Next::End,
-                    bytes => Next::Unfinished { offset: self.offset, bytes },
-                });
-            }
-        }
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.unread.start += bytes;
-        self.offset += bytes as u64;
-    }
-
-    fn fill(&mut self) -> io::Result<usize> {
-        if self.buffer.len() - self.unread.end < MAX_LINE {
-            self.buffer.copy_within(self.unread.clone(), 0);
-            self.unread = 0..self.unread.len();
-        }
-        let position = self.offset + self.unread.len() as u64;
-        let room = self.buffer.len() - self.unread.end;
-        let allowed = usize::try_from(self.limit.saturating_sub(position)).unwrap_or(usize::MAX).min(room);
-        let end = self.unread.end;
-        let count = retry(|| self.source.read_at(&mut self.buffer[end..end + allowed], position))?;
-        self.unread.end += count;
-        Ok(count)
-    }
-}
-
-/// Runs a system call again while a signal interrupts it.
-pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
-}
-
-/// A line's beginning at or before the record `sequence`, found by halving: a reader that resumes in a large segment
-/// does not read all of it. Falls back to what is known to be before when it meets something odd.
-pub(crate) fn seek(source: &mut impl ReadAt, length: u64, sequence: u64) -> io::Result<u64> {
-    let window = 2 * MAX_LINE as u64;
-    let mut buffer = vec![0; 2 * MAX_LINE];
-    let (mut low, mut high) = (0, length);
-    while high - low > window {
-        let middle = low + (high - low) / 2;
-        let count = retry(|| source.read_at(&mut buffer, middle))?;
-        let Some(newline) = buffer[..count].iter().position(|b| *b == b'\n') else { break };
-        let Some(found) = sequence_of(&buffer[newline + 1..count]) else { break };
-        if found <= sequence {
-            low = middle + newline as u64 + 1;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(low)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl ReadAt for &[u8] {
-        fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-            let rest = self.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-            let count = rest.len().min(buffer.len()).min(7000); // short reads
-            buffer[..count].copy_from_slice(&rest[..count]);
-            Ok(count)
-        }
-    }
 
     #[test]
     fn names_are_exact() {
@@ -282,39 +127,5 @@ mod tests {
             assert_eq!(SegmentName::parse(other), None, "{other}");
         }
         assert_eq!(SegmentName::parse("99999999999999999999.jsonl"), None);
-    }
-
-    #[test]
-    fn lines_of_every_length_are_found_at_their_offset() {
-        let lengths = [0, 1, 6999, 7000, 7001, 65_535, 0, 65_535, 65_534, 3, 40_000, 40_000, 40_000];
-        let mut text = Vec::new();
-        let mut expected = Vec::new();
-        for length in lengths {
-            expected.push((text.len() as u64, length));
-            text.extend(std::iter::repeat_n(b'x', length));
-            text.push(b'\n');
-        }
-        text.extend_from_slice(b"tail");
-        let mut lines = Lines::new(&text[..], 0);
-        for (offset, length) in expected {
-            match lines.next().unwrap() {
-                Next::Line { offset: at, at: range } => {
-                    assert_eq!((at, lines.bytes(&range).len()), (offset, length));
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        let tail = text.len() as u64 - 4;
-        for _ in 0..2 {
-            assert_eq!(lines.next().unwrap(), Next::Unfinished { offset: tail, bytes: 4 });
-        }
-    }
-
-    #[test]
-    fn a_line_longer_than_the_longest_is_told() {
-        for extra in [0, 1, 100_000] {
-            let text = [vec![b'x'; MAX_LINE + extra], b"\nnext\n".to_vec()].concat();
-            assert_eq!(Lines::new(&text[..], 0).next().unwrap(), Next::TooLong { offset: 0 });
-        }
     }
 }

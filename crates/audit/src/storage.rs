@@ -6,7 +6,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::segment::{self, ReadAt, Segment, SegmentName};
+use crate::lines::ReadAt;
+use crate::segment::{self, Segment, SegmentName};
 
 /// A directory of segments, held by one writer.
 pub(crate) trait Storage: Send {

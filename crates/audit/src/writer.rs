@@ -8,17 +8,16 @@
 //! writer refuses everything; opening the log again finds out (`recovery.rs`).
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::bound::encode_bounded;
 use crate::canonical::{MAX_LINE, Place};
 use crate::event::Event;
 use crate::hash::LogId;
-use crate::ledger::Ledger;
+use crate::ledger::{self, Ledger};
+use crate::lines::retry;
 use crate::record::{Head, Record};
-use crate::recovery::{self, OpenError, Opened};
-use crate::segment::{SegmentName, retry};
+use crate::segment::SegmentName;
 use crate::storage::{SegmentFile, Storage};
 use crate::time::Time;
 
@@ -98,15 +97,6 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the log in `dir`, or begins one there. Proves the last segment, and repairs a torn tail on record.
-    pub fn open(dir: &Path) -> Result<(Self, Opened), OpenError> {
-        Self::open_with(dir, Limits::default())
-    }
-
-    pub fn open_with(dir: &Path, limits: Limits) -> Result<(Self, Opened), OpenError> {
-        recovery::open_dir(dir, limits)
-    }
-
     pub(crate) fn resume(
         storage: Box<dyn Storage>,
         limits: Limits,
@@ -222,7 +212,7 @@ impl Writer {
         let file = self.storage.create(SegmentName(first))?;
         self.storage.sync_names()?;
         if let Some(frontier) = self.ledger.frontier() {
-            self.storage.store(recovery::FRONTIER, &recovery::encode_frontier(&frontier))?;
+            self.storage.store(ledger::FRONTIER, &frontier.encode())?;
         }
         self.tail = Some(Tail { file, length: 0, began: None });
         Ok(())

@@ -18,6 +18,7 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 
 use crate::bound::floor;
+use crate::event::Event;
 use shapes::Shapes;
 
 /// The longest text that is looked at, in bytes; the rest is dropped, and its size said.
@@ -117,6 +118,35 @@ impl Redactor {
             }
         }
         hidden
+    }
+}
+
+impl Event {
+    /// Hides secrets in everything that an agent, a command or a policy author can fill with free text, and notes how
+    /// many there were. The caller that hands the event to the writer calls it once.
+    pub fn redact(&mut self, redactor: &Redactor) {
+        let mut hidden = 0;
+        for value in [&mut self.input, &mut self.details].into_iter().flatten() {
+            hidden += redactor.value(value);
+        }
+        let decision = self.decision.as_mut().and_then(|d| d.reason.as_mut());
+        let (message, facts) = match &mut self.outcome {
+            Some(outcome) => (outcome.message.as_mut(), outcome.facts.as_mut()),
+            None => (None, None),
+        };
+        hidden += facts.map_or(0, |facts| redactor.value(facts));
+        let names = [&mut self.request_id, &mut self.agent_id, &mut self.operation];
+        for text in [decision, message].into_iter().chain(names.into_iter().map(Option::as_mut)).flatten() {
+            let (clean, count) = redactor.text(text);
+            if count > 0 {
+                *text = clean;
+                hidden += count;
+            }
+        }
+        if hidden > 0 {
+            self.redactions =
+                Some(self.redactions.unwrap_or(0).saturating_add(u32::try_from(hidden).unwrap_or(u32::MAX)));
+        }
     }
 }
 

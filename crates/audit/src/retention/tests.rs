@@ -77,7 +77,7 @@ fn compressed_segments_are_read_followed_and_verified() {
     let (mut writer, _) = Writer::open_with(&log, LIMITS).unwrap();
     writer.checkpoint(&signer).unwrap();
     drop(writer);
-    fs::remove_file(log.join(crate::recovery::FRONTIER)).unwrap();
+    fs::remove_file(log.join(crate::ledger::FRONTIER)).unwrap();
     let (mut writer, _) = Writer::open_with(&log, LIMITS).unwrap();
     writer.append(&call(2)).unwrap();
     writer.checkpoint(&signer).unwrap();

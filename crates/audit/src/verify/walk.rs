@@ -9,10 +9,11 @@ use crate::canonical;
 use crate::chain::{Break, Damage};
 use crate::checkpoint::Checkpoint;
 use crate::ledger::{Ledger, Mark};
+use crate::lines::{Lines, Next};
 use crate::packed;
 use crate::record::Head;
 use crate::removal::{self, Removed};
-use crate::segment::{self, Lines, Next, Segment, SegmentName};
+use crate::segment::{self, Segment, SegmentName};
 use crate::storage;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

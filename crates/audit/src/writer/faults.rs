@@ -12,8 +12,9 @@ use crate::checkpoint::Checkpoint;
 use crate::event::Kind;
 use crate::hash::Hash;
 use crate::ledger::{Ledger, Mark};
-use crate::recovery;
-use crate::segment::{Lines, Next, ReadAt, Segment};
+use crate::lines::{Lines, Next, ReadAt};
+use crate::recovery::{self, OpenError, Opened};
+use crate::segment::Segment;
 use crate::signer::Signer;
 use crate::testing::call;
 

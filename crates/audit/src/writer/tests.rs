@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -7,7 +8,7 @@ use super::*;
 use crate::chain::Damage;
 use crate::event::Kind;
 use crate::reader::Reader;
-use crate::recovery::OpenError;
+use crate::recovery::{OpenError, Opened};
 use crate::testing::call;
 use crate::verify::verify;
 
