@@ -1,9 +1,7 @@
 //! What the host itself offers: privileges, cgroups, link protection. Each judgement is a function of what was read.
 
-use std::fs;
-
 use crate::finding::Finding;
-use crate::kernel;
+use crate::kernel::{self, read};
 
 /// Capabilities that the daemon cannot do without, by their bit in `CapEff`.
 const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
@@ -31,10 +29,6 @@ pub(super) fn examine() -> Vec<Finding> {
     findings.extend(kernel::examine());
     findings.push(link_protection(&links));
     findings
-}
-
-pub(super) fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok()
 }
 
 fn privileges(uid: u32, status: Option<&str>) -> Finding {

@@ -5,7 +5,6 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::finding::Finding;
-use crate::host::read;
 
 /// The first kernel with `mount_setattr` and idmapped mounts.
 const IDMAPPED: (u32, u32) = (5, 12);
@@ -21,6 +20,11 @@ pub(super) fn examine() -> Vec<Finding> {
         seccomp(read("/proc/sys/kernel/seccomp/actions_avail").as_deref()),
         user_namespaces(read("/proc/sys/user/max_user_namespaces").as_deref()),
     ]
+}
+
+/// The text of a file of the kernel, as in `/proc`.
+pub(super) fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
