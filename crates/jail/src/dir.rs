@@ -2,6 +2,7 @@
 //! that what happens to the directory's own path meanwhile does not matter.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, fstat, statat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -10,7 +11,6 @@ use crate::error::{OpenError, OpenErrorKind};
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
 use crate::resolve;
-use crate::root::Inner;
 use text::excerpt;
 
 /// An open directory beneath a mount.
@@ -21,6 +21,13 @@ pub struct Dir {
     path: String,
     /// Of a mount's topmost directory.
     inner: Option<Inner>,
+}
+
+/// What is mounted on a directory of the topmost one, and belongs to the mount for its readers.
+#[derive(Debug, Clone)]
+pub(crate) struct Inner {
+    pub(crate) name: &'static str,
+    pub(crate) fd: Arc<OwnedFd>,
 }
 
 impl Dir {

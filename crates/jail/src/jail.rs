@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::access::Access;
 use crate::dir::Dir;
 use crate::error::{AccessError, OpenError, OpenErrorKind, RemoveError};
 use crate::follow::follow;
@@ -10,7 +11,7 @@ use crate::mount::Mount;
 use crate::name::EntryName;
 use crate::path::SandboxPath;
 use crate::private::Private;
-use crate::protect::{Access, Protection};
+use crate::protect::Protection;
 use crate::refusal::PathRefusal;
 use crate::rel::RelPath;
 use crate::remove::Removal;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod access;
 mod dir;
 mod error;
 mod follow;
@@ -21,9 +22,11 @@ mod resolve;
 mod root;
 mod sweep;
 mod temporary;
+mod temporary_name;
 mod transaction;
 mod write;
 
+pub use access::Access;
 pub use dir::{Dir, Entries, Entry};
 pub use error::{AccessError, OpenError, OpenErrorKind, RemoveError, WriteError};
 pub use jail::{Jail, Readable, Writable};
@@ -32,7 +35,7 @@ pub use mount::Mount;
 pub use name::EntryName;
 pub use path::SandboxPath;
 pub use private::{Keeps, Private, Whose};
-pub use protect::{Access, GitReads, Protection, RUN_LOG};
+pub use protect::{GitReads, Protection, RUN_LOG};
 pub use refusal::PathRefusal;
 pub use rel::{MAX_COMPONENT_BYTES, MAX_PATH_BYTES, RelPath};
 pub use remove::{Removable, Removal};

@@ -19,7 +19,7 @@ use crate::path::SandboxPath;
 use crate::private::{Keeps, Private, Whose};
 use crate::rel::MAX_PATH_BYTES;
 use crate::resolve::open_confined;
-use crate::temporary::{is_random, name_of};
+use crate::temporary_name::{is_random, name_of};
 
 /// Longest text of a path: the longest alias, a slash, and what may follow.
 const MAX_TEXT: usize = MAX_PATH_BYTES + 16;

@@ -4,38 +4,16 @@
 //! leads through. They are no confinement: a hard link has another name, and a command in the container is
 //! bound only by the container.
 
-use std::fmt;
-
+use crate::access::Access;
 use crate::lookalike::{is_dot_git, is_name};
 use crate::mount::Mount;
 use crate::path::SandboxPath;
 use crate::refusal::PathRefusal;
 use crate::rel::RelPath;
-use crate::temporary::TEMPORARY_PREFIX;
+use crate::temporary_name::TEMPORARY_PREFIX;
 
 /// The directory in @state with the run's own log. The daemon's directory is mounted there, read-only, for all but the host lane.
 pub const RUN_LOG: &str = "logs";
-
-/// What a caller wants to do at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// See content, names or metadata.
-    Read,
-    /// Create, replace or remove.
-    Write,
-    /// Run as a program, or run a program with it as an argument.
-    Execute,
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "reading",
-            Self::Write => "writing",
-            Self::Execute => "executing",
-        })
-    }
-}
 
 /// Whether git's hooks and configuration may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -4,8 +4,8 @@
 
 use thiserror::Error;
 
+use crate::access::Access;
 use crate::mount::Mount;
-use crate::protect::Access;
 use crate::rel::{MAX_COMPONENT_BYTES, MAX_PATH_BYTES};
 
 /// A path that names no permitted place.

@@ -21,7 +21,7 @@ use crate::error::{OpenError, OpenErrorKind};
 use crate::meta::FileKind;
 use crate::name::EntryName;
 use crate::resolve;
-use crate::temporary::{TEMPORARY_PREFIX, is_random, name_of, random};
+use crate::temporary_name::{TEMPORARY_PREFIX, is_random, name_of, random};
 
 /// Levels that a tree may have to be removed here; each costs a descriptor.
 const MAX_DEPTH: usize = 128;

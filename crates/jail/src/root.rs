@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::dir::Dir;
+use crate::dir::{Dir, Inner};
 use crate::error::{OpenError, OpenErrorKind};
 use crate::meta::{Metadata, RegularFile};
 use crate::mount::Mount;
@@ -23,13 +23,6 @@ pub struct Root {
     mount: Mount,
     fd: OwnedFd,
     inner: Option<Inner>,
-}
-
-/// What is mounted on a directory of the topmost one, and belongs to the mount for its readers.
-#[derive(Debug, Clone)]
-pub(crate) struct Inner {
-    pub(crate) name: &'static str,
-    pub(crate) fd: Arc<OwnedFd>,
 }
 
 impl Root {

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, fsync, unlinkat};
 use rustix::io::Errno;
 
+use crate::access::Access;
 use crate::error::OpenErrorKind;
 use crate::jail::Jail;
 use crate::meta::FileKind;
@@ -12,7 +13,6 @@ use crate::name::EntryName;
 use crate::note::{directory_of, temporary_of};
 use crate::path::SandboxPath;
 use crate::private::{Keeps, Whose};
-use crate::protect::Access;
 
 /// Notes that one sweep looks at. Honest operations leave a handful each.
 const MOST: usize = 10_000;

@@ -8,7 +8,6 @@ use std::io::Write as _;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fstat, renameat_with, unlinkat};
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::dir::Dir;
 use crate::error::OpenErrorKind;
@@ -18,10 +17,7 @@ use crate::note::Note;
 use crate::path::SandboxPath;
 use crate::private::Private;
 use crate::resolve::open_confined;
-
-/// How every temporary name begins; agents cannot write such names themselves.
-pub(crate) const TEMPORARY_PREFIX: &str = ".cofferdam-tmp-";
-const RANDOM_BYTES: usize = 16;
+use crate::temporary_name::{name_of, random};
 
 /// A new file that only this process has open. It vanishes with this value unless it was put in place.
 #[derive(Debug)]
@@ -106,39 +102,5 @@ impl Drop for Temporary<'_> {
         if gone && let Some(note) = &self.note {
             note.remove();
         }
-    }
-}
-
-pub(crate) fn random() -> Result<String, OpenErrorKind> {
-    let mut random = [0_u8; RANDOM_BYTES];
-    // Up to 256 bytes come whole once the pool is ready, which it is long before a container runs.
-    if getrandom(&mut random, GetRandomFlags::empty())? != RANDOM_BYTES {
-        return Err(OpenErrorKind::TooManyRetries);
-    }
-    Ok(format!("{:032x}", u128::from_ne_bytes(random)))
-}
-
-/// Whether these are the digits of a temporary name.
-pub(crate) fn is_random(digits: &str) -> bool {
-    digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-pub(crate) fn name_of(digits: &str) -> Option<EntryName> {
-    EntryName::new(format!("{TEMPORARY_PREFIX}{digits}").as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_random_and_recognised() {
-        let (a, b) = (random().unwrap(), random().unwrap());
-        assert!(is_random(&a) && is_random(&b));
-        assert_ne!(a, b);
-        assert!(name_of(&a).unwrap().as_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()));
-        assert!(
-            !is_random("notes") && !is_random(&a[1..]) && !is_random(&a.to_uppercase().replace('0', "G"))
-        );
     }
 }

@@ -16,12 +16,13 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 
-use super::step::{Kind, Step};
+use super::revert::Kind;
+use super::step::Step;
 use crate::name::EntryName;
 use crate::path::SandboxPath;
 use crate::private::{Keeps, Private, Whose};
 use crate::resolve::{open_confined, open_regular};
-use crate::temporary::{TEMPORARY_PREFIX, is_random};
+use crate::temporary_name::{TEMPORARY_PREFIX, is_random};
 
 const MAGIC: &str = "cofferdam-patch-1";
 const END: &str = "end";

@@ -7,12 +7,12 @@ use super::error::{Left, LeftState};
 use super::journal::{self, Entries, Entry, Stage, Turn};
 use super::remove_directories;
 use super::revert::{Reverted, revert};
+use crate::access::Access;
 use crate::dir::Dir;
 use crate::error::OpenErrorKind;
 use crate::jail::Jail;
 use crate::name::EntryName;
 use crate::private::Whose;
-use crate::protect::Access;
 
 /// A transaction that somebody died in, put right.
 #[derive(Debug, Clone, PartialEq, Eq)]

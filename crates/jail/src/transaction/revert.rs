@@ -5,10 +5,20 @@ use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::error::LeftState;
-use super::step::Kind;
 use crate::dir::Dir;
 use crate::meta::FileKind;
 use crate::name::EntryName;
+
+/// How a name changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// File and shadow change places.
+    Exchange,
+    /// The shadow becomes the file.
+    Create,
+    /// The file becomes the shadow.
+    Remove,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reverted {

@@ -4,7 +4,7 @@ use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::error::LeftState;
-use super::revert::{Reverted, revert};
+use super::revert::{Kind, Reverted, revert};
 use super::{Held, Then, join};
 use crate::error::{OpenError, OpenErrorKind, WriteError};
 use crate::meta::Metadata;
@@ -12,19 +12,8 @@ use crate::name::EntryName;
 use crate::note::Note;
 use crate::path::SandboxPath;
 use crate::resolve;
-use crate::temporary::{name_of, random};
+use crate::temporary_name::{name_of, random};
 use crate::write::{Found, Target};
-
-/// How a name changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// File and shadow change places.
-    Exchange,
-    /// The shadow becomes the file.
-    Create,
-    /// The file becomes the shadow.
-    Remove,
-}
 
 /// A prepared change. Dropping it changes nothing.
 #[derive(Debug)]
