@@ -15,8 +15,7 @@ use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, outcome_to_wire, preview_to_wire};
 
 use crate::args::Place;
-use crate::job::Work;
-use crate::ready::{self, Order};
+use crate::order::Order;
 use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_memory, limit_time};
 use crate::{git, location, sys};
 
@@ -30,6 +29,14 @@ impl Terms {
     pub(crate) fn new() -> Result<Self, SetupError> {
         Ok(Self { filter: ChildFilter::new()? })
     }
+}
+
+/// What a process of the host worker is for.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Call(Box<Start>),
+    /// Putting right what others left.
+    Recover(Whose),
 }
 
 /// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
@@ -51,7 +58,7 @@ fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()>
     dup2_stdin(&orders)?;
     std::mem::forget(orders);
     restrict(terms, &result)?;
-    let Some(Order { number, deadline, start }) = ready::receive(stdin())? else { return Ok(()) };
+    let Some(Order { number, deadline, start }) = Order::receive(stdin())? else { return Ok(()) };
     answer_to(result)?;
     perform(Work::Call(Box::new(start)), number, deadline)
 }

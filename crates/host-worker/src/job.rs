@@ -12,7 +12,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use jail::Whose;
 use ops::{Reason, ToolFailure};
 use prost::Message;
 use rustix::io::Errno;
@@ -22,7 +21,7 @@ use wire::v1::{git_request, operation};
 use wire::worker::v1::{Outcome, Start};
 use worker_protocol::convert::outcome_to_wire;
 
-use crate::child::Terms;
+use crate::child::{Terms, Work};
 use crate::ready::Ready;
 use crate::sys::Exit;
 use crate::{child, sys};
@@ -63,14 +62,6 @@ pub(crate) fn writes_repository(start: &Start) -> bool {
 pub(crate) fn leaves_traces(start: &Start) -> bool {
     let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
     !start.preview && !matches!(kind, None | Some(operation::Kind::Git(_)))
-}
-
-/// What a process of the host worker is for.
-#[derive(Debug)]
-pub(crate) enum Work {
-    Call(Box<Start>),
-    /// Putting right what others left.
-    Recover(Whose),
 }
 
 /// A process at work.

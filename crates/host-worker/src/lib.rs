@@ -7,6 +7,7 @@ mod handles;
 mod job;
 mod layer;
 mod location;
+mod order;
 mod ready;
 mod recovery;
 mod report;

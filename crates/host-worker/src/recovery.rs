@@ -16,8 +16,8 @@ use rustix::stdio::dup2_stdout;
 use wire::worker::v1::{Outcome, outcome};
 
 use crate::args::Place;
-use crate::child::{Terms, private};
-use crate::job::{Job, Stop, Work};
+use crate::child::{Terms, Work, private};
+use crate::job::{Job, Stop};
 use crate::location;
 use crate::sys::Exit;
 

@@ -19,7 +19,7 @@ use super::index::{self, SUBMODULE};
 use super::output::Output;
 use super::quote::quoted;
 use super::repository::{INDEX, WORKSPACE};
-use super::{diff, formats, paths};
+use super::{compare, diff, formats, paths};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
 const LARGEST: u64 = 128 * 1024 * 1024;
@@ -63,7 +63,7 @@ pub(super) fn preview(
         output.push_str("\n");
         // An unmerged path is compared with our side of it.
         index::take_our_sides(&mut before)?;
-        let diff = repository.diff_index_to_index(&before, &staged.index, Some(&mut diff::contents()))?;
+        let diff = repository.diff_index_to_index(&before, &staged.index, Some(&mut compare::contents()))?;
         let changed: HashSet<&[u8]> = staged.changes.iter().map(|(path, _)| path.as_bytes()).collect();
         formats::patches(&[diff], |delta| changed.contains(new_path(delta)), output)?;
     }
@@ -180,7 +180,7 @@ fn look(jail: &Jail, path: &str) -> Result<Option<FileType>, GitError> {
 
 fn with_untracked(mut options: DiffOptions, wanted: &[&str]) -> DiffOptions {
     options.include_untracked(true).recurse_untracked_dirs(true);
-    diff::limit(&mut options, wanted);
+    compare::limit(&mut options, wanted);
     options
 }
 
@@ -191,7 +191,7 @@ fn changes(
     wanted: &[&str],
     output: &mut Output,
 ) -> Result<Vec<(String, bool)>, GitError> {
-    let diff = diff::work_tree(repository, None, with_untracked(diff::changes(), wanted))?;
+    let diff = diff::work_tree(repository, None, with_untracked(compare::changes(), wanted))?;
     let mut changes = Vec::new();
     for delta in diff.deltas().filter(diff::is_wanted(index)) {
         let bytes = new_path(&delta);

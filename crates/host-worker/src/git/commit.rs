@@ -6,7 +6,7 @@ use ops::{Binder, Bound, Bounds};
 use super::error::{GitError, shown};
 use super::output::Output;
 use super::quote::quoted;
-use super::{diff, formats, index};
+use super::{compare, diff, formats, index};
 
 /// Paths with conflicts that a refusal names, at most.
 const CONFLICTS_SHOWN: usize = 20;
@@ -110,7 +110,7 @@ impl<'r> Planned<'r> {
 
     fn diff(&self, repository: &'r Repository) -> Result<Diff<'r>, GitError> {
         let before = self.parent.as_ref().map(Commit::tree).transpose()?;
-        let options = Some(&mut diff::contents());
+        let options = Some(&mut compare::contents());
         diff::with_renames(repository.diff_tree_to_tree(before.as_ref(), Some(&self.tree), options)?)
     }
 

@@ -6,14 +6,13 @@ use git2::{
 use jail::{Jail, Mount, SandboxPath};
 use ops::GitDiffFlag;
 
+use super::compare::{contents, limit};
 use super::error::GitError;
 use super::formats::Formats;
 use super::index::{self, Marked};
 use super::output::Output;
 use super::{formats, gitlink, paths};
 
-/// Larger files are shown as binary, bytes.
-const LARGEST: i64 = 64 * 1024 * 1024;
 /// Objects in memory come before those of the repository.
 pub(super) const FIRST: i32 = 1_000;
 
@@ -40,38 +39,6 @@ pub(super) fn write(
     };
     let index = repository.index()?;
     formats.write(&diffs, is_wanted(&index), output)
-}
-
-/// For what is said of each path: one change a path, also where a file became a link.
-pub(super) fn changes() -> DiffOptions {
-    let mut options = DiffOptions::new();
-    // The configuration of a repository is not asked for any of these.
-    options
-        .context_lines(3)
-        .interhunk_lines(0)
-        .indent_heuristic(true)
-        .old_prefix("a")
-        .new_prefix("b")
-        .include_typechange(true)
-        .disable_pathspec_match(true)
-        .max_size(LARGEST);
-    options
-}
-
-/// For what is in the files: where a file became a link, one is removed and the other made.
-pub(super) fn contents() -> DiffOptions {
-    let mut options = changes();
-    options.include_typechange(false);
-    options
-}
-
-/// Only these paths and what is beneath them. Without any, or with the work tree itself among them, all.
-pub(super) fn limit(options: &mut DiffOptions, paths: &[&str]) {
-    if !paths.contains(&"") {
-        for path in paths {
-            options.pathspec(*path);
-        }
-    }
 }
 
 /// What would be committed: HEAD against the index, with renames.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use git2::{Delta, Diff, DiffDelta, DiffOptions, Patch};
 use ops::GitFormat;
 
-use super::diff;
+use super::compare::{changes, contents};
 use super::error::GitError;
 use super::output::Output;
 use super::quote::quoted;
@@ -40,7 +40,7 @@ impl Formats {
 
     /// How to compare for them.
     pub(super) fn options(&self) -> DiffOptions {
-        if self.are_names() { diff::changes() } else { diff::contents() }
+        if self.are_names() { changes() } else { contents() }
     }
 
     /// Writes the changes that `shown` chooses.

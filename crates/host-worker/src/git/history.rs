@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 use ops::{GitFormat, GitLogFlag, GitRevision};
 
-use super::diff;
 use super::error::{GitError, shown};
 use super::formats::Formats;
 use super::output::Output;
+use super::{compare, diff};
 
 pub(super) fn find<'r>(repository: &'r Repository, revision: &GitRevision) -> Result<Object<'r>, GitError> {
     repository.revparse_single(revision.as_str()).map_err(|error| match error.code() {
@@ -105,7 +105,7 @@ pub(super) fn diff<'r>(
     mut options: DiffOptions,
     limit_to: &[&str],
 ) -> Result<Diff<'r>, GitError> {
-    diff::limit(&mut options, limit_to);
+    compare::limit(&mut options, limit_to);
     let before = if commit.parent_count() > 0 { Some(commit.parent(0)?.tree()?) } else { None };
     let diff = repository.diff_tree_to_tree(before.as_ref(), Some(&commit.tree()?), Some(&mut options))?;
     diff::with_renames(diff)

@@ -15,6 +15,7 @@
 mod add;
 mod clone;
 mod commit;
+mod compare;
 mod diff;
 mod error;
 mod formats;

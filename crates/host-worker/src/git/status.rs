@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use git2::{Branch, BranchType, Delta, Diff, DiffDelta, ErrorCode, Index, IndexConflict, Repository};
 use jail::Jail;
 
-use super::diff;
 use super::error::GitError;
 use super::formats::{letter, new_path, old_path};
 use super::index::Marked;
 use super::output::Output;
 use super::quote::quoted;
+use super::{compare, diff};
 
 /// What one line says of a path: a letter for the index, one for the work tree, and another path where it came from.
 struct Line {
@@ -30,7 +30,7 @@ type Lines = BTreeMap<Vec<u8>, Line>;
 pub(super) fn write(repository: &Repository, jail: &Jail, output: &mut Output) -> Result<(), GitError> {
     output.push_str(&format!("## {}\n", branch(repository)?));
     let (mut lines, mut untracked) = (Lines::new(), BTreeSet::new());
-    let mut options = diff::changes();
+    let mut options = compare::changes();
     options.include_untracked(true);
     let index = repository.index()?;
     let found = [diff::work_tree(repository, None, options)?, diff::submodules(repository, jail, &[])?];
@@ -42,7 +42,7 @@ pub(super) fn write(repository: &Repository, jail: &Jail, output: &mut Output) -
         }
     }
     announced(&index, &mut lines);
-    let staged = diff::staged(repository, diff::changes())?;
+    let staged = diff::staged(repository, compare::changes())?;
     staged.deltas().for_each(|delta| column(0, &delta, &mut lines));
     conflicts(&index, &mut lines)?;
 

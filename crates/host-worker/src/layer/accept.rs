@@ -14,7 +14,8 @@ use rustix::stdio::stdin;
 use wire::v1::AcceptRunResponse;
 
 use super::LayerFailure;
-use super::walk::{Change, Kind, Visitor, walk};
+use super::judge::Kind;
+use super::walk::{Change, Visitor, walk};
 use crate::args::Since;
 use crate::sys;
 

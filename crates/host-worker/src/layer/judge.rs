@@ -7,12 +7,20 @@ use jail::{Dir, EntryName, FileKind, Metadata};
 use rustix::fs::{AtFlags, Mode, OFlags, fgetxattr, openat, statat};
 
 use super::MAX_DEPTH;
-use super::walk::{Kind, names};
+use super::names::names;
 use crate::args::Since;
 
 /// The bits that count: set-id bits and the sticky bit are never applied.
 const MODE: u32 = 0o777;
 const CHUNK: usize = 64 * 1024;
+
+/// What became of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Added,
+    Modified,
+    Deleted,
+}
 
 /// What speaks against a change.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use jail::{Dir, FileKind};
 
 use super::MAX_DEPTH;
-use super::walk::names;
+use super::names::names;
 
 /// Files that are looked at.
 const MOST: u64 = 1_000_000;

@@ -17,6 +17,7 @@
 mod accept;
 mod judge;
 mod measure;
+mod names;
 mod patch;
 mod report;
 mod walk;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use jail::{Dir, EntryName, FileKind, Metadata};
 use similar::TextDiff;
 
-use super::walk::{Change, Kind};
+use super::judge::Kind;
+use super::walk::Change;
 use crate::git::quoted;
 
 /// Longest file that is shown.

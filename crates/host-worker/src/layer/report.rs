@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use jail::{Dir, OpenError};
 use wire::v1::{DiffRunResponse, FileChange, file_change};
 
+use super::judge::Kind;
 use super::patch;
-use super::walk::{Change, Kind, Visitor, walk};
+use super::walk::{Change, Visitor, walk};
 use crate::args::Since;
 
 /// How many changes a report names.

@@ -3,16 +3,9 @@
 use jail::{Dir, EntryName, FileKind, Metadata, OpenError, OpenErrorKind};
 
 use super::MAX_DEPTH;
-use super::judge::{self, Judgement};
+use super::judge::{self, Judgement, Kind};
+use super::names::{found, names};
 use crate::args::Since;
-
-/// What became of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Added,
-    Modified,
-    Deleted,
-}
 
 /// A name that is different.
 #[derive(Debug)]
@@ -150,23 +143,5 @@ impl<V: Visitor> Walk<'_, V> {
             Some(beneath) => self.directory(&inner, Some(&beneath.open_dir(name)?)),
             None => self.directory(&inner, None),
         }
-    }
-}
-
-/// The names in a directory, sorted, without those of things that were never complete.
-pub(super) fn names(dir: &Dir) -> Result<Vec<EntryName>, OpenError> {
-    let names = dir.entries()?.map(|entry| Ok(entry?.name));
-    let mut names = names.collect::<Result<Vec<_>, OpenError>>()?;
-    names.retain(|name| !name.is_temporary());
-    names.sort_unstable();
-    Ok(names)
-}
-
-/// What a name stands for, if anything.
-pub(super) fn found(dir: &Dir, name: &EntryName) -> Result<Option<Metadata>, OpenError> {
-    match dir.metadata(name) {
-        Ok(meta) => Ok(Some(meta)),
-        Err(OpenError { kind: OpenErrorKind::NotFound, .. }) => Ok(None),
-        Err(error) => Err(error),
     }
 }
