@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::RunClient;
 use crate::approver::Approver;
-use crate::log::{Level, SetLevelRequestParams, Wanted};
+use crate::log::{SetLevelRequestParams, Wanted};
 use crate::tools::Tools;
 use crate::waiting::Waiting;
 use crate::{call, changes, resources};
@@ -59,26 +59,6 @@ impl Bridge {
     pub fn for_another(&self) -> Self {
         Self::of(self.client.clone(), self.tools.clone(), self.waiting.clone(), self.approver.clone())
     }
-
-    pub(crate) fn client(&self) -> &RunClient {
-        &self.client
-    }
-
-    pub(crate) fn tools(&self) -> &Tools {
-        &self.tools
-    }
-
-    pub(crate) fn waiting(&self) -> &Waiting {
-        &self.waiting
-    }
-
-    pub(crate) fn approver(&self) -> Option<&Approver> {
-        self.approver.as_ref()
-    }
-
-    pub(crate) async fn log(&self, context: &RequestContext<RoleServer>, level: Level, message: &str) {
-        self.wanted.say(context, level, message).await;
-    }
 }
 
 impl ServerHandler for Bridge {
@@ -109,7 +89,9 @@ impl ServerHandler for Bridge {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        call::call(self, params, context).await
+        let Self { client, tools, waiting, approver, wanted, .. } = self;
+        let session = call::Session { client, tools, waiting, approver: approver.as_ref(), wanted };
+        call::call(session, params, context).await
     }
 
     async fn list_resources(

@@ -27,25 +27,25 @@ use wire::v1::call_stream_response::Event;
 use wire::v1::{CallResponse, CallStreamResponse, call_output, call_response};
 
 use crate::answer::{answer, refused};
-use crate::api::CallOptions;
-use crate::bridge::Bridge;
+use crate::api::{CallOptions, RunClient};
+use crate::approver::Approver;
 use crate::elicit::{Choice, KEY, Question, can_ask};
-use crate::log::Level;
+use crate::log::{Level, Wanted};
 use crate::progress::Progress;
-use crate::tools::Shape;
-use crate::waiting::{Key, Waits};
+use crate::tools::{Shape, Tools};
+use crate::waiting::{Key, Waiting, Waits};
 
 /// Between notifications that nothing has happened yet, for clients that give up on silence.
 const STILL_HERE: Duration = Duration::from_secs(15);
 
 /// Makes the call. Dropping it cancels it.
 pub(crate) async fn call(
-    bridge: &Bridge,
+    session: Session<'_>,
     params: CallToolRequestParams,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let cancelled = context.ct.clone();
-    let story = Story::new(bridge, params, context)?;
+    let story = Story::new(session, params, context)?;
     tokio::select! {
         biased;
         // Nobody reads this answer: MCP has none for a request that was cancelled.
@@ -54,8 +54,17 @@ pub(crate) async fn call(
     }
 }
 
+/// What a client's calls have in common.
+pub(crate) struct Session<'a> {
+    pub(crate) client: &'a RunClient,
+    pub(crate) tools: &'a Tools,
+    pub(crate) waiting: &'a Waiting,
+    pub(crate) approver: Option<&'a Approver>,
+    pub(crate) wanted: &'a Wanted,
+}
+
 struct Story<'a> {
-    bridge: &'a Bridge,
+    session: Session<'a>,
     context: RequestContext<RoleServer>,
     tool: String,
     arguments_json: String,
@@ -69,7 +78,7 @@ struct Story<'a> {
 
 impl<'a> Story<'a> {
     fn new(
-        bridge: &'a Bridge,
+        session: Session<'a>,
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<Self, ErrorData> {
@@ -77,7 +86,7 @@ impl<'a> Story<'a> {
         let arguments_json = serde_json::to_string(&params.arguments.unwrap_or_default())
             .map_err(|_| ErrorData::invalid_params("arguments: cannot be written as JSON", None))?;
         let key = Key::of(&tool, &arguments_json);
-        let known = bridge.waiting().get(key);
+        let known = session.waiting.get(key);
         // What a client sends back is the client's word: it must name the call that it is about, and names nothing else.
         if let Some(state) = &params.request_state
             && known.as_ref().is_none_or(|waits| waits.approval_id != *state)
@@ -92,7 +101,7 @@ impl<'a> Story<'a> {
         })?;
         let request_id =
             known.as_ref().map_or_else(|| Uuid::new_v4().to_string(), |known| known.request_id.clone());
-        Ok(Self { bridge, context, tool, arguments_json, key, known, request_id, said })
+        Ok(Self { session, context, tool, arguments_json, key, known, request_id, said })
     }
 
     async fn tell(self) -> Result<CallToolResponse, ErrorData> {
@@ -110,10 +119,10 @@ impl<'a> Story<'a> {
             return Ok(self.over(&response).await);
         }
         let waits = Waits { request_id: self.request_id.clone(), approval_id: response.approval_id.clone() };
-        self.bridge.waiting().remember(self.key, waits);
+        self.session.waiting.remember(self.key, waits);
         progress.note(&format!("waits for approval {}", response.approval_id)).await;
         let waits = format!("{} waits for approval {}", self.tool, response.approval_id);
-        self.bridge.log(&self.context, Level::Notice, &waits).await;
+        self.session.wanted.say(&self.context, Level::Notice, &waits).await;
 
         let choice = match self.ask(&response, &mut progress).await? {
             Asked::Choice(choice) => choice,
@@ -124,7 +133,7 @@ impl<'a> Story<'a> {
         match choice {
             Choice::Wait => {}
             Choice::Leave => return Ok(self.pending(&response, None).await),
-            Choice::Cancel => self.bridge.client().cancel(&response.call_id).await?,
+            Choice::Cancel => self.session.client.cancel(&response.call_id).await?,
             Choice::Decide { approve, comment } => {
                 note = self.decide(&response.approval_id, approve, &comment).await;
             }
@@ -138,7 +147,7 @@ impl<'a> Story<'a> {
 
     /// The same request each time.
     async fn make(&self, options: CallOptions) -> Result<Streaming<CallStreamResponse>, Status> {
-        self.bridge.client().call_tool(&self.request_id, &self.tool, &self.arguments_json, options).await
+        self.session.client.call_tool(&self.request_id, &self.tool, &self.arguments_json, options).await
     }
 
     /// Until the API has an answer, telling the client meanwhile what the command writes.
@@ -195,7 +204,7 @@ impl<'a> Story<'a> {
     }
 
     async fn question(&self, approval_id: &str) -> Question {
-        if let Some(approver) = self.bridge.approver()
+        if let Some(approver) = self.session.approver
             && let Ok(approval) = approver.show(approval_id).await
         {
             return Question::whether_to_approve(&approval);
@@ -221,7 +230,7 @@ impl<'a> Story<'a> {
         };
         let id = asked.id.clone();
         // A reviewer may be faster. Until the person has chosen, nothing but their leaving cancels the call.
-        let leaves = Leaves::new(self.bridge, &response.call_id);
+        let leaves = Leaves::new(self.session.client, &response.call_id);
         let settled = async { self.follow(self.make(CallOptions::Watch).await?, progress).await };
         let asked = tokio::select! {
             said = asked.await_response() => match said {
@@ -240,7 +249,7 @@ impl<'a> Story<'a> {
 
     /// Decides as whoever started the bridge. What speaks against it is a note for the model.
     async fn decide(&self, approval_id: &str, approve: bool, comment: &str) -> Option<String> {
-        let approver = self.bridge.approver()?;
+        let approver = self.session.approver?;
         let refused = approver.decide(approval_id, approve, comment).await.err()?;
         tracing::debug!(%refused, "the decision was not taken");
         Some(format!("The decision was not taken: {}", refused.message()))
@@ -248,7 +257,7 @@ impl<'a> Story<'a> {
 
     /// It has an outcome.
     async fn over(&self, response: &CallResponse) -> Result<CallToolResponse, ErrorData> {
-        self.bridge.waiting().forget(self.key);
+        self.session.waiting.forget(self.key);
         let note = self.known.as_ref().filter(|_| self.said.is_none()).map(|known| {
             format!(
                 "This is the outcome of the call that waited for approval {}; it was not made again.",
@@ -256,7 +265,7 @@ impl<'a> Story<'a> {
             )
         });
         let reason = response.error.as_ref().map_or("", |error| error.reason.as_str());
-        match self.bridge.tools().shape(&self.tool).await {
+        match self.session.tools.shape(&self.tool).await {
             // After the API has refused and recorded it.
             Shape::Unknown if matches!(reason, "NOT_FOUND" | "INVALID_ARGUMENT") => {
                 Err(ErrorData::invalid_params(format!("Unknown tool: {}", response.rendered), None))
@@ -277,7 +286,7 @@ impl<'a> Story<'a> {
             response.approval_id, self.tool
         );
         let note = note.map_or_else(|| how.clone(), |note| format!("{note}\n{how}"));
-        let structured = self.bridge.tools().shape(&self.tool).await == Shape::Structured;
+        let structured = self.session.tools.shape(&self.tool).await == Shape::Structured;
         Ok(answer(response, structured, Some(note)).into())
     }
 }
@@ -292,13 +301,13 @@ enum Asked {
 
 /// Cancels the call when the client leaves while its person is being asked.
 struct Leaves<'a> {
-    bridge: &'a Bridge,
+    client: &'a RunClient,
     call_id: Option<String>,
 }
 
 impl<'a> Leaves<'a> {
-    fn new(bridge: &'a Bridge, call_id: &str) -> Self {
-        Self { bridge, call_id: Some(call_id.to_owned()) }
+    fn new(client: &'a RunClient, call_id: &str) -> Self {
+        Self { client, call_id: Some(call_id.to_owned()) }
     }
 
     fn stay(mut self) {
@@ -312,7 +321,7 @@ impl Drop for Leaves<'_> {
         else {
             return;
         };
-        let client = self.bridge.client().clone();
+        let client = self.client.clone();
         runtime.spawn(async move { client.cancel(&call_id).await });
     }
 }

@@ -18,8 +18,8 @@ use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::door::plain;
 use super::held::{Held, ResponseBody};
-use super::serve::{LARGEST_BODY, Settings};
 use super::sessions::{Busy, Sessions};
+use super::settings::{LARGEST_BODY, Settings};
 use crate::api::{Api, RunClient};
 use crate::bridge::Bridge;
 use crate::token::RunToken;

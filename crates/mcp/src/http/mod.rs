@@ -19,6 +19,8 @@ mod host;
 mod runs;
 mod serve;
 mod sessions;
+mod settings;
 
 pub use door::Door;
-pub use serve::{Settings, serve};
+pub use serve::serve;
+pub use settings::Settings;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::door::Door;
 use super::endpoint::Endpoint;
-use super::serve::Settings;
+use super::settings::Settings;
 use crate::token::RunToken;
 
 /// Between two looks for those that have ended.

@@ -21,10 +21,9 @@ use super::door::{Door, admit, plain};
 use super::held::{Held, ResponseBody};
 use super::host::Hosts;
 use super::runs::Runs;
+use super::settings::{LARGEST_BODY, Settings};
 
 const PATH: &str = "/mcp";
-/// Largest message taken, bytes.
-pub(super) const LARGEST_BODY: usize = 4 * 1024 * 1024;
 /// Until a client has to have sent a request's head: a silent one keeps another's place.
 const HEAD: Duration = Duration::from_secs(10);
 /// The time in which a body must arrive.
@@ -36,23 +35,6 @@ const LARGEST_HEAD: usize = 64 * 1024;
 const AGAIN: Duration = Duration::from_millis(100);
 /// For clients that do not hang up when this stops.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// What an operator may choose.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// What `Host` may be: names, or `name:port`.
-    pub hosts: Vec<String>,
-    /// What `Origin` may be where there is one: `scheme://host:port`, the port perhaps `*`.
-    pub origins: Vec<String>,
-    /// Connections at the same time.
-    pub connections: usize,
-    /// Sessions of one run at the same time; beyond, the one that was idle longest ends.
-    pub sessions_per_run: usize,
-    /// A session without a message for so long is over.
-    pub session_idle_timeout: Duration,
-    /// In which names and shapes tools are offered.
-    pub dialect: String,
-}
 
 /// Serves until it is told to stop.
 pub async fn serve<D: Door>(
