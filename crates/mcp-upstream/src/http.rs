@@ -32,7 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::events::Events;
 use super::fault::Fault;
-use super::link::LinkState;
+use super::link_state::LinkState;
 use super::message::{Incoming, MAX_MESSAGE};
 
 /// Bytes of the head of an answer.

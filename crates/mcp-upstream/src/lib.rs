@@ -8,6 +8,7 @@ mod host;
 mod http;
 mod lines;
 mod link;
+mod link_state;
 mod message;
 mod result;
 mod schema;

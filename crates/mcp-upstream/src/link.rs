@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::fault::Fault;
 use super::host::Host;
 use super::http::Http;
+use super::link_state::LinkState;
 use super::message;
 use super::stdio::Stdio;
 
@@ -39,15 +40,6 @@ pub(super) struct Link {
 enum Wire {
     Stdio(Stdio),
     Http(Arc<Http>),
-}
-
-/// What a wire tells its link.
-#[derive(Clone, Default)]
-pub(super) struct LinkState {
-    /// The server said that it has other tools now.
-    pub(super) changed: Arc<AtomicBool>,
-    /// Cancelled when nothing more can be asked; ends a program.
-    pub(super) end: CancellationToken,
 }
 
 /// A server's list of tools.

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::fault::Fault;
 use super::host::{Host, Output, Pipes};
 use super::lines::Lines;
-use super::link::LinkState;
+use super::link_state::LinkState;
 use super::message::{self, Incoming};
 use super::text::one_line;
 
