@@ -5,7 +5,7 @@
 //! edit stands for that, unless the edit has a `\r` itself. Where line endings are mixed the exact text comes first.
 
 use super::nearest::{Nearest, nearest};
-use super::newline::Newlines;
+use super::newline::{Newlines, line_numbers};
 
 /// Line numbers that a failure names.
 const MAX_LINES: usize = 100;
@@ -79,19 +79,6 @@ fn unique(text: &str, from: &str, count: usize) -> Result<(), Misfit> {
         }
     }
     if count == 1 { Ok(()) } else { Err(Misfit::Ambiguous { count, lines: line_numbers(text, &starts) }) }
-}
-
-/// The 1-based lines of positions in ascending order.
-pub(super) fn line_numbers(text: &str, positions: &[usize]) -> Vec<u64> {
-    let (mut line, mut at) = (1, 0);
-    positions
-        .iter()
-        .map(|&position| {
-            line += text[at..position].matches('\n').count() as u64;
-            at = position;
-            line
-        })
-        .collect()
 }
 
 /// Puts `added` after line `after`, as lines of its own.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use text::{Shape, excerpt_of};
 
-use super::change::line_numbers;
+use super::newline::line_numbers;
 
 const MAX_CANDIDATES: usize = 3;
 /// Of a line, for comparing and for showing.

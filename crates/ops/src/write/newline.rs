@@ -34,3 +34,16 @@ impl Newlines {
         }
     }
 }
+
+/// The 1-based lines of positions in ascending order.
+pub(super) fn line_numbers(text: &str, positions: &[usize]) -> Vec<u64> {
+    let (mut line, mut at) = (1, 0);
+    positions
+        .iter()
+        .map(|&position| {
+            line += text[at..position].matches('\n').count() as u64;
+            at = position;
+            line
+        })
+        .collect()
+}
