@@ -1,11 +1,10 @@
 //! The command tree: noun, then verb.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::client::{Context, Credentials};
 use crate::endpoint::Endpoint;
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
     alert, approval, audit, bundle, call, completions, doctor, limits, mcp, permission, policy, run,
@@ -129,7 +128,7 @@ impl Cli {
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Doctor(doctor) => doctor.run(&context).await,
-            Command::Completions(completions) => completions.run(),
+            Command::Completions(completions) => completions.run(&mut Self::command()),
         }
     }
 }

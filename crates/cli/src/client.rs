@@ -21,7 +21,6 @@ use wire::v1::trash_service_client::TrashServiceClient;
 
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
-use crate::run::{RunRef, one_or_all};
 use crate::ui::Ui;
 
 /// Largest answer taken, bytes: above any limit of the daemon's, far below what would hurt.
@@ -69,17 +68,6 @@ impl Context {
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         let channel = self.endpoint.connect().await.map_err(|failure| failure.and_hint(DOCTOR))?;
         Ok(Client { channel, credentials: self.credentials.clone() })
-    }
-
-    /// Connects, and finds the id of the run that the command line names; an empty one, which stands for all,
-    /// when it names none.
-    pub(crate) async fn connect_to<'r>(
-        &self,
-        run: impl Into<Option<&'r RunRef>>,
-    ) -> Result<(Client, String), Failure> {
-        let client = self.connect().await?;
-        let run_id = one_or_all(run.into(), &client).await?;
-        Ok((client, run_id))
     }
 }
 

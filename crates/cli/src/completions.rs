@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
-use crate::exit::{Ended, Exit};
+use crate::exit::Exit;
+use crate::failure::Ended;
 
 /// Print a shell's completion script.
 #[derive(Args, Debug)]
@@ -19,26 +19,29 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> Ended {
-        std::io::stdout().write_all(&self.script())?;
+    pub(crate) fn run(self, coffer: &mut Command) -> Ended {
+        std::io::stdout().write_all(&self.script(coffer))?;
         Ok(Exit::Ok)
     }
 
-    fn script(&self) -> Vec<u8> {
+    fn script(&self, coffer: &mut Command) -> Vec<u8> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "coffer", &mut script);
+        clap_complete::generate(self.shell, coffer, "coffer", &mut script);
         script
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn each_shell_learns_the_verbs() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let script = String::from_utf8(Completions { shell }.script()).unwrap();
+            let script = String::from_utf8(Completions { shell }.script(&mut Cli::command())).unwrap();
             assert!(script.contains("approval") && script.contains("doctor"), "{shell:?}");
         }
     }

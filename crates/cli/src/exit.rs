@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use crate::failure::Failure;
-
 /// The exit codes; documented in `coffer --help`, never renumbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -24,9 +22,6 @@ pub(crate) enum Exit {
     /// The exit code of a command in a run, or 128 and the number of a signal.
     Command(u8),
 }
-
-/// How a command ended, or why it did not do what was asked.
-pub(crate) type Ended = Result<Exit, Failure>;
 
 /// What `timeout(1)` ends with.
 pub(crate) const TIMED_OUT: u8 = 124;

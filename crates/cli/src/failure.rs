@@ -33,6 +33,9 @@ pub(crate) struct Failure {
     metadata: BTreeMap<String, String>,
 }
 
+/// How a command ended, or why it did not do what was asked.
+pub(crate) type Ended = Result<Exit, Failure>;
+
 impl Failure {
     fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {

@@ -5,7 +5,7 @@ use wire::v1::rate_limit::Scope;
 use wire::v1::{GetRateLimitsRequest, GetRateLimitsResponse, RateLimit, ThrottleAgentRequest};
 
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::run::RunRef;
 use crate::time;

@@ -10,6 +10,7 @@ mod cli;
 mod client;
 mod completions;
 mod doctor;
+mod ending;
 mod endpoint;
 mod exit;
 mod failure;
@@ -35,7 +36,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Cli;
-use crate::exit::{Ended, Exit};
+use crate::exit::Exit;
+use crate::failure::Ended;
 use crate::ui::Ui;
 
 fn main() -> ExitCode {

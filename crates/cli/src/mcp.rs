@@ -12,8 +12,8 @@ use clap::Args;
 use mcp::{Approver, Bridge, RunClient, RunToken};
 
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 
 /// What older releases read the token from.
 const FORMER: &str = "COFFERDAM_RUN_TOKEN";

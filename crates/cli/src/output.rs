@@ -153,6 +153,17 @@ impl Output {
         self
     }
 
+    /// Says that a result is not all that there is.
+    pub(crate) fn cut_short(&mut self, truncated: bool, hint: &str) {
+        if truncated {
+            self.end_line().styled(Style::Yellow, "cut short");
+            if !hint.is_empty() {
+                self.own(": ").word(hint);
+            }
+            self.end_line();
+        }
+    }
+
     /// A fact a line: name, value.
     pub(crate) fn facts(&mut self, facts: &[(&'static str, String)]) -> &mut Self {
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();

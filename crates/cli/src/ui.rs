@@ -10,8 +10,8 @@ use serde::Serialize;
 use tonic::{Response, Status};
 
 use crate::clean::escape_json;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::outlet::Outlet;
 use crate::output::{Look, Output, Style};
 

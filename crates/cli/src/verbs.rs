@@ -11,7 +11,7 @@ macro_rules! verbs {
         }
 
         impl Command {
-            pub(crate) async fn run(self, context: &crate::client::Context) -> crate::exit::Ended {
+            pub(crate) async fn run(self, context: &crate::client::Context) -> crate::failure::Ended {
                 match self {
                     $(Self::$verb(verb) => verb.run(context).await,)*
                 }

@@ -5,7 +5,7 @@ use wire::v1::AcknowledgeAlertRequest;
 
 use super::{measure, resolve};
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 
 /// Acknowledge an alert. This lifts the measure that it imposed, unless the measure is a stop.
 #[derive(Args, Debug)]

@@ -6,7 +6,7 @@ use wire::v1::{Alert, ListAlertsRequest, ListAlertsResponse};
 
 use super::{SEVERITIES, measure};
 use crate::client::{Context, pages, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::run::RunRef;
 use crate::verbs::one_of;

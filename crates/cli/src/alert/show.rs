@@ -6,7 +6,7 @@ use wire::v1::{Alert, GetAlertRequest};
 
 use super::{measure, resolve};
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::time;
 

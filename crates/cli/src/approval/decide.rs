@@ -8,7 +8,7 @@ use wire::v1::decide_approval_request::Decision;
 use super::resolve;
 use super::votes::missing;
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 
 /// Approve a call. The daemon makes it once, as soon as enough approvers have consented.
 #[derive(Args, Debug)]

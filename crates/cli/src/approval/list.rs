@@ -5,7 +5,7 @@ use wire::v1::approval::State;
 use wire::v1::{Approval, ListApprovalsRequest};
 
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::run::RunRef;
 use crate::verbs::one_of;

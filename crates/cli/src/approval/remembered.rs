@@ -5,8 +5,7 @@ use wire::v1::approval::Remember;
 use wire::v1::{Consent, ListConsentsRequest, RevokeConsentRequest};
 
 use crate::client::{Client, Context, quick};
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::run::RunRef;
 use crate::{ids, time};

@@ -8,7 +8,7 @@ use super::list::expiry;
 use super::resolve;
 use super::votes;
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::time;
 

@@ -6,7 +6,8 @@ use wire::v1::{Approval, WatchApprovalsRequest};
 
 use super::votes::missing;
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
+use crate::exit::Exit;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::run::RunRef;
 use crate::{follow, ids};

@@ -4,7 +4,7 @@ use clap::Args;
 use wire::v1::{Checkpoint, GetCheckpointRequest, RotateKeyRequest};
 
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 
 /// Sign the current state of the log and print the checkpoint. Store it where this host's owner cannot change it.
 #[derive(Args, Debug)]

@@ -11,8 +11,8 @@ use wire::v1::query_events_request::Order;
 use super::filter::Filter;
 use super::query::Pages;
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::quantity::count;
 
 /// Export records for other programs, oldest first: all that are in the log when the export begins.

@@ -7,8 +7,8 @@ use wire::v1::{EventFilter, QueryEventsRequest, QueryEventsResponse};
 use super::filter::Filter;
 use super::tail::show;
 use crate::client::{Client, Context, quick};
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 
 /// Most records of a page.
 const PAGE: u32 = 1_000;

@@ -5,7 +5,7 @@ use tokio_stream::StreamExt as _;
 use wire::v1::{RebuildIndexRequest, RebuildIndexResponse};
 
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::quantity::count;
 
 /// Rebuild the index of the log. `audit query` waits for it.

@@ -10,8 +10,8 @@ use super::filter::Filter;
 use super::summary::summarise;
 use crate::clean::escape_json;
 use crate::client::{Client, Context};
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::{ids, time};
 

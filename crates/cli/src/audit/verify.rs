@@ -7,8 +7,8 @@ use clap::Args;
 use wire::v1::{VerifyLogRequest, VerifyLogResponse};
 
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::quantity::count;
 use crate::ui::Ui;

@@ -11,8 +11,7 @@ use wire::v1::create_bundle_response::Event;
 use wire::v1::{BundleMade, CreateBundleRequest};
 
 use crate::client::{Client, Context};
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::quantity::count;
 use crate::run::RunRef;
 use crate::ui::Ui;

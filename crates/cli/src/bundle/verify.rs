@@ -10,8 +10,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::quantity::count;
 

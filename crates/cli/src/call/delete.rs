@@ -6,7 +6,7 @@ use wire::v1::{DeleteRequest, DeleteResult, entry};
 
 use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::quantity::bytes;
 

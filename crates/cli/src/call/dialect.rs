@@ -5,7 +5,7 @@ use wire::v1::DialectCall;
 
 use super::{CallOptions, Target, answer, explain, outcome};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 
 /// Make a tool call as an agent's model writes it; prints what the model would see.
 #[derive(Args, Debug)]

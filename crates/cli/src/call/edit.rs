@@ -5,9 +5,9 @@ use wire::v1::edit_request::Change;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{CreateFile, EditRequest, EditResult, InsertText, StrReplace};
 
-use super::{CallOptions, Target, make, outcome};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::quantity::count;
 
@@ -87,7 +87,7 @@ pub(super) fn render(result: &EditResult, data: &mut Output, talk: &mut Output) 
         data.own(": ").word(&count(result.replacements.into(), "place", "places"));
     }
     data.own(", sha256 ").word(&result.sha256_after).own("\n").diff(&result.diff);
-    outcome::truncated(result.diff_truncated, "see the rest with `coffer call read`", talk);
+    talk.cut_short(result.diff_truncated, "see the rest with `coffer call read`");
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use wire::v1::git_request::Command as Wanted;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{GitAdd, GitCommit, GitDiff, GitLog, GitRequest, GitResult, GitShow, GitStatus};
 
-use super::{CallOptions, Target, make, outcome};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::quantity::bytes;
 
@@ -205,7 +205,7 @@ pub(super) fn render(result: &GitResult, data: &mut Output, talk: &mut Output) {
         data.own("commit ").word(&result.commit).own("\n");
     }
     let missing = format!("{} left out; name paths to narrow the output", bytes(result.omitted_bytes));
-    outcome::truncated(result.truncated, &missing, talk);
+    talk.cut_short(result.truncated, &missing);
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use clap::Args;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{GlobRequest, GlobResult};
 
-use super::{CallOptions, Target, make, outcome};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 
 /// Find files by name.
@@ -48,7 +48,7 @@ pub(super) fn render(result: &GlobResult, data: &mut Output, talk: &mut Output) 
     if result.paths.is_empty() {
         talk.own("no file matches\n");
     }
-    outcome::truncated(result.truncated, &result.hint, talk);
+    talk.cut_short(result.truncated, &result.hint);
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use wire::v1::operation::Kind as Operation;
 use wire::v1::{GrepRequest, GrepResult};
 
 use super::grep_lines::{GrepLine, LineKind, lines};
-use super::{CallOptions, Target, make, outcome};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::quantity::count;
 
@@ -87,7 +87,7 @@ pub(super) fn render(result: &GrepResult, data: &mut Output, talk: &mut Output) 
     if result.files_skipped > 0 {
         talk.word(&count(result.files_skipped, "file", "files")).own(" left out: binary or not readable\n");
     }
-    outcome::truncated(result.truncated, &result.hint, talk);
+    talk.cut_short(result.truncated, &result.hint);
 }
 
 #[cfg(test)]

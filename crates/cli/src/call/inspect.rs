@@ -5,7 +5,7 @@ use wire::v1::{CancelCallRequest, GetCallRequest, Timings};
 
 use super::{outcome, select};
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::{ids, time};
 
 /// Show the outcome of a call; exits with the code that the call itself would have given.

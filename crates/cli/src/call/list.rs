@@ -5,9 +5,9 @@ use wire::v1::entry::Type;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{ListRequest, ListResult};
 
-use super::{CallOptions, Target, make, outcome};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::{quantity, time};
 
@@ -62,7 +62,7 @@ pub(super) fn render(result: &ListResult, data: &mut Output, talk: &mut Output) 
         vec![kind.into(), size, modified, entry.path.clone()]
     });
     data.table(&["TYPE", "SIZE", "MODIFIED", "PATH"], rows);
-    outcome::truncated(result.truncated, &result.hint, talk);
+    talk.cut_short(result.truncated, &result.hint);
 }
 
 #[cfg(test)]

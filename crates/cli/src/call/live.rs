@@ -8,10 +8,10 @@ use wire::v1::call_stream_response::Event;
 use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, CallStreamResponse};
 
-use super::{CallOptions, Target, exec, make, outcome, prepare, working};
+use super::{CallOptions, Target, exec_result, make, outcome, prepare, working};
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::outlet::Outlet;
 use crate::output::Style;
 use crate::quantity::bytes;
@@ -132,7 +132,7 @@ impl LiveOutput {
             _ => None,
         };
         // Whoever uses the output must not take a part of it for all.
-        if exit == Exit::Ok && command.is_some_and(|result| exec::lacks(result, self.bytes)) {
+        if exit == Exit::Ok && command.is_some_and(|result| exec_result::lacks(result, self.bytes)) {
             exit = Exit::Failed;
         }
         if self.ui.is_json() {
@@ -140,7 +140,7 @@ impl LiveOutput {
         }
         let mut talk = self.ui.talk();
         if let Some(result) = command {
-            exec::render_end(result, self.bytes, &mut talk);
+            exec_result::render_end(result, self.bytes, &mut talk);
             if call.output_not_kept_bytes > 0 {
                 talk.end_line()
                     .styled(Style::Yellow, "not kept")

@@ -7,7 +7,7 @@ use wire::v1::{McpContent, McpRequest, McpResult};
 
 use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 
 /// Call a tool of an MCP server that the policy names.

@@ -5,6 +5,7 @@ mod delete;
 mod dialect;
 mod edit;
 mod exec;
+mod exec_result;
 mod explain;
 mod git;
 mod glob;
@@ -31,10 +32,10 @@ use clap::Args;
 use wire::v1::call_request::Request;
 use wire::v1::{CallRequest, CallResponse};
 
+pub(crate) use self::explain::{show as show_explained, word as verdict};
 pub(crate) use self::select::resolve;
 use crate::client::{Client, Context};
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::run::RunRef;
 use crate::time;
 

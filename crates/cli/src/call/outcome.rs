@@ -4,8 +4,9 @@ use wire::v1::call_response::Status;
 use wire::v1::result::Kind as CallResult;
 use wire::v1::{CallResponse, ToolFailure};
 
-use super::{delete, edit, exec, git, glob, grep, list, mcp, patch, read, write};
-use crate::exit::{Ended, Exit};
+use super::{delete, edit, exec_result, git, glob, grep, list, mcp, patch, read, write};
+use crate::exit::Exit;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::ui::Ui;
 
@@ -29,7 +30,7 @@ pub(super) fn show_rendered(ui: Ui, call: &CallResponse) -> Ended {
 
 /// How `coffer` should end.
 pub(super) fn exit(call: &CallResponse) -> Exit {
-    if let Some(exit) = exec::exit(call.kind()) {
+    if let Some(exit) = exec_result::exit(call.kind()) {
         return exit;
     }
     // Nothing was printed of a file that is no text, which a script must not take for an empty one.
@@ -53,7 +54,7 @@ fn render(call: &CallResponse, data: &mut Output, talk: &mut Output) {
         Some(CallResult::List(result)) => list::render(result, data, talk),
         Some(CallResult::Glob(result)) => glob::render(result, data, talk),
         Some(CallResult::Grep(result)) => grep::render(result, data, talk),
-        Some(CallResult::Exec(result) | CallResult::Shell(result)) => exec::render(result, data, talk),
+        Some(CallResult::Exec(result) | CallResult::Shell(result)) => exec_result::render(result, data, talk),
         Some(CallResult::Write(result)) => write::render(result, data),
         Some(CallResult::Edit(result)) => edit::render(result, data, talk),
         Some(CallResult::Patch(result)) => patch::render(result, data, talk),
@@ -102,17 +103,6 @@ fn pending(call: &CallResponse, talk: &mut Output) {
     talk.own("see it with:     coffer approval show ").word(id).own("\n");
     talk.own("approve it with: coffer approval approve ").word(id).own("\n");
     talk.own("its outcome:     coffer call show ").word(&call.call_id).own("\n");
-}
-
-/// Says that a result is not all that there is.
-pub(super) fn truncated(truncated: bool, hint: &str, talk: &mut Output) {
-    if truncated {
-        talk.end_line().styled(Style::Yellow, "cut short");
-        if !hint.is_empty() {
-            talk.own(": ").word(hint);
-        }
-        talk.end_line();
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use wire::v1::{CallResponse, GetCallRequest, OutputChunk};
 
 use super::select;
 use crate::client::{Client, Context, quick};
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::ids;
 use crate::output::Style;
 use crate::quantity::bytes;

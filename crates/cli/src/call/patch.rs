@@ -8,10 +8,9 @@ use wire::v1::operation::Kind as Operation;
 use wire::v1::patch_request::Change;
 use wire::v1::{PatchRequest, PatchResult, UpdateFrontmatter, patched_file};
 
-use super::{CallOptions, Target, make, outcome, stdin};
+use super::{CallOptions, Target, make, stdin};
 use crate::client::Context;
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output::Output;
 
 /// Change several files, all or none of them, and print the diff.
@@ -149,7 +148,7 @@ pub(super) fn render(result: &PatchResult, data: &mut Output, talk: &mut Output)
     for note in &result.notes {
         talk.own("note: ").word(note).own("\n");
     }
-    outcome::truncated(result.diff_truncated, "see the rest with `coffer call read`", talk);
+    talk.cut_short(result.diff_truncated, "see the rest with `coffer call read`");
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use clap::Args;
 use wire::v1::operation::Kind as Operation;
 use wire::v1::{ContentEncoding, ReadRequest, ReadResult};
 
-use super::{CallOptions, Target, make, outcome};
+use super::{CallOptions, Target, make};
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 
 /// Print a file, or a part of it.
@@ -91,7 +91,7 @@ pub(super) fn render(result: &ReadResult, data: &mut Output, talk: &mut Output) 
     if result.binary && result.content.is_empty() {
         talk.styled(Style::Yellow, "not text").own(": ").word(&result.hint).end_line();
     } else {
-        outcome::truncated(result.truncated, &result.hint, talk);
+        talk.cut_short(result.truncated, &result.hint);
     }
 }
 

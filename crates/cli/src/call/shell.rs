@@ -10,8 +10,8 @@ use super::live::Live;
 use super::surroundings::{Surroundings, timeout_ms};
 use super::{CallOptions, Target, stdin};
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 
 /// Run a shell script, if the profile allows scripts.
 ///

@@ -5,8 +5,8 @@ use wire::v1::ListToolsRequest;
 use wire::v1::list_tools_request::Format;
 
 use crate::client::{Context, quick};
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::run::RunRef;
 use crate::verbs::one_of;
 

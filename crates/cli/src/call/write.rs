@@ -10,8 +10,7 @@ use wire::v1::{ContentEncoding, WriteRequest, WriteResult};
 
 use super::{CallOptions, Target, make, stdin};
 use crate::client::Context;
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::quantity::bytes;
 

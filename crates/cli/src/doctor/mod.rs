@@ -21,8 +21,8 @@ use wire::v1::{
 };
 
 use crate::client::{Client, Context, quick};
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::quantity::count;
 

@@ -9,8 +9,7 @@ use wire::v1::{grant_permission_request as grant, revoke_permission_request as r
 
 use super::resolve;
 use crate::client::{Context, quick};
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::time;
 use crate::ui::Ui;
 

@@ -5,8 +5,7 @@ use wire::v1::permission::{Effect, Subject};
 use wire::v1::{ListPermissionsRequest, Permission};
 
 use crate::client::{Client, Context, pages, quick};
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::{ids, time};
 

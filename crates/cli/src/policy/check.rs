@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::read;
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 
 /// Report every problem of a policy. Needs no daemon; exits with 1 if there is a problem.

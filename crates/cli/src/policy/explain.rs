@@ -1,15 +1,12 @@
 //! `coffer policy explain`.
 
 use clap::{Args, Parser};
-use wire::v1::{CallRequest, ExplainPolicyRequest, ExplainPolicyResponse, Verdict};
+use wire::v1::{CallRequest, ExplainPolicyRequest};
 
 use crate::call;
 use crate::client::{Context, quick};
-use crate::exit::Ended;
-use crate::failure::Failure;
-use crate::output::{Output, Style};
+use crate::failure::{Ended, Failure};
 use crate::run::RunRef;
-use crate::ui::Ui;
 
 /// Explain what the policy would decide about a call, by which rule, and which other rules were considered.
 /// The call is not made.
@@ -62,7 +59,7 @@ impl Explain {
         let run: RunRef = self.run.parse().unwrap_or(RunRef::Environment);
         call.run_id = run.resolve(&client).await?;
         let request = ExplainPolicyRequest { call: Some(call) };
-        show(context.ui, &client.policy().explain_policy(quick(request)).await?.into_inner())
+        call::show_explained(context.ui, &client.policy().explain_policy(quick(request)).await?.into_inner())
     }
 }
 
@@ -75,46 +72,6 @@ fn arguments(run: &str, operation: &[String]) -> Vec<String> {
     }
     arguments.extend(rest.iter().cloned());
     arguments
-}
-
-pub(crate) fn show(ui: Ui, explained: &ExplainPolicyResponse) -> Ended {
-    ui.answer(explained, render)
-}
-
-pub(super) fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Allow => "allow",
-        Verdict::Ask => "ask",
-        Verdict::Deny => "deny",
-        Verdict::Unspecified => "unknown",
-    }
-}
-
-fn render(explained: &ExplainPolicyResponse, page: &mut Output) {
-    let style = match explained.verdict() {
-        Verdict::Allow => Style::Green,
-        Verdict::Ask => Style::Yellow,
-        Verdict::Deny | Verdict::Unspecified => Style::Red,
-    };
-    page.styled(style, word(explained.verdict())).own(" ").word(&explained.operation).end_line();
-    let mut facts = vec![("rule", explained.rule.clone()), ("because", explained.justification.clone())];
-    for (name, value) in [("risk", &explained.risk), ("reason", &explained.reason)] {
-        if !value.is_empty() {
-            facts.push((name, value.clone()));
-        }
-    }
-    facts.push(("policy", explained.policy_digest.clone()));
-    page.facts(&facts);
-    let rows = explained.considered.iter().map(|considered| {
-        let mark = if considered.decides { "decides" } else { "" };
-        vec![
-            word(considered.verdict()).to_owned(),
-            considered.rule.clone(),
-            mark.to_owned(),
-            considered.justification.clone(),
-        ]
-    });
-    page.own("\n").table(&["SAYS", "RULE", "", "BECAUSE"], rows);
 }
 
 #[cfg(test)]

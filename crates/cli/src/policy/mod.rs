@@ -10,10 +10,7 @@ use clap::Args;
 use wire::v1::{GetPolicyRequest, ReloadPolicyRequest};
 
 use crate::client::{Context, quick};
-use crate::exit::Ended;
-use crate::failure::Failure;
-
-pub(crate) use explain::show as show_explained;
+use crate::failure::{Ended, Failure};
 
 crate::verbs::verbs! {
     Check(check::Check),

@@ -6,11 +6,10 @@ use clap::Args;
 use gateway::Policy;
 use wire::v1::{PolicyFile, ReplayPolicyRequest, ReplayPolicyResponse};
 
-use super::explain::word;
 use super::read;
+use crate::call;
 use crate::client::Context;
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::ids;
 use crate::output::Output;
 use crate::run::RunRef;
@@ -65,8 +64,8 @@ fn render(response: &ReplayPolicyResponse, page: &mut Output, talk: &mut Output)
             ids::short(&change.run_id).to_owned(),
             change.agent_id.clone(),
             change.operation.clone(),
-            word(change.was()).to_owned(),
-            word(change.becomes()).to_owned(),
+            call::verdict(change.was()).to_owned(),
+            call::verdict(change.becomes()).to_owned(),
             change.rule.clone(),
             change.input.chars().take(60).collect(),
         ]

@@ -8,7 +8,7 @@ use wire::v1::{
 
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::quantity;
 

@@ -11,8 +11,7 @@ use wire::v1::{
 };
 
 use crate::client::Context;
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::{quantity, time, workspace};
 
 /// Launch a container for a run; prints the run's id when it is ready.

@@ -5,9 +5,8 @@ use wire::v1::{DeleteRunRequest, StopRunRequest};
 
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
-use crate::ui::Ui;
+use crate::ending::Ending;
+use crate::failure::Ended;
 
 /// End runs. Their workspaces stay.
 #[derive(Args, Debug)]
@@ -65,41 +64,5 @@ impl Delete {
             ending.tell(deleted.await)?;
         }
         ending.exit()
-    }
-}
-
-/// Tells of each of several things that it has ended, and keeps the last failure for the end.
-pub(crate) struct Ending {
-    ui: Ui,
-    /// The id's name in JSON.
-    id: &'static str,
-    done: &'static str,
-    failure: Option<Failure>,
-}
-
-impl Ending {
-    pub(crate) fn new(ui: Ui, id: &'static str, done: &'static str) -> Self {
-        Self { ui, id, done, failure: None }
-    }
-
-    /// Says which one has ended, by its id, or why it has not.
-    pub(crate) fn tell(&mut self, ended: Result<String, Failure>) -> Result<(), Failure> {
-        match ended {
-            Ok(id) => {
-                self.ui.answer_line(&serde_json::json!({ self.id: id, "done": self.done }), |_, page| {
-                    page.own(self.done).own(" ").word(&id).end_line();
-                })
-            }
-            Err(failure) => {
-                if let Some(earlier) = self.failure.replace(failure) {
-                    self.ui.fail(&earlier);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    pub(crate) fn exit(self) -> Ended {
-        self.failure.map_or(Ok(Exit::Ok), Err)
     }
 }

@@ -5,8 +5,7 @@ use wire::v1::run::{StartKind, State};
 use wire::v1::{ListRunsRequest, ListRunsResponse, Run};
 
 use crate::client::{Client, Context, MORE, pages, quick};
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::verbs::one_of;
 use crate::{ids, time};

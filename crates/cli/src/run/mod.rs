@@ -10,7 +10,6 @@ mod shell;
 mod show;
 mod watch;
 
-pub(crate) use self::end::Ending;
 pub(crate) use self::select::{RunRef, one_or_all};
 
 crate::verbs::verbs! {

@@ -6,7 +6,8 @@ use wire::v1::{PauseRunRequest, ResumeRunRequest, Run};
 
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
+use crate::exit::Exit;
+use crate::failure::Ended;
 
 /// Freeze a run's commands.
 ///

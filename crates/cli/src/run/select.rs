@@ -5,7 +5,7 @@ use std::str::FromStr;
 use wire::v1::run::State;
 
 use super::list;
-use crate::client::Client;
+use crate::client::{Client, Context};
 use crate::failure::Failure;
 use crate::ids;
 
@@ -53,6 +53,19 @@ pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<
     match run {
         Some(run) => run.resolve(client).await,
         None => Ok(String::new()),
+    }
+}
+
+impl Context {
+    /// Connects, and finds the id of the run that the command line names; an empty one, which stands for all,
+    /// when it names none.
+    pub(crate) async fn connect_to<'r>(
+        &self,
+        run: impl Into<Option<&'r RunRef>>,
+    ) -> Result<(Client, String), Failure> {
+        let client = self.connect().await?;
+        let run_id = one_or_all(run.into(), &client).await?;
+        Ok((client, run_id))
     }
 }
 

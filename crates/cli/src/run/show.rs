@@ -7,7 +7,7 @@ use wire::v1::{DiskUse, GetRunRequest, Limits, Run, disk_use};
 
 use super::RunRef;
 use crate::client::{Context, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::{quantity, time};
 

@@ -6,7 +6,8 @@ use wire::v1::{Run, WatchRunsRequest};
 
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
+use crate::exit::Exit;
+use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::{follow, time};
 

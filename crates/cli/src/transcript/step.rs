@@ -7,8 +7,8 @@ use wire::v1::step_transcript_response::Status;
 use wire::v1::{StepTranscriptRequest, StepTranscriptResponse};
 
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::run::RunRef;
 

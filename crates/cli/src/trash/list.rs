@@ -4,7 +4,7 @@ use clap::Args;
 use wire::v1::{ListTrashRequest, ListTrashResponse, TrashEntry, entry};
 
 use crate::client::{Context, MORE, pages, quick};
-use crate::exit::Ended;
+use crate::failure::Ended;
 use crate::output::Output;
 use crate::quantity::bytes;
 use crate::run::RunRef;

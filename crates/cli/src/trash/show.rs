@@ -4,7 +4,8 @@ use clap::Args;
 use wire::v1::ReadTrashRequest;
 
 use crate::client::{Context, quick};
-use crate::exit::{Ended, Exit};
+use crate::exit::Exit;
+use crate::failure::Ended;
 use crate::run::RunRef;
 
 /// Most that one answer has, bytes.

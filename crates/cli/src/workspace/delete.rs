@@ -5,8 +5,8 @@ use wire::v1::DeleteWorkspaceRequest;
 
 use super::resolve;
 use crate::client::Context;
-use crate::exit::Ended;
-use crate::run::Ending;
+use crate::ending::Ending;
+use crate::failure::Ended;
 
 /// Delete directories that the daemon keeps, with their content. The changes of an overlay are discarded.
 #[derive(Args, Debug)]

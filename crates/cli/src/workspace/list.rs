@@ -4,8 +4,7 @@ use clap::Args;
 use wire::v1::{KeptWorkspace, ListWorkspacesRequest, ListWorkspacesResponse};
 
 use crate::client::{Client, Context, MORE, pages};
-use crate::exit::Ended;
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::{ids, quantity, time};
 

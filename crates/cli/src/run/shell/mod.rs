@@ -19,8 +19,8 @@ use wire::v1::{OpenTerminalRequest, TerminalClosed, TerminalStart};
 use self::session::{End, Session};
 use super::RunRef;
 use crate::client::Context;
-use crate::exit::{Ended, Exit};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Ended, Failure};
 
 /// Messages to the daemon that may wait.
 const WAITING: usize = 64;
