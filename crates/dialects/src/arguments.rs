@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use text::excerpt;
 
 use crate::failure::ParseFailure;
-use crate::tool::Tool;
 
 /// Bytes of JSON that are parsed.
 const MAX_JSON: usize = 4 * 1024 * 1024;
@@ -51,9 +50,9 @@ pub(crate) fn object_of(json: &str) -> Result<Map<String, Value>, ParseFailure> 
     Ok(values)
 }
 
-/// Whether arguments fit the schema of `tool`: known names, right types, none of the required ones missing.
-pub(crate) fn check(tool: &Tool, arguments: &Map<String, Value>) -> Result<(), ParseFailure> {
-    match misfit(tool.name, &tool.schema, arguments) {
+/// Whether arguments fit the schema of a tool: known names, right types, none of the required ones missing.
+pub(crate) fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Result<(), ParseFailure> {
+    match misfit(tool, schema, arguments) {
         None => Ok(()),
         Some((name, message)) => Err(ParseFailure::argument(&name, message)),
     }

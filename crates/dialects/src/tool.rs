@@ -169,7 +169,7 @@ fn parse<T: ToolArguments>(
     arguments: Map<String, Value>,
     limits: &Limits,
 ) -> Result<Operation, ParseFailure> {
-    check(tool, &arguments).map_err(|failure| T::refusal(failure, &arguments))?;
+    check(tool.name, &tool.schema, &arguments).map_err(|failure| T::refusal(failure, &arguments))?;
     // The check is as strict as the type. If a new type is stricter, the model reads serde's words.
     let arguments: T = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
         let message = format!("the arguments do not fit: {}", excerpt(&error.to_string()));

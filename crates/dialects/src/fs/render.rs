@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::result::{ListSuccess, PatchSuccess, ReadSuccess, SearchSuccess, WriteSuccess};
+use super::result::{ListSuccess, PatchSuccess, ReadSuccess, SearchSuccess, UnionFailure, WriteSuccess};
 use crate::canonical::{PENDING, render_canonical, to_json};
 
 /// The `refusal` detail of a range whose last line is before its first.
@@ -61,20 +59,6 @@ pub(super) fn camel_case(name: &str) -> String {
     })
 }
 
-#[derive(Serialize, JsonSchema)]
-pub(super) struct UnionFailure<'a> {
-    ok: bool,
-    error: UnionError<'a>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct UnionError<'a> {
-    code: &'a str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    details: BTreeMap<String, &'a str>,
-}
-
 fn error(code: &str, message: &str, details: BTreeMap<String, &str>) -> String {
-    to_json(&UnionFailure { ok: false, error: UnionError { code, message, details } })
+    to_json(&UnionFailure::of(code, message, details))
 }

@@ -1,4 +1,6 @@
-//! The shapes of the union's successful results.
+//! The shapes of the union's results.
+
+use std::collections::BTreeMap;
 
 use ops::{
     Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, PatchResult, ReadResult, WriteResult,
@@ -7,7 +9,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::render::UnionFailure;
 use crate::reading::Rest;
 use crate::tool::result_schema;
 
@@ -232,6 +233,26 @@ impl<'a> PatchSuccess<'a> {
             sha256_after: &file.sha256_after,
             notes: &result.notes,
         })
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct UnionFailure<'a> {
+    ok: bool,
+    error: UnionError<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct UnionError<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    details: BTreeMap<String, &'a str>,
+}
+
+impl<'a> UnionFailure<'a> {
+    pub(super) fn of(code: &'a str, message: &'a str, details: BTreeMap<String, &'a str>) -> Self {
+        Self { ok: false, error: UnionError { code, message, details } }
     }
 }
 
