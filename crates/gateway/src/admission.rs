@@ -4,10 +4,9 @@ use std::sync::OnceLock;
 
 use ops::{Bound, Bounds, Operation};
 
-use crate::approvals::Approval;
 use crate::binding::{Covered, digest, of_message};
 use crate::caller::{Caller, RunScope};
-use crate::decision::{Decision, Refusal, Verdict};
+use crate::decision::{Decision, Refusal};
 use crate::permit::Permit;
 use crate::policy::{McpServer, Terms};
 
@@ -83,39 +82,5 @@ impl Ticket {
         let Self { caller, run, operation, message, .. } = self;
         let message = message.get_or_init(|| of_message(operation));
         digest(&Covered { policy_digest, run, caller, call_id, message, bound })
-    }
-
-    /// The ticket of a call that was asked for by an earlier process: what its approval is held against. It says nothing
-    /// about whether the policy lets the call through; that is asked when the approval is redeemed.
-    pub fn resumed(approval: &Approval, run: RunScope, operation: Operation) -> Self {
-        Self {
-            caller: Caller {
-                principal: approval.requested_by.clone(),
-                agent_id: approval.agent_id.clone(),
-                role: approval.role.clone(),
-                run_id: approval.run_id.clone(),
-            },
-            run,
-            call_id: approval.call_id.clone(),
-            operation,
-            message: OnceLock::new(),
-            bounds: Bounds::default(),
-            server: None,
-            decision: Decision {
-                verdict: Verdict::Ask,
-                rule: approval.rule.clone(),
-                risk: approval.risk,
-                policy_digest: approval.policy_digest.clone(),
-                justification: approval.justification.clone(),
-            },
-            terms: Terms {
-                timeout: approval.expires_at.since(approval.created_at),
-                remind: approval.remind,
-                needed: approval.needed,
-                level: approval.level,
-                freeze: approval.freeze,
-                remember: approval.offers.clone(),
-            },
-        }
     }
 }

@@ -7,6 +7,7 @@ mod approvals;
 mod binding;
 mod caller;
 mod clock;
+mod consent;
 mod decision;
 pub mod document;
 mod exec;
@@ -23,6 +24,7 @@ mod risk;
 mod ruling;
 mod session;
 mod validate;
+mod wrapper;
 
 #[cfg(test)]
 mod testing;
@@ -31,11 +33,12 @@ mod upstream_tests;
 
 pub use admission::{Admission, Ticket};
 pub use approvals::{
-    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, Covers, DecideError, FORMAT, Form,
-    Level, MAX_COMMENT_CHARS, NotRemembered, PermitState, Remember, RestoreError, Review, Reviewer, Vote,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, FORMAT, MAX_COMMENT_CHARS,
+    PermitState, RestoreError, Review, Reviewer, Vote,
 };
 pub use caller::{Caller, RunScope};
 pub use clock::{Clock, SystemClock, UnixMillis};
+pub use consent::{Consent, Covers, Form, Level, NotRemembered, Remember};
 pub use decision::{Decision, Refusal, Risk, Verdict};
 pub use document::Problem;
 pub use exec::named_files;

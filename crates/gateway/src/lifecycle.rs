@@ -40,10 +40,9 @@ use std::time::Duration;
 use ops::Bound;
 
 use crate::admission::Ticket;
-use crate::approvals::{
-    Approval, ApprovalFilter, Ballot, Consent, Covers, DecideError, Form, RestoreError, Review, Reviewer,
-};
+use crate::approvals::{Approval, ApprovalFilter, Ballot, DecideError, RestoreError, Review, Reviewer};
 use crate::clock::UnixMillis;
+use crate::consent::{Consent, Covers, Form};
 use crate::decision::{Refusal, Verdict};
 use crate::gateway::{Gateway, consider, permit};
 use crate::permit::Permit;

@@ -8,11 +8,11 @@
 //! only names like a secret's.
 
 use jail::SandboxPath;
-use ops::{Effect, Operation};
+use ops::Operation;
 
 use crate::decision::Risk;
 use crate::policy::names::speaking;
-use crate::policy::{EXEC_READ_ONLY, Profile};
+use crate::policy::{EXEC_READ_ONLY, Profile, default_risk};
 
 mod secret;
 
@@ -23,17 +23,6 @@ pub(crate) fn risk_of(profile: &Profile, operation: &Operation, reads: Option<&[
     let name = if reads.is_some() { EXEC_READ_ONLY } else { operation.name() };
     let own = speaking(&profile.risk, name).map_or_else(|| default_risk(name), |(_, risk)| *risk);
     own.max(of_arguments(operation, reads.unwrap_or_default()))
-}
-
-/// The risk of an operation, or of `exec.read_only`, where the profile says nothing. What is unknown is critical.
-pub(crate) fn default_risk(operation: &str) -> Risk {
-    match Operation::effect_of(operation) {
-        Some(Effect::Looks | Effect::Reads) => Risk::Low,
-        // What a server says of its tools is no reason to think less of them.
-        Some(Effect::Runs | Effect::Writes | Effect::Commits | Effect::Foreign) => Risk::High,
-        None if operation == EXEC_READ_ONLY => Risk::Low,
-        Some(Effect::Deletes) | None => Risk::Critical,
-    }
 }
 
 /// At least medium when what is read or looked for is called like a secret.

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::OnceLock;
 
 use jail::SandboxPath;
-use ops::{Bound, FileState, Held};
+use ops::{Bound, Bounds, FileState, Held, Operation};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::memory::{Consent, Form};
-use super::vote::{Choice, Level, Vote};
+use super::vote::{Choice, Vote};
+use crate::admission::Ticket;
+use crate::caller::{Caller, RunScope};
 use crate::clock::UnixMillis;
-use crate::decision::Risk;
+use crate::consent::{Consent, Form, Level};
+use crate::decision::{Decision, Risk, Verdict};
+use crate::policy::Terms;
 
 /// Characters that a reviewer may write.
 pub const MAX_COMMENT_CHARS: usize = 4_096;
@@ -210,5 +214,41 @@ impl Approval {
             && pending == self.decided_at.is_none()
             && approved == consents
             && voters.len() == self.votes.len()
+    }
+}
+
+impl Ticket {
+    /// The ticket of a call that was asked for by an earlier process: what its approval is held against. It says nothing
+    /// about whether the policy lets the call through; that is asked when the approval is redeemed.
+    pub fn resumed(approval: &Approval, run: RunScope, operation: Operation) -> Self {
+        Self {
+            caller: Caller {
+                principal: approval.requested_by.clone(),
+                agent_id: approval.agent_id.clone(),
+                role: approval.role.clone(),
+                run_id: approval.run_id.clone(),
+            },
+            run,
+            call_id: approval.call_id.clone(),
+            operation,
+            message: OnceLock::new(),
+            bounds: Bounds::default(),
+            server: None,
+            decision: Decision {
+                verdict: Verdict::Ask,
+                rule: approval.rule.clone(),
+                risk: approval.risk,
+                policy_digest: approval.policy_digest.clone(),
+                justification: approval.justification.clone(),
+            },
+            terms: Terms {
+                timeout: approval.expires_at.since(approval.created_at),
+                remind: approval.remind,
+                needed: approval.needed,
+                level: approval.level,
+                freeze: approval.freeze,
+                remember: approval.offers.clone(),
+            },
+        }
     }
 }

@@ -1,10 +1,47 @@
 //! Taking a decision: who may, how often, and when it settles the approval.
 
 use super::approval::{Approval, ApprovalState, MAX_COMMENT_CHARS, PermitState};
-use super::memory::{self, Memory, NotRemembered};
+use super::memory::{self, Memory};
 use super::table::Approvals;
-use super::vote::{Ballot, Choice, DecideError, Reviewer, Vote};
+use super::vote::{Ballot, Choice, Reviewer, Vote};
 use crate::clock::UnixMillis;
+use crate::consent::{Level, NotRemembered};
+
+/// A decision was not taken. The approval is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecideError {
+    /// No approval has this id, or it was settled long ago.
+    #[error("no such approval")]
+    NotFound,
+    /// Somebody else was first.
+    #[error("it is {state} already{}", .by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default())]
+    AlreadyDecided {
+        state: ApprovalState,
+        /// Who decided, if anybody did.
+        by: Option<String>,
+    },
+    /// Its time was over when the decision came.
+    #[error("it has expired")]
+    Expired,
+    /// The reviewer made the call.
+    #[error("nobody decides on a call that they made themselves")]
+    SelfApproval,
+    /// The reviewer's word does not go that far.
+    #[error("a decision on this call needs the level `{needed}`")]
+    LevelTooLow { needed: Level },
+    /// The reviewer has approved already; others are waited for.
+    #[error("each approver has one vote, and yours is taken; {missing} more {} needed", if *.missing == 1 { "is" } else { "are" })]
+    AlreadyVoted {
+        /// How many votes it still needs.
+        missing: u32,
+    },
+    /// The comment is too long.
+    #[error("a comment has at most {MAX_COMMENT_CHARS} characters")]
+    CommentTooLong,
+    /// The consent cannot be remembered as asked.
+    #[error("this consent cannot be remembered: {0}")]
+    NotRemembered(#[from] NotRemembered),
+}
 
 impl Approvals {
     /// Takes one decision. One denial settles an approval; consent does when as many different approvers have given it as

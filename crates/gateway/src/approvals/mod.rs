@@ -27,9 +27,9 @@ mod tests;
 pub use approval::{
     Approval, ApprovalFilter, ApprovalState, FORMAT, MAX_COMMENT_CHARS, PermitState, RestoreError, Review,
 };
+pub use decide::DecideError;
 pub(crate) use memory::Memory;
-pub use memory::{Consent, Covers, Form, NotRemembered, Remember};
 pub(crate) use table::Approvals;
 #[cfg(test)]
 pub(crate) use table::REDEEM_WITHIN;
-pub use vote::{Ballot, Choice, DecideError, Level, Reviewer, Vote};
+pub use vote::{Ballot, Choice, Reviewer, Vote};

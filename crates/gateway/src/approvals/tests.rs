@@ -7,11 +7,12 @@ use super::table::{
     MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, MAX_SETTLED_BYTES, REDEEM_WITHIN,
 };
 use super::{
-    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, Level, PermitState, RestoreError,
-    Review, Reviewer,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, PermitState, RestoreError, Review,
+    Reviewer,
 };
 use crate::admission::{Admission, Ticket};
 use crate::caller::{Caller, RunScope};
+use crate::consent::Level;
 use crate::gateway::Gateway;
 use crate::testing::{TestClock, builtin, builtin_and, caller, path, run, write};
 

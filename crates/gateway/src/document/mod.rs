@@ -14,13 +14,13 @@ mod suggest;
 mod tree;
 mod walk;
 
-pub(crate) use lines::line_of;
+pub(crate) use lines::{Step, line_of};
 pub use problem::{Problem, list};
 pub use suggest::nearest;
 pub use tree::MAX_FILE_BYTES;
 pub(crate) use tree::{Node, parse};
+pub(crate) use walk::Sink;
 pub use walk::{At, Fields};
-pub(crate) use walk::{Sink, Step};
 
 /// What `values` makes of the one document in `text`, when nothing in it is wrong. An empty one is an empty mapping. `file`
 /// names it in problems.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-use super::lines::line_of;
+use super::lines::{Step, line_of};
 use super::problem::Problem;
 use super::suggest::nearest;
 use super::tree::Node;
@@ -14,13 +14,6 @@ use super::tree::Node;
 const MAX_PROBLEMS: usize = 100;
 /// Bytes that are passed over to find the lines of one file's problems: each problem costs a pass over the file.
 const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
-
-/// One step from the top of a file to a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
-    Key(String),
-    Index(usize),
-}
 
 #[derive(Debug)]
 struct Found {

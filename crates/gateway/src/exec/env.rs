@@ -1,7 +1,7 @@
 //! `env`, and what else gives a program another name or takes its command line out of a text.
 
 use super::inner::{Inner, wraps};
-use super::options::{self, ENV};
+use crate::wrapper::options::{self, ENV};
 
 /// A multi-call binary does what the name says that it is given: `exec -a rm busybox`. Busybox passes over a dash before it,
 /// by which login shells are known.

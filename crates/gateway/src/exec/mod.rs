@@ -21,6 +21,7 @@
 //! No part of this sees inside a file that is run: a script, a makefile, a copy of a program under another name. The
 //! list is about what an agent may mean to do; the container confines it.
 
+mod by_kind;
 mod code;
 mod effects;
 mod env;
@@ -28,7 +29,6 @@ mod environment;
 mod inner;
 mod judge;
 mod named;
-mod options;
 mod plain;
 mod read_only;
 mod script;
@@ -36,7 +36,6 @@ mod see_through;
 mod shell;
 mod sight;
 mod unseen;
-mod wrapper;
 
 #[cfg(test)]
 mod tests;
@@ -46,15 +45,3 @@ pub(crate) use judge::{Applied, ExecRuling, judge, judge_script};
 pub use named::named_files;
 pub(crate) use plain::plain_argv;
 pub(crate) use sight::Sight;
-use wrapper::Kind;
-
-/// Whether a program runs other programs that its arguments name. No `allow` rule is for these. Those that do so only
-/// with some arguments are no wrappers without them.
-pub(crate) fn is_wrapper(program: &str) -> bool {
-    wrapper::kind(&ops::deny::base_name(program)).is_some_and(|kind| {
-        !matches!(
-            kind,
-            Kind::Follows(_) | Kind::Shell | Kind::Source | Kind::Print | Kind::Trap | Kind::Alias
-        )
-    })
-}

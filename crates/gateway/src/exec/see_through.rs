@@ -5,8 +5,9 @@ use std::mem::take;
 
 use ops::{Exec, Shell};
 
+use super::by_kind::inner;
 use super::effects::{Effect, effect};
-use super::inner::{Inner, inner};
+use super::inner::Inner;
 use super::script::{self, Script};
 use super::unseen::{self, Unseen};
 

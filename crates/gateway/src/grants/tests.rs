@@ -5,8 +5,9 @@ use ops::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
 
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
 use crate::admission::Admission;
-use crate::approvals::{Ballot, Choice, Level, Review, Reviewer};
+use crate::approvals::{Ballot, Choice, Review, Reviewer};
 use crate::clock::{Clock as _, UnixMillis};
+use crate::consent::Level;
 use crate::decision::Verdict::{self, Allow, Ask, Deny};
 use crate::gateway::Gateway;
 use crate::testing::{TestClock, builtin, builtin_and, caller, delete, exec, path, run, shell, write};

@@ -167,11 +167,8 @@ fn a_call_that_asks_counts_once() {
     };
     let review = Review { operation_json: "{}".into(), preview: "+hi".into(), ..Review::default() };
     let approval = gateway.request_approval(&ticket, review, None).unwrap();
-    let reviewer = Reviewer {
-        principal: "uid:1".into(),
-        level: crate::approvals::Level::Approver,
-        may_decide_own: false,
-    };
+    let reviewer =
+        Reviewer { principal: "uid:1".into(), level: crate::consent::Level::Approver, may_decide_own: false };
     gateway
         .decide(&approval.approval_id, &reviewer, &crate::approvals::Ballot::once(Choice::Approve, ""))
         .unwrap();

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::names::{self, covers};
+use super::own_risk::default_risk;
 use super::role::{self, Role};
 use super::team::{self, Team};
 use super::{
@@ -15,7 +16,6 @@ use super::{
     read_mcp,
 };
 use crate::document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
-use crate::risk::default_risk;
 
 /// Files that a policy directory may have.
 const MAX_FILES: usize = 256;

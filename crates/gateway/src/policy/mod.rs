@@ -13,6 +13,7 @@ mod lineage;
 mod load;
 mod model;
 pub(crate) mod names;
+mod own_risk;
 mod prefix;
 mod problems;
 mod read;
@@ -37,13 +38,14 @@ use sha2::{Digest, Sha256};
 
 pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 pub use holding::{EXEC_READ_ONLY, Grant};
-pub use model::{Author, CallBounds, ContainerLimits, ExecPolicy, ExecRule, Profile, WorkspaceMode};
+pub use model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
+pub(crate) use own_risk::default_risk;
 pub use prefix::Prefix;
 pub use problems::Problems;
 pub use read_approvals::{ApprovalPolicy, Levels, Reminder, Terms};
 pub use read_mcp::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use role::Role;
-pub use rules::ExecRules;
+pub use rules::{ExecRule, ExecRules};
 pub use team::Team;
 pub(crate) use words::Words;
 

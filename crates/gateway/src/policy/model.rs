@@ -8,7 +8,6 @@ use ops::Bounds;
 use serde::Serialize;
 
 use super::names::speaking;
-use super::prefix::Prefix;
 use super::read_approvals::ApprovalPolicy;
 use super::rules::ExecRules;
 use crate::decision::{Risk, Verdict};
@@ -108,22 +107,6 @@ pub struct ExecPolicy {
     pub default_timeout_s: u64,
     /// Most that a call may ask for, seconds; never more than 120.
     pub max_timeout_s: u64,
-}
-
-/// One rule by prefix.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ExecRule {
-    /// How the command line begins.
-    pub prefix: Prefix,
-    pub decision: Verdict,
-    /// Why; shown to reviewers, written to the record.
-    pub justification: String,
-    /// Command lines that it must match.
-    #[serde(rename = "match", skip_serializing_if = "Vec::is_empty")]
-    pub matches: Vec<Vec<String>>,
-    /// Command lines that it must not match.
-    #[serde(rename = "not_match", skip_serializing_if = "Vec::is_empty")]
-    pub not_matches: Vec<Vec<String>>,
 }
 
 /// Bounds of one call.

@@ -7,16 +7,13 @@ use ops::{Bounds, Exec};
 use super::holding::EXEC_READ_ONLY;
 use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
 use super::names;
+use super::own_risk::default_risk;
 use super::read_approvals::approvals;
-use super::read_exec::rules;
+use super::read_exec::{VERDICTS, rules};
 use super::read_limits::{caps, rate_limits};
 use super::rules::ExecRules;
 use crate::decision::{Risk, Verdict};
 use crate::document::{At, Fields};
-use crate::risk::default_risk;
-
-pub(super) const VERDICTS: [(&str, Verdict); 3] =
-    [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)];
 
 pub(super) const RISKS: [(&str, Risk); 4] =
     [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::approvals::{Form, Level};
+use crate::consent::{Form, Level};
 use crate::decision::Risk;
 use crate::document::At;
 

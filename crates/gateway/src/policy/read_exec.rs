@@ -2,12 +2,14 @@
 
 use ops::deny::is_denied_with;
 
-use super::model::ExecRule;
 use super::prefix::Prefix;
-use super::read::VERDICTS;
+use super::rules::ExecRule;
 use crate::decision::Verdict;
 use crate::document::At;
-use crate::exec::is_wrapper;
+use crate::wrapper::is_wrapper;
+
+pub(super) const VERDICTS: [(&str, Verdict); 3] =
+    [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)];
 
 pub(super) fn rules(at: &At<'_>, deny: &[String]) -> Vec<ExecRule> {
     let mut rules: Vec<ExecRule> = Vec::new();

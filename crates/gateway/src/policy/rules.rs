@@ -8,7 +8,24 @@ use std::collections::{BTreeSet, HashMap};
 use ops::deny::base_name;
 use serde::{Serialize, Serializer};
 
-use super::model::ExecRule;
+use super::prefix::Prefix;
+use crate::decision::Verdict;
+
+/// One rule by prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExecRule {
+    /// How the command line begins.
+    pub prefix: Prefix,
+    pub decision: Verdict,
+    /// Why; shown to reviewers, written to the record.
+    pub justification: String,
+    /// Command lines that it must match.
+    #[serde(rename = "match", skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<Vec<String>>,
+    /// Command lines that it must not match.
+    #[serde(rename = "not_match", skip_serializing_if = "Vec::is_empty")]
+    pub not_matches: Vec<Vec<String>>,
+}
 
 /// Rules in the order of the file. Serialised, they are the list that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,6 +12,8 @@ mod tables;
 
 use ops::deny::base_name;
 
+use crate::wrapper::is_wrapper;
+
 /// What a command does, as far as its words say. Of several, the one that weighs most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect<'a> {
@@ -98,7 +100,7 @@ pub(super) fn effect<'a>(program: &'a str, args: &'a [String]) -> Effect<'a> {
         "find" | "gfind" => find::read(args, &mut tally),
         name => match tables::program_named(name) {
             Some(known) => options::read(known, program, args, &mut tally),
-            None if super::is_wrapper(name) => tally.note(Weight::Runs, program),
+            None if is_wrapper(name) => tally.note(Weight::Runs, program),
             None => tally.note(Weight::Unknown, program),
         },
     }

@@ -10,11 +10,11 @@ use super::model::{Asked, Does, Remembered, State};
 use super::{Forged, SLOTS, Step};
 use crate::admission::{Admission, Ticket};
 use crate::approvals::{
-    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, Consent, DecideError, Level, REDEEM_WITHIN,
-    Remember, Review, Reviewer,
+    Approval, ApprovalFilter, ApprovalState, Ballot, Choice, DecideError, REDEEM_WITHIN, Review, Reviewer,
 };
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
+use crate::consent::{Consent, Level, Remember};
 use crate::gateway::Gateway;
 use crate::permit::Permit;
 use crate::policy::Policy;

@@ -1,12 +1,14 @@
 //! Programs that run the program in their arguments, and how each of them finds it.
 
+pub(crate) mod options;
+
 use ops::deny;
 
-use super::options::{self, Options};
+use options::Options;
 
 /// How a program names the one that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Options, operands, then a command line.
     Options(&'static Options),
     /// The same in a shell, perhaps under another name.
@@ -119,7 +121,7 @@ const ANYWHERE: [&str; 70] = [
 ];
 
 /// How the program with this lower-case base name runs others; `None` if it is not known to.
-pub(super) fn kind(base_name: &str) -> Option<Kind> {
+pub(crate) fn kind(base_name: &str) -> Option<Kind> {
     Some(match base_name {
         "env" | "genv" | "gnuenv" => Kind::Env,
         "nice" => Kind::Options(&options::NICE),
@@ -174,4 +176,15 @@ fn is_loader(name: &str) -> bool {
 fn is_version(name: &str, shell: &str) -> bool {
     name.strip_prefix(shell)
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+}
+
+/// Whether a program runs other programs that its arguments name. No `allow` rule is for these. Those that do so only
+/// with some arguments are no wrappers without them.
+pub(crate) fn is_wrapper(program: &str) -> bool {
+    kind(&deny::base_name(program)).is_some_and(|kind| {
+        !matches!(
+            kind,
+            Kind::Follows(_) | Kind::Shell | Kind::Source | Kind::Print | Kind::Trap | Kind::Alias
+        )
+    })
 }

@@ -2,26 +2,26 @@
 
 /// The options of a wrapper. One that is not listed makes every argument after it a possible command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Short ones without a value. What follows one that is in `attached` belongs to it.
-    pub(super) flags: &'static str,
+    pub(crate) flags: &'static str,
     /// Short ones whose optional value can only be attached.
-    pub(super) attached: &'static str,
+    pub(crate) attached: &'static str,
     /// Short ones with a value.
-    pub(super) valued: &'static str,
+    pub(crate) valued: &'static str,
     /// Long ones without a value.
-    pub(super) long_flags: &'static [&'static str],
+    pub(crate) long_flags: &'static [&'static str],
     /// Long ones with a value, in the next argument unless it follows `=`.
-    pub(super) long_valued: &'static [&'static str],
+    pub(crate) long_valued: &'static [&'static str],
     /// Operands before the command.
-    pub(super) operands: usize,
+    pub(crate) operands: usize,
 }
 
-pub(super) const NONE: Options =
+pub(crate) const NONE: Options =
     Options { flags: "", attached: "", valued: "", long_flags: &[], long_valued: &[], operands: 0 };
-pub(super) const NICE: Options =
+pub(crate) const NICE: Options =
     Options { flags: "0123456789", valued: "n", long_valued: &["adjustment"], ..NONE };
-pub(super) const TIMEOUT: Options = Options {
+pub(crate) const TIMEOUT: Options = Options {
     flags: "vfp",
     valued: "ks",
     long_flags: &["foreground", "preserve-status", "verbose"],
@@ -29,24 +29,24 @@ pub(super) const TIMEOUT: Options = Options {
     operands: 1,
     ..NONE
 };
-pub(super) const STDBUF: Options =
+pub(crate) const STDBUF: Options =
     Options { valued: "ioe", long_valued: &["input", "output", "error"], ..NONE };
-pub(super) const SETSID: Options = Options { flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..NONE };
-pub(super) const IONICE: Options = Options {
+pub(crate) const SETSID: Options = Options { flags: "cfw", long_flags: &["ctty", "fork", "wait"], ..NONE };
+pub(crate) const IONICE: Options = Options {
     flags: "t",
     valued: "cn",
     long_flags: &["ignore"],
     long_valued: &["class", "classdata"],
     ..NONE
 };
-pub(super) const TIME: Options = Options {
+pub(crate) const TIME: Options = Options {
     flags: "apvqV",
     valued: "fo",
     long_flags: &["append", "portability", "verbose", "quiet"],
     long_valued: &["format", "output"],
     ..NONE
 };
-pub(super) const XARGS: Options = Options {
+pub(crate) const XARGS: Options = Options {
     flags: "0prtxo",
     attached: "eil",
     valued: "aEILnPsd",
@@ -62,8 +62,8 @@ pub(super) const XARGS: Options = Options {
     ],
     operands: 0,
 };
-pub(super) const COMMAND: Options = Options { flags: "pcl", valued: "a", ..NONE };
-pub(super) const ENV: Options = Options {
+pub(crate) const COMMAND: Options = Options { flags: "pcl", valued: "a", ..NONE };
+pub(crate) const ENV: Options = Options {
     flags: "i0v",
     valued: "uCa",
     long_flags: &["ignore-environment", "null", "debug", "list-signal-handling"],
@@ -73,7 +73,7 @@ pub(super) const ENV: Options = Options {
 
 /// Where a command line can begin, counted from the program, so that the first argument is at 1. `skip` are words before
 /// it that are neither options nor operands.
-pub(super) fn offsets(options: &Options, args: &[String], skip: impl Fn(&str) -> bool) -> Vec<usize> {
+pub(crate) fn offsets(options: &Options, args: &[String], skip: impl Fn(&str) -> bool) -> Vec<usize> {
     let anywhere = |from: usize| (from + 1..=args.len()).collect();
     let mut operands = options.operands;
     let mut index = 0;
