@@ -1,20 +1,17 @@
-//! One call in the guest, from its Start frame to its outcome, and the table of those in flight.
+//! One call in the guest, and the table of those in flight.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock::Mutex;
-use ops::{Bounds, KillEvidence, OpResult, Operation, Outcome, Reason, ToolFailure};
+use ops::{Bounds, KillEvidence};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use wire::worker::v1::Usage;
 
 use crate::credit::Credit;
 use crate::outbox::Outbox;
-use crate::serve::Lane;
 use crate::terminal_input::TerminalInput;
-use crate::{exec, files, fingerprint};
 
 /// Calls at once. The daemon has its own, lower limit.
 pub(crate) const MAX_CALLS: usize = 64;
@@ -50,40 +47,6 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Executes the operation and sends what came of it.
-    pub(crate) async fn run(mut self, operation: Result<Operation, ToolFailure>, lane: &Lane) {
-        if self.preview {
-            let preview = match operation {
-                Ok(operation) => fingerprint::preview(&mut self, lane, &operation).await,
-                Err(failure) => Err(failure),
-            };
-            lane.calls.forget(self.id);
-            return self.outbox.preview(self.id, preview).await;
-        }
-        let (outcome, usage) = match operation {
-            Ok(operation) => self.execute(operation, lane).await,
-            Err(failure) => (Err(failure), None),
-        };
-        // Before the daemon can know that the call is over, so that it never has more than it believes.
-        lane.calls.forget(self.id);
-        self.outbox.outcome(self.id, outcome, usage).await;
-    }
-
-    async fn execute(&mut self, operation: Operation, lane: &Lane) -> (Outcome, Option<Usage>) {
-        let outcome = match operation {
-            Operation::Exec(exec) => match self.input.clone() {
-                Some(input) => exec::session(self, lane, input, exec).await.map(OpResult::Exec),
-                None => exec::run(self, lane, exec).await.map(OpResult::Exec),
-            },
-            _ if self.input.is_some() => {
-                Err(ToolFailure::new(Reason::InvalidArgument, "only a command gets a terminal"))
-            }
-            Operation::Shell(shell) => exec::shell(self, lane, shell).await.map(OpResult::Shell),
-            other => return files::run(self, lane, other).await,
-        };
-        (outcome, None)
-    }
-
     /// Waits until the daemon asks to end the call, or is gone. A Go that nobody waits for is ignored.
     pub(crate) async fn cancelled(&mut self) {
         while !self.is_cancelled {
@@ -154,7 +117,7 @@ impl Calls {
         }
     }
 
-    fn forget(&self, id: u64) {
+    pub(crate) fn forget(&self, id: u64) {
         self.0.lock().remove(&id);
     }
 }

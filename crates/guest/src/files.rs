@@ -8,7 +8,7 @@ use tokio::time::{sleep_until, timeout};
 use wire::worker::v1::Usage;
 
 use crate::call::Call;
-use crate::serve::Lane;
+use crate::lane::Lane;
 
 /// An operation that was told to stop does so between two blocks, unless the file system holds on to it.
 const STOP: Duration = Duration::from_millis(500);

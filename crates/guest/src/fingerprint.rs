@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::args::Mounts;
 use crate::call::Call;
-use crate::serve::Lane;
+use crate::lane::Lane;
 
 /// Files and directories that a fingerprint covers at most.
 const MOST: u64 = 200_000;

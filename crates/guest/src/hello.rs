@@ -3,7 +3,7 @@
 use wire::worker::v1::{FromWorker, Hello, ToWorker, from_worker, to_worker};
 use worker_protocol::PROTOCOL;
 
-use crate::serve::Fault;
+use crate::fault::Fault;
 
 /// The answer to the first frame, if it is a Hello of this protocol. `channel` is the number of an offered channel, or 0.
 pub(crate) fn answer(first: ToWorker, channel: u32) -> Result<FromWorker, Fault> {

@@ -3,12 +3,16 @@
 mod args;
 mod call;
 mod channel;
+mod children;
 mod credit;
 mod exec;
+mod execute;
+mod fault;
 mod files;
 mod fingerprint;
 mod hello;
 mod init;
+mod lane;
 mod outbox;
 mod serve;
 mod streams;

@@ -13,7 +13,7 @@ use wire::worker::v1::{
 use worker_protocol::convert::{outcome_to_wire, preview_to_wire};
 use worker_protocol::frame::encode;
 
-use crate::serve::Fault;
+use crate::fault::Fault;
 
 /// Frames of output and outcomes that wait: half a megabyte at most, besides large outcomes.
 const DATA: usize = 8;

@@ -4,28 +4,27 @@
 //! release, so it means that the stream is not what it seems, and the guest ends with its commands.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
-use ops::{Bounds, Operation, Reason, ToolFailure};
+use ops::{Operation, Reason, ToolFailure};
 use rustix::process::{Pid, set_child_subreaper};
-use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use wire::worker::v1::{Start, ToWorker, to_worker::Body};
 use worker_protocol::convert::bounds_from_wire;
-use worker_protocol::frame::{FrameBuffer, FrameError, encode};
+use worker_protocol::frame::{FrameBuffer, encode};
 
 use crate::args::Mounts;
-
 use crate::call::{Call, Calls, NotTaken, Signal, deadline};
 use crate::channel::Offer;
+use crate::children::{Children, Preforks};
 use crate::credit::Credit;
-use crate::exec::{Children, Preforks};
+use crate::execute::execute;
+use crate::fault::Fault;
 use crate::files;
 use crate::hello;
+use crate::lane::Lane;
 use crate::outbox::{Outbox, queues};
 use crate::streams::{self, Input, Output};
 use crate::terminal_input::TerminalInput;
@@ -33,46 +32,6 @@ use crate::threads::Threads;
 
 /// Bytes read from the daemon at once.
 const READ: usize = 16 * 1024;
-
-/// Why the guest ends other than by the end of its input. Goes to standard error, which the daemon keeps.
-#[derive(Debug, Error)]
-pub(crate) enum Fault {
-    /// The stream, or the set-up.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("{0}")]
-    Frame(#[from] FrameError),
-    /// A frame that cannot come now.
-    #[error("{0}")]
-    Unexpected(&'static str),
-    /// The command filter cannot be made.
-    #[error("the system-call filter: {0}")]
-    Filter(#[from] seccompiler::BackendError),
-}
-
-/// What all calls share.
-pub(crate) struct Lane {
-    pub(crate) mounts: Mounts,
-    pub(crate) calls: Calls,
-    pub(crate) children: Arc<Children>,
-    /// Processes that wait to become commands.
-    pub(crate) preforks: Preforks,
-    /// Threads for work that may block.
-    pub(crate) threads: Threads,
-}
-
-impl Lane {
-    /// The run's mounts as they are now. They are opened for each call, because a workspace may be mounted after the
-    /// guest has started. A mount whose directory does not exist is not part of the run.
-    pub(crate) fn jail<'m>(mounts: impl Iterator<Item = (Mount, &'m PathBuf)>, bounds: &Bounds) -> Jail {
-        let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
-        let roots = mounts.filter_map(|(mount, at)| {
-            let root = Root::open(mount, at).ok()?;
-            Some(if mount == Mount::State { root.with_inner(at, RUN_LOG) } else { root })
-        });
-        Jail::new(roots, Protection { git_reads })
-    }
-}
 
 /// Serves on descriptors 0 and 1 until they are closed, then ends every command.
 pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
@@ -241,7 +200,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
     let lane = Arc::clone(lane);
     tokio::spawn(async move {
         let operation = operation.map_err(|error| ToolFailure::new(error.reason, error.to_string()));
-        call.run(operation, &lane).await;
+        execute(call, operation, &lane).await;
     });
     Ok(())
 }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use wire::worker::v1;
 use worker_protocol::terminal::{MAX_INPUT, MAX_UNTAKEN, TerminalSignal, TerminalSize};
 
-use crate::serve::Fault;
+use crate::fault::Fault;
 
 /// A terminal as the daemon asked for it.
 pub(crate) struct TerminalInput {

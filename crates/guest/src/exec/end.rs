@@ -10,9 +10,9 @@ use ops::KillEvidence;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use crate::exec::children::signal;
-use crate::exec::{micros, tree};
-use crate::serve::Lane;
+use crate::children::{signal, tree};
+use crate::exec::micros;
+use crate::lane::Lane;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);

@@ -12,16 +12,12 @@
 //! terminal is a command like any other, but for what its streams lead to and that it is hung up on first.
 
 mod attach;
-mod children;
 mod end;
-mod filter;
 mod output;
 mod plan;
-mod preforks;
 mod program;
 mod space;
 mod terminal;
-mod tree;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,13 +32,10 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-pub(crate) use children::Children;
-pub(crate) use preforks::Preforks;
-
 use crate::call::{Call, Signal};
 use crate::exec::attach::{Attached, Given, attach};
 use crate::exec::terminal::Pty;
-use crate::serve::Lane;
+use crate::lane::Lane;
 use crate::sys::{Exit, Spawned};
 use crate::terminal_input::TerminalInput;
 

@@ -11,7 +11,7 @@ use ops::{Bounds, Cancel, Exec, Reason, ToolFailure};
 use crate::call::Call;
 use crate::exec::program;
 use crate::fingerprint;
-use crate::serve::Lane;
+use crate::lane::Lane;
 use crate::sys::Plan;
 
 /// Where commands may leave things of their own.

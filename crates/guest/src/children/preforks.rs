@@ -7,7 +7,7 @@ use lock::Mutex;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
-use crate::exec::Children;
+use super::Children;
 use crate::sys::{Exit, Plan, Prefork, Spawned};
 
 /// As many as wait at the same time. The daemon keeps one.
@@ -17,7 +17,7 @@ const MOST: usize = 4;
 pub(crate) struct Preforks(Mutex<HashMap<u64, Waiting>>);
 
 /// One of them. Dropping it makes it exit.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     prefork: Prefork,
     exited: oneshot::Receiver<Exit>,
 }
@@ -41,14 +41,14 @@ impl Preforks {
     }
 
     /// For the command that it is to become.
-    pub(super) fn take(&self, id: u64) -> Option<Waiting> {
+    pub(crate) fn take(&self, id: u64) -> Option<Waiting> {
         self.0.lock().remove(&id)
     }
 }
 
 impl Waiting {
     /// Makes it a command with pipes. `None` where it is gone, or the plan does not fit: it has not begun then.
-    pub(super) fn become_command(
+    pub(crate) fn become_command(
         mut self,
         plan: &Plan,
         children: &Children,

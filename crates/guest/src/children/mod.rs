@@ -4,6 +4,10 @@
 //! happens under one lock. To look at the table, at `/proc`, and at the table again takes no command for an orphan: one
 //! that is new is in the second look, and one that is reaped meanwhile is in the first.
 
+mod filter;
+mod preforks;
+pub(crate) mod tree;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::thread::sleep;
@@ -14,7 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use seccompiler::BpfProgram;
 use tokio::sync::oneshot;
 
-use crate::exec::{filter, tree};
+pub(crate) use preforks::Preforks;
+
 use crate::sys::{self, Exit, Plan, Prefork, Spawned};
 
 /// At the end of the guest, everything has to be gone by then.
@@ -32,7 +37,7 @@ impl Children {
     }
 
     /// Makes one. The receiver gets its end.
-    pub(super) fn spawn(&self, plan: &Plan) -> io::Result<(Spawned, oneshot::Receiver<Exit>)> {
+    pub(crate) fn spawn(&self, plan: &Plan) -> io::Result<(Spawned, oneshot::Receiver<Exit>)> {
         let (exit, exited) = oneshot::channel();
         let mut live = self.live.lock();
         let spawned = sys::spawn(plan, &self.filters)?;
@@ -41,7 +46,7 @@ impl Children {
     }
 
     /// Makes a process that waits to become one. The receiver gets its end.
-    pub(super) fn prefork(&self) -> io::Result<(Prefork, oneshot::Receiver<Exit>)> {
+    pub(crate) fn prefork(&self) -> io::Result<(Prefork, oneshot::Receiver<Exit>)> {
         let (exit, exited) = oneshot::channel();
         let mut live = self.live.lock();
         let prefork = Prefork::fork(&self.filters)?;
@@ -60,19 +65,19 @@ impl Children {
     }
 
     /// Sends a command a signal, unless it is reaped already and its number perhaps another's.
-    pub(super) fn signal(&self, pid: i32, wanted: Signal) {
+    pub(crate) fn signal(&self, pid: i32, wanted: Signal) {
         if self.live.lock().contains_key(&pid) {
             signal(pid, wanted);
         }
     }
 
     /// The commands that live now.
-    pub(super) fn live(&self) -> HashSet<i32> {
+    pub(crate) fn live(&self) -> HashSet<i32> {
         self.live.lock().keys().copied().collect()
     }
 
     /// Of these processes, what belongs to `command` alone. `before` lived before they were looked at.
-    pub(super) fn doomed(
+    pub(crate) fn doomed(
         &self,
         processes: &[tree::Process],
         command: i32,
@@ -100,7 +105,7 @@ impl Children {
 }
 
 /// Sends a signal; a process that is gone already is what was wanted.
-pub(super) fn signal(pid: i32, signal: Signal) {
+pub(crate) fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, signal);
     }

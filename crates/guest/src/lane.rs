@@ -1,0 +1,36 @@
+//! What calls are executed with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
+use ops::Bounds;
+
+use crate::args::Mounts;
+use crate::call::Calls;
+use crate::children::{Children, Preforks};
+use crate::threads::Threads;
+
+/// What all calls share.
+pub(crate) struct Lane {
+    pub(crate) mounts: Mounts,
+    pub(crate) calls: Calls,
+    pub(crate) children: Arc<Children>,
+    /// Processes that wait to become commands.
+    pub(crate) preforks: Preforks,
+    /// Threads for work that may block.
+    pub(crate) threads: Threads,
+}
+
+impl Lane {
+    /// The run's mounts as they are now. They are opened for each call, because a workspace may be mounted after the
+    /// guest has started. A mount whose directory does not exist is not part of the run.
+    pub(crate) fn jail<'m>(mounts: impl Iterator<Item = (Mount, &'m PathBuf)>, bounds: &Bounds) -> Jail {
+        let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
+        let roots = mounts.filter_map(|(mount, at)| {
+            let root = Root::open(mount, at).ok()?;
+            Some(if mount == Mount::State { root.with_inner(at, RUN_LOG) } else { root })
+        });
+        Jail::new(roots, Protection { git_reads })
+    }
+}
