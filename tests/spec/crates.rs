@@ -78,29 +78,36 @@ fn test_modules(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Lines without tests: a module of tests ends a file, and a file or directory of tests does not count. `declared` are the
-/// modules for tests that the file beside this directory declares.
-fn production_lines(directory: &Path, declared: &[String]) -> usize {
+/// The way to a module from the root of its crate.
+pub(super) type Module = Vec<String>;
+
+/// The text of each module, without tests: a module of tests ends a file, and a file or directory of tests does not count.
+/// `declared` are the modules for tests that the file beside this directory declares.
+pub(super) fn sources(directory: &Path, declared: &[String]) -> BTreeMap<Module, String> {
     let modules = |text: &str| -> Vec<String> { test_modules(text).map(str::to_owned).collect() };
     let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
-    let root = ["mod.rs", "lib.rs", "main.rs"].map(|name| modules(&read(&directory.join(name)))).concat();
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let lines = entries.map(|path| {
+    let roots = ["mod.rs", "lib.rs", "main.rs"];
+    let root = roots.map(|name| modules(&read(&directory.join(name)))).concat();
+    let mut sources = BTreeMap::<Module, String>::new();
+    for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         if name.ends_with("tests") || name == "generated" || root.contains(&name) || declared.contains(&name)
         {
-            0
+            continue;
         } else if path.is_dir() {
-            production_lines(&path, &modules(&read(&path.with_extension("rs"))))
+            let within = self::sources(&path, &modules(&read(&path.with_extension("rs"))));
+            sources.extend(
+                within.into_iter().map(|(module, text)| ([vec![name.clone()], module].concat(), text)),
+            );
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = read(&path);
             let end = text.find("\n#[cfg(test)]\nmod ").filter(|at| text[*at..].contains('{'));
-            text[..end.unwrap_or(text.len())].lines().count()
-        } else {
-            0
+            let is_root = roots.iter().any(|root| path.ends_with(root));
+            let module = if is_root { Module::new() } else { vec![name] };
+            sources.entry(module).or_default().push_str(&text[..end.unwrap_or(text.len())]);
         }
-    });
-    lines.sum()
+    }
+    sources
 }
 
 #[test]
@@ -126,7 +133,8 @@ fn crates_know_the_crates_that_are_listed_and_no_others() {
 #[test]
 fn no_crate_is_larger_than_it_may_be() {
     for name in manifests().keys() {
-        let lines = production_lines(&root().join("crates").join(name).join("src"), &[]);
+        let sources = sources(&root().join("crates").join(name).join("src"), &[]);
+        let lines: usize = sources.values().map(|text| text.lines().count()).sum();
 
         assert!(lines <= MOST, "{name} has {lines} lines: divide it");
     }

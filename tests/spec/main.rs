@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // what cannot be read fails its test
 
+mod circles;
 mod crates;
 
 use std::collections::{BTreeMap, BTreeSet};
