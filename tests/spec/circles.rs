@@ -87,8 +87,8 @@ fn circles(modules: &BTreeMap<Module, String>) -> Vec<(Module, BTreeSet<Module>)
     let reaches_itself = |from: &Module| {
         let (mut reached, mut left) = (BTreeSet::new(), vec![from]);
         while let Some(module) = left.pop() {
-            let used = arrows.get(module).into_iter().flatten();
-            left.extend(used.filter(|used| reached.insert(*used)));
+            let next = arrows.get(module).into_iter().flatten();
+            left.extend(next.filter(|module| reached.insert(*module)));
         }
         reached.contains(from)
     };

@@ -94,7 +94,8 @@ pub(super) fn sources(directory: &Path, declared: &[String]) -> BTreeMap<Module,
         if name.ends_with("tests") || name == "generated" || root.contains(&name) || declared.contains(&name)
         {
             continue;
-        } else if path.is_dir() {
+        }
+        if path.is_dir() {
             let within = self::sources(&path, &modules(&read(&path.with_extension("rs"))));
             sources.extend(
                 within.into_iter().map(|(module, text)| ([vec![name.clone()], module].concat(), text)),
