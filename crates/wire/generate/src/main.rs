@@ -20,24 +20,8 @@ use prost_types::{DescriptorProto, FileDescriptorSet, MessageOptions};
 /// Behind this feature of `cofferdam-wire` are the gRPC clients and servers: the two lanes need the messages only.
 const SERVICES: &str = "#[cfg(feature = \"grpc\")]";
 
-/// Results and their parts have serde's own form beside that of proto3: the one that models are shown, see `plain.rs`.
-const PLAIN: [&str; 15] = [
-    "ReadResult",
-    "ListResult",
-    "Entry",
-    "GlobResult",
-    "GrepResult",
-    "GrepMatch",
-    "ExecResult",
-    "KillEvidence",
-    "WriteResult",
-    "EditResult",
-    "PatchResult",
-    "PatchedFile",
-    "DeleteResult",
-    "GitResult",
-    "McpResult",
-];
+/// The one result that `plain.rs` itself serialises.
+const SERIALIZED: &str = "McpContent";
 
 /// What is not said as it is stored.
 const PLAIN_FIELDS: [(&str, &str); 8] = [
@@ -79,7 +63,8 @@ fn generate(proto: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     config.btree_map(["."]);
     // Raw bytes of files and frames are shared, not copied.
     config.bytes([".cofferdam.worker.v1.Output"]);
-    for message in PLAIN {
+    let plain = results(&descriptors);
+    for message in plain.iter().filter(|message| *message != SERIALIZED) {
         config.type_attribute(format!(".cofferdam.v1.{message}"), "#[derive(serde::Serialize)]");
     }
     for choice in ["Entry.Type", "PatchedFile.Change"] {
@@ -100,15 +85,34 @@ fn generate(proto: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     for name in ["cofferdam.v1.rs", "cofferdam.worker.v1.rs"] {
         made.insert(name.to_owned(), fs::read(out.path().join(name))?);
     }
-    made.insert("cofferdam.v1.json.rs".to_owned(), json_mapping(&descriptors).into_bytes());
+    made.insert("cofferdam.v1.json.rs".to_owned(), json_mapping(&descriptors, &plain).into_bytes());
     Ok(made)
 }
 
+/// Results of operations and their parts. They have serde's own form beside that of proto3: the one that models are shown, see
+/// `plain.rs`.
+fn results(descriptors: &FileDescriptorSet) -> Vec<String> {
+    let messages: Vec<&DescriptorProto> =
+        descriptors.file.iter().flat_map(|file| &file.message_type).collect();
+    let mut found = vec!["Result"];
+    for at in 0.. {
+        let Some(&name) = found.get(at) else { break };
+        let fields =
+            messages.iter().filter(|message| message.name() == name).flat_map(|message| &message.field);
+        for part in fields.filter_map(|field| field.type_name().strip_prefix(".cofferdam.v1.")) {
+            if messages.iter().any(|message| message.name() == part) && !found.contains(&part) {
+                found.push(part);
+            }
+        }
+    }
+    found.into_iter().skip(1).map(str::to_owned).collect()
+}
+
 /// The list of the public API's messages, for the macro in `json.rs` that gives each its JSON.
-fn json_mapping(descriptors: &FileDescriptorSet) -> String {
+fn json_mapping(descriptors: &FileDescriptorSet, plain: &[String]) -> String {
     let mut names = Vec::new();
     for file in descriptors.file.iter().filter(|file| file.package() == "cofferdam.v1") {
-        add_messages(&file.message_type, "crate::v1", &mut names);
+        add_messages(&file.message_type, "crate::v1", plain, &mut names);
     }
     names.sort();
     format!("// This file is @generated.\njson_mapping! {{\n    {},\n}}\n", names.join(",\n    "))
@@ -116,14 +120,15 @@ fn json_mapping(descriptors: &FileDescriptorSet) -> String {
 
 /// Adds the paths of these messages and of those within them, without those that have serde's own form. Entries of maps are no
 /// messages in Rust.
-fn add_messages(messages: &[DescriptorProto], path: &str, names: &mut Vec<String>) {
+fn add_messages(messages: &[DescriptorProto], path: &str, plain: &[String], names: &mut Vec<String>) {
     for message in
         messages.iter().filter(|message| !message.options.as_ref().is_some_and(MessageOptions::map_entry))
     {
-        if !PLAIN.contains(&message.name()) && message.name() != "McpContent" {
+        if !plain.iter().any(|plain| plain == message.name()) {
             names.push(format!("{path}::{}", message.name().to_upper_camel_case()));
         }
-        add_messages(&message.nested_type, &format!("{path}::{}", message.name().to_snake_case()), names);
+        let path = format!("{path}::{}", message.name().to_snake_case());
+        add_messages(&message.nested_type, &path, plain, names);
     }
 }
 
