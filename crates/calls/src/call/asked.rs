@@ -13,23 +13,8 @@ const ITEMS: usize = 32;
 /// Bytes of a dialect's arguments that are looked at.
 const MAX_JSON: usize = 64 * 1024;
 /// Arguments of dialects' tools that say where or what, and hold no content.
-const NAMING: [&str; 15] = [
-    "path",
-    "file_path",
-    "filePath",
-    "file",
-    "directory",
-    "cwd",
-    "pattern",
-    "query",
-    "glob",
-    "include",
-    "command",
-    "cmd",
-    "args",
-    "operation",
-    "name",
-];
+const NAMING: &str =
+    "path file_path filePath file directory cwd pattern query glob include command cmd args operation name";
 
 /// As it came.
 pub(super) struct Asked {
@@ -56,7 +41,9 @@ impl Asked {
     pub(super) fn input(&self) -> Value {
         let mut fields = self.sketch.as_object().cloned().unwrap_or_default();
         if let Ok(Value::Object(arguments)) = serde_json::from_str(&self.arguments_json) {
-            fields.extend(arguments.into_iter().filter(|(name, _)| NAMING.contains(&name.as_str())));
+            fields.extend(
+                arguments.into_iter().filter(|(name, _)| NAMING.split(' ').any(|known| known == name)),
+            );
         }
         let input: Map<_, _> =
             fields.into_iter().filter_map(|(name, value)| Some((name, short(value)?))).collect();

@@ -96,8 +96,8 @@ async fn enter(calls: &Calls, principal: &Principal, request: &mut CallRequest) 
         calls.escalations.report(principal, Some(run_id), Attempt::OtherRun, &request.run_id);
     }
     calls.runs.check_use(run_id, principal)?;
-    let digest = decode::digest(request);
-    calls.table.begin(run_id, &principal.name, &request.request_id, digest).await
+    let request_id = request.request_id.clone();
+    calls.table.begin(run_id, &principal.name, &request_id, decode::digest(request)).await
 }
 
 /// Sees a call to its end. Should it break, whoever waits for it is told all the same.

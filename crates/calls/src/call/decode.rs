@@ -49,17 +49,14 @@ pub(super) enum ResponseFormat {
     },
 }
 
-/// SHA-256 over what makes two requests with an id the same: everything but the id and how the client waits. Empty without one.
+/// SHA-256 over what makes two requests with an id the same: everything but the id and how the client waits, which the request
+/// then no longer has. Empty without an id.
 pub(super) fn digest(request: &mut CallRequest) -> Vec<u8> {
-    if request.request_id.is_empty() {
+    if take(&mut request.request_id).is_empty() {
         return Vec::new();
     }
-    let waits = (take(&mut request.wait_for_approval), take(&mut request.cancel_on_disconnect));
-    let request_id = take(&mut request.request_id);
-    let digest = Sha256::digest(request.encode_to_vec()).to_vec();
-    request.request_id = request_id;
-    (request.wait_for_approval, request.cancel_on_disconnect) = waits;
-    digest
+    (request.wait_for_approval, request.cancel_on_disconnect) = (false, false);
+    Sha256::digest(request.encode_to_vec()).to_vec()
 }
 
 /// What holds for the calls of a profile that do not say. No tool runs longer than the daemon lets any.
