@@ -263,7 +263,6 @@ fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
             let whole = if paths.is_empty() { root() } else { None };
             paths.into_iter().chain(&whole).any(|path| pattern.matches(path) || pattern.may_be_beneath(path))
         }
-        Operation::Git(Git::Status | Git::Commit { .. }) => false,
         other => other.paths().into_iter().any(|path| pattern.matches(path)),
     }
 }

@@ -203,14 +203,12 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
 fn bounds(section: &Section<'_>) -> CallBounds {
     const MIB: u64 = 1024 * 1024;
     let default = Bounds::default();
-    let number = |key, range, default| section.number_or(key, range, default);
-    let hide = section.get("hide_git_config").and_then(At::flag);
     CallBounds {
-        max_read_bytes: number("max_read_bytes", 1..=8 * MIB, default.max_read_bytes),
-        max_write_bytes: number("max_write_bytes", 1..=8 * MIB, default.max_write_bytes),
-        max_output_bytes: number("max_output_bytes", 256..=4 * MIB, default.max_output_bytes),
-        max_spool_bytes: number("max_spool_bytes", 4_096..=4_096 * MIB, default.max_spool_bytes),
-        hide_git_config: hide.unwrap_or(default.hide_git_config),
+        max_read_bytes: section.number_or("max_read_bytes", 1..=8 * MIB, default.max_read_bytes),
+        max_write_bytes: section.number_or("max_write_bytes", 1..=8 * MIB, default.max_write_bytes),
+        max_output_bytes: section.number_or("max_output_bytes", 256..=4 * MIB, default.max_output_bytes),
+        max_spool_bytes: section.number_or("max_spool_bytes", 4_096..=4_096 * MIB, default.max_spool_bytes),
+        hide_git_config: section.get("hide_git_config").and_then(At::flag).unwrap_or(default.hide_git_config),
     }
 }
 

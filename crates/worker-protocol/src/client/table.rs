@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ops::{Bound, Bounds, KillEvidence, OpResult, Operation, Outcome, answers};
+use ops::{Bound, Bounds, KillEvidence, Operation, Outcome, answers};
 use prost::Message;
 use tokio::sync::mpsc;
 use wire::worker::v1::{self, FromWorker, from_worker::Body};
@@ -235,12 +235,11 @@ impl Entry {
         match (outcome, &self.command) {
             (Err(_), None) => true,
             (Err(_), Some(command)) => command.may_fail(),
-            (Ok(OpResult::Exec(of_command) | OpResult::Shell(of_command)), Some(command)) => {
-                command.may_end(of_command)
-                    && outcome.as_ref().is_ok_and(|result| answers(result, self.operation))
-            }
             (Ok(result), None) => answers(result, self.operation),
-            (Ok(_), Some(_)) => false,
+            (Ok(result), Some(command)) => {
+                answers(result, self.operation)
+                    && result.command().is_some_and(|result| command.may_end(result))
+            }
         }
     }
 
