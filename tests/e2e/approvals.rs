@@ -182,7 +182,7 @@ async fn what_would_fail_anyway_asks_nobody() {
     let daemon = Daemon::start().await;
     let mut run = review(&daemon).await;
     let refused = run.call(calls::replace("a.txt", "no such text", "x")).await.unwrap_err();
-    assert!(refused.message().contains("nobody was asked"), "{}", refused.message());
+    assert!(refused.message().contains("no reviewer was asked"), "{}", refused.message());
     let refused = run.call(calls::create("a.txt", "x")).await.unwrap_err();
     assert_eq!(reason(&refused), "PRECONDITION_FAILED");
     let all = run.clients.approvals.list_approvals(v1::ListApprovalsRequest::default()).await.unwrap();

@@ -137,7 +137,7 @@ async fn however_an_approval_ends_its_run_goes_on() {
     let counting = repeats(&run, &workspace, "sleep 0.01").await;
 
     let refused = run.call(calls::replace("a.txt", "no such text", "x")).await.unwrap_err();
-    assert!(refused.message().contains("nobody was asked"), "{}", refused.message());
+    assert!(refused.message().contains("no reviewer was asked"), "{}", refused.message());
     assert_eq!(run.show().await.state(), State::Ready);
 
     let asked = run.asks(calls::write("a.txt", "two\n")).await;

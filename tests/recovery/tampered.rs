@@ -68,12 +68,8 @@ const DEEDS: [(&str, Deed, &str); 17] = [
         "not there",
     ),
     ("given", |_, workspace, _| chown(workspace, Some(77), None).unwrap(), "belongs to somebody else"),
-    ("unmounted", |_, _, slots| command("umount", &["-l", &at(slots, "workspace")]), "not mounted any more"),
-    (
-        "unmounted-state",
-        |_, _, slots| command("umount", &["-l", &at(slots, "state")]),
-        "not mounted any more",
-    ),
+    ("unmounted", |_, _, slots| command("umount", &["-l", &at(slots, "workspace")]), "no longer mounted"),
+    ("unmounted-state", |_, _, slots| command("umount", &["-l", &at(slots, "state")]), "no longer mounted"),
     (
         "covered",
         |_, workspace, slots| {

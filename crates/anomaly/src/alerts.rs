@@ -67,7 +67,7 @@ impl Alerts {
     pub(super) async fn restore(&self) {
         for alert in self.in_force(|_| true) {
             if let Err(failure) = self.enforcement.impose(&alert).await {
-                tracing::warn!(alert = %alert.id, "what an alert imposed does not hold any more: {failure}");
+                tracing::warn!(alert = %alert.id, "an effect of an alert no longer holds: {failure}");
                 self.change(alert.id, |alert| {
                     alert.imposed.state = ImposedState::Over;
                     alert.imposed.failure = failure;

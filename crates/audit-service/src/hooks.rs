@@ -81,7 +81,7 @@ async fn post(
         match sender.post(endpoint, &id, now.as_secs(), &body).await {
             Ok(()) => return true,
             Err(Failed { message, for_good: true }) => {
-                tracing::error!(size, "no checkpoint is posted any more: {message}");
+                tracing::error!(size, "checkpoints are no longer posted: {message}");
                 return false;
             }
             Err(Failed { message, .. }) => {

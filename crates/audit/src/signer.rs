@@ -24,7 +24,7 @@ const LONGEST: u64 = 4096;
 pub enum SignerError {
     /// The file is there and holds no key of this log.
     #[error(
-        "{0} holds no key of this audit log; move it away to have a new one made, which nobody vouches for"
+        "{0} holds no key of this audit log; move it away, and a new key is made that no earlier checkpoint confirms"
     )]
     NoKey(PathBuf),
     /// Others may read the file.

@@ -168,7 +168,7 @@ pub(crate) fn consider(
 ) -> Result<Ticket, Refusal> {
     let Stand { policy, permissions, now } = stand;
     let Some(profile) = policy.profile(&run.profile) else {
-        let message = "the profile of this run is not in the policy any more".to_owned();
+        let message = "the policy no longer has the profile of this run".to_owned();
         return Err(refusal(policy, Reason::PermissionDenied, message, "profile"));
     };
     validate(profile, &operation)

@@ -85,7 +85,7 @@ impl Gateway {
             return refuse("a terminal in a run is for operators: ask for a role, or use calls", RULE);
         }
         let Some(profile) = policy.profile(&run.profile) else {
-            return refuse("the profile of this run is not in the policy any more", "profile");
+            return refuse("the policy no longer has the profile of this run", "profile");
         };
         let decision = Decision {
             verdict: Verdict::Allow,

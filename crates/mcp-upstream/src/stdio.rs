@@ -193,9 +193,7 @@ impl Shared {
             Incoming::Other => {}
         }
         if state.unasked > MAX_UNASKED {
-            return Err(Fault::Broken(format!(
-                "it wrote more than {MAX_UNASKED} bytes that nobody asked for"
-            )));
+            return Err(Fault::Broken(format!("it wrote more than {MAX_UNASKED} bytes without a request")));
         }
         Ok(reply)
     }

@@ -68,7 +68,7 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
             (Reason::WriteLimit, "the command wrote more output than it may and was ended")
         }
         _ if result.exit_code.is_none() && result.signal.is_none() => {
-            (Reason::Internal, "nobody knows how the command ended")
+            (Reason::Internal, "how the command ended is not known")
         }
         _ => return None,
     };

@@ -48,12 +48,12 @@ pub(crate) type Misfit = String;
 pub(crate) fn terms(policy: &Policy, spec: &Spec) -> Result<Wanted, Misfit> {
     let profile = policy
         .profile(&spec.profile)
-        .ok_or_else(|| format!("the policy has no profile {} any more", spec.profile))?;
+        .ok_or_else(|| format!("the policy no longer has the profile {}", spec.profile))?;
     if policy.role(&spec.role).is_none() {
-        return Err(format!("the policy has no role {} any more", spec.role));
+        return Err(format!("the policy no longer has the role {}", spec.role));
     }
     if !permits(profile, &spec.image) {
-        return Err(format!("profile {} does not allow its image any more", spec.profile));
+        return Err(format!("profile {} no longer allows its image", spec.profile));
     }
     if let Some(above) = above(profile, spec) {
         return Err(format!("its {above} is above what profile {} allows by now", spec.profile));
@@ -179,7 +179,7 @@ impl Launcher {
         let log = Directory { is_mapped: true, ..log };
         let pkg = match (&record.spec.pkg_path, fingerprint.pkg) {
             (Some(path), Some(was)) => {
-                let handle = self.roots.reopen(path).ok_or("the directory at /pkg is not there any more")?;
+                let handle = self.roots.reopen(path).ok_or("the directory at /pkg no longer exists")?;
                 let owner = fingerprint.owner;
                 let directory = Directory { handle, path: path.clone(), owner, is_mapped: false };
                 Some(same(directory, was, "directory at /pkg")?)
@@ -201,11 +201,11 @@ impl Launcher {
             // The overlay that is mounted: another one on the same layer would be one too many.
             let slot =
                 self.directories.slots(&record.id.to_string()).join(&Mount::Project.container_path()[1..]);
-            workspace::open_own(&slot).map_err(|_| "its overlay is not mounted any more")?.handle
+            workspace::open_own(&slot).map_err(|_| "its overlay is no longer mounted")?.handle
         } else if path.starts_with(self.directories.workspaces()) {
-            workspace::open_own(&path).map_err(|_| "its workspace is not there any more")?.handle
+            workspace::open_own(&path).map_err(|_| "its workspace no longer exists")?.handle
         } else {
-            self.roots.reopen(&path).ok_or("its workspace is not there any more")?
+            self.roots.reopen(&path).ok_or("its workspace no longer exists")?
         };
         let directory =
             Directory { handle, path, owner: fingerprint.owner, is_mapped: fingerprint.is_mapped };
@@ -216,7 +216,7 @@ impl Launcher {
     async fn image_again(&self, started: &Started) -> Result<UsableImage, Misfit> {
         let reference = ImageReference::parse(&started.image_id).map_err(|error| chain(&error))?;
         let image = self.engine.image(&reference).await.map_err(|error| chain(&error))?;
-        let image = image.ok_or("the engine does not have its image any more")?;
+        let image = image.ok_or("the engine no longer has its image")?;
         image.usable().map_err(|error| chain(&error))
     }
 }
@@ -242,7 +242,7 @@ fn slots(parent: &Path, directories: &[Shown<'_>]) -> Result<Vec<MountSlot>, Mis
             let alias = shown.name;
             let slot = MountSlot::former(&shown.slot(parent));
             let slot = slot.map_err(|error| chain(&error))?;
-            let slot = slot.ok_or_else(|| format!("what was mounted for {alias} is not mounted any more"))?;
+            let slot = slot.ok_or_else(|| format!("the directory of {alias} is no longer mounted"))?;
             let there = workspace::open_own(slot.path()).map_err(|error| error.to_string())?;
             let place = |handle: &std::os::fd::OwnedFd| Place::of(handle).map_err(|error| chain(&error));
             if !place(&there.handle)?.is(place(&shown.directory.handle)?) {

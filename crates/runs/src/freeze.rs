@@ -105,7 +105,7 @@ impl Shared {
             Ok(still) => {
                 if !still {
                     let run = self.record.borrow().id;
-                    tracing::warn!(%run, "a paused run has a process that waits in the kernel; it stands still after that");
+                    tracing::warn!(%run, "a paused run has a process that waits in the kernel; it freezes after that");
                 }
                 Ok(())
             }

@@ -81,7 +81,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
     } else if path.starts_with(directories.workspaces()) {
         open(path).map_err(|error| chain(&error))?
     } else {
-        roots.reopen(path).ok_or("its workspace is not there any more")?
+        roots.reopen(path).ok_or("its workspace no longer exists")?
     };
     let found = rustix::fs::fstat(workspace.as_fd()).map_err(|error| chain(&error))?;
     if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {

@@ -33,7 +33,7 @@ impl FormerApprovals {
         let (stored, unreadable) = store.approvals().map_err(failed)?;
         let mut former = Self { lost: unreadable, ..Self::default() };
         for approval in &former.lost {
-            tracing::error!(approval, "a call that waited cannot be read any more: it is closed");
+            tracing::error!(approval, "a waiting call can no longer be read and is closed");
         }
         let first = stored.iter().map(|stored| stored.after).min();
         let mut kept = BTreeMap::new();

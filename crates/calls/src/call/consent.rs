@@ -193,9 +193,10 @@ impl CallTask {
         };
         match approval.state {
             ApprovalState::Approved => Ok(()),
-            ApprovalState::Expired => {
-                Err(Refusal::new(Reason::ApprovalExpired, "nobody decided in time, so the call was denied"))
-            }
+            ApprovalState::Expired => Err(Refusal::new(
+                Reason::ApprovalExpired,
+                "no reviewer decided in time, so the call was denied",
+            )),
             ApprovalState::Cancelled | ApprovalState::Pending => {
                 Err(Refusal::new(Reason::Cancelled, "the call was cancelled before it was approved"))
             }

@@ -30,9 +30,9 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
     let ids: BTreeSet<String> = waiting.iter().map(|kept| kept.approval.approval_id.clone()).collect();
     let is_gone = move |hold: &Hold| matches!(hold, Hold::Approval(id) if !ids.contains(id));
     for run in calls.runs.list().into_iter().filter(|run| run.holds.iter().any(|held| is_gone(&held.hold))) {
-        tracing::warn!(run = %run.id, "a run stood still for a call that does not wait any more");
+        tracing::warn!(run = %run.id, "a run was frozen for a call that no longer waits");
         if let Err(refusal) = calls.runs.release_all(run.id, is_gone.clone()).await {
-            tracing::error!(run = %run.id, why = refusal.message, "a run stands still for no call: stop it");
+            tracing::error!(run = %run.id, why = refusal.message, "a run is frozen for no call: stop the run");
         }
     }
     for kept in waiting {

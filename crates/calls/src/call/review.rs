@@ -129,7 +129,7 @@ fn state(path: &SandboxPath, hashed: Result<String, ToolFailure>) -> Result<File
 
 fn would_fail(failure: Refusal) -> Refusal {
     Refusal {
-        message: format!("nobody was asked, because the call would fail: {}", failure.message),
+        message: format!("no reviewer was asked, because the call would fail: {}", failure.message),
         ..failure
     }
 }

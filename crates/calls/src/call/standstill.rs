@@ -97,6 +97,6 @@ async fn release(calls: &Calls, run: RunId, hold: &Hold) {
     if let Err(refusal) = calls.runs.release(run, hold).await
         && refusal.reason != Reason::RunNotReady
     {
-        tracing::error!(%run, why = refusal.message, "a run stands still although its call waits no longer: stop it");
+        tracing::error!(%run, why = refusal.message, "a run is still frozen although its call no longer waits: stop the run");
     }
 }

@@ -51,7 +51,7 @@ pub fn show(
     let Some(in_force) = policy.profile(&profile) else {
         return Err(Refusal::new(
             Reason::PreconditionFailed,
-            format!("the profile `{profile}` is not in the policy any more"),
+            format!("the policy no longer has the profile `{profile}`"),
         ));
     };
     let counters = limits.counters();

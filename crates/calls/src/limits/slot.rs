@@ -18,7 +18,7 @@ impl Limits {
     pub(crate) async fn place(&self, caller: &Caller, profile: &str, turn: Turn) -> Result<Place, Refusal> {
         let policy = self.gateway.policy();
         let Some(caps) = policy.profile(profile).map(|profile| profile.concurrency) else {
-            let message = "the profile of this run is not in the policy any more";
+            let message = "the policy no longer has the profile of this run";
             return Err(Refusal::new(Reason::PermissionDenied, message).with("rule", "profile"));
         };
         let mut waits = None;

@@ -46,7 +46,7 @@ fn unreachable(endpoint: &Endpoint, source: Box<dyn StdError + Send + Sync>) -> 
         Some(io::ErrorKind::PermissionDenied) => {
             "this user may not open the socket; run as root or as a member of the socket's group"
         }
-        Some(io::ErrorKind::ConnectionRefused) => "nobody listens on the socket; start Docker Engine",
+        Some(io::ErrorKind::ConnectionRefused) => "no process listens on the socket; start Docker Engine",
         _ => "the connection broke; see whether Docker Engine is running and healthy",
     };
     EngineError::Unreachable { endpoint: endpoint.to_string(), mend, source }

@@ -28,7 +28,7 @@ async fn a_socket_where_nobody_listens_is_told_with_its_remedy() {
     let endpoint = Endpoint::parse(&format!("unix://{}", path.display())).unwrap();
     let error = DockerEngine::connect(&endpoint).unwrap().version().await.unwrap_err();
     assert!(matches!(error, EngineError::Unreachable { .. }), "{error:?}");
-    assert!(error.to_string().ends_with("nobody listens on the socket; start Docker Engine"), "{error}");
+    assert!(error.to_string().ends_with("no process listens on the socket; start Docker Engine"), "{error}");
 }
 
 #[tokio::test]

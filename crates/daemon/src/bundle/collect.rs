@@ -32,7 +32,7 @@ pub(super) enum CollectError {
         "the file system has not enough room for a bundle beside what it must keep free for the audit log"
     )]
     NoRoom,
-    #[error("nobody waits for the bundle any more")]
+    #[error("the client no longer waits for the bundle")]
     Left,
 }
 

@@ -105,7 +105,7 @@ impl Summary {
         }
         if !missing_policies.is_empty() {
             notes.push(format!(
-                "not kept any more, and so not in it: the policies {}",
+                "no longer kept, and so not included: the policies {}",
                 missing_policies.join(" ")
             ));
         }

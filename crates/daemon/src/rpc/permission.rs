@@ -138,7 +138,7 @@ fn from_wire(
     use wire_permission::Subject as Asked;
     let subject = match permission
         .subject
-        .ok_or_else(|| Refusal::invalid("permission", "is for nobody: name one of agent_id, role, team"))?
+        .ok_or_else(|| Refusal::invalid("permission", "has no holder: name one of agent_id, role, team"))?
     {
         Asked::AgentId(name) => Subject::Agent(name),
         Asked::Role(name) => Subject::Role(name),

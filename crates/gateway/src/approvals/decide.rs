@@ -24,7 +24,7 @@ pub enum DecideError {
     #[error("it has expired")]
     Expired,
     /// The reviewer made the call.
-    #[error("nobody decides on a call that they made themselves")]
+    #[error("a requester cannot decide on their own call")]
     SelfApproval,
     /// The reviewer's word does not go that far.
     #[error("a decision on this call needs the level `{needed}`")]

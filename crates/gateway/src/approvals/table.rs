@@ -156,7 +156,7 @@ impl Approvals {
                 return refuse(Reason::PreconditionFailed, "the approval has been used".to_owned());
             }
             (ApprovalState::Pending, _) => {
-                return refuse(Reason::PreconditionFailed, "nobody has decided yet".to_owned());
+                return refuse(Reason::PreconditionFailed, "no reviewer has decided yet".to_owned());
             }
             (ApprovalState::Denied, _) => {
                 let comment = if approval.comment.is_empty() {
@@ -167,7 +167,7 @@ impl Approvals {
                 return refuse(Reason::ApprovalDenied, format!("a reviewer denied the call{comment}"));
             }
             (ApprovalState::Expired, _) => {
-                return refuse(Reason::ApprovalExpired, "nobody decided in time".to_owned());
+                return refuse(Reason::ApprovalExpired, "no reviewer decided in time".to_owned());
             }
             (ApprovalState::Cancelled, _) => {
                 return refuse(Reason::Cancelled, "the call was cancelled before a decision".to_owned());

@@ -169,7 +169,7 @@ pub(crate) fn overlay_again(
 
 /// The directory beneath an overlay, which must be the one that it was.
 pub(crate) fn beneath_again(path: &Path, layer: Layer, roots: &Roots) -> Result<OwnedFd, String> {
-    let handle = roots.reopen(path).ok_or("the directory beneath its overlay is not there any more")?;
+    let handle = roots.reopen(path).ok_or("the directory beneath its overlay no longer exists")?;
     let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
     if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
         return Err("the directory beneath its overlay is another one by now".to_owned());
