@@ -65,7 +65,7 @@ const DEEDS: [(&str, Deed, &str); 17] = [
     (
         "moved",
         |_, workspace, _| std::fs::rename(workspace, workspace.with_extension("x")).unwrap(),
-        "not there",
+        "no longer exists",
     ),
     ("given", |_, workspace, _| chown(workspace, Some(77), None).unwrap(), "belongs to somebody else"),
     ("unmounted", |_, _, slots| command("umount", &["-l", &at(slots, "workspace")]), "no longer mounted"),
@@ -228,7 +228,9 @@ async fn a_run_that_the_policy_of_today_would_not_have_ends() {
     std::fs::write(daemon.policy_dir().join("policy.yaml"), policy(true)).unwrap();
     daemon.launch().await;
     let clients = daemon.connect().await;
-    for (run, words) in [(gone, "has no profile short-lived"), (imaged, "does not allow its image")] {
+    for (run, words) in
+        [(gone, "no longer has the profile short-lived"), (imaged, "no longer allows its image")]
+    {
         let mut run = RunHandle { clients: clients.clone(), ..run };
         let failed = run.show().await;
         assert_eq!(failed.state(), State::Failed);
