@@ -1,0 +1,1 @@
+"""The asynchronous half, from which `_sync` is made."""

@@ -1,0 +1,203 @@
+"""Makes the calls of a run, each once, and has all of their output whatever becomes of the connection.
+
+```text
+CallStream ──accepted, output, result──▶ done
+    │ lost before it was accepted: again, by the same request id
+    ▼ lost afterwards
+GetCall from the offsets that are here ──▶ … ──▶ done
+```
+"""
+
+import uuid
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from cofferdam import v1
+from cofferdam._async.client import AsyncClient
+from cofferdam._async.transport import AsyncOutputCallback, sleep, tell
+from cofferdam._options import Options
+from cofferdam._output import Output
+from cofferdam._requests import only_reads
+from cofferdam._settings import Patience
+from cofferdam._status import failed
+from cofferdam.errors import ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound
+
+PENDING = v1.CallResponse.Status.PENDING_APPROVAL
+RUNNING = v1.CallResponse.Status.RUNNING
+SUCCEEDED = v1.CallResponse.Status.SUCCEEDED
+
+# Most bytes of a stream that `GetCall` gives at once.
+PIECE = 1024 * 1024
+# Seconds for the message that ends a call whose caller has gone.
+CANCEL_TIMEOUT = 5.0
+
+
+@dataclass
+class Outcome:
+    """What became of a call, and what its command wrote."""
+
+    response: v1.CallResponse
+    stdout: bytes
+    stderr: bytes
+
+
+class Call:
+    """One call under way."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        request: v1.CallRequest,
+        on_stdout: AsyncOutputCallback | None,
+        on_stderr: AsyncOutputCallback | None,
+    ) -> None:
+        self._client = client
+        self._transport = client._transport
+        self._request = request
+        self._call_id = ""
+        self._stdout = Output()
+        self._stderr = Output()
+        self._on_stdout = on_stdout
+        self._on_stderr = on_stderr
+        # The caller's own code is running: what it raises is no answer of the daemon's.
+        self._telling = False
+
+    async def outcome(self) -> Outcome:
+        try:
+            response = await self._response(self._transport.patience())
+            await self._tell(self._on_stdout, self._stdout.rest())
+            await self._tell(self._on_stderr, self._stderr.rest())
+        except BaseException as error:
+            if isinstance(error, CofferdamError) and not self._telling:
+                error.call_id = error.call_id or self._call_id or None
+            elif self._call_id:
+                self._transport.afterwards(cancel(self._client, self._call_id))
+            raise
+        return Outcome(response, self._stdout.whole(), self._stderr.whole())
+
+    async def _response(self, patience: Patience) -> v1.CallResponse:
+        repeatable = bool(self._request.request_id) or only_reads(self._request.operation)
+        while True:
+            try:
+                response = await self._streamed(patience)
+                # A daemon that ends answers so to those who wait for a person; the next one goes on.
+                if response.status != PENDING or not self._request.wait_for_approval:
+                    return response
+            except DaemonUnreachable as error:
+                pause = patience.pause() if repeatable and self._transport.is_lost(error) else None
+                if pause is None:
+                    raise
+                await sleep(pause)
+            if self._call_id:
+                try:
+                    return await self._polled()
+                except NotFound:
+                    # It is in no record: it never began.
+                    if self._stdout.next or self._stderr.next:
+                        raise
+                    self._call_id = ""
+
+    async def _streamed(self, patience: Patience) -> v1.CallResponse:
+        response: v1.CallResponse | None = None
+        async with aclosing(self._client.tools.call_stream(self._request)) as events:
+            # To its very end: a stream that is left before it costs a reset.
+            async for event in events:
+                patience.restore()
+                match event.WhichOneof("event"):
+                    case "output":
+                        output = event.output
+                        if output.stream == v1.CallOutput.Stream.STDERR:
+                            await self._tell(self._on_stderr, self._stderr.take(output.offset, output.data))
+                        else:
+                            await self._tell(self._on_stdout, self._stdout.take(output.offset, output.data))
+                    case "result":
+                        response = event.result
+                    case "accepted":
+                        self._call_id = event.accepted.call_id
+        if response is None:
+            raise DaemonUnreachable("the daemon ended the stream before the result")
+        return response
+
+    async def _polled(self) -> v1.CallResponse:
+        """By offset, until the call is over and all of its output is here."""
+        pause = 0.02
+        while True:
+            request = v1.GetCallRequest(
+                call_id=self._call_id,
+                stdout_offset=self._stdout.next,
+                stderr_offset=self._stderr.next,
+                max_output_bytes=PIECE,
+            )
+            found = await self._client.tools.get_call(request)
+            await self._tell(self._on_stdout, self._stdout.take(found.stdout.offset, found.stdout.data))
+            await self._tell(self._on_stderr, self._stderr.take(found.stderr.offset, found.stderr.data))
+            if found.stdout.data or found.stderr.data:
+                pause = 0.02
+                continue
+            status = found.call.status
+            if status == PENDING and not self._request.wait_for_approval:
+                return found.call
+            if status not in (PENDING, RUNNING):
+                return found.call
+            await sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+
+    async def _tell(self, callback: AsyncOutputCallback | None, text: str) -> None:
+        if callback is not None and text:
+            self._telling = True
+            await tell(callback, text)
+            self._telling = False
+
+
+async def cancel(client: AsyncClient, call_id: str) -> None:
+    """Ends a call whose caller has gone."""
+    with suppress(CofferdamError):
+        await client.tools.cancel_call(v1.CancelCallRequest(call_id=call_id), timeout=CANCEL_TIMEOUT)
+
+
+class Caller:
+    """Makes calls of one run, all with the same options."""
+
+    def __init__(self, client: AsyncClient, run_id: str, options: Options) -> None:
+        self.client = client
+        self.run_id = run_id
+        self.options = options
+
+    async def call(
+        self,
+        operation: v1.Operation | None = None,
+        dialect: v1.DialectCall | None = None,
+        on_stdout: AsyncOutputCallback | None = None,
+        on_stderr: AsyncOutputCallback | None = None,
+    ) -> Outcome:
+        """The outcome, whatever it is. Raises what is a refusal, and that the daemon is gone."""
+        request = v1.CallRequest(
+            run_id=self.run_id,
+            task_id=self.options.task_id,
+            correlation_id=self.options.correlation_id,
+            wait_for_approval=self.options.wait_for_approval,
+            operation=operation,
+            dialect=dialect,
+        )
+        # What only reads can be repeated as it is; of all else the daemon remembers the id.
+        if operation is None or not only_reads(operation):
+            request.request_id = uuid.uuid4().hex
+        return await Call(self.client, request, on_stdout, on_stderr).outcome()
+
+    async def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:
+        """The result. Raises also what the tool itself found wrong."""
+        response = (await self.call(operation)).response
+        succeeded(response, of_file=of_file)
+        return response.result
+
+
+def succeeded(response: v1.CallResponse, *, of_file: bool = False) -> None:
+    """Raises unless it did."""
+    if response.status == SUCCEEDED:
+        return
+    if response.status == PENDING:
+        message = "a person has to approve this call; nothing has been done yet"
+        raise ApprovalRequired(message, approval_id=response.approval_id, call_id=response.call_id)
+    if response.status == RUNNING:
+        raise Interrupted("the call is under way", call_id=response.call_id)
+    raise failed(response, of_file=of_file)

@@ -1,0 +1,684 @@
+"""The whole API, one class for each service. Generated from `proto/`; see `generate.sh`."""
+
+from collections.abc import AsyncGenerator
+
+from cofferdam import v1
+from cofferdam._async.transport import Transport
+from cofferdam._method import Method
+
+_ALERT_SERVICE_LIST_ALERTS = Method(
+    "/cofferdam.v1.AlertService/ListAlerts", v1.ListAlertsRequest, v1.ListAlertsResponse, True
+)
+_ALERT_SERVICE_GET_ALERT = Method("/cofferdam.v1.AlertService/GetAlert", v1.GetAlertRequest, v1.GetAlertResponse, True)
+_ALERT_SERVICE_WATCH_ALERTS = Method(
+    "/cofferdam.v1.AlertService/WatchAlerts", v1.WatchAlertsRequest, v1.WatchAlertsResponse, True
+)
+_ALERT_SERVICE_ACKNOWLEDGE_ALERT = Method(
+    "/cofferdam.v1.AlertService/AcknowledgeAlert", v1.AcknowledgeAlertRequest, v1.AcknowledgeAlertResponse, False
+)
+
+
+class AlertService:
+    """Shows alerts, and takes the word of an operator who has seen one."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list_alerts(self, request: v1.ListAlertsRequest, *, timeout: float | None = None) -> v1.ListAlertsResponse:
+        """Alerts, newest first. Orchestrators see those of their own calls."""
+        return await self._transport.unary(
+            _ALERT_SERVICE_LIST_ALERTS,
+            request,
+            timeout,
+        )
+
+    async def get_alert(self, request: v1.GetAlertRequest, *, timeout: float | None = None) -> v1.GetAlertResponse:
+        """One alert."""
+        return await self._transport.unary(
+            _ALERT_SERVICE_GET_ALERT,
+            request,
+            timeout,
+        )
+
+    def watch_alerts(
+        self, request: v1.WatchAlertsRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.WatchAlertsResponse, None]:
+        """The open alerts, then each that is new or changes."""
+        return self._transport.stream(
+            _ALERT_SERVICE_WATCH_ALERTS,
+            request,
+            timeout,
+        )
+
+    async def acknowledge_alert(
+        self, request: v1.AcknowledgeAlertRequest, *, timeout: float | None = None
+    ) -> v1.AcknowledgeAlertResponse:
+        """An operator has seen an alert: what it imposed is lifted, but a stop, and the rule starts from nothing
+        for its subject.
+        """
+        return await self._transport.unary(
+            _ALERT_SERVICE_ACKNOWLEDGE_ALERT,
+            request,
+            timeout,
+        )
+
+
+_APPROVAL_SERVICE_LIST_APPROVALS = Method(
+    "/cofferdam.v1.ApprovalService/ListApprovals", v1.ListApprovalsRequest, v1.ListApprovalsResponse, True
+)
+_APPROVAL_SERVICE_GET_APPROVAL = Method(
+    "/cofferdam.v1.ApprovalService/GetApproval", v1.GetApprovalRequest, v1.GetApprovalResponse, True
+)
+_APPROVAL_SERVICE_DECIDE_APPROVAL = Method(
+    "/cofferdam.v1.ApprovalService/DecideApproval", v1.DecideApprovalRequest, v1.DecideApprovalResponse, False
+)
+_APPROVAL_SERVICE_WATCH_APPROVALS = Method(
+    "/cofferdam.v1.ApprovalService/WatchApprovals", v1.WatchApprovalsRequest, v1.WatchApprovalsResponse, True
+)
+_APPROVAL_SERVICE_LIST_CONSENTS = Method(
+    "/cofferdam.v1.ApprovalService/ListConsents", v1.ListConsentsRequest, v1.ListConsentsResponse, True
+)
+_APPROVAL_SERVICE_REVOKE_CONSENT = Method(
+    "/cofferdam.v1.ApprovalService/RevokeConsent", v1.RevokeConsentRequest, v1.RevokeConsentResponse, False
+)
+
+
+class ApprovalService:
+    """Shows what waits for consent, and takes decisions."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list_approvals(
+        self, request: v1.ListApprovalsRequest, *, timeout: float | None = None
+    ) -> v1.ListApprovalsResponse:
+        """Approvals, oldest first."""
+        return await self._transport.unary(
+            _APPROVAL_SERVICE_LIST_APPROVALS,
+            request,
+            timeout,
+        )
+
+    async def get_approval(self, request: v1.GetApprovalRequest, *, timeout: float | None = None) -> v1.GetApprovalResponse:
+        """One approval."""
+        return await self._transport.unary(
+            _APPROVAL_SERVICE_GET_APPROVAL,
+            request,
+            timeout,
+        )
+
+    async def decide_approval(
+        self, request: v1.DecideApprovalRequest, *, timeout: float | None = None
+    ) -> v1.DecideApprovalResponse:
+        """Approves or denies. A denial settles an approval at once; consent does when as many approvers have given
+        it as it needs. Then the call runs once, by itself.
+        """
+        return await self._transport.unary(
+            _APPROVAL_SERVICE_DECIDE_APPROVAL,
+            request,
+            timeout,
+        )
+
+    def watch_approvals(
+        self, request: v1.WatchApprovalsRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.WatchApprovalsResponse, None]:
+        """What waits, then each change."""
+        return self._transport.stream(
+            _APPROVAL_SERVICE_WATCH_APPROVALS,
+            request,
+            timeout,
+        )
+
+    async def list_consents(
+        self, request: v1.ListConsentsRequest, *, timeout: float | None = None
+    ) -> v1.ListConsentsResponse:
+        """Consents that are remembered beyond their call, oldest first."""
+        return await self._transport.unary(
+            _APPROVAL_SERVICE_LIST_CONSENTS,
+            request,
+            timeout,
+        )
+
+    async def revoke_consent(
+        self, request: v1.RevokeConsentRequest, *, timeout: float | None = None
+    ) -> v1.RevokeConsentResponse:
+        """Ends a consent that is remembered: reviewers are asked again."""
+        return await self._transport.unary(
+            _APPROVAL_SERVICE_REVOKE_CONSENT,
+            request,
+            timeout,
+        )
+
+
+_AUDIT_SERVICE_STREAM_EVENTS = Method(
+    "/cofferdam.v1.AuditService/StreamEvents", v1.StreamEventsRequest, v1.StreamEventsResponse, True
+)
+_AUDIT_SERVICE_QUERY_EVENTS = Method(
+    "/cofferdam.v1.AuditService/QueryEvents", v1.QueryEventsRequest, v1.QueryEventsResponse, True
+)
+_AUDIT_SERVICE_REBUILD_INDEX = Method(
+    "/cofferdam.v1.AuditService/RebuildIndex", v1.RebuildIndexRequest, v1.RebuildIndexResponse, False
+)
+_AUDIT_SERVICE_VERIFY_LOG = Method("/cofferdam.v1.AuditService/VerifyLog", v1.VerifyLogRequest, v1.VerifyLogResponse, True)
+_AUDIT_SERVICE_GET_CHECKPOINT = Method(
+    "/cofferdam.v1.AuditService/GetCheckpoint", v1.GetCheckpointRequest, v1.GetCheckpointResponse, True
+)
+_AUDIT_SERVICE_ROTATE_KEY = Method("/cofferdam.v1.AuditService/RotateKey", v1.RotateKeyRequest, v1.RotateKeyResponse, False)
+_AUDIT_SERVICE_CREATE_BUNDLE = Method(
+    "/cofferdam.v1.AuditService/CreateBundle", v1.CreateBundleRequest, v1.CreateBundleResponse, False
+)
+
+
+class AuditService:
+    """Reads and verifies the audit log."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def stream_events(
+        self, request: v1.StreamEventsRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.StreamEventsResponse, None]:
+        """Replays the durable log after a sequence number, then follows it: nothing skipped, nothing twice."""
+        return self._transport.stream(
+            _AUDIT_SERVICE_STREAM_EVENTS,
+            request,
+            timeout,
+        )
+
+    async def query_events(self, request: v1.QueryEventsRequest, *, timeout: float | None = None) -> v1.QueryEventsResponse:
+        """Finds records by what they say, from an index, a page at a time."""
+        return await self._transport.unary(
+            _AUDIT_SERVICE_QUERY_EVENTS,
+            request,
+            timeout,
+        )
+
+    def rebuild_index(
+        self, request: v1.RebuildIndexRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.RebuildIndexResponse, None]:
+        """Makes the index anew from the log, and tells how far that is. Queries are refused meanwhile."""
+        return self._transport.stream(
+            _AUDIT_SERVICE_REBUILD_INDEX,
+            request,
+            timeout,
+        )
+
+    async def verify_log(self, request: v1.VerifyLogRequest, *, timeout: float | None = None) -> v1.VerifyLogResponse:
+        """Verifies the whole log on disk: the chain, and every checkpoint."""
+        return await self._transport.unary(
+            _AUDIT_SERVICE_VERIFY_LOG,
+            request,
+            timeout,
+        )
+
+    async def get_checkpoint(
+        self, request: v1.GetCheckpointRequest, *, timeout: float | None = None
+    ) -> v1.GetCheckpointResponse:
+        """Signs everything up to now, unless nothing came since the last checkpoint, and gives the checkpoint."""
+        return await self._transport.unary(
+            _AUDIT_SERVICE_GET_CHECKPOINT,
+            request,
+            timeout,
+        )
+
+    async def rotate_key(self, request: v1.RotateKeyRequest, *, timeout: float | None = None) -> v1.RotateKeyResponse:
+        """Goes over to a new signing key, on record and signed by the old one. For operators."""
+        return await self._transport.unary(
+            _AUDIT_SERVICE_ROTATE_KEY,
+            request,
+            timeout,
+        )
+
+    def create_bundle(
+        self, request: v1.CreateBundleRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.CreateBundleResponse, None]:
+        """Makes a bundle of one run: its records, policies and changes, with the proof that they are in the log, to
+        be verified anywhere. On record. Operators and auditors may have one of any run, others of their own.
+        """
+        return self._transport.stream(
+            _AUDIT_SERVICE_CREATE_BUNDLE,
+            request,
+            timeout,
+        )
+
+
+_HOST_SERVICE_EXAMINE_HOST = Method(
+    "/cofferdam.v1.HostService/ExamineHost", v1.ExamineHostRequest, v1.ExamineHostResponse, True
+)
+
+
+class HostService:
+    """Tells about the host on which the daemon runs."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def examine_host(self, request: v1.ExamineHostRequest, *, timeout: float | None = None) -> v1.ExamineHostResponse:
+        """What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew
+        for each request; nothing is changed. Fails with OVERLOADED while others are asking.
+        """
+        return await self._transport.unary(
+            _HOST_SERVICE_EXAMINE_HOST,
+            request,
+            timeout,
+        )
+
+
+_LIMIT_SERVICE_GET_RATE_LIMITS = Method(
+    "/cofferdam.v1.LimitService/GetRateLimits", v1.GetRateLimitsRequest, v1.GetRateLimitsResponse, True
+)
+_LIMIT_SERVICE_THROTTLE_AGENT = Method(
+    "/cofferdam.v1.LimitService/ThrottleAgent", v1.ThrottleAgentRequest, v1.ThrottleAgentResponse, False
+)
+
+
+class LimitService:
+    """Shows rate limits, and throttles agents."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_rate_limits(
+        self, request: v1.GetRateLimitsRequest, *, timeout: float | None = None
+    ) -> v1.GetRateLimitsResponse:
+        """What was used of the rate limits and what is left, for a run or an agent."""
+        return await self._transport.unary(
+            _LIMIT_SERVICE_GET_RATE_LIMITS,
+            request,
+            timeout,
+        )
+
+    async def throttle_agent(
+        self, request: v1.ThrottleAgentRequest, *, timeout: float | None = None
+    ) -> v1.ThrottleAgentResponse:
+        """Lets an agent do less for a while, or lifts that. Durable, and on record. Of a throttle that is there
+        already and this one the stricter number and the later end hold. Takes the role operator.
+        """
+        return await self._transport.unary(
+            _LIMIT_SERVICE_THROTTLE_AGENT,
+            request,
+            timeout,
+        )
+
+
+_PERMISSION_SERVICE_GRANT_PERMISSION = Method(
+    "/cofferdam.v1.PermissionService/GrantPermission", v1.GrantPermissionRequest, v1.GrantPermissionResponse, False
+)
+_PERMISSION_SERVICE_REVOKE_PERMISSION = Method(
+    "/cofferdam.v1.PermissionService/RevokePermission", v1.RevokePermissionRequest, v1.RevokePermissionResponse, False
+)
+_PERMISSION_SERVICE_LIST_PERMISSIONS = Method(
+    "/cofferdam.v1.PermissionService/ListPermissions", v1.ListPermissionsRequest, v1.ListPermissionsResponse, True
+)
+
+
+class PermissionService:
+    """Gives and takes permissions beside the policy."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def grant_permission(
+        self, request: v1.GrantPermissionRequest, *, timeout: float | None = None
+    ) -> v1.GrantPermissionResponse:
+        """Gives an agent, a role or a team a permission, or lifts a revocation. On record before it counts."""
+        return await self._transport.unary(
+            _PERMISSION_SERVICE_GRANT_PERMISSION,
+            request,
+            timeout,
+        )
+
+    async def revoke_permission(
+        self, request: v1.RevokePermissionRequest, *, timeout: float | None = None
+    ) -> v1.RevokePermissionResponse:
+        """Takes a permission, whoever gave it, or ends a grant. On record before it counts."""
+        return await self._transport.unary(
+            _PERMISSION_SERVICE_REVOKE_PERMISSION,
+            request,
+            timeout,
+        )
+
+    async def list_permissions(
+        self, request: v1.ListPermissionsRequest, *, timeout: float | None = None
+    ) -> v1.ListPermissionsResponse:
+        """Permissions, newest first."""
+        return await self._transport.unary(
+            _PERMISSION_SERVICE_LIST_PERMISSIONS,
+            request,
+            timeout,
+        )
+
+
+_POLICY_SERVICE_GET_POLICY = Method("/cofferdam.v1.PolicyService/GetPolicy", v1.GetPolicyRequest, v1.GetPolicyResponse, True)
+_POLICY_SERVICE_RELOAD_POLICY = Method(
+    "/cofferdam.v1.PolicyService/ReloadPolicy", v1.ReloadPolicyRequest, v1.ReloadPolicyResponse, False
+)
+_POLICY_SERVICE_EXPLAIN_POLICY = Method(
+    "/cofferdam.v1.PolicyService/ExplainPolicy", v1.ExplainPolicyRequest, v1.ExplainPolicyResponse, True
+)
+_POLICY_SERVICE_REPLAY_POLICY = Method(
+    "/cofferdam.v1.PolicyService/ReplayPolicy", v1.ReplayPolicyRequest, v1.ReplayPolicyResponse, False
+)
+
+
+class PolicyService:
+    """Shows, explains, replays and reloads the policy."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_policy(self, request: v1.GetPolicyRequest, *, timeout: float | None = None) -> v1.GetPolicyResponse:
+        """The policy in force."""
+        return await self._transport.unary(
+            _POLICY_SERVICE_GET_POLICY,
+            request,
+            timeout,
+        )
+
+    async def reload_policy(
+        self, request: v1.ReloadPolicyRequest, *, timeout: float | None = None
+    ) -> v1.ReloadPolicyResponse:
+        """Loads the policy directory again. A bad policy never half-loads: the old one stays in force."""
+        return await self._transport.unary(
+            _POLICY_SERVICE_RELOAD_POLICY,
+            request,
+            timeout,
+        )
+
+    async def explain_policy(
+        self, request: v1.ExplainPolicyRequest, *, timeout: float | None = None
+    ) -> v1.ExplainPolicyResponse:
+        """What the policy in force would say to a call, and everything that was considered. Nothing is made or
+        counted.
+        """
+        return await self._transport.unary(
+            _POLICY_SERVICE_EXPLAIN_POLICY,
+            request,
+            timeout,
+        )
+
+    async def replay_policy(
+        self, request: v1.ReplayPolicyRequest, *, timeout: float | None = None
+    ) -> v1.ReplayPolicyResponse:
+        """Judges recorded calls by a proposed policy and lists those whose verdict would change. Nothing comes into
+        force.
+        """
+        return await self._transport.unary(
+            _POLICY_SERVICE_REPLAY_POLICY,
+            request,
+            timeout,
+        )
+
+
+_RUN_SERVICE_CREATE_RUN = Method("/cofferdam.v1.RunService/CreateRun", v1.CreateRunRequest, v1.CreateRunResponse, False)
+_RUN_SERVICE_GET_RUN = Method("/cofferdam.v1.RunService/GetRun", v1.GetRunRequest, v1.GetRunResponse, True)
+_RUN_SERVICE_LIST_RUNS = Method("/cofferdam.v1.RunService/ListRuns", v1.ListRunsRequest, v1.ListRunsResponse, True)
+_RUN_SERVICE_STOP_RUN = Method("/cofferdam.v1.RunService/StopRun", v1.StopRunRequest, v1.StopRunResponse, False)
+_RUN_SERVICE_DELETE_RUN = Method("/cofferdam.v1.RunService/DeleteRun", v1.DeleteRunRequest, v1.DeleteRunResponse, False)
+_RUN_SERVICE_PAUSE_RUN = Method("/cofferdam.v1.RunService/PauseRun", v1.PauseRunRequest, v1.PauseRunResponse, False)
+_RUN_SERVICE_RESUME_RUN = Method("/cofferdam.v1.RunService/ResumeRun", v1.ResumeRunRequest, v1.ResumeRunResponse, False)
+_RUN_SERVICE_WATCH_RUNS = Method("/cofferdam.v1.RunService/WatchRuns", v1.WatchRunsRequest, v1.WatchRunsResponse, True)
+_RUN_SERVICE_DIFF_RUN = Method("/cofferdam.v1.RunService/DiffRun", v1.DiffRunRequest, v1.DiffRunResponse, True)
+_RUN_SERVICE_ACCEPT_RUN = Method("/cofferdam.v1.RunService/AcceptRun", v1.AcceptRunRequest, v1.AcceptRunResponse, True)
+_RUN_SERVICE_DISCARD_RUN = Method("/cofferdam.v1.RunService/DiscardRun", v1.DiscardRunRequest, v1.DiscardRunResponse, True)
+_RUN_SERVICE_LIST_WORKSPACES = Method(
+    "/cofferdam.v1.RunService/ListWorkspaces", v1.ListWorkspacesRequest, v1.ListWorkspacesResponse, True
+)
+_RUN_SERVICE_DELETE_WORKSPACE = Method(
+    "/cofferdam.v1.RunService/DeleteWorkspace", v1.DeleteWorkspaceRequest, v1.DeleteWorkspaceResponse, False
+)
+
+
+class RunService:
+    """Makes, shows and ends runs."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def create_run(self, request: v1.CreateRunRequest, *, timeout: float | None = None) -> v1.CreateRunResponse:
+        """Launches a container for a run and answers when it is READY. Nothing is left behind when it fails: what
+        is refused is no run, and its ids are free; where the host could not do it, a FAILED run says why.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_CREATE_RUN,
+            request,
+            timeout,
+        )
+
+    async def get_run(self, request: v1.GetRunRequest, *, timeout: float | None = None) -> v1.GetRunResponse:
+        """One run."""
+        return await self._transport.unary(
+            _RUN_SERVICE_GET_RUN,
+            request,
+            timeout,
+        )
+
+    async def list_runs(self, request: v1.ListRunsRequest, *, timeout: float | None = None) -> v1.ListRunsResponse:
+        """Runs, newest first."""
+        return await self._transport.unary(
+            _RUN_SERVICE_LIST_RUNS,
+            request,
+            timeout,
+        )
+
+    async def stop_run(self, request: v1.StopRunRequest, *, timeout: float | None = None) -> v1.StopRunResponse:
+        """Ends a run: its calls are cancelled, its container and mounts removed. Its workspace stays, and so do the
+        changes of an `overlay`.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_STOP_RUN,
+            request,
+            timeout,
+        )
+
+    async def delete_run(self, request: v1.DeleteRunRequest, *, timeout: float | None = None) -> v1.DeleteRunResponse:
+        """Forgets a run that has ended, and deletes its state, recordings and output. A managed or cloned workspace
+        stays until DeleteWorkspace, unless this request says otherwise. Fails with PRECONDITION_FAILED while the
+        run lives, or while the changes of its `overlay` are neither accepted nor discarded.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_DELETE_RUN,
+            request,
+            timeout,
+        )
+
+    async def pause_run(self, request: v1.PauseRunRequest, *, timeout: float | None = None) -> v1.PauseRunResponse:
+        """Makes every command of a run stand still: no process that a call or a terminal has started runs on, and
+        calls are refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on
+        meanwhile: a command whose timeout passes is ended where it stands. `ttl` goes on, too; `idle_timeout` does
+        not. A paused run can be stopped. Fails with PRECONDITION_FAILED where the daemon does not see the
+        container's cgroup.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_PAUSE_RUN,
+            request,
+            timeout,
+        )
+
+    async def resume_run(self, request: v1.ResumeRunRequest, *, timeout: float | None = None) -> v1.ResumeRunResponse:
+        """Takes back PauseRun. The run stays PAUSED while something else holds it."""
+        return await self._transport.unary(
+            _RUN_SERVICE_RESUME_RUN,
+            request,
+            timeout,
+        )
+
+    def watch_runs(
+        self, request: v1.WatchRunsRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.WatchRunsResponse, None]:
+        """The runs as they are, then each change of state."""
+        return self._transport.stream(
+            _RUN_SERVICE_WATCH_RUNS,
+            request,
+            timeout,
+        )
+
+    async def diff_run(self, request: v1.DiffRunRequest, *, timeout: float | None = None) -> v1.DiffRunResponse:
+        """What the agent changed in an `overlay`, against the directory beneath it as it is now. Also while the run
+        lives: then it is a look at something that moves.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_DIFF_RUN,
+            request,
+            timeout,
+        )
+
+    async def accept_run(self, request: v1.AcceptRunRequest, *, timeout: float | None = None) -> v1.AcceptRunResponse:
+        """Applies the changes of an `overlay` to the directory beneath it, each file whole or not at all, and then
+        forgets them. The run must have ended. When the directory has changed meanwhile where the agent changed it
+        too, or a change cannot be applied, or git on the host would run it, nothing is done and the answer is
+        PRECONDITION_FAILED; DiffRun names the paths. An accept that was interrupted is simply made again.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_ACCEPT_RUN,
+            request,
+            timeout,
+        )
+
+    async def discard_run(self, request: v1.DiscardRunRequest, *, timeout: float | None = None) -> v1.DiscardRunResponse:
+        """Deletes the changes of an `overlay`. The run must have ended. One whose changes are gone already is no
+        error, unless they were accepted.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_DISCARD_RUN,
+            request,
+            timeout,
+        )
+
+    async def list_workspaces(
+        self, request: v1.ListWorkspacesRequest, *, timeout: float | None = None
+    ) -> v1.ListWorkspacesResponse:
+        """The directories that the daemon keeps: managed and cloned workspaces, and changes of overlays that are
+        neither accepted nor discarded. Newest first.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_LIST_WORKSPACES,
+            request,
+            timeout,
+        )
+
+    async def delete_workspace(
+        self, request: v1.DeleteWorkspaceRequest, *, timeout: float | None = None
+    ) -> v1.DeleteWorkspaceResponse:
+        """Deletes one of them with all that is in it. Fails with PRECONDITION_FAILED while a run uses it."""
+        return await self._transport.unary(
+            _RUN_SERVICE_DELETE_WORKSPACE,
+            request,
+            timeout,
+        )
+
+
+class TerminalService:
+    """Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded
+    whole. The audit log has the session's beginning before its first byte, and its end with the digest of the
+    recording.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+
+_TOOL_SERVICE_LIST_TOOLS = Method("/cofferdam.v1.ToolService/ListTools", v1.ListToolsRequest, v1.ListToolsResponse, True)
+_TOOL_SERVICE_CALL = Method("/cofferdam.v1.ToolService/Call", v1.CallRequest, v1.CallResponse, False)
+_TOOL_SERVICE_CALL_STREAM = Method("/cofferdam.v1.ToolService/CallStream", v1.CallRequest, v1.CallStreamResponse, False)
+_TOOL_SERVICE_GET_CALL = Method("/cofferdam.v1.ToolService/GetCall", v1.GetCallRequest, v1.GetCallResponse, True)
+_TOOL_SERVICE_CANCEL_CALL = Method(
+    "/cofferdam.v1.ToolService/CancelCall", v1.CancelCallRequest, v1.CancelCallResponse, False
+)
+_TOOL_SERVICE_STEP_TRANSCRIPT = Method(
+    "/cofferdam.v1.ToolService/StepTranscript", v1.StepTranscriptRequest, v1.StepTranscriptResponse, False
+)
+
+
+class ToolService:
+    """Offers and runs tools. Every call passes the gateway and leaves an intent and a receipt in the audit log."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list_tools(self, request: v1.ListToolsRequest, *, timeout: float | None = None) -> v1.ListToolsResponse:
+        """The tools that a run's agent may use, in a dialect's names and a vendor's format."""
+        return await self._transport.unary(
+            _TOOL_SERVICE_LIST_TOOLS,
+            request,
+            timeout,
+        )
+
+    async def call(self, request: v1.CallRequest, *, timeout: float | None = None) -> v1.CallResponse:
+        """Makes one call."""
+        return await self._transport.unary(
+            _TOOL_SERVICE_CALL,
+            request,
+            timeout,
+        )
+
+    def call_stream(
+        self, request: v1.CallRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.CallStreamResponse, None]:
+        """Makes one call and sends what a command writes while it runs, then the same answer that Call gives. A
+        client that loses the stream loses nothing: GetCall has the rest by offset. It takes what Call takes, so
+        that a client can go from one to the other without a change.
+        """
+        return self._transport.stream(
+            _TOOL_SERVICE_CALL_STREAM,
+            request,
+            timeout,
+        )
+
+    async def get_call(self, request: v1.GetCallRequest, *, timeout: float | None = None) -> v1.GetCallResponse:
+        """A call's outcome, also after its client went away."""
+        return await self._transport.unary(
+            _TOOL_SERVICE_GET_CALL,
+            request,
+            timeout,
+        )
+
+    async def cancel_call(self, request: v1.CancelCallRequest, *, timeout: float | None = None) -> v1.CancelCallResponse:
+        """Cancels a call that waits or runs."""
+        return await self._transport.unary(
+            _TOOL_SERVICE_CANCEL_CALL,
+            request,
+            timeout,
+        )
+
+    async def step_transcript(
+        self, request: v1.StepTranscriptRequest, *, timeout: float | None = None
+    ) -> v1.StepTranscriptResponse:
+        """Takes one text of a model that calls tools by fenced blocks (dialect `forge`), makes the call of its
+        first block, and says what to send to the model next.
+        """
+        return await self._transport.unary(
+            _TOOL_SERVICE_STEP_TRANSCRIPT,
+            request,
+            timeout,
+        )
+
+
+_TRASH_SERVICE_LIST_TRASH = Method("/cofferdam.v1.TrashService/ListTrash", v1.ListTrashRequest, v1.ListTrashResponse, True)
+_TRASH_SERVICE_READ_TRASH = Method("/cofferdam.v1.TrashService/ReadTrash", v1.ReadTrashRequest, v1.ReadTrashResponse, True)
+
+
+class TrashService:
+    """Shows the trash of a run: what `delete` and `patch` have removed in it. It is outside of every container, and
+    kept until the run is deleted. To bring a file back, write its content with ToolService.Call, which policy and
+    record see as they see every write.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list_trash(self, request: v1.ListTrashRequest, *, timeout: float | None = None) -> v1.ListTrashResponse:
+        """What is in a run's trash."""
+        return await self._transport.unary(
+            _TRASH_SERVICE_LIST_TRASH,
+            request,
+            timeout,
+        )
+
+    async def read_trash(self, request: v1.ReadTrashRequest, *, timeout: float | None = None) -> v1.ReadTrashResponse:
+        """The content of an entry, piece by piece."""
+        return await self._transport.unary(
+            _TRASH_SERVICE_READ_TRASH,
+            request,
+            timeout,
+        )

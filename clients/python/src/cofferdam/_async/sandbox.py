@@ -1,0 +1,391 @@
+"""`AsyncSandbox`: a run, with a hardened container and a workspace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal
+
+from typing_extensions import Self
+
+from cofferdam import _requests, _results, v1
+from cofferdam._async.approvals import Approvals
+from cofferdam._async.audit import Audit
+from cofferdam._async.caller import Caller
+from cofferdam._async.calls import Calls
+from cofferdam._async.client import AsyncClient
+from cofferdam._async.commands import Commands
+from cofferdam._async.files import Files
+from cofferdam._async.git import Git
+from cofferdam._async.search import Search
+from cofferdam._options import Options
+from cofferdam.errors import CofferdamError, DaemonUnreachable, NotFound
+from cofferdam.types import (
+    Clone,
+    Diff,
+    EditInfo,
+    Limits,
+    Managed,
+    PatchInfo,
+    RunInfo,
+    RunState,
+    ToolOutput,
+    Workspace,
+)
+
+# Seconds. Making a container is the engine's, which may have others to make first.
+CREATE_TIMEOUT = 300.0
+
+FORMATS = {
+    "openai": v1.ListToolsRequest.Format.OPENAI,
+    "anthropic": v1.ListToolsRequest.Format.ANTHROPIC,
+    "mcp": v1.ListToolsRequest.Format.MCP,
+}
+ENDED = (v1.Run.State.STOPPED, v1.Run.State.FAILED)
+
+
+class AsyncSandbox:
+    """A place for one agent to work in.
+
+    ```python
+    async with await AsyncSandbox.create(profile="build", image="cofferdam/dev") as sandbox:
+        await sandbox.files.write("a.py", "print(6 * 7)")
+        print((await sandbox.commands.run(["python3", "a.py"])).stdout)
+    ```
+
+    Each call goes through the daemon's policy and is on record. What goes wrong is a `cofferdam.CofferdamError`, with the
+    stable `reason`, the `call_id` and a `hint`; a tool that finds something wrong raises, too (`FileNotFound`,
+    `PreconditionFailed` …), only an exit code other than 0 is no error. While the daemon is away, calls wait for it for the
+    client's `reconnect_timeout`; what was asked for is never done twice.
+
+    Leaving the `with` block is `kill()`.
+    """
+
+    def __init__(
+        self, client: AsyncClient, run_id: str, options: Options, *, owns_client: bool, delete_workspace: bool
+    ) -> None:
+        """For `create` and `connect`."""
+        self._client = client
+        self._run_id = run_id
+        self._options = options
+        self._owns_client = owns_client
+        self._delete_workspace = delete_workspace
+        self._token: str | None = None
+        self._caller = Caller(client, run_id, options)
+        self.approvals = Approvals(self._caller)
+        self.audit = Audit(self._caller)
+        self.calls = Calls(self._caller)
+        self.commands = Commands(self._caller)
+        self.files = Files(self._caller)
+        self.git = Git(self._caller)
+        self.search = Search(self._caller)
+
+    @classmethod
+    async def create(
+        cls,
+        *,
+        profile: str,
+        image: str | None = None,
+        workspace: Workspace | None = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        agent_id: str = "sdk",
+        role: str | None = None,
+        limits: Limits | None = None,
+        pkg_path: str | None = None,
+        issue_token: bool = False,
+        wait_for_approval: bool = False,
+        endpoint: str | None = None,
+        token: str | None = None,
+        client: AsyncClient | None = None,
+    ) -> Self:
+        """Makes a sandbox and returns when it is ready.
+
+        `profile`: the policy that decides on its calls, such as `review`, `build` or `open`.
+        `image`: one that the engine has and the profile allows. Default: the profile's.
+        `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)` or `Overlay(path)`. Default: `Managed()`.
+        `timeout`: seconds until the daemon stops it, `idle_timeout`: without a call. Default: never.
+        `env`: for each command of this object, beside its own. The profile says which names are allowed.
+        `metadata`: at most 64 labels, to find it again. `agent_id`: for whom it is, in the record. `role`: default the
+        profile's. `limits`: lower ones than the profile's. `pkg_path`: a directory of the host to show as `/pkg`.
+        `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
+        `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
+        `client`, else `endpoint` and `token`: the daemon; default: see `AsyncClient`. A client that is given stays open.
+
+        Raises `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
+        Cancelled, it leaves no run behind.
+        """
+        workspace = Managed() if workspace is None else workspace
+        # Given by this side, so that it can be stopped whatever becomes of the answer.
+        run_id = _requests.new_id()
+        request = v1.CreateRunRequest(
+            # Its token is told once: a repetition would not have it.
+            request_id=f"sdk-{run_id}",
+            run_id=run_id,
+            profile=profile,
+            image=image or "",
+            workspace=_requests.workspace(workspace),
+            pkg_path=pkg_path or "",
+            agent_id=agent_id,
+            role=role or "",
+            limits=_requests.limits(limits),
+            ttl=_requests.duration("timeout", timeout),
+            idle_timeout=_requests.duration("idle_timeout", idle_timeout),
+            labels=metadata,
+            issue_token=issue_token,
+        )
+        owns_client = client is None
+        client = AsyncClient(endpoint, token) if client is None else client
+        stays = workspace.stays if isinstance(workspace, Managed) else not isinstance(workspace, Clone) or workspace.keep
+        options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
+        sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
+        try:
+            made = await client.runs.create_run(request, timeout=CREATE_TIMEOUT)
+            if issue_token and not made.token:
+                raise DaemonUnreachable("the connection was lost, and the run's token with it")
+        except BaseException as error:
+            # Of a refusal nothing is left.
+            if not isinstance(error, CofferdamError) or isinstance(error, DaemonUnreachable):
+                client._transport.afterwards(sandbox._abandon())
+            elif owns_client:
+                await client.close()
+            raise
+        sandbox._token = made.token or None
+        return sandbox
+
+    @classmethod
+    async def connect(
+        cls,
+        run_id: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        wait_for_approval: bool = False,
+        endpoint: str | None = None,
+        token: str | None = None,
+        client: AsyncClient | None = None,
+    ) -> Self:
+        """A sandbox that is there already. Changes nothing in it: its `timeout` and its state stay as they are.
+
+        Arguments are those of `create`. A run's own token can be the `token`. `kill()` of what is returned leaves the
+        workspace. Raises `NotFound` where there is no such run.
+        """
+        owns_client = client is None
+        client = AsyncClient(endpoint, token) if client is None else client
+        options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
+        sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=False)
+        try:
+            await sandbox.info()
+        except BaseException:
+            await sandbox.close()
+            raise
+        return sandbox
+
+    @classmethod
+    async def list(
+        cls,
+        state: RunState | None = "ready",
+        *,
+        metadata: Mapping[str, str] | None = None,
+        endpoint: str | None = None,
+        token: str | None = None,
+        client: AsyncClient | None = None,
+    ) -> AsyncGenerator[RunInfo, None]:
+        """The runs that the caller may see, newest first: in this state (None: any), and with this metadata."""
+        owns_client = client is None
+        client = AsyncClient(endpoint, token) if client is None else client
+        request = v1.ListRunsRequest(page_size=1000)
+        if state is not None:
+            request.state = v1.Run.State.Value(state.upper())
+        try:
+            while True:
+                page = await client.runs.list_runs(request)
+                for run in page.runs:
+                    if all(run.labels.get(name) == value for name, value in (metadata or {}).items()):
+                        yield _results.run_info(run)
+                request.page_token = page.next_page_token
+                if not request.page_token:
+                    return
+        finally:
+            if owns_client:
+                await client.close()
+
+    @property
+    def run_id(self) -> str:
+        """Its id, a UUIDv7; `connect` takes it."""
+        return self._run_id
+
+    @property
+    def token(self) -> str | None:
+        """The run's own token, if `create` was told to `issue_token`. It is told once and kept nowhere else."""
+        return self._token
+
+    @property
+    def client(self) -> AsyncClient:
+        """The whole API, on the same connection."""
+        return self._client
+
+    def with_options(
+        self,
+        *,
+        wait_for_approval: bool | None = None,
+        task_id: str | None = None,
+        correlation_id: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The same sandbox, for calls with other options; what is None stays as it is.
+
+        `task_id`, `correlation_id`: for the record, at most 128 characters. `env`: instead of the one before.
+        """
+        options = replace(
+            self._options,
+            wait_for_approval=self._options.wait_for_approval if wait_for_approval is None else wait_for_approval,
+            task_id=self._options.task_id if task_id is None else task_id,
+            correlation_id=self._options.correlation_id if correlation_id is None else correlation_id,
+            env=self._options.env if env is None else dict(env),
+        )
+        same = type(self)(
+            self._client,
+            self._run_id,
+            options,
+            owns_client=self._owns_client,
+            delete_workspace=self._delete_workspace,
+        )
+        same._token = self._token
+        return same
+
+    async def edit(
+        self, path: str, old: str, new: str, *, replace_all: bool = False, if_match: str | None = None
+    ) -> EditInfo:
+        """Replaces the text `old`, which must be in the file exactly once, by `new`; whole or not at all.
+
+        `replace_all`: all places instead. `if_match`: `PreconditionFailed` unless the file's SHA-256 is this. A text that
+        is not there, or there more than once, is `PreconditionFailed`, too; the message has the lines.
+        """
+        change = v1.StrReplace(old_str=old, new_str=new, replace_all=replace_all)
+        request = v1.EditRequest(path=path, str_replace=change, if_match_sha256=if_match or "")
+        return _results.edited((await self._caller.result(v1.Operation(edit=request), of_file=True)).edit)
+
+    async def insert(self, path: str, after_line: int, text: str, *, if_match: str | None = None) -> EditInfo:
+        """Inserts lines after a line, from 1; 0: at the beginning."""
+        change = v1.InsertText(after_line=after_line, text=text)
+        request = v1.EditRequest(path=path, insert=change, if_match_sha256=if_match or "")
+        return _results.edited((await self._caller.result(v1.Operation(edit=request), of_file=True)).edit)
+
+    async def patch(self, change: str) -> PatchInfo:
+        """Changes several files, all or none of them. At most 3 MiB.
+
+        `change`: a unified diff, or the envelope `*** Begin Patch`. Raises `PreconditionFailed` where it does not fit.
+        """
+        return _results.patched((await self._caller.result(_requests.patch(change), of_file=True)).patch)
+
+    async def tools(
+        self, format: Literal["openai", "anthropic", "mcp"] = "openai", *, dialect: str = "native"
+    ) -> Sequence[dict[str, Any]]:
+        """The tools that the agent may use, as a vendor's API takes them; what policy denies is not among them.
+
+        `dialect`: names and shapes of the tools: `native`, `fs`, `exec`, `gateway` or `editor`.
+        """
+        request = v1.ListToolsRequest(run_id=self._run_id, dialect=dialect, format=FORMATS[format])
+        listed: Sequence[dict[str, Any]] = json.loads((await self._client.tools.list_tools(request)).tools_json)
+        return listed
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | str, *, dialect: str = "native") -> ToolOutput:
+        """Makes a call as a model wrote it, and returns what the model should see.
+
+        `arguments`: an object, or its JSON as it came. What fails or is denied, and what waits for a person, is an answer
+        for the model as well: nothing is raised for it.
+        """
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        call = v1.DialectCall(dialect=dialect, name=name, arguments_json=text)
+        return _results.tool_output((await self._caller.call(dialect=call)).response)
+
+    async def info(self) -> RunInfo:
+        """The run as it is now. Raises `NotFound`."""
+        return _results.run_info((await self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run)
+
+    async def is_running(self) -> bool:
+        """Whether it takes calls, or will when nothing pauses it any more."""
+        try:
+            return (await self.info()).state in ("ready", "paused")
+        except NotFound:
+            return False
+
+    async def pause(self) -> RunInfo:
+        """Makes all of its commands stand still, and refuses calls, until `resume`. `timeout` goes on meanwhile."""
+        return _results.run_info((await self._client.runs.pause_run(v1.PauseRunRequest(run_id=self._run_id))).run)
+
+    async def resume(self) -> RunInfo:
+        """Takes `pause` back. It stays paused while an approval or an alert holds it."""
+        return _results.run_info((await self._client.runs.resume_run(v1.ResumeRunRequest(run_id=self._run_id))).run)
+
+    async def diff(self) -> Diff:
+        """What was changed in an `Overlay`, against the directory beneath as it is now."""
+        return _results.diff(await self._client.runs.diff_run(v1.DiffRunRequest(run_id=self._run_id)))
+
+    async def accept(self, *, force: bool = False) -> int:
+        """Applies the changes of an `Overlay`, and returns how many paths changed. The run must have ended: `stop` it.
+
+        Raises `PreconditionFailed`, and does nothing, where a change has an `objection`; `force` applies these, too.
+        """
+        request = v1.AcceptRunRequest(run_id=self._run_id, force=force)
+        return (await self._client.runs.accept_run(request, timeout=CREATE_TIMEOUT)).applied
+
+    async def discard(self) -> None:
+        """Deletes the changes of an `Overlay`. The run must have ended: `stop` it."""
+        await self._client.runs.discard_run(v1.DiscardRunRequest(run_id=self._run_id))
+
+    async def stop(self) -> bool:
+        """Ends the run: its calls are cancelled and its container is removed. The workspace stays.
+
+        False: it had ended already, or there is no such run.
+        """
+        try:
+            if (await self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run.state in ENDED:
+                return False
+            await self._client.runs.stop_run(v1.StopRunRequest(run_id=self._run_id))
+        except NotFound:
+            return False
+        return True
+
+    async def kill(self, *, delete_workspace: bool | None = None) -> bool:
+        """Ends the run, and deletes it with its workspace where that is wanted. Closes a connection of its own.
+
+        `delete_workspace`: default: as `Managed(keep=)` or `Clone(keep=)` of `create` says. A bound directory is never
+        deleted, and changes of an overlay stay until they are accepted or discarded. The audit log keeps its records.
+        False: it had ended already, or there is no such run.
+        """
+        try:
+            stopped = await self.stop()
+            if self._delete_workspace if delete_workspace is None else delete_workspace:
+                with suppress(NotFound):
+                    request = v1.DeleteRunRequest(run_id=self._run_id, delete_workspace=True)
+                    await self._client.runs.delete_run(request)
+            return stopped
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection if it is this sandbox's own. The run goes on."""
+        if self._owns_client:
+            await self._client.close()
+
+    async def _abandon(self) -> None:
+        with suppress(CofferdamError):
+            await self._client.runs.stop_run(v1.StopRunRequest(run_id=self._run_id))
+        await self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.kill()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._run_id!r})"

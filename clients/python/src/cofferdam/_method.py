@@ -1,0 +1,27 @@
+"""One method of the API, as the transports call it."""
+
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
+
+class Method(Generic[Request, Response]):
+    """Where it is, and what goes in and out.
+
+    `repeatable`: it changes nothing, or comes to the same if it is done twice. Others are repeated only if the request
+    has a `request_id`.
+    """
+
+    __slots__ = ("path", "repeatable", "request", "response")
+
+    def __init__(self, path: str, request: type[Request], response: type[Response], repeatable: bool) -> None:
+        self.path = path
+        self.request = request
+        self.response = response
+        self.repeatable = repeatable
+
+    def may_repeat(self, request: Request) -> bool:
+        return self.repeatable or bool(getattr(request, "request_id", ""))

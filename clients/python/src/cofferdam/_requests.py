@@ -1,0 +1,122 @@
+"""From the arguments of methods to requests of the API. No I/O."""
+
+import json
+import secrets
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from cofferdam import v1
+from cofferdam.errors import InvalidArgument
+from cofferdam.types import Bind, Clone, Limits, Managed, Overlay, Workspace
+
+
+def new_id() -> str:
+    """A UUIDv7: the time in milliseconds, then what nobody guesses."""
+    value = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    value = value & ~(0xF << 76) | 7 << 76
+    value = value & ~(0x3 << 62) | 2 << 62
+    return str(uuid.UUID(int=value))
+
+
+def duration(name: str, seconds: float | None) -> Duration | None:
+    if seconds is None:
+        return None
+    made = Duration()
+    made.FromTimedelta(timedelta(seconds=positive(name, seconds)))
+    return made
+
+
+def millis(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(positive("timeout", seconds) * 1000))
+
+
+def positive(name: str, seconds: float) -> float:
+    # Also what is no number.
+    if not 0 < seconds < 10**9:
+        raise InvalidArgument(f"{name}: must be a positive number of seconds, not {seconds}", reason="INVALID_ARGUMENT")
+    return seconds
+
+
+def raw(data: str | bytes | None) -> bytes:
+    return data.encode() if isinstance(data, str) else bytes(data or b"")
+
+
+def workspace(source: Workspace) -> v1.Workspace:
+    match source:
+        case Managed():
+            return v1.Workspace(managed=v1.ManagedWorkspace(workspace_id=source.workspace_id or ""))
+        case Bind():
+            return v1.Workspace(bind=v1.BindWorkspace(path=str(source.path)))
+        case Clone():
+            cloned = v1.CloneWorkspace(repository=str(source.repository), revision=source.revision or "")
+            return v1.Workspace(clone=cloned)
+        case Overlay():
+            return v1.Workspace(overlay=v1.OverlayWorkspace(path=str(source.path)))
+
+
+def limits(limits: Limits | None) -> v1.Limits | None:
+    if limits is None:
+        return None
+    made = v1.Limits()
+    for name, value in vars(limits).items():
+        if value is not None:
+            setattr(made, name, value)
+    return made
+
+
+def command(
+    cmd: str | Sequence[str],
+    cwd: str | None,
+    env: Mapping[str, str],
+    stdin: str | bytes | None,
+    timeout: float | None,
+) -> v1.Operation:
+    """A text is a script for the shell; a sequence is a program and its arguments."""
+    common: dict[str, Any] = {"cwd": cwd or "", "env": env, "stdin": raw(stdin), "timeout_ms": millis(timeout)}
+    if isinstance(cmd, str):
+        return v1.Operation(shell=v1.ShellRequest(script=cmd, **common))
+    if not cmd:
+        raise InvalidArgument("cmd: a command has at least a program", reason="INVALID_ARGUMENT")
+    return v1.Operation(exec=v1.ExecRequest(command=cmd[0], args=cmd[1:], **common))
+
+
+def patch(change: str) -> v1.Operation:
+    if change.lstrip().startswith("*** Begin Patch"):
+        return v1.Operation(patch=v1.PatchRequest(envelope=change))
+    return v1.Operation(patch=v1.PatchRequest(unified_diff=change))
+
+
+def only_reads(operation: v1.Operation) -> bool:
+    """Nothing happens twice if it is made twice."""
+    kind = operation.WhichOneof("kind")
+    if kind == "git":
+        return operation.git.WhichOneof("command") in ("status", "diff", "log", "show")
+    return kind in ("read", "list", "glob", "grep")
+
+
+def frontmatter(
+    path: str,
+    variables: Mapping[str, Any] | None,
+    steps_completed: Sequence[str],
+    decisions: Sequence[Mapping[str, Any]],
+    artifacts: Sequence[str],
+    current_node_id: str | None,
+    updated_at: str | None,
+    if_match: str | None,
+) -> v1.Operation:
+    change = v1.UpdateFrontmatter(
+        path=path,
+        if_match_sha256=if_match or "",
+        steps_completed_append=steps_completed,
+        variables_set_json=json.dumps(variables) if variables else "",
+        decision_log_append_json=[json.dumps(decision) for decision in decisions],
+        artifacts_append=artifacts,
+        current_node_id=current_node_id,
+        updated_at=updated_at,
+    )
+    return v1.Operation(patch=v1.PatchRequest(update_frontmatter=change))

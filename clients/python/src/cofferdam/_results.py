@@ -1,0 +1,251 @@
+"""From messages of the API to values. No I/O."""
+
+import base64
+import json
+from datetime import datetime, timezone
+from typing import Any, Literal, cast
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from cofferdam import types, v1
+from cofferdam.types import CommandResult, Found
+
+# What the daemon names by an alias has this name for commands.
+_MOUNTS = {"@project": "/workspace", "@state": "/state", "@pkg": "/pkg"}
+
+
+def path(alias: str) -> str:
+    """The path as commands in the sandbox see it; the file operations take it as well."""
+    mount, slash, rest = alias.partition("/")
+    return f"{_MOUNTS.get(mount, mount)}{slash}{rest}"
+
+
+def when(stamp: Timestamp) -> datetime | None:
+    return stamp.ToDatetime(timezone.utc) if stamp.seconds or stamp.nanos else None
+
+
+def _seconds(duration: Duration) -> float | None:
+    return duration.seconds + duration.nanos / 1e9 if duration.seconds or duration.nanos else None
+
+
+def run_info(run: v1.Run) -> types.RunInfo:
+    start = v1.Run.StartKind.Name(run.start_kind).lower()
+    return types.RunInfo(
+        run_id=run.run_id,
+        state=cast(types.RunState, v1.Run.State.Name(run.state).lower()),
+        profile=run.profile,
+        image=run.image,
+        agent_id=run.agent_id,
+        role=run.role,
+        metadata=dict(run.labels),
+        created_at=when(run.created_at),
+        ready_at=when(run.ready_at),
+        ended_at=when(run.ended_at),
+        failure=run.failure,
+        timeout=_seconds(run.ttl),
+        idle_timeout=_seconds(run.idle_timeout),
+        start=cast(Literal["warm", "cold", ""], start if start in ("warm", "cold") else ""),
+        restarts=run.restarts,
+        holds=tuple(v1.RunHold.Kind.Name(hold.kind).lower() for hold in run.holds),
+        workspace_path=run.workspace_path,
+    )
+
+
+def command(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> CommandResult:
+    """The daemon's account of a command, with all of its output."""
+    kind = response.result.WhichOneof("kind")
+    result = response.result.shell if kind == "shell" else response.result.exec
+    wrote = result.stdout_bytes + result.stderr_bytes
+    return CommandResult(
+        call_id=response.call_id,
+        exit_code=result.exit_code if result.HasField("exit_code") else None,
+        stdout_bytes=stdout,
+        stderr_bytes=stderr,
+        signal=result.signal if result.HasField("signal") else None,
+        timed_out=result.timed_out or response.error.reason == "TIMED_OUT",
+        ended_by=result.ended_by,
+        limits_hit=tuple(result.limits_hit),
+        omitted_bytes=max(0, wrote - len(stdout) - len(stderr)),
+        duration=result.wall_time_us / 1e6,
+        cpu_time=result.cpu_time_us / 1e6,
+        peak_memory_bytes=result.peak_memory_bytes,
+        processes_ended=result.kill.ended,
+        hint=result.hint,
+    )
+
+
+def content(read: v1.ReadResult) -> bytes:
+    if read.encoding == v1.ContentEncoding.CONTENT_ENCODING_BASE64:
+        return base64.b64decode(read.content)
+    return read.content.encode()
+
+
+def _entry_type(kind: v1.Entry.Type.ValueType) -> Literal["file", "directory", "symlink", "other"]:
+    name = v1.Entry.Type.Name(kind).lower()
+    return cast(Literal["file", "directory", "symlink"], name) if name in ("file", "directory", "symlink") else "other"
+
+
+def listing(result: v1.ListResult) -> Found[types.FileInfo]:
+    entries = (
+        types.FileInfo(
+            path=path(entry.path),
+            name=entry.name,
+            type=_entry_type(entry.type),
+            size=entry.size_bytes,
+            modified=datetime.fromtimestamp(entry.modified_unix_seconds, timezone.utc),
+        )
+        for entry in result.entries
+    )
+    return Found(tuple(entries), result.truncated, result.hint)
+
+
+def globbed(result: v1.GlobResult) -> Found[str]:
+    return Found(tuple(path(at) for at in result.paths), result.truncated, result.hint)
+
+
+def matches(result: v1.GrepResult) -> Found[types.Match]:
+    found = (types.Match(path(m.path), m.line, m.text, tuple(m.before), tuple(m.after)) for m in result.matches)
+    return Found(tuple(found), result.truncated, result.hint)
+
+
+def written(result: v1.WriteResult) -> types.WriteInfo:
+    return types.WriteInfo(path(result.path), result.bytes_written, result.sha256_after, result.sha256_before or None)
+
+
+def edited(result: v1.EditResult) -> types.EditInfo:
+    return types.EditInfo(
+        path=path(result.path),
+        diff=result.diff,
+        diff_truncated=result.diff_truncated,
+        sha256=result.sha256_after,
+        sha256_before=result.sha256_before or None,
+        replacements=result.replacements,
+    )
+
+
+def patched(result: v1.PatchResult) -> types.PatchInfo:
+    files = (
+        types.PatchedFile(
+            path=path(file.path),
+            change=cast(Literal["created", "updated", "deleted", "moved"], v1.PatchedFile.Change.Name(file.change).lower()),
+            moved_from=path(file.moved_from) if file.moved_from else None,
+            sha256=file.sha256_after or None,
+        )
+        for file in result.files
+    )
+    return types.PatchInfo(tuple(files), result.diff, result.diff_truncated, tuple(result.notes))
+
+
+def removed(result: v1.DeleteResult) -> types.RemoveInfo:
+    return types.RemoveInfo(path(result.path), _entry_type(result.type), result.trash_entry or None)
+
+
+def git(result: v1.GitResult) -> types.GitOutput:
+    return types.GitOutput(result.output, result.truncated, result.commit or None)
+
+
+def any_result(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> types.CallResult:
+    """As the method that made the call would return it."""
+    result = response.result
+    match result.WhichOneof("kind"):
+        case "exec" | "shell":
+            return command(response, stdout, stderr)
+        case "read":
+            return content(result.read) if result.read.encoding == 2 else result.read.content
+        case "list":
+            return listing(result.list)
+        case "glob":
+            return globbed(result.glob)
+        case "grep":
+            return matches(result.grep)
+        case "write":
+            return written(result.write)
+        case "edit":
+            return edited(result.edit)
+        case "patch":
+            return patched(result.patch)
+        case "delete":
+            return removed(result.delete)
+        case "git":
+            return git(result.git)
+    return None
+
+
+Status = Literal["succeeded", "failed", "pending_approval", "denied", "running"]
+
+
+def status(response: v1.CallResponse) -> Status:
+    return cast(Status, v1.CallResponse.Status.Name(response.status).lower())
+
+
+def call_info(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> types.CallInfo:
+    return types.CallInfo(
+        call_id=response.call_id,
+        status=status(response),
+        result=any_result(response, stdout, stderr),
+        text=response.rendered,
+        approval_id=response.approval_id or None,
+        reason=response.error.reason,
+        message=response.error.message,
+    )
+
+
+def tool_output(response: v1.CallResponse) -> types.ToolOutput:
+    return types.ToolOutput(
+        text=response.rendered,
+        status=cast(Literal["succeeded", "failed", "pending_approval", "denied"], status(response)),
+        call_id=response.call_id,
+        approval_id=response.approval_id or None,
+        reason=response.error.reason,
+    )
+
+
+def approval(message: v1.Approval) -> types.ApprovalInfo:
+    state = v1.Approval.State.Name(message.state).lower()
+    return types.ApprovalInfo(
+        approval_id=message.approval_id,
+        state=cast(Literal["pending", "approved", "denied", "expired", "cancelled"], state),
+        run_id=message.run_id,
+        call_id=message.call_id,
+        agent_id=message.agent_id,
+        operation=message.operation,
+        preview=message.preview,
+        justification=message.justification,
+        risk=message.risk,
+        created_at=when(message.created_at),
+        expires_at=when(message.expires_at),
+        decided_by=message.decided_by,
+        comment=message.comment,
+    )
+
+
+def event(message: v1.AuditEvent) -> types.AuditEvent:
+    record: dict[str, Any] = json.loads(message.record_json)
+    return types.AuditEvent(
+        sequence=message.sequence,
+        time=message.time.ToDatetime(timezone.utc),
+        kind=message.kind,
+        run_id=message.run_id,
+        call_id=message.call_id,
+        principal=message.principal,
+        agent_id=message.agent_id,
+        operation=message.operation,
+        record=record,
+        hash=message.hash,
+    )
+
+
+def diff(response: v1.DiffRunResponse) -> types.Diff:
+    files = (
+        types.ChangedFile(
+            path=change.path,
+            change=cast(Literal["added", "modified", "deleted"], v1.FileChange.Kind.Name(change.kind).lower()),
+            type=change.file_type,
+            size=change.size_bytes,
+            objection=change.objection,
+            obstacle=change.obstacle,
+        )
+        for change in response.changes
+    )
+    return types.Diff(tuple(files), response.unified_diff, response.truncated)

@@ -1,0 +1,95 @@
+"""From a gRPC status or a failed call to an exception. The one place that knows both."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from cofferdam import errors, v1
+
+DETAILS = "grpc-status-details-bin"
+DOMAIN = "cofferdam"
+
+
+class _Failed(Protocol):
+    """What both kinds of gRPC errors have."""
+
+    def code(self) -> Any: ...
+    def details(self) -> str | None: ...
+    def trailing_metadata(self) -> Any: ...
+
+
+# Codes of which the daemon's own refusals always come with a reason.
+_WITHOUT_REASON: Mapping[grpc.StatusCode, type[errors.CofferdamError]] = {
+    grpc.StatusCode.UNAVAILABLE: errors.DaemonUnreachable,
+    # What gRPC says of a stream whose connection broke in the middle.
+    grpc.StatusCode.UNKNOWN: errors.DaemonUnreachable,
+    grpc.StatusCode.UNAUTHENTICATED: errors.AuthenticationFailed,
+    grpc.StatusCode.PERMISSION_DENIED: errors.Denied,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.TimedOut,
+    grpc.StatusCode.CANCELLED: errors.Cancelled,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: errors.LimitExceeded,
+    grpc.StatusCode.NOT_FOUND: errors.NotFound,
+    grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidArgument,
+}
+
+
+def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError:
+    """What a status means."""
+    info, retry_after = _facts(error)
+    message = error.details() or str(error.code())
+    if info is None:
+        code = error.code()
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            return errors.CofferdamError(message, hint="The daemon is older than this client; update it.")
+        made = _WITHOUT_REASON.get(code, errors.InternalError)
+        if made is errors.DaemonUnreachable:
+            message = f"the daemon does not answer: {message}"
+        return made(message, call_id=call_id)
+    return made_of(info.reason, message, dict(info.metadata), call_id, retry_after)
+
+
+def failed(response: v1.CallResponse, *, of_file: bool = False) -> errors.CofferdamError:
+    """What a call that ran and failed means."""
+    error = response.error
+    return made_of(error.reason, error.message, dict(error.details), response.call_id or None, None, of_file=of_file)
+
+
+def made_of(
+    reason: str,
+    message: str,
+    details: Mapping[str, str],
+    call_id: str | None,
+    retry_after: float | None,
+    *,
+    of_file: bool = False,
+) -> errors.CofferdamError:
+    made = errors.BY_REASON.get(reason, errors.CofferdamError)
+    if made is errors.Cancelled and details.get("interrupted") == "true":
+        made = errors.Interrupted
+    if made is errors.NotFound and of_file:
+        made = errors.FileNotFound
+    return made(message, reason=reason, call_id=call_id, details=details, retry_after=retry_after)
+
+
+def _facts(error: _Failed) -> tuple[ErrorInfo | None, float | None]:
+    info: ErrorInfo | None = None
+    retry_after: float | None = None
+    for key, value in error.trailing_metadata() or ():
+        if key != DETAILS:
+            continue
+        try:
+            for detail in Status.FromString(value).details:
+                if detail.TypeName() == "google.rpc.ErrorInfo":
+                    found = ErrorInfo.FromString(detail.value)
+                    info = found if found.domain == DOMAIN else info
+                elif detail.TypeName() == "google.rpc.RetryInfo":
+                    delay = RetryInfo.FromString(detail.value).retry_delay
+                    retry_after = delay.ToTimedelta().total_seconds()
+        except DecodeError:
+            # Whatever it is, it is not from this daemon.
+            continue
+    return info, retry_after

@@ -1,0 +1,45 @@
+# Made from the asynchronous half by tools/unasync.py; change that one.
+"""`sandbox.audit`."""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+
+from cofferdam import _results, v1
+from cofferdam._sync.caller import Caller
+from cofferdam._sync.transport import sleep
+from cofferdam.errors import DaemonUnreachable
+from cofferdam.types import AuditEvent
+
+
+class Audit:
+    """What the audit log has of this sandbox. Takes the API role `operator` or `auditor`, or runs of one's own."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def stream(self, *, after: int = 0, follow: bool = True, kinds: Sequence[str] = ()) -> Generator[AuditEvent, None]:
+        """Records in the order of the log, none left out and none twice, also across a lost connection or daemon.
+
+        `after`: only those after this sequence number. `follow`: go on with new ones instead of ending. `kinds`: only of
+        these, such as `call_receipt`; at most 32.
+        """
+        client = self._caller.client
+        patience = client._transport.patience()
+        request = v1.StreamEventsRequest(
+            after_sequence=after, follow=follow, filter=v1.EventFilter(run_id=self._caller.run_id, kinds=kinds)
+        )
+        while True:
+            try:
+                with closing(client.audit.stream_events(request)) as events:
+                    for event in events:
+                        patience.restore()
+                        request.after_sequence = event.event.sequence
+                        yield _results.event(event.event)
+                if not follow:
+                    return
+                raise DaemonUnreachable("the daemon ended the stream")
+            except DaemonUnreachable as error:
+                pause = patience.pause() if client._transport.is_lost(error) else None
+                if pause is None:
+                    raise
+                sleep(pause)

@@ -1,0 +1,223 @@
+"""What can go wrong, by kind.
+
+The daemon gives a stable reason to each refusal and failure (`NOT_FOUND`, `COMMAND_NOT_ALLOWED` …). Each reason has one
+class here, and each class says what to do next in `hint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from cofferdam.types import CommandResult
+
+
+class CofferdamError(Exception):
+    """Everything that this package raises by itself."""
+
+    HINT: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        call_id: str | None = None,
+        hint: str | None = None,
+        details: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        #: Stable reason such as `COMMAND_NOT_ALLOWED`; empty where the daemon gave none.
+        self.reason = reason
+        #: The call in the audit log; None where no call was made, or its id did not arrive.
+        self.call_id = call_id
+        #: What to do next.
+        self.hint = self.HINT if hint is None else hint
+        #: Facts to act on, such as `rule` or `field`.
+        self.details: Mapping[str, str] = MappingProxyType(dict(details or {}))
+        #: Seconds after which it goes through, if nothing else comes before; None where time mends nothing.
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        told = self.message
+        if self.reason:
+            told += f" ({self.reason})"
+        if self.hint:
+            told += f". {self.hint}"
+        if self.call_id:
+            told += f" [call {self.call_id}]"
+        return told
+
+
+class DaemonUnreachable(CofferdamError, ConnectionError):
+    """No daemon answers, or the connection to it was lost and it did not come back."""
+
+    HINT = "See `systemctl status cofferd`, or name its socket with COFFERDAM_ENDPOINT."
+
+
+class AuthenticationFailed(CofferdamError):
+    """The token is unknown, or its run has ended."""
+
+    HINT = "A run's token works as long as the run lives; check COFFERDAM_TOKEN."
+
+
+class Denied(CofferdamError, PermissionError):
+    """Policy, role or API role do not allow it. Repeating changes nothing."""
+
+    HINT = "Ask for something else, or let an operator change the profile; `coffer policy explain` says which rule decides."
+
+
+class CommandNotAllowed(Denied):
+    """The command is on the deny list, or not on the allow list."""
+
+    HINT = "Use another program, or another profile."
+
+
+class SandboxViolation(Denied):
+    """A path or name that leaves the run's own places."""
+
+    HINT = "Paths must be beneath /workspace, /state or /pkg."
+
+
+class ApprovalDenied(Denied):
+    """A reviewer said no, or nobody decided in time (`APPROVAL_EXPIRED`)."""
+
+    HINT = "The message says why, if the reviewer did. Do not repeat the same call."
+
+
+class ApprovalRequired(CofferdamError):
+    """A person has to consent first. Nothing has been done yet; the call goes on by itself once it is approved."""
+
+    HINT = (
+        "Decide with `sandbox.approvals.approve(approval_id)` or `coffer approval approve`, then get the result with "
+        "`sandbox.calls.wait(call_id)`; or make calls with `wait_for_approval=True`."
+    )
+
+    def __init__(self, message: str, *, approval_id: str, call_id: str) -> None:
+        super().__init__(message, reason="PENDING_APPROVAL", call_id=call_id)
+        #: See `sandbox.approvals`.
+        self.approval_id = approval_id
+
+
+class NotFound(CofferdamError, LookupError):
+    """No such run, call, approval, profile, image or program."""
+
+
+class FileNotFound(NotFound, FileNotFoundError):
+    """No such file or directory."""
+
+
+class AlreadyExists(CofferdamError):
+    """It exists already, with other content."""
+
+
+class PreconditionFailed(CofferdamError):
+    """The state is not as the call demands: a hash differs, a file exists, text is not unique."""
+
+    HINT = "Read again, and make the call from what is there now."
+
+
+class InvalidArgument(CofferdamError, ValueError):
+    """The call itself is malformed; the message names the field."""
+
+
+class RunNotReady(CofferdamError):
+    """The run takes no calls now: it is paused or has ended, or waits for an approval."""
+
+    HINT = "`sandbox.info()` says why."
+
+
+class LimitExceeded(CofferdamError):
+    """More would have to be read or written than the profile allows."""
+
+
+class RateLimited(CofferdamError):
+    """Too many calls; nothing was done. `retry_after` says when it goes through."""
+
+
+class Overloaded(RateLimited):
+    """Too much at once; nothing was done."""
+
+
+class TimedOut(CofferdamError, TimeoutError):
+    """The time was over."""
+
+
+class Cancelled(CofferdamError):
+    """Somebody cancelled the call, or its run ended."""
+
+
+class Interrupted(Cancelled):
+    """The daemon ended during the call. It may have had an effect."""
+
+    HINT = "Look at what is there before you repeat it."
+
+
+class Unavailable(CofferdamError):
+    """The audit log, the container engine or an upstream server does not work; nothing was done."""
+
+    HINT = "`coffer doctor` says more."
+
+
+class InternalError(CofferdamError):
+    """A fault of the daemon or of its host."""
+
+    HINT = "The daemon's log says more."
+
+
+class CommandError(CofferdamError):
+    """A command did not end as it should. `result` has what it wrote."""
+
+    def __init__(self, message: str, result: CommandResult, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(message, reason=reason, call_id=result.call_id, hint=hint)
+        #: What it wrote, and how it ended.
+        self.result = result
+
+
+class CommandFailed(CommandError):
+    """The exit code is not 0, and `check=True` was given."""
+
+
+class CommandTimedOut(CommandError, TimedOut):
+    """Its time was over: it and everything that it had started was ended."""
+
+    HINT = "Give a longer `timeout`, up to the profile's `exec.max_timeout_s`."
+
+
+class CommandStopped(CommandError, Cancelled):
+    """It was ended before it was done: cancelled, or over a limit such as that of output (`result.ended_by`)."""
+
+
+class CommandInterrupted(CommandStopped, Interrupted):
+    """The daemon ended while it ran. What it wrote since the last piece is not known."""
+
+
+BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
+    {
+        "SANDBOX_VIOLATION": SandboxViolation,
+        "PERMISSION_DENIED": Denied,
+        "COMMAND_NOT_ALLOWED": CommandNotAllowed,
+        "RATE_LIMITED": RateLimited,
+        "APPROVAL_DENIED": ApprovalDenied,
+        "APPROVAL_EXPIRED": ApprovalDenied,
+        "READ_LIMIT": LimitExceeded,
+        "WRITE_LIMIT": LimitExceeded,
+        "PRECONDITION_FAILED": PreconditionFailed,
+        "INVALID_FRONTMATTER": InvalidArgument,
+        "INVALID_ARGUMENT": InvalidArgument,
+        "NOT_FOUND": NotFound,
+        "ALREADY_EXISTS": AlreadyExists,
+        "TIMED_OUT": TimedOut,
+        "CANCELLED": Cancelled,
+        "RUN_NOT_READY": RunNotReady,
+        "OVERLOADED": Overloaded,
+        "AUDIT_UNAVAILABLE": Unavailable,
+        "ENGINE_UNAVAILABLE": Unavailable,
+        "UPSTREAM_FAILED": Unavailable,
+        "INTERNAL": InternalError,
+    }
+)

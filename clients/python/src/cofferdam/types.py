@@ -1,0 +1,371 @@
+"""What goes into a sandbox and what comes out: plain values, the same for both halves of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Managed:
+    """An empty directory that the daemon makes, or one that it kept from an earlier run.
+
+    `keep`: whether it stays after `kill()`, to be used again by its id (the run's). Default: a new one is deleted, one
+    that was named stays.
+    """
+
+    workspace_id: str | None = None
+    keep: bool | None = None
+
+    @property
+    def stays(self) -> bool:
+        return self.workspace_id is not None if self.keep is None else self.keep
+
+
+@dataclass(frozen=True)
+class Bind:
+    """An existing directory of the daemon's host, in place. Absolute, beneath one of the daemon's `workspace_roots`."""
+
+    path: str | Path
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A clone of a git repository on the daemon's host, at `revision` (default: its HEAD).
+
+    `keep`: whether it stays after `kill()`. Default: it stays.
+    """
+
+    repository: str | Path
+    revision: str | None = None
+    keep: bool = True
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A directory of the daemon's host through a layer that takes the changes; see `Sandbox.diff` and `accept`."""
+
+    path: str | Path
+
+
+Workspace: TypeAlias = Managed | Bind | Clone | Overlay
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Lower limits than the profile's; None is the profile's value."""
+
+    memory_bytes: int | None = None
+    #: Thousandths of a core.
+    cpu_millis: int | None = None
+    #: Processes and threads.
+    pids: int | None = None
+    file_size_bytes: int | None = None
+    open_files: int | None = None
+    disk_bytes: int | None = None
+    disk_files: int | None = None
+
+
+RunState: TypeAlias = Literal["creating", "ready", "paused", "stopping", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run, as the daemon knows it."""
+
+    run_id: str
+    state: RunState
+    profile: str
+    image: str
+    agent_id: str
+    role: str
+    metadata: Mapping[str, str]
+    created_at: datetime | None
+    ready_at: datetime | None
+    ended_at: datetime | None
+    #: Why it failed; empty otherwise.
+    failure: str
+    #: Seconds after which it is stopped; None: never.
+    timeout: float | None
+    #: Seconds without a call after which it is stopped; None: never.
+    idle_timeout: float | None
+    #: From a warm container, or made for this run.
+    start: Literal["warm", "cold", ""]
+    #: How often it went on under another daemon.
+    restarts: int
+    #: What keeps it paused, such as `approval`; empty unless it is.
+    holds: tuple[str, ...]
+    #: On the daemon's host; empty for those who may not create runs.
+    workspace_path: str
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command ended, and all that it wrote."""
+
+    call_id: str
+    #: 128 and the signal's number where one ended it; None where nobody knows.
+    exit_code: int | None
+    #: Standard output, raw.
+    stdout_bytes: bytes = field(repr=False)
+    #: Standard error, raw.
+    stderr_bytes: bytes = field(repr=False)
+    signal: int | None = None
+    timed_out: bool = False
+    #: What ended it before its time, such as `timeout` or `memory-limit`; empty: itself.
+    ended_by: str = ""
+    #: Limits of the run that were reached meanwhile.
+    limits_hit: tuple[str, ...] = ()
+    #: Bytes that it wrote and that are in neither of the two above: the daemon keeps 64 MiB of a command.
+    omitted_bytes: int = 0
+    #: Seconds, as the daemon measured them.
+    duration: float = 0.0
+    #: Seconds of processor time, of it and all that it started.
+    cpu_time: float = 0.0
+    #: Peak memory of its largest process, bytes.
+    peak_memory_bytes: int = 0
+    #: Processes that it left behind and that were ended.
+    processes_ended: int = 0
+    #: What the daemon advises; often empty.
+    hint: str = ""
+
+    @cached_property
+    def stdout(self) -> str:
+        """Standard output as UTF-8, with U+FFFD for what is not."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @cached_property
+    def stderr(self) -> str:
+        """Standard error likewise."""
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def ok(self) -> bool:
+        """The exit code is 0."""
+        return self.exit_code == 0
+
+
+@dataclass(frozen=True)
+class Found(Sequence[Item], Generic[Item]):
+    """A list that may have been cut: `truncated` says so, and `hint` what to do then."""
+
+    items: tuple[Item, ...]
+    truncated: bool = False
+    hint: str = ""
+
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, at: int | slice) -> Item | tuple[Item, ...]:
+        return self.items[at]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """An entry of a directory."""
+
+    #: As commands in the sandbox see it.
+    path: str
+    name: str
+    type: Literal["file", "directory", "symlink", "other"]
+    #: Bytes; 0 for anything but files.
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True)
+class WriteInfo:
+    """A file that was written."""
+
+    path: str
+    size: int
+    sha256: str
+    #: Of the content before; None: there was no file.
+    sha256_before: str | None
+
+
+@dataclass(frozen=True)
+class EditInfo:
+    """A file that was edited."""
+
+    path: str
+    #: Unified, from old to new; the beginning of it where it was cut.
+    diff: str
+    diff_truncated: bool
+    sha256: str
+    sha256_before: str | None
+    #: How many places changed.
+    replacements: int
+
+
+@dataclass(frozen=True)
+class PatchedFile:
+    """A file of a patch."""
+
+    path: str
+    change: Literal["created", "updated", "deleted", "moved"]
+    #: Where it was before it was moved; None for others.
+    moved_from: str | None
+    #: None: there is no file any more.
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class PatchInfo:
+    """What a patch did."""
+
+    files: tuple[PatchedFile, ...]
+    diff: str
+    diff_truncated: bool
+    #: What to know about it, such as a hunk that was applied at another line.
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RemoveInfo:
+    """What was removed."""
+
+    path: str
+    type: Literal["file", "directory", "symlink", "other"]
+    #: Its name in the run's trash; None: it is gone for good.
+    trash_entry: str | None
+
+
+@dataclass(frozen=True)
+class Match:
+    """A line that matched."""
+
+    path: str
+    #: From 1.
+    line: int
+    #: Without its newline, at most 400 characters.
+    text: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GitOutput:
+    """What git said, in the form of the git command."""
+
+    output: str
+    truncated: bool
+    #: The commit that `commit` made; None for others.
+    commit: str | None = None
+
+
+@dataclass(frozen=True)
+class ApprovalInfo:
+    """A call that needs, or needed, a person's consent."""
+
+    approval_id: str
+    state: Literal["pending", "approved", "denied", "expired", "cancelled"]
+    run_id: str
+    call_id: str
+    agent_id: str
+    #: Such as `write` or `git.commit`.
+    operation: str
+    #: What the reviewer should see.
+    preview: str
+    #: Why it is asked.
+    justification: str
+    risk: str
+    created_at: datetime | None
+    expires_at: datetime | None
+    decided_by: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class AuditEvent:
+    """A record of the audit log."""
+
+    #: From 1, without gaps.
+    sequence: int
+    time: datetime
+    #: Such as `call_intent` or `call_receipt`.
+    kind: str
+    run_id: str
+    call_id: str
+    principal: str
+    agent_id: str
+    operation: str
+    #: As it is in the log.
+    record: Mapping[str, Any] = field(repr=False)
+    #: SHA-256 of this record.
+    hash: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ToolOutput:
+    """What a tool of a dialect returned, for the model to see."""
+
+    #: Send this to the model.
+    text: str
+    status: Literal["succeeded", "failed", "pending_approval", "denied"]
+    call_id: str
+    #: Set when a person has to decide, or has decided.
+    approval_id: str | None = None
+    #: Stable reason when it failed or was denied.
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "succeeded"
+
+
+CallResult: TypeAlias = (
+    "str | bytes | CommandResult | WriteInfo | EditInfo | PatchInfo | RemoveInfo | GitOutput | Found[Any] | None"
+)
+
+
+@dataclass(frozen=True)
+class CallInfo:
+    """A call, as it is now."""
+
+    call_id: str
+    status: Literal["succeeded", "failed", "pending_approval", "denied", "running"]
+    #: As the method that made it returns it; None until it has succeeded, and when it was dropped to make room.
+    result: CallResult
+    #: For the model.
+    text: str
+    approval_id: str | None
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """A path that is not as it is beneath the overlay."""
+
+    path: str
+    change: Literal["added", "modified", "deleted"]
+    type: str
+    size: int
+    #: Why `accept` applies it only with `force`; empty: nothing speaks against it.
+    objection: str
+    #: Why it cannot be applied; empty: it can.
+    obstacle: str
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What was changed in an overlay."""
+
+    files: tuple[ChangedFile, ...]
+    #: As `patch -p1` takes it.
+    unified: str
+    truncated: bool

@@ -1,0 +1,127 @@
+"""The table that all SDKs share, for both halves of this one."""
+
+import asyncio
+import inspect
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import cofferdam
+
+TABLE = Path(__file__).parents[2] / "scenarios"
+SCENARIOS = [
+    pytest.param(scenario, id=f"{file.stem}: {scenario['name']}")
+    for file in sorted(TABLE.glob("*.yaml"))
+    for scenario in yaml.safe_load(file.read_text())
+]
+WORKSPACES: Mapping[str, Any] = {"bind": cofferdam.Bind, "clone": cofferdam.Clone, "overlay": cofferdam.Overlay}
+
+
+def filled(value: Any, saved: Mapping[str, Any]) -> Any:
+    """With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and `{$bytes: hex}` in place of what they say."""
+    if isinstance(value, dict):
+        if "$saved" in value:
+            name, *attributes = value["$saved"].split(".")
+            found = saved[name]
+            for attribute in attributes:
+                found = getattr(found, attribute)
+            return found
+        if "$repeat" in value:
+            text, times = value["$repeat"]
+            return text * times
+        if "$bytes" in value:
+            return bytes.fromhex(value["$bytes"])
+        return {key: filled(inner, saved) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(inner, saved) for inner in value]
+    return value
+
+
+def check(found: Any, expected: Any, where: str) -> None:
+    """A mapping names attributes or keys; a list is all of a sequence; `$…` are conditions."""
+    if isinstance(expected, dict):
+        for key, inner in expected.items():
+            if key == "$contains":
+                assert inner in found, f"{where}: {inner!r} is not in {found!r}"
+            elif key == "$matches":
+                assert re.search(inner, found), f"{where}: {found!r} does not match {inner!r}"
+            elif key == "$length":
+                assert len(found) == inner, f"{where}: {len(found)} long"
+            else:
+                part = found[key] if isinstance(found, Mapping) else getattr(found, key)
+                check(part, inner, f"{where}.{key}")
+    elif isinstance(expected, list):
+        assert isinstance(found, Sequence), where
+        assert len(found) == len(expected), f"{where}: {found!r}"
+        for at, (one, inner) in enumerate(zip(found, expected, strict=True)):
+            check(one, inner, f"{where}[{at}]")
+    else:
+        assert found == expected, f"{where}: {found!r} is not {expected!r}"
+
+
+async def settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+async def play(scenario: Mapping[str, Any], kind: Any, place: Path) -> None:
+    saved: dict[str, Any] = {}
+    sandbox = await settled(kind.create(**wanted(scenario, place)))
+    try:
+        for number, step in enumerate(scenario["steps"], 1):
+            where = f"step {number}, {step['call']}"
+            target = sandbox if "options" not in step else sandbox.with_options(**step["options"])
+            for name in step["call"].split("."):
+                target = getattr(target, name)
+            arguments = filled(step.get("with", {}), saved)
+            heard: dict[str, list[str]] = {name: [] for name in step.get("hears", {})}
+            for name, pieces in heard.items():
+                arguments[name] = pieces.append
+            if "raises" in step:
+                with pytest.raises(getattr(cofferdam, step["raises"]["kind"])) as caught:
+                    await settled(target(**arguments))
+                assert isinstance(caught.value, cofferdam.CofferdamError)
+                check(caught.value, {k: v for k, v in filled(step["raises"], saved).items() if k != "kind"}, where)
+                found: Any = caught.value
+            else:
+                found = await settled(target(**arguments))
+                if "gives" in step:
+                    check(found, filled(step["gives"], saved), where)
+            for name, pieces in heard.items():
+                check("".join(pieces), filled(step["hears"][name], saved), f"{where}, {name}")
+            if "save" in step:
+                saved[step["save"]] = found
+    finally:
+        await settled(sandbox.kill())
+
+
+def wanted(scenario: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    """The arguments of `create`, with a workspace of these files."""
+    arguments: dict[str, Any] = {"profile": "open", **scenario.get("sandbox", {})}
+    kind = arguments.pop("workspace", None)
+    if kind is None:
+        return arguments
+    for path, content in scenario.get("files", {}).items():
+        file = place / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    if scenario.get("repository"):
+        for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+            subprocess.run(
+                ["git", "-c", "user.name=Test", "-c", "user.email=test@example.org", *command], cwd=place, check=True
+            )
+    subprocess.run(["chown", "-R", "4321:4321", str(place)], check=True)
+    arguments["workspace"] = WORKSPACES[kind](place)
+    return arguments
+
+
+@pytest.mark.parametrize("kind", [cofferdam.Sandbox, cofferdam.AsyncSandbox], ids=["sync", "async"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(scenario: Mapping[str, Any], kind: Any, roots: Path, request: pytest.FixtureRequest) -> None:
+    place = roots / re.sub(r"\W+", "-", request.node.name)
+    place.mkdir()
+    asyncio.run(play(scenario, kind, place))
