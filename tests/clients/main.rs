@@ -8,6 +8,7 @@ mod grpcio;
 mod grpcurl;
 mod mcp;
 mod ocsf;
+mod python_sdk;
 mod readme;
 mod tool_lists;
 mod verify_log;

@@ -22,7 +22,7 @@ from cofferdam._async.files import Files
 from cofferdam._async.git import Git
 from cofferdam._async.search import Search
 from cofferdam._options import Options
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NotFound
+from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
 from cofferdam.types import (
     Clone,
     Diff,
@@ -179,7 +179,11 @@ class AsyncSandbox:
         options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=False)
         try:
-            await sandbox.info()
+            try:
+                await sandbox.info()
+            except Denied:
+                # A run's own token may not ask that.
+                await sandbox.tools()
         except BaseException:
             await sandbox.close()
             raise

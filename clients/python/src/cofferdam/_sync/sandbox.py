@@ -23,7 +23,7 @@ from cofferdam._sync.commands import Commands
 from cofferdam._sync.files import Files
 from cofferdam._sync.git import Git
 from cofferdam._sync.search import Search
-from cofferdam.errors import CofferdamError, DaemonUnreachable, NotFound
+from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
 from cofferdam.types import (
     Clone,
     Diff,
@@ -178,7 +178,11 @@ class Sandbox:
         options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=False)
         try:
-            sandbox.info()
+            try:
+                sandbox.info()
+            except Denied:
+                # A run's own token may not ask that.
+                sandbox.tools()
         except BaseException:
             sandbox.close()
             raise

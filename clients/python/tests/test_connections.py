@@ -1,0 +1,171 @@
+"""Connections and daemons that are lost in the middle: nothing is lost with them, and nothing happens twice."""
+
+import asyncio
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Daemon
+from proxy import Proxy
+
+from cofferdam import (
+    AsyncClient,
+    AsyncSandbox,
+    AuditEvent,
+    Client,
+    CommandInterrupted,
+    DaemonUnreachable,
+    RunNotReady,
+    Sandbox,
+)
+
+STREAMS = 50
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, endpoint: str) -> Iterator[Proxy]:
+    proxy = Proxy(tmp_path / "proxy.sock", endpoint)
+    yield proxy
+    proxy.close()
+
+
+def test_output_comes_whole_over_connections_that_break(proxy: Proxy) -> None:
+    heard: list[str] = []
+    with Sandbox.create(profile="open", endpoint=proxy.endpoint) as sandbox:
+        proxy.cut_after, proxy.cuts = 400_000, 4
+        script = "i=0; while [ $i -lt 300000 ]; do echo $i; i=$((i+1)); done; echo x >> /workspace/count"
+        result = sandbox.commands.run(script, on_stdout=heard.append)
+        assert result.stdout == "".join(f"{number}\n" for number in range(300_000))
+        assert "".join(heard) == result.stdout
+        assert proxy.cuts == 0, "it was cut less often than it should have been"
+        assert proxy.connections >= 5
+        assert sandbox.files.read("count") == "x\n"
+
+
+def test_a_call_whose_answer_is_lost_happens_once(proxy: Proxy) -> None:
+    with Sandbox.create(profile="open", endpoint=proxy.endpoint) as sandbox:
+        for _ in range(10):
+            # From one byte on: the request arrives, its answer does not.
+            proxy.cut()
+            proxy.cut_after, proxy.cuts = 1, 2
+            sandbox.commands.run("echo x >> count")
+        assert sandbox.files.read("count") == "x\n" * 10
+        for number in range(5):
+            proxy.cut()
+            proxy.cuts = 2
+            sandbox.files.write(f"new{number}", "x", create_only=True)
+
+
+def test_a_run_is_made_once(proxy: Proxy) -> None:
+    with Client(proxy.endpoint) as client:
+        assert not list(Sandbox.list(metadata={"test": "once"}, client=client))
+        proxy.cut()
+        proxy.cut_after, proxy.cuts = 1, 2
+        with Sandbox.create(profile="open", metadata={"test": "once"}, client=client) as sandbox:
+            assert proxy.cuts == 0
+            assert [run.run_id for run in Sandbox.list(metadata={"test": "once"}, client=client)] == [sandbox.run_id]
+
+
+def test_no_daemon_is_said_at_once(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(DaemonUnreachable, match="COFFERDAM_ENDPOINT"):
+        Sandbox.create(profile="open", endpoint=f"unix:{tmp_path}/none.sock")
+    assert time.monotonic() - begun < 5
+
+
+def test_a_daemon_that_does_not_come_back_is_given_up(mortal: Daemon) -> None:
+    client = Client(mortal.endpoint, reconnect_timeout=1.0)
+    sandbox = Sandbox.create(profile="open", client=client)
+    mortal.end()
+    begun = time.monotonic()
+    with pytest.raises(DaemonUnreachable):
+        sandbox.files.list()
+    assert 1.0 <= time.monotonic() - begun < 5
+    mortal.launch()
+    assert not sandbox.is_running()
+    client.close()
+
+
+def test_a_command_that_loses_its_daemon_says_so_and_the_sandbox_goes_on(mortal: Daemon) -> None:
+    with Sandbox.create(profile="open", endpoint=mortal.endpoint) as sandbox:
+        first = threading.Event()
+
+        def restart() -> None:
+            first.wait()
+            mortal.end(signal.SIGKILL)
+            mortal.launch()
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        heard: list[str] = []
+
+        def hear(text: str) -> None:
+            heard.append(text)
+            first.set()
+
+        with pytest.raises(CommandInterrupted, match="Look at what is there") as caught:
+            sandbox.commands.run("echo x >> count; echo begun; sleep 30", on_stdout=hear)
+        thread.join()
+        assert caught.value.result.stdout == "begun\n"
+        assert caught.value.call_id
+        assert heard == ["begun\n"]
+        assert sandbox.files.read("count") == "x\n"
+        assert sandbox.info().restarts == 1
+
+
+def test_a_reviewer_may_answer_the_next_daemon(mortal: Daemon) -> None:
+    with Sandbox.create(profile="open", endpoint=mortal.endpoint, wait_for_approval=True) as sandbox:
+        sandbox.files.write("a.txt", "x")
+        removed: list[object] = []
+        waiting = threading.Thread(target=lambda: removed.append(sandbox.files.remove("a.txt")))
+        waiting.start()
+        while not (asked := sandbox.approvals.list()):
+            time.sleep(0.02)
+        mortal.end(signal.SIGKILL)
+        mortal.launch()
+        sandbox.approvals.approve(asked[0].approval_id)
+        waiting.join(timeout=30)
+        assert len(removed) == 1
+        assert not sandbox.files.exists("a.txt")
+
+
+async def test_fifty_audit_streams_lose_nothing_over_a_restart(mortal: Daemon) -> None:
+    async with AsyncClient(mortal.endpoint) as client:
+        sandbox = await AsyncSandbox.create(profile="open", client=client)
+        seen: list[list[AuditEvent]] = [[] for _ in range(STREAMS)]
+
+        async def follow(events: list[AuditEvent]) -> None:
+            async for event in sandbox.audit.stream():
+                events.append(event)
+                if event.kind == "call_intent" and "last.txt" in json.dumps(event.record):
+                    return
+
+        async def work() -> None:
+            followers = [asyncio.create_task(follow(events)) for events in seen]
+            for number in range(5):
+                await sandbox.files.write(f"a{number}", "x")
+            await asyncio.to_thread(mortal.end, signal.SIGKILL)
+            await asyncio.to_thread(mortal.launch)
+            for number in range(5):
+                await sandbox.files.write(f"b{number}", "x")
+            await sandbox.files.write("last.txt", "x")
+            await asyncio.gather(*followers)
+
+        await asyncio.wait_for(work(), 60)
+        log = [event async for event in sandbox.audit.stream(follow=False)]
+        for events in seen:
+            assert events == log[: len(events)]
+            assert sum(event.kind == "call_receipt" for event in events) >= 10
+        await sandbox.kill()
+
+
+async def test_a_graceful_stop_of_the_daemon_ends_the_run(mortal: Daemon) -> None:
+    async with await AsyncSandbox.create(profile="open", endpoint=mortal.endpoint) as sandbox:
+        await asyncio.to_thread(mortal.end)
+        await asyncio.to_thread(mortal.launch)
+        with pytest.raises(RunNotReady):
+            await sandbox.files.list()

@@ -1,0 +1,62 @@
+//! The Python SDK's own tests, as pytest runs them, against a real daemon.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use harness::{Daemon, binary, dev_image};
+
+use crate::tool_lists::python;
+
+const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/python");
+
+/// Before the test runner ends this test.
+const PATIENCE: Duration = Duration::from_secs(280);
+
+/// The tests of one file.
+async fn pass(file: &str) {
+    let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
+    let daemon = Daemon::start().await;
+    let tests = tokio::process::Command::new(python())
+        .args(["-m", "pytest", "-p", "no:cacheprovider", &format!("tests/test_{file}.py")])
+        .current_dir(SDK)
+        .env("COFFERDAM_TEST_COFFERD", binary("cofferd"))
+        .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))
+        .env("COFFERDAM_TEST_ROOTS", daemon.roots())
+        .env("COFFERDAM_TEST_IMAGE", image)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(PATIENCE, tests).await.expect("they do not end").unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains(" passed"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scenarios_of_all_sdks_hold_blocking_and_asynchronous() {
+    pass("scenarios").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_connections_and_daemons_lose_nothing_and_repeat_nothing() {
+    pass("connections").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_tokens_broken_callbacks_and_cancelled_calls_do_no_harm() {
+    pass("hostile").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_integrations_work_as_far_as_no_framework_is_needed() {
+    pass("integrations").await;
+}
+
+#[test]
+fn no_file_of_tests_is_left_out() {
+    let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let tests: BTreeSet<_> = files.filter(|file| file.starts_with("test_")).collect();
+    let known = ["connections", "hostile", "integrations", "scenarios"];
+    assert_eq!(tests, known.map(|name| format!("test_{name}.py")).into());
+}
