@@ -1,0 +1,120 @@
+# Made from the asynchronous half by tools/unasync.py; change that one.
+"""The whole container by its own programs, for frameworks that expect a machine: any directory, any path.
+
+Everything here is a command, so it takes a profile that lets commands run by themselves (`open`), and an image with `sh`,
+`cat`, `base64`, `mkdir` and `dirname`. File operations proper, which policy understands, are `sandbox.files`.
+"""
+
+import base64
+import errno
+import os
+import posixpath
+import uuid
+from collections.abc import Mapping, Sequence
+
+from cofferdam._sync.sandbox import Sandbox
+from cofferdam.errors import NotFound
+from cofferdam.types import CommandResult
+
+HOME = "/workspace"
+MOUNTS = (HOME, "/state", "/pkg")
+# What the daemon takes as standard input of one command, bytes.
+LARGEST_INPUT = 1024 * 1024
+# What of it is 1 MiB as base64.
+PIECE = LARGEST_INPUT // 4 * 3
+# What shells say of programs that they cannot find.
+NO_SUCH_PROGRAM = 127
+
+_IN_DIRECTORY = 'cd -- "$1" && shift && exec "$@"'
+_FROM_FILE = 'exec < "$1" && shift && exec "$@"'
+# As base64: the daemon takes the input of a shell for code that it may read, and judges it as such.
+_MAKE = 'mkdir -p -- "$(dirname -- "$1")" && base64 -d > "$1"'
+_APPEND = 'base64 -d >> "$1"'
+_REASONS: Mapping[str, int] = {
+    "No such file or directory": errno.ENOENT,
+    "Is a directory": errno.EISDIR,
+    "Not a directory": errno.ENOTDIR,
+    "Permission denied": errno.EACCES,
+    "Read-only file system": errno.EACCES,
+    # Of `mkdir -p`: what is there is no directory.
+    "File exists": errno.ENOTDIR,
+    "File name too long": errno.ENAMETOOLONG,
+    "No space left on device": errno.ENOSPC,
+}
+
+
+def is_mounted(path: str) -> bool:
+    """Whether the daemon itself can reach it."""
+    path = posixpath.normpath(posixpath.join(HOME, path))
+    return any(path == mount or path.startswith(f"{mount}/") for mount in MOUNTS)
+
+
+class Posix:
+    """Commands in any directory, and files at any path."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        timeout: float | None = None,
+    ) -> CommandResult:
+        """As a shell would: a program that is not there is exit code 127. Raises what `commands.run` raises besides."""
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        if data is not None and len(data) > LARGEST_INPUT:
+            return self._run_with_much_input(argv, data, cwd, env, timeout)
+        if cwd is not None and not is_mounted(cwd):
+            argv, cwd = ["/bin/sh", "-c", _IN_DIRECTORY, "sh", cwd, *argv], None
+        try:
+            return self._sandbox.commands.run(argv, cwd=cwd, env=env, stdin=data, timeout=timeout)
+        except NotFound as error:
+            return CommandResult(error.call_id or "", NO_SUCH_PROGRAM, b"", f"{error.message}\n".encode())
+
+    def _run_with_much_input(
+        self,
+        argv: Sequence[str],
+        data: bytes,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout: float | None,
+    ) -> CommandResult:
+        """By a file, which is empty afterwards: not every profile lets a command delete."""
+        file = f"/tmp/.stdin-{uuid.uuid4().hex}"
+        self.write(file, data)
+        try:
+            return self.run(["/bin/sh", "-c", _FROM_FILE, "sh", file, *argv], cwd=cwd, env=env, timeout=timeout)
+        finally:
+            self.write(file, b"")
+
+    def read(self, path: str) -> bytes:
+        """A file of at most 64 MiB. Raises `FileNotFoundError`, `IsADirectoryError`, `PermissionError` and others."""
+        result = self.run(["cat", "--", path], env={"LC_ALL": "C"})
+        self._check(result, path)
+        if result.omitted_bytes:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        return result.stdout_bytes
+
+    def write(self, path: str, data: bytes) -> None:
+        """In place; directories are made. What is over 768 KiB is written in pieces. Raises what `read` raises."""
+        script = _MAKE
+        for at in range(0, max(len(data), 1), PIECE):
+            piece = base64.b64encode(data[at : at + PIECE])
+            result = self.run(["/bin/sh", "-c", script, "sh", path], env={"LC_ALL": "C"}, stdin=piece)
+            self._check(result, path)
+            script = _APPEND
+
+    @staticmethod
+    def _check(result: CommandResult, path: str) -> None:
+        if result.ok:
+            return
+        said = result.stderr.strip()
+        for words, number in _REASONS.items():
+            if said.endswith(words):
+                # The kind of OSError that belongs to the number.
+                raise OSError(number, os.strerror(number), path)
+        raise OSError(errno.EIO, said or f"exit code {result.exit_code}", path)

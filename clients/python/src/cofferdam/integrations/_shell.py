@@ -1,0 +1,40 @@
+"""Shell commands as frameworks want them: one text of both streams, and always a result."""
+
+from dataclasses import dataclass
+
+from cofferdam.errors import CommandError, CommandNotAllowed, CommandTimedOut, NotFound
+from cofferdam.types import CommandResult
+
+# What `timeout` of coreutils says, and what shells say of what may not run.
+TIMED_OUT, CANNOT_EXECUTE = 124, 126
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model is told of a command."""
+
+    output: str
+    exit_code: int
+    timed_out: bool = False
+    truncated: bool = False
+
+
+def merged(command: str, shell: tuple[str, ...] = ("bash", "-c")) -> list[str]:
+    """Both streams in the order in which they were written. As an argument a script may be longer than the daemon's own
+    `shell` takes it.
+    """
+    return ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", *shell, command]
+
+
+def said(result: CommandResult) -> Said:
+    code = result.exit_code if result.exit_code is not None else -1
+    return Said(result.stdout, code, truncated=result.omitted_bytes > 0)
+
+
+def said_of(error: CommandError | CommandNotAllowed | NotFound) -> Said:
+    """A command that was ended, or may not run: the model can act on that. Whatever else goes wrong is not for it."""
+    if isinstance(error, CommandError):
+        code = TIMED_OUT if isinstance(error, CommandTimedOut) else -1
+        output = f"{error.result.stdout}\n{error.message}".lstrip("\n")
+        return Said(output, code, timed_out=code == TIMED_OUT, truncated=error.result.omitted_bytes > 0)
+    return Said(error.message, CANNOT_EXECUTE)

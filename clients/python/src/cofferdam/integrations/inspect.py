@@ -1,0 +1,163 @@
+"""Inspect AI: `sandbox="cofferdam"`, or `sandbox=("cofferdam", CofferdamSandboxConfig(profile=…, image=…))`.
+
+What needs a process that outlives its command (`exec_remote`, the text editor, the bash session, MCP servers in the
+sandbox) does not work: a command's processes end with it.
+"""
+
+import errno
+from typing import Any, Literal, overload
+
+from inspect_ai.util import (
+    ExecResult,
+    OutputLimitExceededError,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    SandboxEnvironmentLimits,
+    sandboxenv,
+)
+from inspect_ai.util._sandbox.environment import SandboxUserUnsupportedError
+from inspect_ai.util._sandbox.events import SandboxTimeoutError
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
+
+from cofferdam import AsyncSandbox, CommandResult
+from cofferdam._async.posix import Posix
+from cofferdam.errors import CommandTimedOut, Denied
+
+# Seconds for each of the repetitions that a command may be given whose time was over.
+RETRIES = (60, 30)
+
+
+class CofferdamSandboxConfig(BaseModel):
+    """How a sample's sandbox is made."""
+
+    model_config = ConfigDict(frozen=True)
+
+    profile: str = "open"
+    image: str | None = None
+    env: dict[str, str] = {}
+    #: Seconds after which the daemon stops it.
+    timeout: int | None = None
+
+
+@sandboxenv(name="cofferdam")
+class CofferdamSandboxEnvironment(SandboxEnvironment):
+    """One sandbox for each sample, `/workspace` its working directory."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+        self._posix = Posix(sandbox)
+
+    @override
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, SandboxEnvironment]:
+        wanted = config if isinstance(config, CofferdamSandboxConfig) else CofferdamSandboxConfig()
+        sandbox = await AsyncSandbox.create(
+            profile=wanted.profile,
+            image=wanted.image,
+            env=wanted.env,
+            timeout=wanted.timeout,
+            agent_id="inspect",
+            metadata={"inspect.task": task_name[:256]},
+        )
+        return {"default": cls(sandbox)}
+
+    @override
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        for environment in environments.values():
+            await environment.as_type(CofferdamSandboxEnvironment).sandbox.kill()
+
+    @override
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return CofferdamSandboxConfig(**config)
+
+    @override
+    @classmethod
+    async def cli_cleanup(cls, id: str | None) -> None:
+        async for run in AsyncSandbox.list("ready"):
+            if id in (None, run.run_id) and "inspect.task" in run.metadata:
+                await (await AsyncSandbox.connect(run.run_id)).kill(delete_workspace=True)
+
+    @override
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        if user is not None:
+            raise SandboxUserUnsupportedError(f"a run has one user; {user} cannot be another one")
+        attempts = [timeout]
+        if timeout is not None and timeout_retry:
+            attempts += [min(timeout, most) for most in RETRIES]
+        for number, seconds in enumerate(attempts, 1):
+            try:
+                result = await self._posix.run(cmd, cwd=cwd, env=env, stdin=input, timeout=seconds)
+            except CommandTimedOut as error:
+                if number == len(attempts):
+                    raise SandboxTimeoutError(error.message, error.result.stdout) from error
+            except Denied as error:
+                raise PermissionError(error.message) from error
+            else:
+                return self._judged(result)
+        raise AssertionError("the last attempt returns or raises")
+
+    @staticmethod
+    def _judged(result: CommandResult) -> ExecResult[str]:
+        code = result.exit_code if result.exit_code is not None else -1
+        # As shells say it of a program that cannot be executed.
+        if code == 126 and "ermission denied" in result.stderr:
+            raise PermissionError(result.stderr.strip())
+        most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        for written in (result.stdout_bytes, result.stderr_bytes):
+            if len(written) > most:
+                told = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
+                raise OutputLimitExceededError(told, written[-most:].decode("utf-8", "replace"))
+        return ExecResult(success=code == 0, returncode=code, stdout=result.stdout, stderr=result.stderr)
+
+    @override
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        data = contents.encode() if isinstance(contents, str) else contents
+        try:
+            await self._posix.write(file, data)
+        except OSError as error:
+            raise _as_expected(error, file) from error
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+    @override
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        try:
+            data = await self._posix.read(file)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
+            raise _as_expected(error, file) from error
+        if len(data) > SandboxEnvironmentLimits.MAX_READ_FILE_SIZE:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+        return data.decode() if text else data
+
+
+def _as_expected(error: OSError, file: str) -> OSError:
+    """With words that Inspect's users look for."""
+    if isinstance(error, IsADirectoryError):
+        return IsADirectoryError(errno.EISDIR, "Is a directory", file)
+    return error

@@ -1,0 +1,55 @@
+"""mini-SWE-agent: its agent with a scripted model, in a sandbox."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from minisweagent.environments import get_environment
+from minisweagent.exceptions import Submitted
+
+from cofferdam.integrations.minisweagent import CofferdamEnvironment
+
+
+@pytest.fixture
+def environment(endpoint: str, image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CofferdamEnvironment]:
+    monkeypatch.setenv("COFFERDAM_ENDPOINT", endpoint)
+    name = "cofferdam.integrations.minisweagent.CofferdamEnvironment"
+    made = get_environment({"environment_class": name, "image": image, "env": {"GREETING": "hi"}})
+    assert isinstance(made, CofferdamEnvironment)
+    yield made
+    made.cleanup()
+
+
+def run(environment: CofferdamEnvironment, command: str, **options: Any) -> dict[str, Any]:
+    return environment.execute({"command": command}, **options)
+
+
+def test_commands_have_both_streams_their_code_and_their_environment(environment: CofferdamEnvironment) -> None:
+    assert run(environment, "echo $GREETING; echo err >&2; exit 3") == {
+        "output": "hi\nerr\n",
+        "returncode": 3,
+        "exception_info": "",
+    }
+    run(environment, "mkdir -p d; echo kept > d/f")
+    assert run(environment, "cat f", cwd="/workspace/d")["output"] == "kept\n"
+
+
+def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnvironment) -> None:
+    ended = run(environment, "echo first; sleep 30", timeout=1)
+    assert ended["returncode"] == -1
+    assert ended["output"].startswith("first\n")
+    assert ended["extra"]["exception_type"] == "CommandTimedOut"
+    refused = run(environment, "rm -rf /")
+    assert refused["returncode"] == -1 or "not allowed" in refused["output"]
+
+
+def test_work_is_handed_in(environment: CofferdamEnvironment) -> None:
+    with pytest.raises(Submitted) as caught:
+        run(environment, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo done")
+    assert caught.value.messages[0]["extra"] == {"exit_status": "Submitted", "submission": "done\n"}
+    assert run(environment, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; exit 1")["returncode"] == 1
+
+
+def test_prompts_and_trajectories_have_what_they_need(environment: CofferdamEnvironment) -> None:
+    assert environment.get_template_vars(task="t")["task"] == "t"
+    assert environment.serialize()["info"]["cofferdam_run_id"] == environment.sandbox.run_id
