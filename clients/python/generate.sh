@@ -38,7 +38,7 @@ make() {
     # The package is cofferdam.v1 in the API and cofferdam._proto here.
     sed -i -E 's/from cofferdam\.v1 import/from cofferdam._proto import/; s/cofferdam\.v1\.([a-z_]+_pb2)/cofferdam._proto.\1/g' \
         "$1"/_proto/*
-    printf '"""The messages of the API, generated from `proto/`. Import them from `cofferdam.v1`."""\n' >"$1/_proto/__init__.py"
+    printf '"""The messages of the API, generated from the proto files. Import them from cofferdam.v1."""\n' >"$1/_proto/__init__.py"
     "$GENERATE_PYTHON" tools/rpc.py "$WORKSHOP/api.bin" "$1"
     "$GENERATE_PYTHON" tools/unasync.py "$1/_async" "$1/_sync"
     "$bin/ruff" format --quiet --config pyproject.toml "$1/_sync" "$1/_async/rpc.py" "$1/v1.py"

@@ -52,11 +52,16 @@ async fn the_integrations_work_as_far_as_no_framework_is_needed() {
     pass("integrations").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_of_its_readme_work_as_they_stand() {
+    pass("readme").await;
+}
+
 #[test]
 fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.starts_with("test_")).collect();
-    let known = ["connections", "hostile", "integrations", "scenarios"];
+    let known = ["connections", "hostile", "integrations", "readme", "scenarios"];
     assert_eq!(tests, known.map(|name| format!("test_{name}.py")).into());
 }

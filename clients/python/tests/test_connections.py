@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Daemon
+from daemon import Daemon
 from proxy import Proxy
 
 from cofferdam import (
@@ -124,6 +124,9 @@ def test_a_reviewer_may_answer_the_next_daemon(mortal: Daemon) -> None:
         waiting = threading.Thread(target=lambda: removed.append(sandbox.files.remove("a.txt")))
         waiting.start()
         while not (asked := sandbox.approvals.list()):
+            time.sleep(0.02)
+        # It is kept by now, and not only shown.
+        while sandbox.calls.get(asked[0].call_id).status != "pending_approval":
             time.sleep(0.02)
         mortal.end(signal.SIGKILL)
         mortal.launch()

@@ -10,8 +10,8 @@ from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSand
 
 
 @pytest.fixture
-async def sandbox_env(image: str) -> AsyncIterator[SandboxEnvironment]:
-    config = CofferdamSandboxConfig(profile="open", image=image)
+async def sandbox_env(image: str, profile: str) -> AsyncIterator[SandboxEnvironment]:
+    config = CofferdamSandboxConfig(profile=profile, image=image)
     made = await CofferdamSandboxEnvironment.sample_init("self_check", config, {})
     yield made["default"]
     await CofferdamSandboxEnvironment.sample_cleanup("self_check", config, made, False)

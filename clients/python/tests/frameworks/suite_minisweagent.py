@@ -11,10 +11,10 @@ from cofferdam.integrations.minisweagent import CofferdamEnvironment
 
 
 @pytest.fixture
-def environment(endpoint: str, image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CofferdamEnvironment]:
+def environment(endpoint: str, image: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CofferdamEnvironment]:
     monkeypatch.setenv("COFFERDAM_ENDPOINT", endpoint)
     name = "cofferdam.integrations.minisweagent.CofferdamEnvironment"
-    made = get_environment({"environment_class": name, "image": image, "env": {"GREETING": "hi"}})
+    made = get_environment({"environment_class": name, "profile": profile, "image": image, "env": {"GREETING": "hi"}})
     assert isinstance(made, CofferdamEnvironment)
     yield made
     made.cleanup()

@@ -25,14 +25,14 @@ from cofferdam.integrations.openai_agents import (
 
 
 @pytest.fixture
-async def sandbox(image: str) -> AsyncIterator[AsyncSandbox]:
-    async with await AsyncSandbox.create(profile="open", image=image) as sandbox:
+async def sandbox(image: str, profile: str) -> AsyncIterator[AsyncSandbox]:
+    async with await AsyncSandbox.create(profile=profile, image=image) as sandbox:
         yield sandbox
 
 
 @pytest.fixture
-def options(image: str) -> CofferdamSandboxClientOptions:
-    return CofferdamSandboxClientOptions(profile="open", image=image)
+def options(image: str, profile: str) -> CofferdamSandboxClientOptions:
+    return CofferdamSandboxClientOptions(profile=profile, image=image)
 
 
 def asked(*commands: str, timeout_ms: int | None = None) -> Any:

@@ -16,15 +16,15 @@ def anyio_backend() -> str:
 
 class TestCofferdam(WorkspaceBackendSuite):
     @pytest.fixture
-    async def backend(self, image: str) -> AsyncIterator[WorkspaceBackend]:
-        made = CofferdamWorkspaceBackend(image=image)
+    async def backend(self, image: str, profile: str) -> AsyncIterator[WorkspaceBackend]:
+        made = CofferdamWorkspaceBackend(profile=profile, image=image)
         yield made
         if made.ref is not None:
             await delete_workspace(made.ref)
 
     @pytest.fixture
-    def fresh_backend(self, image: str) -> Callable[[], WorkspaceBackend]:
-        return lambda: CofferdamWorkspaceBackend(image=image)
+    def fresh_backend(self, image: str, profile: str) -> Callable[[], WorkspaceBackend]:
+        return lambda: CofferdamWorkspaceBackend(profile=profile, image=image)
 
     @pytest.fixture
     def attach_backend(self) -> Callable[[WorkspaceRef], WorkspaceBackend]:

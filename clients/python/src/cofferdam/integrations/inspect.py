@@ -113,7 +113,7 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
                 if number == len(attempts):
                     raise SandboxTimeoutError(error.message, error.result.stdout) from error
             except Denied as error:
-                raise PermissionError(error.message) from error
+                raise PermissionError(errno.EACCES, error.message) from error
             else:
                 return self._judged(result)
         raise AssertionError("the last attempt returns or raises")
@@ -123,7 +123,7 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
         code = result.exit_code if result.exit_code is not None else -1
         # As shells say it of a program that cannot be executed.
         if code == 126 and "ermission denied" in result.stderr:
-            raise PermissionError(result.stderr.strip())
+            raise PermissionError(errno.EACCES, result.stderr.strip())
         most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         for written in (result.stdout_bytes, result.stderr_bytes):
             if len(written) > most:

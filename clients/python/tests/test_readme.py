@@ -1,0 +1,64 @@
+"""The README's examples, as they stand; only names of this host are others."""
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import cofferdam
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+
+
+@pytest.fixture
+def repository(roots: Path, request: pytest.FixtureRequest) -> Path:
+    place = roots / str(request.node.name)
+    (place / "src").mkdir(parents=True)
+    (place / "src" / "main.rs").write_text('fn main() { println!("Hello"); }\n')
+    (place / "Makefile").write_text("test:\n\tgrep Goodbye src/main.rs\n")
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", "-c", "user.name=T", "-c", "user.email=t@example.org", *command], cwd=place, check=True)
+    return place
+
+
+def test_there_are_three() -> None:
+    assert len(EXAMPLES) == 3
+
+
+def test_the_first_example(repository: Path, image: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = EXAMPLES[0].replace("/srv/workspaces/hello", str(repository)).replace("cofferdam/dev", image)
+    exec(compile(text, "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "line=1" in said
+    assert re.search(r"^[0-9a-f]{40}$", said, flags=re.M), said
+
+
+def test_the_model_loop() -> None:
+    function = SimpleNamespace(name="read_file", arguments='{"path": "a.txt"}')
+    message = SimpleNamespace(tool_calls=[SimpleNamespace(id="c1", function=function)])
+    messages: list[dict[str, Any]] = []
+    with cofferdam.Sandbox.create(profile="open") as sandbox:
+        sandbox.files.write("a.txt", "hi")
+        names: dict[str, Any] = {
+            "sandbox": sandbox,
+            "messages": messages,
+            "response": SimpleNamespace(choices=[SimpleNamespace(message=message)]),
+        }
+        exec(compile(EXAMPLES[1], "README.md", "exec"), names)
+        assert {tool["type"] for tool in names["tools"]} == {"function"}
+    assert messages[0]["tool_call_id"] == "c1"
+    assert "hi" in messages[0]["content"]
+
+
+def test_the_asynchronous_example() -> None:
+    names: dict[str, Any] = {"AsyncSandbox": cofferdam.AsyncSandbox}
+    indented = "".join(f"    {line}\n" for line in EXAMPLES[2].splitlines())
+    exec(compile(f"async def example():\n{indented}    return sandbox\n", "README.md", "exec"), names)
+    sandbox = asyncio.run(names["example"]())
+    with pytest.raises(cofferdam.NotFound):
+        cofferdam.Sandbox.connect(sandbox.run_id)
