@@ -5,6 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from cofferdam import (
     Client,
     CofferdamError,
     CommandTimedOut,
+    DaemonUnreachable,
     Denied,
     InvalidArgument,
     NotFound,
@@ -22,6 +24,7 @@ from cofferdam import (
     Sandbox,
     v1,
 )
+from cofferdam._options import Options
 
 SANDBOXES = 100
 
@@ -138,6 +141,40 @@ async def test_a_call_that_is_cancelled_ends_its_command() -> None:
             running.cancel()
         with pytest.raises(CommandTimedOut):
             await sandbox.commands.run(["sleep", "79"], timeout=0.2)
+
+
+async def test_a_block_that_is_cancelled_ends_its_sandbox() -> None:
+    made: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        async with await AsyncSandbox.create(profile="open") as sandbox:
+            made.set_result(sandbox.run_id)
+            await asyncio.sleep(60)
+
+    working = asyncio.create_task(work())
+    run_id = await made
+    working.cancel()
+    # Again while it ends, as frameworks do that cancel whole scopes.
+    await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    for _ in range(100):
+        try:
+            await (await AsyncSandbox.connect(run_id)).close()
+        except NotFound:
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail("it is there")
+
+
+def test_what_goes_wrong_inside_is_what_is_raised(tmp_path: Path) -> None:
+    client = Client(f"unix:{tmp_path}/none.sock")
+    sandbox = Sandbox(client, "01900000-0000-7000-8000-000000000000", Options(), owns_client=True, delete_workspace=False)
+    with pytest.raises(ZeroDivisionError), sandbox:
+        raise ZeroDivisionError
+    with pytest.raises(DaemonUnreachable), sandbox:
+        pass
 
 
 async def test_a_sandbox_whose_making_is_cancelled_is_none() -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from daemon import Daemon
 
 import cofferdam
 
@@ -16,8 +17,8 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.S)
 
 
 @pytest.fixture
-def repository(roots: Path, request: pytest.FixtureRequest) -> Path:
-    place = roots / str(request.node.name)
+def repository(mortal: Daemon) -> Path:
+    place = mortal.roots / "hello"
     (place / "src").mkdir(parents=True)
     (place / "src" / "main.rs").write_text('fn main() { println!("Hello"); }\n')
     (place / "Makefile").write_text("test:\n\tgrep Goodbye src/main.rs\n")
@@ -30,7 +31,15 @@ def test_there_are_three() -> None:
     assert len(EXAMPLES) == 3
 
 
-def test_the_first_example(repository: Path, image: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_example(
+    mortal: Daemon,
+    repository: Path,
+    image: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Of its own: its profile counts what the agent does.
+    monkeypatch.setenv("COFFERDAM_ENDPOINT", mortal.endpoint)
     text = EXAMPLES[0].replace("/srv/workspaces/hello", str(repository)).replace("cofferdam/dev", image)
     exec(compile(text, "README.md", "exec"), {})
     said = capsys.readouterr().out

@@ -1,23 +1,26 @@
-"""What this package costs a call, over a raw stub on the same connection: medians, in milliseconds.
+"""What this package costs a call, over raw stubs, in milliseconds: medians of the time that passes, and of this process's
+processor time, which other work on the machine changes less.
 
     overhead.py [CALLS]     with a daemon at COFFERDAM_ENDPOINT
 
-The raw stub makes the same request (`CallStream`) and reads its stream to the end. Both are called in turn, so that what
-else the machine does falls on both alike.
+Two stubs: one that makes the same request as this package does (`CallStream`, read to its end), and `Call`, which gives no
+id of a call that is refused. All are called in turn, so that what else the machine does falls on all alike.
 """
 
 import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from cofferdam import AsyncClient, AsyncSandbox, Client, Sandbox, v1
 
-METHOD = "/cofferdam.v1.ToolService/CallStream"
+SERVICE = "/cofferdam.v1.ToolService"
 
 
 def read_request(run_id: str) -> v1.CallRequest:
@@ -25,63 +28,78 @@ def read_request(run_id: str) -> v1.CallRequest:
     return v1.CallRequest(run_id=run_id, operation=operation)
 
 
-def report(kind: str, raw: list[float], ours: list[float]) -> None:
-    raw_ms, ours_ms = statistics.median(raw) * 1e3, statistics.median(ours) * 1e3
-    print(f"{kind:5}  raw stub {raw_ms:.3f} ms   files.read {ours_ms:.3f} ms   overhead {ours_ms - raw_ms:+.3f} ms")
+def stubs(channel: Any) -> tuple[Any, Any]:
+    encode = v1.CallRequest.SerializeToString
+    stream = channel.unary_stream(
+        f"{SERVICE}/CallStream", request_serializer=encode, response_deserializer=v1.CallStreamResponse.FromString
+    )
+    unary = channel.unary_unary(
+        f"{SERVICE}/Call", request_serializer=encode, response_deserializer=v1.CallResponse.FromString
+    )
+    return stream, unary
+
+
+class Times:
+    """Of the ways to make the same call."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._passed: dict[str, list[float]] = {name: [] for name in names}
+        self._worked: dict[str, list[float]] = {name: [] for name in names}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        passed, worked = time.perf_counter(), time.process_time()
+        yield
+        self._passed[name].append(time.perf_counter() - passed)
+        self._worked[name].append(time.process_time() - worked)
+
+    def report(self, kind: str) -> None:
+        for what, times in (("passed", self._passed), ("worked", self._worked)):
+            medians = {name: statistics.median(measured) * 1e3 for name, measured in times.items()}
+            ours = medians["files.read"]
+            over = (f"{ours - medians[name]:+.3f} over {name} ({medians[name]:.3f})" for name in ("CallStream", "Call"))
+            print(f"{kind:5} {what}: files.read {ours:.3f}", *over, sep="   ")
 
 
 def blocking(calls: int) -> None:
     with Client() as client, Sandbox.create(profile="open", client=client) as sandbox:
         sandbox.files.write("a.txt", "hi\n")
-        channel = grpc.insecure_channel(client.endpoint)
-        stub = channel.unary_stream(
-            METHOD,
-            request_serializer=v1.CallRequest.SerializeToString,
-            response_deserializer=v1.CallStreamResponse.FromString,
-        )
-
-        def raw() -> None:
-            for _ in stub(read_request(sandbox.run_id)):
-                pass
-
-        def ours() -> None:
-            sandbox.files.read("a.txt")
-
-        times: dict[Callable[[], None], list[float]] = {raw: [], ours: []}
+        stream, unary = stubs(grpc.insecure_channel(client.endpoint))
+        ways: Mapping[str, Callable[[], object]] = {
+            "CallStream": lambda: list(stream(read_request(sandbox.run_id))),
+            "Call": lambda: unary(read_request(sandbox.run_id)),
+            "files.read": lambda: sandbox.files.read("a.txt"),
+        }
+        times = Times(ways)
         for _ in range(calls):
-            for one, measured in times.items():
-                begun = time.perf_counter()
-                one()
-                measured.append(time.perf_counter() - begun)
-        report("sync", times[raw], times[ours])
+            for name, way in ways.items():
+                with times.of(name):
+                    way()
+        times.report("sync")
 
 
 async def asynchronous(calls: int) -> None:
     async with AsyncClient() as client, await AsyncSandbox.create(profile="open", client=client) as sandbox:
         await sandbox.files.write("a.txt", "hi\n")
         async with grpc.aio.insecure_channel(client.endpoint) as channel:
-            stub = channel.unary_stream(
-                METHOD,
-                request_serializer=v1.CallRequest.SerializeToString,
-                response_deserializer=v1.CallStreamResponse.FromString,
-            )
+            stream, unary = stubs(channel)
 
-            async def raw() -> None:
-                async for _ in stub(read_request(sandbox.run_id)):
-                    pass
+            async def streamed() -> object:
+                return [event async for event in stream(read_request(sandbox.run_id))]
 
-            async def ours() -> None:
-                await sandbox.files.read("a.txt")
-
-            times: dict[Callable[[], Awaitable[None]], list[float]] = {raw: [], ours: []}
+            ways: Mapping[str, Callable[[], Awaitable[object]]] = {
+                "CallStream": streamed,
+                "Call": lambda: unary(read_request(sandbox.run_id)),
+                "files.read": lambda: sandbox.files.read("a.txt"),
+            }
+            times = Times(ways)
             for _ in range(calls):
-                for one, measured in times.items():
-                    begun = time.perf_counter()
-                    await one()
-                    measured.append(time.perf_counter() - begun)
-            report("async", times[raw], times[ours])
+                for name, way in ways.items():
+                    with times.of(name):
+                        await way()
+            times.report("async")
 
 
-calls = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-blocking(calls)
-asyncio.run(asynchronous(calls))
+number = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+blocking(number)
+asyncio.run(asynchronous(number))

@@ -111,8 +111,10 @@ class AsyncSandbox:
         `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)` or `Overlay(path)`. Default: `Managed()`.
         `timeout`: seconds until the daemon stops it, `idle_timeout`: without a call. Default: never.
         `env`: for each command of this object, beside its own. The profile says which names are allowed.
-        `metadata`: at most 64 labels, to find it again. `agent_id`: for whom it is, in the record. `role`: default the
-        profile's. `limits`: lower ones than the profile's. `pkg_path`: a directory of the host to show as `/pkg`.
+        `metadata`: at most 64 labels, to find it again.
+        `agent_id`: for whom it is, in the record. Rate limits of an agent count all sandboxes that name the same one.
+        `role`: default: the profile's. `limits`: lower ones than the profile's.
+        `pkg_path`: a directory of the host to show as `/pkg`.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
         `client`, else `endpoint` and `token`: the daemon; default: see `AsyncClient`. A client that is given stays open.
@@ -389,7 +391,12 @@ class AsyncSandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.kill()
+        try:
+            await self._client._transport.finish(self.kill())
+        except CofferdamError:
+            # What went wrong inside says more.
+            if error is None:
+                raise
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._run_id!r})"

@@ -6,7 +6,7 @@ Written by hand, like its twin in `_sync`; everything above it is the same in bo
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -18,6 +18,8 @@ from cofferdam.errors import DaemonUnreachable
 
 #: Takes a piece of output as text; may be asynchronous.
 AsyncOutputCallback: TypeAlias = Callable[[str], Awaitable[None] | None]
+
+Result = TypeVar("Result")
 
 sleep = asyncio.sleep
 
@@ -39,7 +41,7 @@ class Transport:
         self._channel: grpc.aio.Channel | None = None
         self._callables: dict[str, Any] = {}
         self._connected = False
-        self._afterwards: set[asyncio.Task[None]] = set()
+        self._afterwards: set[asyncio.Task[Any]] = set()
 
     async def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
@@ -85,9 +87,17 @@ class Transport:
 
     def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
         """Does it even though the caller is being cancelled."""
+        self._begun(work)
+
+    async def finish(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Does it to its end. A caller that is cancelled meanwhile, or was before, does not wait for it."""
+        return await asyncio.shield(self._begun(work))
+
+    def _begun(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         task = asyncio.ensure_future(work)
         self._afterwards.add(task)
         task.add_done_callback(self._afterwards.discard)
+        return task
 
     def _callable(self, method: Method[Any, Any], stream: bool) -> Any:
         if self._channel is None:
@@ -102,8 +112,10 @@ class Transport:
         return made
 
     async def close(self) -> None:
-        if self._afterwards:
-            await asyncio.wait(self._afterwards, timeout=LAST_WAIT)
+        # It may be one of them that closes.
+        others = {task for task in self._afterwards if task is not asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=LAST_WAIT)
         channel, self._channel = self._channel, None
         self._callables.clear()
         if channel is not None:

@@ -6,7 +6,7 @@ Written by hand, like its twin in `_async`; everything above it is the same in b
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 
@@ -17,6 +17,8 @@ from cofferdam.errors import DaemonUnreachable
 
 #: Takes a piece of output as text.
 OutputCallback: TypeAlias = Callable[[str], None]
+
+Result = TypeVar("Result")
 
 sleep = time.sleep
 
@@ -79,6 +81,10 @@ class Transport:
 
     def afterwards(self, work: None) -> None:
         """It is done by now: arguments are evaluated first."""
+
+    def finish(self, work: Result) -> Result:
+        """Likewise."""
+        return work
 
     def _callable(self, method: Method[Any, Any], stream: bool) -> Any:
         with self._opening:
