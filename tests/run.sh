@@ -53,7 +53,7 @@ lint() {
         check "The same, made again" cargo run --quiet --locked --manifest-path crates/wire/generate/Cargo.toml \
             --target-dir target/generate -- --check
     fi
-    check "Python SDK: style, types, and what is generated" clients/python/check.sh
+    check "Python SDK: style, types, generated code" clients/python/check.sh
     check "Files: languages, and whose they are" tests/files.sh
     local scripts
     mapfile -t scripts < <(git ls-files '*.sh' .ci/run)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Style, types, and whether what is generated is up to date. Fetches its tools from PyPI, once.
+# Checks style, types, and whether the generated code is up to date. Fetches its tools from PyPI, once.
 #
 #   clients/python/check.sh
 set -euo pipefail

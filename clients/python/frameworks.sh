@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the frameworks' own suites of sandboxes, and our tests of what has none, against a daemon of its own. Fetches the
+# Runs the frameworks' own suites of sandboxes, and our tests of those that have none, against a daemon of its own. Fetches the
 # frameworks from PyPI, once. tests/frameworks/conftest.py has the checks that cannot hold, and why.
 #
 #   clients/python/frameworks.sh [PYTEST-ARGUMENTS…]

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes what is generated in this package: the messages of the API (src/cofferdam/_proto), one method for each method of
+# Makes the generated code of this package: the messages of the API (src/cofferdam/_proto), one method for each method of
 # the API (src/cofferdam/_async/rpc.py, src/cofferdam/v1.py), and the blocking half (src/cofferdam/_sync) from the
 # asynchronous one. The tools have exact versions in tools/requirements.txt. The generator of messages is an old one on
-# purpose: what it makes works with every protobuf since 4.25, what a newer one makes only with its own or the next.
+# purpose: its code works with every protobuf since 4.25, that of a newer one only with its own version or the next.
 #
 #   clients/python/generate.sh           after a change of a proto file or of src/cofferdam/_async
 #   clients/python/generate.sh --check   whether that was forgotten
@@ -66,5 +66,5 @@ status=0
 for part in _proto _async _sync v1.py; do
     diff -r --exclude=__pycache__ "src/cofferdam/$part" "$WORKSHOP/cofferdam_package/$part" >&2 || status=1
 done
-((status == 0)) || echo "The generated code, or what it is made from, has changed: run clients/python/generate.sh and commit the result." >&2
+((status == 0)) || echo "The generated code or its sources have changed: run clients/python/generate.sh and commit the result." >&2
 exit "$status"

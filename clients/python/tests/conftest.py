@@ -3,7 +3,7 @@
 COFFERDAM_TEST_COFFERD    the program; tests that end a daemon start their own with it
 COFFERDAM_TEST_ENDPOINT   a daemon that runs already, and
 COFFERDAM_TEST_ROOTS      its workspace root
-COFFERDAM_TEST_IMAGE      an image with bash and Python, for what the default image cannot do
+COFFERDAM_TEST_IMAGE      an image with bash and Python
 """
 
 import os

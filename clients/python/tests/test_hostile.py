@@ -1,4 +1,4 @@
-"""What clients, callers and agents do wrong, on purpose or not."""
+"""Mistakes and attacks of clients, callers and agents."""
 
 import asyncio
 import threading
@@ -108,7 +108,7 @@ def test_a_callback_that_raises_ends_the_command() -> None:
 
 
 def gone(sandbox: Sandbox, command: str) -> bool:
-    """Whether no such command runs any more, at the latest after its time to end by itself."""
+    """Whether the command is gone, at the latest after its time to end by itself."""
     for _ in range(100):
         if command not in sandbox.commands.run("ps -o args; true").stdout.replace(f"echo begun; {command}", ""):
             return True

@@ -1,4 +1,4 @@
-"""What integrations are made of, without a framework. Their own suites are in `frameworks`."""
+"""The parts of integrations that need no framework. Their own suites are in `frameworks`."""
 
 from collections.abc import Iterator
 

@@ -38,7 +38,7 @@ def test_the_first_example(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Of its own: its profile counts what the agent does.
+    # A daemon of its own: the profile limits the agent's commands.
     monkeypatch.setenv("COFFERDAM_ENDPOINT", mortal.endpoint)
     text = EXAMPLES[0].replace("/srv/workspaces/hello", str(repository)).replace("cofferdam/dev", image)
     exec(compile(text, "README.md", "exec"), {})

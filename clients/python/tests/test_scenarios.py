@@ -23,7 +23,7 @@ WORKSPACES: Mapping[str, Any] = {"bind": cofferdam.Bind, "clone": cofferdam.Clon
 
 
 def filled(value: Any, saved: Mapping[str, Any]) -> Any:
-    """With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and `{$bytes: hex}` in place of what they say."""
+    """With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and `{$bytes: hex}` replaced by their values."""
     if isinstance(value, dict):
         if "$saved" in value:
             name, *attributes = value["$saved"].split(".")

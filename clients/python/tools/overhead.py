@@ -1,10 +1,10 @@
-"""What this package costs a call, over raw stubs, in milliseconds: medians of the time that passes, and of this process's
+"""The cost of this package per call, over raw stubs, in milliseconds: medians of the time that passes, and of this process's
 processor time, which other work on the machine changes less.
 
     overhead.py [CALLS]     with a daemon at COFFERDAM_ENDPOINT
 
 Two stubs: one that makes the same request as this package does (`CallStream`, read to its end), and `Call`, which gives no
-id of a call that is refused. All are called in turn, so that what else the machine does falls on all alike.
+id of a call that is refused. All are called in turn, so that other work of the machine falls on all alike.
 """
 
 import asyncio
@@ -54,11 +54,11 @@ class Times:
         self._worked[name].append(time.process_time() - worked)
 
     def report(self, kind: str) -> None:
-        for what, times in (("passed", self._passed), ("worked", self._worked)):
+        for kind_of_time, times in (("passed", self._passed), ("worked", self._worked)):
             medians = {name: statistics.median(measured) * 1e3 for name, measured in times.items()}
             ours = medians["files.read"]
             over = (f"{ours - medians[name]:+.3f} over {name} ({medians[name]:.3f})" for name in ("CallStream", "Call"))
-            print(f"{kind:5} {what}: files.read {ours:.3f}", *over, sep="   ")
+            print(f"{kind:5} {kind_of_time}: files.read {ours:.3f}", *over, sep="   ")
 
 
 def blocking(calls: int) -> None:

@@ -29,7 +29,7 @@ DROPPED = {"async", "await"}
 OURS = re.compile(r"\bAsync(?=(Client|Sandbox)\b)")
 # In docstrings: examples and names.
 WORDS = re.compile(r"\b(async|await) (?=\w)")
-NOTICE = "# Made from the asynchronous half by tools/unasync.py; change that one.\n"
+NOTICE = "# Generated from the asynchronous half by tools/unasync.py: change that half.\n"
 
 
 def blocking(source: str) -> str:

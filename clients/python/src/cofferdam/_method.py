@@ -9,7 +9,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 class Method(Generic[Request, Response]):
-    """Where it is, and what goes in and out.
+    """Its path, its request and its response.
 
     `repeatable`: it changes nothing, or comes to the same if it is done twice. Others are repeated only if the request
     has a `request_id`.

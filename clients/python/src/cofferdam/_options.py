@@ -1,4 +1,4 @@
-"""What all calls of a sandbox object have in common."""
+"""Options of all calls of a sandbox object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

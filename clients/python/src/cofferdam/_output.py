@@ -1,4 +1,4 @@
-"""What a command writes, put together by byte offsets: nothing twice, and what is lost is known."""
+"""The output of a command, put together by byte offsets: nothing twice, and gaps are known."""
 
 import codecs
 
@@ -13,17 +13,17 @@ class Output:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def take(self, offset: int, data: bytes) -> str:
-        """What is new of this piece, as text. A character is told when its last byte is there."""
+        """The new part of this piece, as text. A character comes with its last byte."""
         data = data[max(0, self.next - offset) :]
         if not data:
             return ""
-        # A gap before it: the daemon could not keep that.
+        # After a gap, which the daemon could not keep.
         self.next = max(self.next, offset) + len(data)
         self._pieces.append(data)
         return self._decoder.decode(data)
 
     def rest(self) -> str:
-        """What is left of a last character that is not whole."""
+        """The rest of a last character that is not whole."""
         return self._decoder.decode(b"", final=True)
 
     def whole(self) -> bytes:

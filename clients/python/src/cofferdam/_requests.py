@@ -16,7 +16,7 @@ from cofferdam.types import Bind, Clone, Limits, Managed, Overlay, Workspace
 
 
 def new_id() -> str:
-    """A UUIDv7: the time in milliseconds, then what nobody guesses."""
+    """A UUIDv7: the time in milliseconds, then random bits."""
     value = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) | 7 << 76
     value = value & ~(0x3 << 62) | 2 << 62
@@ -36,7 +36,7 @@ def millis(seconds: float | None) -> int | None:
 
 
 def positive(name: str, seconds: float) -> float:
-    # Also what is no number.
+    # Also false for NaN.
     if not 0 < seconds < 10**9:
         raise InvalidArgument(f"{name}: must be a positive number of seconds, not {seconds}", reason="INVALID_ARGUMENT")
     return seconds

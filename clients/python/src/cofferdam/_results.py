@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from cofferdam import types, v1
 from cofferdam.types import CommandResult, Found
 
-# What the daemon names by an alias has this name for commands.
+# The mounts: the daemon's alias, and the path for commands.
 _MOUNTS = {"@project": "/workspace", "@state": "/state", "@pkg": "/pkg"}
 
 

@@ -10,7 +10,7 @@ DEFAULT_ENDPOINT = "unix:/run/cofferdam/cofferd.sock"
 ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT"
 TOKEN_VARIABLE = "COFFERDAM_TOKEN"
 
-# A whole file of 8 MiB as base64 is the largest answer; the daemon bounds what it takes itself.
+# A whole file of 8 MiB as base64 is the largest answer; the daemon has limits of its own.
 LARGEST_MESSAGE = 64 * 1024 * 1024
 # A daemon that restarts is back within a second: no reason to wait longer for the next attempt.
 CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
@@ -20,14 +20,14 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.enable_http_proxy", 0),
-    # The SDK repeats calls itself, by what it knows of them.
+    # The SDK repeats calls itself: it knows which ones it may.
     ("grpc.enable_retries", 0),
 ]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a client is made with. Validated once, here."""
+    """The settings of a client. Validated once, here."""
 
     endpoint: str
     token: str | None
@@ -43,7 +43,7 @@ class Settings:
 
 
 def settings(endpoint: str | None, token: str | None, request_timeout: float, patience: float) -> Settings:
-    """What was given, else the environment, else the defaults."""
+    """The arguments, else the environment, else the defaults."""
     endpoint = endpoint or os.environ.get(ENDPOINT_VARIABLE) or DEFAULT_ENDPOINT
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):

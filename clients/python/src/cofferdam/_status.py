@@ -15,7 +15,7 @@ DOMAIN = "cofferdam"
 
 
 class _Failed(Protocol):
-    """What both kinds of gRPC errors have."""
+    """The common part of gRPC's two kinds of errors."""
 
     def code(self) -> Any: ...
     def details(self) -> str | None: ...
@@ -25,7 +25,7 @@ class _Failed(Protocol):
 # Codes of which the daemon's own refusals always come with a reason.
 _WITHOUT_REASON: Mapping[grpc.StatusCode, type[errors.CofferdamError]] = {
     grpc.StatusCode.UNAVAILABLE: errors.DaemonUnreachable,
-    # What gRPC says of a stream whose connection broke in the middle.
+    # gRPC's code for a stream whose connection broke in the middle.
     grpc.StatusCode.UNKNOWN: errors.DaemonUnreachable,
     grpc.StatusCode.UNAUTHENTICATED: errors.AuthenticationFailed,
     grpc.StatusCode.PERMISSION_DENIED: errors.Denied,
@@ -38,7 +38,7 @@ _WITHOUT_REASON: Mapping[grpc.StatusCode, type[errors.CofferdamError]] = {
 
 
 def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError:
-    """What a status means."""
+    """The error for a status."""
     info, retry_after = _facts(error)
     message = error.details() or str(error.code())
     if info is None:
@@ -53,7 +53,7 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
 
 
 def failed(response: v1.CallResponse, *, of_file: bool = False) -> errors.CofferdamError:
-    """What a call that ran and failed means."""
+    """The error for a call that ran and failed."""
     error = response.error
     return made_of(error.reason, error.message, dict(error.details), response.call_id or None, None, of_file=of_file)
 
@@ -90,6 +90,6 @@ def _facts(error: _Failed) -> tuple[ErrorInfo | None, float | None]:
                     delay = RetryInfo.FromString(detail.value).retry_delay
                     retry_after = delay.ToTimedelta().total_seconds()
         except DecodeError:
-            # Whatever it is, it is not from this daemon.
+            # This daemon sends no such bytes.
             continue
     return info, retry_after

@@ -1,7 +1,7 @@
-"""What can go wrong, by kind.
+"""All errors, by kind.
 
 The daemon gives a stable reason to each refusal and failure (`NOT_FOUND`, `COMMAND_NOT_ALLOWED` …). Each reason has one
-class here, and each class says what to do next in `hint`.
+class here, and the `hint` of each class says how to go on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CofferdamError(Exception):
         self.reason = reason
         #: The call in the audit log; None where no call was made, or its id did not arrive.
         self.call_id = call_id
-        #: What to do next.
+        #: How to go on.
         self.hint = self.HINT if hint is None else hint
         #: Facts to act on, such as `rule` or `field`.
         self.details: Mapping[str, str] = MappingProxyType(dict(details or {}))
@@ -118,7 +118,7 @@ class AlreadyExists(CofferdamError):
 class PreconditionFailed(CofferdamError):
     """The state is not as the call demands: a hash differs, a file exists, text is not unique."""
 
-    HINT = "Read again, and make the call from what is there now."
+    HINT = "Read again, and make the call from the present state."
 
 
 class InvalidArgument(CofferdamError, ValueError):
@@ -154,7 +154,7 @@ class Cancelled(CofferdamError):
 class Interrupted(Cancelled):
     """The daemon ended during the call. It may have had an effect."""
 
-    HINT = "Look at what is there before you repeat it."
+    HINT = "Check the present state before you repeat it."
 
 
 class Unavailable(CofferdamError):
@@ -170,11 +170,11 @@ class InternalError(CofferdamError):
 
 
 class CommandError(CofferdamError):
-    """A command did not end as it should. `result` has what it wrote."""
+    """A command did not end as it should. `result` has its output."""
 
     def __init__(self, message: str, result: CommandResult, *, reason: str = "", hint: str | None = None) -> None:
         super().__init__(message, reason=reason, call_id=result.call_id, hint=hint)
-        #: What it wrote, and how it ended.
+        #: Its output, and how it ended.
         self.result = result
 
 
@@ -193,7 +193,7 @@ class CommandStopped(CommandError, Cancelled):
 
 
 class CommandInterrupted(CommandStopped, Interrupted):
-    """The daemon ended while it ran. What it wrote since the last piece is not known."""
+    """The daemon ended while it ran. Output after the last piece is lost."""
 
 
 BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(

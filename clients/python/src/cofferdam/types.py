@@ -1,4 +1,4 @@
-"""What goes into a sandbox and what comes out: plain values, the same for both halves of the package."""
+"""Arguments and results: plain values, the same for both halves of the package."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class RunInfo:
     start: Literal["warm", "cold", ""]
     #: How often it went on under another daemon.
     restarts: int
-    #: What keeps it paused, such as `approval`; empty unless it is.
+    #: Reasons why it is paused, such as `approval`; empty unless it is.
     holds: tuple[str, ...]
     #: On the daemon's host; empty for those who may not create runs.
     workspace_path: str
@@ -118,7 +118,7 @@ class CommandResult:
     stderr_bytes: bytes = field(repr=False)
     signal: int | None = None
     timed_out: bool = False
-    #: What ended it before its time, such as `timeout` or `memory-limit`; empty: itself.
+    #: Cause of its early end, such as `timeout` or `memory-limit`; empty: itself.
     ended_by: str = ""
     #: Limits of the run that were reached meanwhile.
     limits_hit: tuple[str, ...] = ()
@@ -130,14 +130,14 @@ class CommandResult:
     cpu_time: float = 0.0
     #: Peak memory of its largest process, bytes.
     peak_memory_bytes: int = 0
-    #: Processes that it left behind and that were ended.
+    #: Processes that it had started and that the daemon ended after it.
     processes_ended: int = 0
-    #: What the daemon advises; often empty.
+    #: Advice of the daemon; often empty.
     hint: str = ""
 
     @cached_property
     def stdout(self) -> str:
-        """Standard output as UTF-8, with U+FFFD for what is not."""
+        """Standard output as UTF-8, with U+FFFD in place of other bytes."""
         return self.stdout_bytes.decode("utf-8", "replace")
 
     @cached_property
@@ -153,7 +153,7 @@ class CommandResult:
 
 @dataclass(frozen=True)
 class Found(Sequence[Item], Generic[Item]):
-    """A list that may have been cut: `truncated` says so, and `hint` what to do then."""
+    """A list that may have been cut: `truncated` says so, and `hint` how to get the rest."""
 
     items: tuple[Item, ...]
     truncated: bool = False
@@ -219,24 +219,24 @@ class PatchedFile:
     change: Literal["created", "updated", "deleted", "moved"]
     #: Where it was before it was moved; None for others.
     moved_from: str | None
-    #: None: there is no file any more.
+    #: None: the file is gone.
     sha256: str | None
 
 
 @dataclass(frozen=True)
 class PatchInfo:
-    """What a patch did."""
+    """The outcome of a patch."""
 
     files: tuple[PatchedFile, ...]
     diff: str
     diff_truncated: bool
-    #: What to know about it, such as a hunk that was applied at another line.
+    #: Remarks, such as a hunk that was applied at another line.
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class RemoveInfo:
-    """What was removed."""
+    """A file or directory that was removed."""
 
     path: str
     type: Literal["file", "directory", "symlink", "other"]
@@ -259,7 +259,7 @@ class Match:
 
 @dataclass(frozen=True)
 class GitOutput:
-    """What git said, in the form of the git command."""
+    """The output of git, in the form of the git command."""
 
     output: str
     truncated: bool
@@ -278,7 +278,7 @@ class ApprovalInfo:
     agent_id: str
     #: Such as `write` or `git.commit`.
     operation: str
-    #: What the reviewer should see.
+    #: The view for the reviewer.
     preview: str
     #: Why it is asked.
     justification: str
@@ -311,7 +311,7 @@ class AuditEvent:
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What a tool of a dialect returned, for the model to see."""
+    """The answer of a tool, for the model to see."""
 
     #: Send this to the model.
     text: str
@@ -363,7 +363,7 @@ class ChangedFile:
 
 @dataclass(frozen=True)
 class Diff:
-    """What was changed in an overlay."""
+    """The changes in an overlay."""
 
     files: tuple[ChangedFile, ...]
     #: As `patch -p1` takes it.

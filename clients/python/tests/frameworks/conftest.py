@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-STALE = "langchain-tests expects what Deep Agents did before 0.7: its own backends fail this, too"
+STALE = "langchain-tests expects the behaviour of Deep Agents before 0.7: its own backends fail this, too"
 DENY_LIST = "removes files with rm, which the deny list of the profile open refuses; needs a profile without one"
 ROOT = "becomes another user or root: a run has one user"
 ARGUMENTS = "has 1 MiB of arguments: the daemon takes 128 KiB"
-DETACHED = "leaves a process behind: a command's processes end with it"
+DETACHED = "needs a process that outlives its command"
 
 #: By suite and name of the test.
 KNOWN: Mapping[str, Mapping[str, str]] = {

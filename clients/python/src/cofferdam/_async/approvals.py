@@ -45,7 +45,7 @@ class Approvals:
         return await self._decide(approval_id, v1.DecideApprovalRequest.Decision.DENY, comment)
 
     async def watch(self) -> AsyncGenerator[ApprovalInfo, None]:
-        """What waits now, then each change, without end. After a lost connection it begins again with what waits then."""
+        """The pending ones, then each change, without end. After a lost connection the pending ones come again."""
         transport = self._caller.client._transport
         patience = transport.patience()
         request = v1.WatchApprovalsRequest(run_id=self._caller.run_id)

@@ -11,7 +11,7 @@ from cofferdam.types import AuditEvent
 
 
 class Audit:
-    """What the audit log has of this sandbox. Takes the API role `operator` or `auditor`, or runs of one's own."""
+    """The audit log's records of this sandbox. Takes the API role `operator` or `auditor`, or runs of one's own."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

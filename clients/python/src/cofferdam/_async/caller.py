@@ -1,4 +1,4 @@
-"""Makes the calls of a run, each once, and has all of their output whatever becomes of the connection.
+"""Makes the calls of a run, each once, and has all of their output even if the connection breaks.
 
 ```text
 CallStream ──accepted, output, result──▶ done
@@ -34,7 +34,7 @@ CANCEL_TIMEOUT = 5.0
 
 @dataclass
 class Outcome:
-    """What became of a call, and what its command wrote."""
+    """The answer to a call, and the output of its command."""
 
     response: v1.CallResponse
     stdout: bytes
@@ -59,7 +59,7 @@ class Call:
         self._stderr = Output()
         self._on_stdout = on_stdout
         self._on_stderr = on_stderr
-        # The caller's own code is running: what it raises is no answer of the daemon's.
+        # The caller's own code is running: its exceptions are no answers of the daemon.
         self._telling = False
 
     async def outcome(self) -> Outcome:
@@ -170,7 +170,7 @@ class Caller:
         on_stdout: AsyncOutputCallback | None = None,
         on_stderr: AsyncOutputCallback | None = None,
     ) -> Outcome:
-        """The outcome, whatever it is. Raises what is a refusal, and that the daemon is gone."""
+        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone."""
         request = v1.CallRequest(
             run_id=self.run_id,
             task_id=self.options.task_id,
@@ -179,13 +179,13 @@ class Caller:
             operation=operation,
             dialect=dialect,
         )
-        # What only reads can be repeated as it is; of all else the daemon remembers the id.
+        # A call that only reads can be repeated as it is. The daemon knows any other by its id.
         if operation is None or not only_reads(operation):
             request.request_id = uuid.uuid4().hex
         return await Call(self.client, request, on_stdout, on_stderr).outcome()
 
     async def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:
-        """The result. Raises also what the tool itself found wrong."""
+        """The result. Raises for a tool that failed, too."""
         response = (await self.call(operation)).response
         succeeded(response, of_file=of_file)
         return response.result

@@ -15,7 +15,7 @@ class AsyncClient:
     """The API of one daemon, method by method, with the messages of `cofferdam.v1`.
 
     `AsyncSandbox` is made of it. Every method takes its request and `timeout` (seconds; default: the client's
-    `request_timeout`, and none for streams), and raises what `cofferdam.errors` has.
+    `request_timeout`, and none for streams), and raises the errors of `cofferdam.errors`.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class AsyncClient:
     ) -> None:
         """Connects with the first call.
 
-        `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`; default: `COFFERDAM_ENDPOINT`, else that one.
+        `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`; default: `COFFERDAM_ENDPOINT`, else this path.
         `token`: default: `COFFERDAM_TOKEN`, else none: then the daemon goes by the user of this process.
         `request_timeout`: seconds for one answer, where no command and no person is waited for.
         `reconnect_timeout`: seconds for which a daemon that went away is waited for. 0: it is not.

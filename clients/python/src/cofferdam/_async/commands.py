@@ -26,7 +26,7 @@ class Commands:
         on_stderr: AsyncOutputCallback | None = None,
         check: bool = False,
     ) -> CommandResult:
-        """Runs a command to its end and returns all that it wrote. An exit code other than 0 is a result like any other.
+        """Runs a command to its end and returns all of its output. An exit code other than 0 is a result like any other.
 
         `cmd`: a text is a script for the image's shell (`bash -lc`, else `sh -lc`), where the profile allows `shell`. A
         sequence is a program and its arguments, without a shell.

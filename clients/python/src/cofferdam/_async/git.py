@@ -42,7 +42,7 @@ class Git:
         return await self._git(v1.GitRequest(add=v1.GitAdd(paths=paths)))
 
     async def commit(self, message: str) -> GitOutput:
-        """Makes a commit of what is staged. Its id is in `commit`; its author is the profile's."""
+        """Makes a commit of the staged changes. Its id is in `commit`; its author is the profile's."""
         return await self._git(v1.GitRequest(commit=v1.GitCommit(message=message)))
 
     async def _git(self, request: v1.GitRequest) -> GitOutput:

@@ -56,10 +56,10 @@ class AsyncSandbox:
         print((await sandbox.commands.run(["python3", "a.py"])).stdout)
     ```
 
-    Each call goes through the daemon's policy and is on record. What goes wrong is a `cofferdam.CofferdamError`, with the
-    stable `reason`, the `call_id` and a `hint`; a tool that finds something wrong raises, too (`FileNotFound`,
+    Each call goes through the daemon's policy and is on record. Every error is a `cofferdam.CofferdamError`, with the
+    stable `reason`, the `call_id` and a `hint`; a tool that fails raises, too (`FileNotFound`,
     `PreconditionFailed` …), only an exit code other than 0 is no error. While the daemon is away, calls wait for it for the
-    client's `reconnect_timeout`; what was asked for is never done twice.
+    client's `reconnect_timeout`; no call is done twice.
 
     Leaving the `with` block is `kill()`.
     """
@@ -123,7 +123,7 @@ class AsyncSandbox:
         Cancelled, it leaves no run behind.
         """
         workspace = Managed() if workspace is None else workspace
-        # Given by this side, so that it can be stopped whatever becomes of the answer.
+        # Made by this side, so that the run can be stopped even if the answer is lost.
         run_id = _requests.new_id()
         request = v1.CreateRunRequest(
             # Its token is told once: a repetition would not have it.
@@ -151,7 +151,7 @@ class AsyncSandbox:
             if issue_token and not made.token:
                 raise DaemonUnreachable("the connection was lost, and the run's token with it")
         except BaseException as error:
-            # Of a refusal nothing is left.
+            # A refusal leaves no run.
             if not isinstance(error, CofferdamError) or isinstance(error, DaemonUnreachable):
                 client._transport.afterwards(sandbox._abandon())
             elif owns_client:
@@ -173,8 +173,9 @@ class AsyncSandbox:
     ) -> Self:
         """A sandbox that is there already. Changes nothing in it: its `timeout` and its state stay as they are.
 
-        Arguments are those of `create`. A run's own token can be the `token`. `kill()` of what is returned leaves the
-        workspace. Raises `NotFound` where there is no such run.
+        Arguments are those of `create`. A run's own token can be the `token`. `kill()` leaves the workspace.
+
+        Raises `NotFound` where there is no such run.
         """
         owns_client = client is None
         client = AsyncClient(endpoint, token) if client is None else client
@@ -243,7 +244,7 @@ class AsyncSandbox:
         correlation_id: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Self:
-        """The same sandbox, for calls with other options; what is None stays as it is.
+        """The same sandbox, for calls with other options. None leaves an option as it is.
 
         `task_id`, `correlation_id`: for the record, at most 128 characters. `env`: instead of the one before.
         """
@@ -292,7 +293,7 @@ class AsyncSandbox:
     async def tools(
         self, format: Literal["openai", "anthropic", "mcp"] = "openai", *, dialect: str = "native"
     ) -> Sequence[dict[str, Any]]:
-        """The tools that the agent may use, as a vendor's API takes them; what policy denies is not among them.
+        """The tools that the agent may use, as a vendor's API takes them, without those that policy denies.
 
         `dialect`: names and shapes of the tools: `native`, `fs`, `exec`, `gateway` or `editor`.
         """
@@ -301,9 +302,9 @@ class AsyncSandbox:
         return listed
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | str, *, dialect: str = "native") -> ToolOutput:
-        """Makes a call as a model wrote it, and returns what the model should see.
+        """Makes a call as a model wrote it, and returns the answer for the model.
 
-        `arguments`: an object, or its JSON as it came. What fails or is denied, and what waits for a person, is an answer
+        `arguments`: an object, or its JSON as it came. A call that fails, is denied or waits for a person is an answer
         for the model as well: nothing is raised for it.
         """
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
@@ -315,7 +316,7 @@ class AsyncSandbox:
         return _results.run_info((await self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run)
 
     async def is_running(self) -> bool:
-        """Whether it takes calls, or will when nothing pauses it any more."""
+        """Whether it takes calls, or will after a pause."""
         try:
             return (await self.info()).state in ("ready", "paused")
         except NotFound:
@@ -330,7 +331,7 @@ class AsyncSandbox:
         return _results.run_info((await self._client.runs.resume_run(v1.ResumeRunRequest(run_id=self._run_id))).run)
 
     async def diff(self) -> Diff:
-        """What was changed in an `Overlay`, against the directory beneath as it is now."""
+        """The changes in an `Overlay`, against the directory beneath as it is now."""
         return _results.diff(await self._client.runs.diff_run(v1.DiffRunRequest(run_id=self._run_id)))
 
     async def accept(self, *, force: bool = False) -> int:
@@ -394,7 +395,7 @@ class AsyncSandbox:
         try:
             await self._client._transport.finish(self.kill())
         except CofferdamError:
-            # What went wrong inside says more.
+            # The error of the block itself says more.
             if error is None:
                 raise
 

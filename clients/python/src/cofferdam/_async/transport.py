@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 sleep = asyncio.sleep
 
-# How long `close` waits for what was begun by calls that were cancelled.
+# How long `close` waits for the work that cancelled calls have begun, seconds.
 LAST_WAIT = 5.0
 
 
@@ -79,18 +79,18 @@ class Transport:
             call.cancel()
 
     def is_lost(self, error: Exception) -> bool:
-        """A daemon that answered before does not any more: it may come back."""
+        """A daemon that answered before no longer does: it may come back."""
         return self._connected and isinstance(error, DaemonUnreachable)
 
     def patience(self) -> Patience:
         return Patience(self.settings.patience)
 
     def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does it even though the caller is being cancelled."""
+        """Does the work although the caller is being cancelled."""
         self._begun(work)
 
     async def finish(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Does it to its end. A caller that is cancelled meanwhile, or was before, does not wait for it."""
+        """Does the work to its end. A caller that is cancelled does not wait for it."""
         return await asyncio.shield(self._begun(work))
 
     def _begun(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
@@ -112,7 +112,7 @@ class Transport:
         return made
 
     async def close(self) -> None:
-        # It may be one of them that closes.
+        # One of them may be the caller.
         others = {task for task in self._afterwards if task is not asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=LAST_WAIT)

@@ -1,2 +1,2 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """The asynchronous half, from which `_sync` is made."""

@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """`sandbox.approvals`."""
 
 from collections.abc import Generator
@@ -46,7 +46,7 @@ class Approvals:
         return self._decide(approval_id, v1.DecideApprovalRequest.Decision.DENY, comment)
 
     def watch(self) -> Generator[ApprovalInfo, None]:
-        """What waits now, then each change, without end. After a lost connection it begins again with what waits then."""
+        """The pending ones, then each change, without end. After a lost connection the pending ones come again."""
         transport = self._caller.client._transport
         patience = transport.patience()
         request = v1.WatchApprovalsRequest(run_id=self._caller.run_id)

@@ -1,5 +1,5 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
-"""Makes the calls of a run, each once, and has all of their output whatever becomes of the connection.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
+"""Makes the calls of a run, each once, and has all of their output even if the connection breaks.
 
 ```text
 CallStream ──accepted, output, result──▶ done
@@ -35,7 +35,7 @@ CANCEL_TIMEOUT = 5.0
 
 @dataclass
 class Outcome:
-    """What became of a call, and what its command wrote."""
+    """The answer to a call, and the output of its command."""
 
     response: v1.CallResponse
     stdout: bytes
@@ -60,7 +60,7 @@ class Call:
         self._stderr = Output()
         self._on_stdout = on_stdout
         self._on_stderr = on_stderr
-        # The caller's own code is running: what it raises is no answer of the daemon's.
+        # The caller's own code is running: its exceptions are no answers of the daemon.
         self._telling = False
 
     def outcome(self) -> Outcome:
@@ -171,7 +171,7 @@ class Caller:
         on_stdout: OutputCallback | None = None,
         on_stderr: OutputCallback | None = None,
     ) -> Outcome:
-        """The outcome, whatever it is. Raises what is a refusal, and that the daemon is gone."""
+        """The outcome, also of a tool that failed. Raises for a refusal, and if the daemon is gone."""
         request = v1.CallRequest(
             run_id=self.run_id,
             task_id=self.options.task_id,
@@ -180,13 +180,13 @@ class Caller:
             operation=operation,
             dialect=dialect,
         )
-        # What only reads can be repeated as it is; of all else the daemon remembers the id.
+        # A call that only reads can be repeated as it is. The daemon knows any other by its id.
         if operation is None or not only_reads(operation):
             request.request_id = uuid.uuid4().hex
         return Call(self.client, request, on_stdout, on_stderr).outcome()
 
     def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:
-        """The result. Raises also what the tool itself found wrong."""
+        """The result. Raises for a tool that failed, too."""
         response = (self.call(operation)).response
         succeeded(response, of_file=of_file)
         return response.result

@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """`sandbox.calls`."""
 
 from cofferdam import _results, v1
@@ -9,14 +9,14 @@ from cofferdam.types import CallInfo
 
 
 class Calls:
-    """Calls that were made, by id: what became of one that waited for a person, or whose answer was lost."""
+    """Calls that were made, by id: the outcome of a call that waited for a person, or whose answer was lost."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self._rpc = caller.client.tools
 
     def get(self, call_id: str) -> CallInfo:
-        """A call as it is now, with what its command has written so far. Raises `NotFound`."""
+        """A call as it is now, with the output of its command so far. Raises `NotFound`."""
         stdout, stderr = Output(), Output()
         while True:
             request = v1.GetCallRequest(

@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """A connection, and the whole API on it."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Client:
     """The API of one daemon, method by method, with the messages of `cofferdam.v1`.
 
     `Sandbox` is made of it. Every method takes its request and `timeout` (seconds; default: the client's
-    `request_timeout`, and none for streams), and raises what `cofferdam.errors` has.
+    `request_timeout`, and none for streams), and raises the errors of `cofferdam.errors`.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Client:
     ) -> None:
         """Connects with the first call.
 
-        `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`; default: `COFFERDAM_ENDPOINT`, else that one.
+        `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`; default: `COFFERDAM_ENDPOINT`, else this path.
         `token`: default: `COFFERDAM_TOKEN`, else none: then the daemon goes by the user of this process.
         `request_timeout`: seconds for one answer, where no command and no person is waited for.
         `reconnect_timeout`: seconds for which a daemon that went away is waited for. 0: it is not.

@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """`sandbox.commands`."""
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Commands:
         on_stderr: OutputCallback | None = None,
         check: bool = False,
     ) -> CommandResult:
-        """Runs a command to its end and returns all that it wrote. An exit code other than 0 is a result like any other.
+        """Runs a command to its end and returns all of its output. An exit code other than 0 is a result like any other.
 
         `cmd`: a text is a script for the image's shell (`bash -lc`, else `sh -lc`), where the profile allows `shell`. A
         sequence is a program and its arguments, without a shell.

@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """`sandbox.files`."""
 
 import base64
@@ -18,8 +18,8 @@ READINGS = 3
 class Files:
     """Reads and writes files beneath `/workspace`, `/state` and `/pkg`. Relative paths are those of `/workspace`.
 
-    A file operation is a call like any other: policy decides on it, and the audit log has it. What is outside of these
-    three places only commands can reach.
+    A file operation is a call like any other: policy decides on it, and the audit log has it. Only commands reach paths
+    outside of these three places.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -64,7 +64,7 @@ class Files:
     def read_lines(self, path: str, start: int = 1, end: int | None = None) -> str:
         """Lines `start` to `end`, from 1, both included; default: to the last.
 
-        Raises `LimitExceeded` if they are more than the profile lets one call read, and what `read` raises.
+        Raises `LimitExceeded` if they are more than the profile lets one call read. Otherwise raises like `read`.
         """
         request = v1.ReadRequest(path=path, start_line=start, end_line=end)
         read = (self._caller.result(v1.Operation(read=request), of_file=True)).read

@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """`sandbox.git`."""
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Git:
         return self._git(v1.GitRequest(add=v1.GitAdd(paths=paths)))
 
     def commit(self, message: str) -> GitOutput:
-        """Makes a commit of what is staged. Its id is in `commit`; its author is the profile's."""
+        """Makes a commit of the staged changes. Its id is in `commit`; its author is the profile's."""
         return self._git(v1.GitRequest(commit=v1.GitCommit(message=message)))
 
     def _git(self, request: v1.GitRequest) -> GitOutput:

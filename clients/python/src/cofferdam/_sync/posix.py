@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """The whole container by its own programs, for frameworks that expect a machine: any directory, any path.
 
 Everything here is a command, so it takes a profile that lets commands run by themselves (`open`), and an image with `sh`,
@@ -18,11 +18,11 @@ from cofferdam.types import CommandResult
 
 HOME = "/workspace"
 MOUNTS = (HOME, "/state", "/pkg")
-# What the daemon takes as standard input of one command, bytes.
+# Largest standard input that the daemon takes for one command, bytes.
 LARGEST_INPUT = 1024 * 1024
-# What of it is 1 MiB as base64.
+# Bytes that are 1 MiB as base64.
 PIECE = LARGEST_INPUT // 4 * 3
-# What shells say of programs that they cannot find.
+# Exit code of shells for a program that they cannot find.
 NO_SUCH_PROGRAM = 127
 
 _IN_DIRECTORY = 'cd -- "$1" && shift && exec "$@"'
@@ -36,7 +36,7 @@ _REASONS: Mapping[str, int] = {
     "Not a directory": errno.ENOTDIR,
     "Permission denied": errno.EACCES,
     "Read-only file system": errno.EACCES,
-    # Of `mkdir -p`: what is there is no directory.
+    # From `mkdir -p`: a file is where a directory should be.
     "File exists": errno.ENOTDIR,
     "File name too long": errno.ENAMETOOLONG,
     "No space left on device": errno.ENOSPC,
@@ -64,7 +64,7 @@ class Posix:
         stdin: str | bytes | None = None,
         timeout: float | None = None,
     ) -> CommandResult:
-        """As a shell would: a program that is not there is exit code 127. Raises what `commands.run` raises besides."""
+        """As a shell would: a program that is not there is exit code 127. Otherwise raises like `commands.run`."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if data is not None and len(data) > LARGEST_INPUT:
             return self._run_with_much_input(argv, data, cwd, env, timeout)
@@ -100,7 +100,7 @@ class Posix:
         return result.stdout_bytes
 
     def write(self, path: str, data: bytes) -> None:
-        """In place; directories are made. What is over 768 KiB is written in pieces. Raises what `read` raises."""
+        """In place; directories are made. More than 768 KiB are written in pieces. Raises like `read`."""
         script = _MAKE
         for at in range(0, max(len(data), 1), PIECE):
             piece = base64.b64encode(data[at : at + PIECE])

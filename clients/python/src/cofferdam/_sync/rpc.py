@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """The whole API, one class for each service. Generated from `proto/`; see `generate.sh`."""
 
 from collections.abc import Generator

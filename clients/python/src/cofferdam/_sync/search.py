@@ -1,4 +1,4 @@
-# Made from the asynchronous half by tools/unasync.py; change that one.
+# Generated from the asynchronous half by tools/unasync.py: change that half.
 """`sandbox.search`."""
 
 from cofferdam import _results, v1
@@ -29,7 +29,8 @@ class Search:
 
         `regex`: `pattern` is a regular expression (Rust's syntax: no look-around, and none takes forever). `glob`: only
         files whose path matches. `before`, `after`: lines of context, 0 to 20. `max_matches`: 1 to 1,000; `truncated` says
-        if there are more. `include_ignored`: also hidden files and what ignore files exclude. Binary files are left out.
+        if there are more. `include_ignored`: also hidden files and files that ignore files exclude. Binary files are never
+        searched.
         """
         request = v1.GrepRequest(
             path=path,
@@ -47,8 +48,8 @@ class Search:
     def glob(self, pattern: str, path: str = ".", *, include_ignored: bool = False, max_results: int = 10_000) -> Found[str]:
         """Files whose path beneath `path` matches: `*`, `**`, `?`, `{a,b}`, `[…]`.
 
-        `include_ignored`: also hidden files and what ignore files exclude. `max_results`: 1 to 10,000; `truncated` says if
-        there are more.
+        `include_ignored`: also hidden files and files that ignore files exclude. `max_results`: 1 to 10,000; `truncated`
+        says if there are more.
         """
         request = v1.GlobRequest(path=path, pattern=pattern, include_ignored=include_ignored, max_results=max_results)
         return _results.globbed((self._caller.result(v1.Operation(glob=request), of_file=True)).glob)

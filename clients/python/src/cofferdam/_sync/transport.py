@@ -73,17 +73,17 @@ class Transport:
             call.cancel()
 
     def is_lost(self, error: Exception) -> bool:
-        """A daemon that answered before does not any more: it may come back."""
+        """A daemon that answered before no longer does: it may come back."""
         return self._connected and isinstance(error, DaemonUnreachable)
 
     def patience(self) -> Patience:
         return Patience(self.settings.patience)
 
     def afterwards(self, work: None) -> None:
-        """It is done by now: arguments are evaluated first."""
+        """The work is done already: Python evaluates arguments first."""
 
     def finish(self, work: Result) -> Result:
-        """Likewise."""
+        """The work is done already."""
         return work
 
     def _callable(self, method: Method[Any, Any], stream: bool) -> Any:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from cofferdam.errors import CommandError, CommandNotAllowed, CommandTimedOut, NotFound
 from cofferdam.types import CommandResult
 
-# What `timeout` of coreutils says, and what shells say of what may not run.
+# Exit codes of `timeout` of coreutils, and of shells for a program that may not run.
 TIMED_OUT, CANNOT_EXECUTE = 124, 126
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a model is told of a command."""
+    """The outcome of a command, for a model."""
 
     output: str
     exit_code: int
@@ -32,7 +32,7 @@ def said(result: CommandResult) -> Said:
 
 
 def said_of(error: CommandError | CommandNotAllowed | NotFound) -> Said:
-    """A command that was ended, or may not run: the model can act on that. Whatever else goes wrong is not for it."""
+    """A command that was ended, or may not run: the model can act on that, and on no other error."""
     if isinstance(error, CommandError):
         code = TIMED_OUT if isinstance(error, CommandTimedOut) else -1
         output = f"{error.result.stdout}\n{error.message}".lstrip("\n")

@@ -38,7 +38,7 @@ _ERRORS: dict[int, FileError] = {
 
 # Characters of a file; more may not fit into one request.
 LARGEST_WRITE = 1024 * 1024
-# What a model can act on.
+# Errors on which a model can act.
 _FOR_THE_MODEL = (PreconditionFailed, NotFound, InvalidArgument, Denied, LimitExceeded)
 
 

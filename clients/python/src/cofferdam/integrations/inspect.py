@@ -1,7 +1,7 @@
 """Inspect AI: `sandbox="cofferdam"`, or `sandbox=("cofferdam", CofferdamSandboxConfig(profile=…, image=…))`.
 
-What needs a process that outlives its command (`exec_remote`, the text editor, the bash session, MCP servers in the
-sandbox) does not work: a command's processes end with it.
+Tools that need a process which outlives its command (`exec_remote`, the text editor, the bash session, MCP servers in the
+sandbox) do not work: a command's processes end with it.
 """
 
 import errno

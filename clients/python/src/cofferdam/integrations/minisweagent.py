@@ -15,7 +15,7 @@ SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
 class CofferdamEnvironmentConfig(BaseModel):
-    """What the environment is made with."""
+    """Settings of the environment."""
 
     profile: str = "open"
     image: str | None = None

@@ -81,7 +81,10 @@ class CofferdamShellExecutor:
 
 
 class CofferdamApplyPatchEditor:
-    """Makes the changes of an `ApplyPatchTool`, each whole or not at all. What does not fit is told to the model."""
+    """Makes the changes of an `ApplyPatchTool`, each whole or not at all.
+
+    A change that does not fit is an answer for the model.
+    """
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
         self._sandbox = sandbox
@@ -125,7 +128,7 @@ class CofferdamSandboxClientOptions(BaseSandboxClientOptions):
 
 
 class CofferdamSandboxSessionState(SandboxSessionState):
-    """What it takes to go on with a sandbox."""
+    """Enough to go on with a sandbox."""
 
     type: Literal["cofferdam"] = "cofferdam"
     profile: str = "open"

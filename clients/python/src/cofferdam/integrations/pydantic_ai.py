@@ -1,7 +1,7 @@
 """Pydantic AI: `Workspace(CofferdamWorkspaceBackend(profile=…, image=…))`.
 
-Gives commands; file operations go through them, as Pydantic AI derives them. A process that a command left behind is ended
-with it, so what a framework detaches does not live on.
+Gives commands; file operations go through them, as Pydantic AI derives them. The daemon ends all processes
+of a command with it, so a detached process does not live on.
 """
 
 import asyncio
@@ -103,6 +103,6 @@ def _failed(task: asyncio.Task[AsyncSandbox]) -> bool:
 
 
 async def delete_workspace(ref: WorkspaceRef) -> None:
-    """Ends the sandbox and deletes its workspace. One that is not there any more is no error."""
+    """Ends the sandbox and deletes its workspace. One that is gone is no error."""
     with suppress(NotFound):
         await (await AsyncSandbox.connect(ref.id)).kill(delete_workspace=True)
