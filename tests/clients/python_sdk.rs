@@ -38,6 +38,11 @@ async fn the_scenarios_of_all_sdks_hold_blocking_and_asynchronous() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_status_becomes_the_error_that_fits() {
+    pass("errors").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lost_connections_and_daemons_lose_nothing_and_repeat_nothing() {
     pass("connections").await;
 }
@@ -62,6 +67,6 @@ fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.starts_with("test_")).collect();
-    let known = ["connections", "hostile", "integrations", "readme", "scenarios"];
+    let known = ["connections", "errors", "hostile", "integrations", "readme", "scenarios"];
     assert_eq!(tests, known.map(|name| format!("test_{name}.py")).into());
 }

@@ -3,14 +3,15 @@ processor time, which other work on the machine changes less.
 
     overhead.py [CALLS]     with a daemon at COFFERDAM_ENDPOINT
 
-Two stubs: one that makes the same request as this package does (`CallStream`, read to its end), and `Call`, which gives no
-id of a call that is refused. All are called in turn, so that other work of the machine falls on all alike.
+A read over `Call`, and a command over `CallStream`. The two ways of each are taken in turn, so that other work of the
+machine falls on both alike.
 """
 
 import asyncio
 import statistics
 import sys
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,11 +22,17 @@ import grpc.aio
 from cofferdam import AsyncClient, AsyncSandbox, Client, Sandbox, v1
 
 SERVICE = "/cofferdam.v1.ToolService"
+PAIRS = (("Call", "files.read"), ("CallStream", "commands.run"))
 
 
 def read_request(run_id: str) -> v1.CallRequest:
     operation = v1.Operation(read=v1.ReadRequest(path="a.txt", encoding=v1.ContentEncoding.CONTENT_ENCODING_BASE64))
     return v1.CallRequest(run_id=run_id, operation=operation)
+
+
+def command_request(run_id: str) -> v1.CallRequest:
+    operation = v1.Operation(exec=v1.ExecRequest(command="true"))
+    return v1.CallRequest(run_id=run_id, request_id=uuid.uuid4().hex, operation=operation)
 
 
 def stubs(channel: Any) -> tuple[Any, Any]:
@@ -56,9 +63,9 @@ class Times:
     def report(self, kind: str) -> None:
         for kind_of_time, times in (("passed", self._passed), ("worked", self._worked)):
             medians = {name: statistics.median(measured) * 1e3 for name, measured in times.items()}
-            ours = medians["files.read"]
-            over = (f"{ours - medians[name]:+.3f} over {name} ({medians[name]:.3f})" for name in ("CallStream", "Call"))
-            print(f"{kind:5} {kind_of_time}: files.read {ours:.3f}", *over, sep="   ")
+            for stub, ours in PAIRS:
+                over = f"{medians[ours] - medians[stub]:+.3f}"
+                print(f"{kind:5} {kind_of_time}: {ours} {medians[ours]:.3f}   {over} over {stub} ({medians[stub]:.3f})")
 
 
 def blocking(calls: int) -> None:
@@ -66,9 +73,10 @@ def blocking(calls: int) -> None:
         sandbox.files.write("a.txt", "hi\n")
         stream, unary = stubs(grpc.insecure_channel(client.endpoint))
         ways: Mapping[str, Callable[[], object]] = {
-            "CallStream": lambda: list(stream(read_request(sandbox.run_id))),
             "Call": lambda: unary(read_request(sandbox.run_id)),
             "files.read": lambda: sandbox.files.read("a.txt"),
+            "CallStream": lambda: list(stream(command_request(sandbox.run_id))),
+            "commands.run": lambda: sandbox.commands.run(["true"]),
         }
         times = Times(ways)
         for _ in range(calls):
@@ -85,12 +93,13 @@ async def asynchronous(calls: int) -> None:
             stream, unary = stubs(channel)
 
             async def streamed() -> object:
-                return [event async for event in stream(read_request(sandbox.run_id))]
+                return [event async for event in stream(command_request(sandbox.run_id))]
 
             ways: Mapping[str, Callable[[], Awaitable[object]]] = {
-                "CallStream": streamed,
                 "Call": lambda: unary(read_request(sandbox.run_id)),
                 "files.read": lambda: sandbox.files.read("a.txt"),
+                "CallStream": streamed,
+                "commands.run": lambda: sandbox.commands.run(["true"]),
             }
             times = Times(ways)
             for _ in range(calls):

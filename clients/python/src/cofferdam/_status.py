@@ -49,7 +49,8 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
         if made is errors.DaemonUnreachable:
             message = f"the daemon does not answer: {message}"
         return made(message, call_id=call_id)
-    return made_of(info.reason, message, dict(info.metadata), call_id, retry_after)
+    details = dict(info.metadata)
+    return made_of(info.reason, message, details, call_id or details.get("call_id"), retry_after)
 
 
 def failed(response: v1.CallResponse, *, of_file: bool = False) -> errors.CofferdamError:

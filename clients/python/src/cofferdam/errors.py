@@ -33,7 +33,7 @@ class CofferdamError(Exception):
         self.message = message
         #: Stable reason such as `COMMAND_NOT_ALLOWED`; empty where the daemon gave none.
         self.reason = reason
-        #: The call in the audit log; None where no call was made, or its id did not arrive.
+        #: The call in the audit log; None where there is none, or the daemon does not tell: of a read that it refused.
         self.call_id = call_id
         #: How to go on.
         self.hint = self.HINT if hint is None else hint

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.exceptions import Submitted
+from minisweagent.models.test_models import DeterministicModel
 
-from cofferdam.integrations.minisweagent import CofferdamEnvironment
+from cofferdam.integrations.minisweagent import SUBMIT, CofferdamEnvironment
 
 
 @pytest.fixture
@@ -53,3 +55,19 @@ def test_work_is_handed_in(environment: CofferdamEnvironment) -> None:
 def test_prompts_and_trajectories_have_what_they_need(environment: CofferdamEnvironment) -> None:
     assert environment.get_template_vars(task="t")["task"] == "t"
     assert environment.serialize()["info"]["cofferdam_run_id"] == environment.sandbox.run_id
+
+
+def test_a_whole_run_with_a_scripted_model(environment: CofferdamEnvironment) -> None:
+    commands = ["echo made > made.txt", "cat made.txt", f"echo {SUBMIT}; cat made.txt"]
+    outputs = [
+        {"role": "assistant", "content": command, "extra": {"actions": [{"command": command}]}} for command in commands
+    ]
+    agent = DefaultAgent(
+        DeterministicModel(outputs=outputs),  # type: ignore[no-untyped-call]
+        environment,
+        system_template="s",
+        instance_template="{{task}}",
+        cost_limit=100,
+    )
+    assert agent.run("make a file") == {"exit_status": "Submitted", "submission": "made\n"}
+    assert any("made" in str(message["content"]) for message in agent.messages if message["role"] == "user")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from cofferdam import v1
 from cofferdam._async.client import AsyncClient
 from cofferdam._async.transport import AsyncOutputCallback, sleep, tell
+from cofferdam._method import Method
 from cofferdam._options import Options
 from cofferdam._output import Output
 from cofferdam._requests import only_reads
@@ -28,6 +29,10 @@ SUCCEEDED = v1.CallResponse.Status.SUCCEEDED
 
 # Most bytes of a stream that `GetCall` gives at once.
 PIECE = 1024 * 1024
+# A call that only reads, as one answer: there is no output to follow, and nothing happens twice if it is repeated.
+READ = Method("/cofferdam.v1.ToolService/Call", v1.CallRequest, v1.CallResponse, True)
+# Seconds. The daemon ends a read itself; this is for a daemon that hangs.
+READ_TIMEOUT = 600.0
 # Seconds for the message that ends a call whose caller has gone.
 CANCEL_TIMEOUT = 5.0
 
@@ -182,6 +187,9 @@ class Caller:
         # A call that only reads can be repeated as it is. The daemon knows any other by its id.
         if operation is None or not only_reads(operation):
             request.request_id = uuid.uuid4().hex
+        elif not request.wait_for_approval:
+            request.cancel_on_disconnect = True
+            return Outcome(await self.client._transport.unary(READ, request, READ_TIMEOUT), b"", b"")
         return await Call(self.client, request, on_stdout, on_stderr).outcome()
 
     async def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:

@@ -39,6 +39,10 @@ class CofferdamSandboxConfig(BaseModel):
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
 
+    def __hash__(self) -> int:
+        # Inspect keeps sandboxes by it.
+        return hash(self.model_dump_json())
+
 
 @sandboxenv(name="cofferdam")
 class CofferdamSandboxEnvironment(SandboxEnvironment):

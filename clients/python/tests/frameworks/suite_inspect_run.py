@@ -1,0 +1,43 @@
+"""A whole evaluation of Inspect with a scripted model, whose sandbox is found by its name."""
+
+from pathlib import Path
+
+import pytest
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import bash
+from inspect_ai.util import SandboxEnvironmentSpec
+
+from cofferdam import Client, Sandbox
+from cofferdam.integrations.inspect import CofferdamSandboxConfig
+
+
+def test_a_sample_is_solved_and_its_sandbox_ends(
+    image: str, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = [
+        ModelOutput.for_tool_call("mockllm/model", "bash", {"command": "cat given.txt; echo err >&2"}),
+        ModelOutput.from_content("mockllm/model", "it says 42"),
+    ]
+    for output in outputs:
+        # Otherwise Inspect counts tokens, with tables that it fetches.
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    task = Task(
+        dataset=[Sample(input="Read given.txt", target="42", files={"given.txt": "42\n"})],
+        solver=[use_tools(bash(timeout=30)), generate()],
+        scorer=includes(),
+        sandbox=SandboxEnvironmentSpec("cofferdam", CofferdamSandboxConfig(profile=profile, image=image)),
+    )
+    (log,) = eval(task, model=get_model("mockllm/model", custom_outputs=outputs), display="none")
+    assert log.status == "success", log.error
+    assert log.results is not None
+    assert log.results.scores[0].metrics["accuracy"].value == 1.0
+    assert log.samples is not None
+    (answer,) = (message for message in log.samples[0].messages if message.role == "tool")
+    assert "42" in answer.text, answer
+    with Client() as client:
+        assert not [run for run in Sandbox.list(client=client) if "inspect.task" in run.metadata]

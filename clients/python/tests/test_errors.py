@@ -1,0 +1,91 @@
+"""From a status to an exception, without a daemon."""
+
+import grpc
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from cofferdam import errors
+from cofferdam._status import DETAILS, made_of, refused
+
+
+class Failed:
+    def __init__(self, code: grpc.StatusCode, trailers: tuple[tuple[str, bytes], ...] | None = None) -> None:
+        self._code, self._trailers = code, trailers
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return "told"
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...] | None:
+        return self._trailers
+
+
+def packed(*details: ErrorInfo | RetryInfo) -> tuple[tuple[str, bytes], ...]:
+    status = Status()
+    for detail in details:
+        one = AnyMessage()
+        one.Pack(detail)
+        status.details.append(one)
+    return (("date", b"now"), (DETAILS, status.SerializeToString()))
+
+
+def info(reason: str, **metadata: str) -> ErrorInfo:
+    return ErrorInfo(reason=reason, domain="cofferdam", metadata=metadata)
+
+
+def test_a_refusal_has_all_that_the_daemon_tells() -> None:
+    retry = RetryInfo(retry_delay=Duration(seconds=1, nanos=500_000_000))
+    trailers = packed(info("RATE_LIMITED", rule="r", call_id="c"), retry)
+    error = refused(Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, trailers))
+    assert type(error) is errors.RateLimited
+    assert (error.reason, error.message, error.retry_after, error.call_id) == ("RATE_LIMITED", "told", 1.5, "c")
+    assert error.details["rule"] == "r"
+    assert str(error) == "told (RATE_LIMITED) [call c]"
+
+
+@pytest.mark.parametrize(("reason", "kind"), list(errors.BY_REASON.items()))
+def test_each_reason_has_its_class(reason: str, kind: type[errors.CofferdamError]) -> None:
+    assert type(refused(Failed(grpc.StatusCode.INTERNAL, packed(info(reason))))) is kind
+
+
+def test_a_reason_of_a_later_daemon_is_an_error_like_any_other() -> None:
+    error = refused(Failed(grpc.StatusCode.INTERNAL, packed(info("NEW_REASON"))))
+    assert (type(error), error.reason) == (errors.CofferdamError, "NEW_REASON")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, errors.DaemonUnreachable),
+        (grpc.StatusCode.UNAUTHENTICATED, errors.AuthenticationFailed),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, errors.TimedOut),
+        (grpc.StatusCode.DATA_LOSS, errors.InternalError),
+        (grpc.StatusCode.UNIMPLEMENTED, errors.CofferdamError),
+    ],
+)
+@pytest.mark.parametrize(
+    "trailers",
+    [None, (), ((DETAILS, b"\xff\xff\xff"),), packed(ErrorInfo(reason="NOT_FOUND", domain="example.org"))],
+)
+def test_a_status_without_our_reason_goes_by_its_code(
+    code: grpc.StatusCode, kind: type[errors.CofferdamError], trailers: tuple[tuple[str, bytes], ...] | None
+) -> None:
+    error = refused(Failed(code, trailers))
+    assert (type(error), error.reason) == (kind, "")
+
+
+def test_errors_are_of_the_kind_that_python_has() -> None:
+    for reason, kind in [
+        ("COMMAND_NOT_ALLOWED", PermissionError),
+        ("NOT_FOUND", LookupError),
+        ("INVALID_ARGUMENT", ValueError),
+        ("TIMED_OUT", TimeoutError),
+    ]:
+        assert isinstance(made_of(reason, "m", {}, None, None), kind)
+    assert isinstance(made_of("NOT_FOUND", "m", {}, None, None, of_file=True), FileNotFoundError)
+    assert isinstance(made_of("CANCELLED", "m", {"interrupted": "true"}, None, None), errors.Interrupted)
