@@ -293,6 +293,8 @@ impl CallTable {
             }
             table.finish(call.id, response.encoded_len());
         }
+        // A refused call is on record under its id, too.
+        let refusal = refusal.map(|refusal| refusal.with("call_id", call.id.to_string()));
         call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
         self.keep(later, Store::insert_call_unsynced).await;
     }
@@ -436,6 +438,17 @@ mod tests {
         assert_eq!(calls.get(first, &principal("uid:0")).await.unwrap().response, done(first));
         assert!(calls.get(first, &principal("uid:7")).await.is_err());
         assert_eq!(calls.table().by_id.len(), FINISHED);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_names_its_call() {
+        let (_directory, calls) = calls();
+        let run = run(&calls);
+        let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "", vec![]).await else { panic!("not new") };
+        let refusal = refusal::Refusal::new(Reason::PermissionDenied, "no");
+        calls.finish(&call, done(call.id), Some(refusal), Keep::Briefly).await;
+        let refusal = call.answer().refusal.unwrap();
+        assert_eq!(refusal.metadata, [("call_id".into(), call.id.to_string())]);
     }
 
     #[tokio::test]

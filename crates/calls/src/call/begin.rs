@@ -54,7 +54,7 @@ impl CallOptions {
             && !self.dialect
             && let Some(failure) = response.error.take()
         {
-            return Err(failure.into());
+            return Err(Refusal::from(failure).with("call_id", response.call_id));
         }
         Ok(response)
     }
