@@ -20,6 +20,7 @@ mod default_image;
 mod delete;
 mod dev_image;
 mod dialects;
+mod harness_profile;
 mod images;
 mod life;
 mod main_job;

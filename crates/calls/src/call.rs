@@ -259,6 +259,7 @@ impl CallTask {
             self.calls.escalations.report(principal, run, Attempt::OtherAgent, &decoded.agent_id);
             return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
         }
+        self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
         // While a reviewer is asked, others may be asked as well.
         run.lanes_for_asking()?;
         // The container has a directory of this name all the same.

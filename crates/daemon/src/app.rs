@@ -68,7 +68,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         guest,
         default_image,
         directories: directories.clone(),
-        roots: Roots::new(config.workspace_roots.clone()),
+        roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
         projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
     };
     let spool = startup::spool(&store, &config).await?;
@@ -254,7 +254,11 @@ fn services(
         limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
-        host: rpc::host::Service { runs: runs(), engine_socket: config.engine.path().to_owned() },
+        host: rpc::host::Service {
+            runs: runs(),
+            gateway: gateway(),
+            engine_socket: config.engine.path().to_owned(),
+        },
     })
 }
 

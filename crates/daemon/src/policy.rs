@@ -93,9 +93,14 @@ pub(crate) async fn keep(store: &Store, policy: &Policy) {
 
 /// The record of a policy that comes into force.
 pub(crate) fn loaded_event(policy: &Policy) -> Event {
-    Event::new(Kind::PolicyLoaded).details(serde_json::json!({
+    let mut details = serde_json::json!({
         "digest": policy.digest(),
         "profiles": policy.profile_names().collect::<Vec<_>>(),
         "roles": policy.role_names().collect::<Vec<_>>(),
-    }))
+    });
+    let off: Vec<&str> = policy.without_deny_list().collect();
+    if !off.is_empty() {
+        details["deny_list_off"] = off.into();
+    }
+    Event::new(Kind::PolicyLoaded).details(details)
 }

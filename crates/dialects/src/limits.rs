@@ -1,6 +1,7 @@
 //! The limits that descriptions name: those of the run that the tools are listed for.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -39,6 +40,11 @@ impl Limits {
     #[must_use]
     pub(crate) fn in_thirty_seconds(&self) -> Self {
         Self { default_timeout_s: self.default_timeout_s.min(30), ..*self }
+    }
+
+    /// Most time that a command may ask for and still be an operation. A profile with less refuses the rest itself.
+    pub fn longest_timeout(&self) -> Duration {
+        Duration::from_secs(self.max_timeout_s).max(ops::Exec::MAX_TIMEOUT)
     }
 
     /// When a command is ended that was given this time or none, milliseconds.

@@ -175,7 +175,11 @@ fn parse<T: ToolArguments>(
         let message = format!("the arguments do not fit: {}", excerpt(&error.to_string()));
         ParseFailure::new(Reason::InvalidArgument, message)
     })?;
-    arguments.operation(limits).map_err(|failure| match failure {
+    let within = |operation: Operation| {
+        operation.check_timeout(limits.longest_timeout())?;
+        Ok(operation)
+    };
+    arguments.operation(limits).and_then(within).map_err(|failure| match failure {
         NoOperation::Failure(failure) => failure,
         NoOperation::Malformed(malformed) => {
             ParseFailure::malformed(tool.argument_of(&malformed.field), &malformed)

@@ -21,7 +21,8 @@ pub use secret::looks_secret;
 /// The risk of a call under a profile. `reads` are the paths of a command of the read-only rule.
 pub(crate) fn risk_of(profile: &Profile, operation: &Operation, reads: Option<&[SandboxPath]>) -> Risk {
     let name = if reads.is_some() { EXEC_READ_ONLY } else { operation.name() };
-    let own = speaking(&profile.risk, name).map_or_else(|| default_risk(name), |(_, risk)| *risk);
+    let own = speaking(&profile.risk, name)
+        .map_or_else(|| default_risk(name, profile.exec.deny_list), |(_, risk)| *risk);
     own.max(of_arguments(operation, reads.unwrap_or_default()))
 }
 

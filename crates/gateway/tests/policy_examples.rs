@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, SystemClock};
+use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, SystemClock, Verdict};
 use jail::SandboxPath;
 use ops::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
 
@@ -199,7 +199,12 @@ fn the_shipped_profiles_are_what_their_comments_say() {
     let policy = Policy::from_files(Policy::builtin_files()).unwrap();
     let profile = |name| policy.profile(name).unwrap();
     for name in ["review", "build", "open", "strict"] {
-        assert!(profile(name).exec.max_timeout_s <= 120, "{name}");
+        assert!(profile(name).exec.max_timeout_s <= 120 && profile(name).exec.deny_list.is_on(), "{name}");
+    }
+    let harness = profile("harness");
+    assert_eq!(harness.exec.default_timeout_s, harness.exec.max_timeout_s, "no timeout is the longest one");
+    assert!(harness.operations.values().all(|verdict| *verdict == Verdict::Allow), "nothing asks");
+    for name in ["review", "build", "open", "harness", "strict"] {
         assert!(profile(name).limits.tmp_mib * 2 <= profile(name).limits.memory_mib, "{name}");
         assert!(profile(name).limits.file_size_mib <= profile(name).limits.disk_mib, "{name}");
         assert!(profile(name).operations.contains_key("delete"), "{name}");
@@ -214,6 +219,6 @@ fn the_shipped_profiles_are_what_their_comments_say() {
     }
     let silent = "profiles: {p: {operations: {delete: allow}}}\nroles: {r: {allow: [delete]}}\n";
     assert!(Policy::from_files([("p.yaml", silent)]).is_err(), "`delete: allow` is refused");
-    let loose = "profiles: {p: {operations: {read: allow}, exec: {max_timeout_s: 121}}}\nroles: {r: {allow: [read]}}\n";
-    assert!(Policy::from_files([("p.yaml", loose)]).is_err(), "no command runs longer than 120 s");
+    let loose = "profiles: {p: {operations: {read: allow}, exec: {max_timeout_s: 14401}}}\nroles: {r: {allow: [read]}}\n";
+    assert!(Policy::from_files([("p.yaml", loose)]).is_err(), "no command runs longer than four hours");
 }

@@ -3,6 +3,7 @@
 use jail::SandboxPath;
 
 use crate::Held;
+use crate::deny::DenyList;
 
 /// Bounds of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +18,9 @@ pub struct Bounds {
     pub max_spool_bytes: u64,
     /// `.git/hooks` and `.git/config` may not be read.
     pub hide_git_config: bool,
-    /// Base names of programs that are denied beside [`crate::deny::NAMES`].
+    /// Whether [`crate::deny::NAMES`] are denied.
+    pub deny_list: DenyList,
+    /// Base names of programs that are denied beside these.
     pub denied_programs: Vec<String>,
     /// Name in commits.
     pub author_name: String,
@@ -39,6 +42,7 @@ impl Default for Bounds {
             max_output_bytes: 16 * 1024,
             max_spool_bytes: 64 * 1024 * 1024,
             hide_git_config: true,
+            deny_list: DenyList::On,
             denied_programs: Vec::new(),
             author_name: "Cofferdam agent".to_owned(),
             author_email: "agent@cofferdam.invalid".to_owned(),

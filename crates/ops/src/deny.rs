@@ -1,4 +1,5 @@
-//! Programs that no policy can allow: the deny list, and how a program's name is compared with it.
+//! Programs that no rule can allow: the deny list, and how a program's name is compared with it. A profile can turn the
+//! list off by name ([`DenyList::Off`]), for orchestrators that leave the judgement to themselves.
 //!
 //! The gateway asks before a call is admitted; the container lane asks again once it knows which file a name
 //! resolves to, so that a link named `ls` that leads to `rm` is refused as `rm`.
@@ -6,6 +7,8 @@
 //! The list is about intent, not confinement: whoever can run a program of its own can do the same by other means,
 //! and the container is what holds it. On it is what ends or alters the machine, what changes who one is, what
 //! leaves the mounts, and what removes files past the trash.
+
+use serde::Serialize;
 
 /// Lower-case base names, sorted. Beside these, every name that begins with `mkfs`.
 pub const NAMES: [&str; 84] = [
@@ -138,17 +141,35 @@ pub fn is_magic_link(program: &str) -> bool {
         && matches!((names.next(), names.next()), (Some("proc"), _) | (Some("dev"), Some("fd")))
 }
 
-/// Whether the program is on the deny list or among a profile's `extra` names. An extra name that ends in `*` stands
-/// for every name that begins like it.
-pub fn is_denied_with<S: AsRef<str>>(program: &str, extra: &[S]) -> bool {
-    let name = base_name(program);
-    let among_extra = || {
-        extra.iter().any(|pattern| {
-            let pattern = folded(pattern.as_ref());
-            pattern.strip_suffix('*').map_or(name == pattern, |prefix| name.starts_with(prefix))
-        })
-    };
-    is_denied(program) || among_extra()
+/// Whether the built-in list applies. The profile decides, and its permit carries the decision to the lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DenyList {
+    /// No command on the list runs.
+    #[default]
+    On,
+    /// The container is the only boundary.
+    Off,
+}
+
+impl DenyList {
+    /// Whether this is the strict value.
+    pub fn is_on(&self) -> bool {
+        *self == Self::On
+    }
+
+    /// Whether the program is on the list, if that applies, or among a profile's `extra` names. An extra name that ends
+    /// in `*` stands for every name that begins like it.
+    pub fn denies<S: AsRef<str>>(self, program: &str, extra: &[S]) -> bool {
+        let name = base_name(program);
+        let among_extra = || {
+            extra.iter().any(|pattern| {
+                let pattern = folded(pattern.as_ref());
+                pattern.strip_suffix('*').map_or(name == pattern, |prefix| name.starts_with(prefix))
+            })
+        };
+        self.is_on() && is_denied(program) || among_extra()
+    }
 }
 
 #[cfg(test)]
@@ -211,9 +232,12 @@ mod tests {
 
     #[test]
     fn a_profile_can_add_names() {
-        assert!(is_denied_with("/usr/bin/Curl", &["curl"]));
-        assert!(is_denied_with("docker-compose", &["Docker*"]));
-        assert!(!is_denied_with("wget", &["curl", "docker*"]));
-        assert!(is_denied_with::<&str>("rm", &[]));
+        for list in [DenyList::On, DenyList::Off] {
+            assert!(list.denies("/usr/bin/Curl", &["curl"]));
+            assert!(list.denies("docker-compose", &["Docker*"]));
+            assert!(!list.denies("wget", &["curl", "docker*"]));
+        }
+        assert!(DenyList::default().denies::<&str>("rm", &[]));
+        assert!(!DenyList::Off.denies::<&str>("rm", &[]) && DenyList::Off.denies("rm", &["rm"]));
     }
 }

@@ -27,6 +27,7 @@ impl Runs {
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
+        self.check_deny_list(&spec, Some(profile))?;
         // The limit that will be in force is the one to show.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record::new(id, spec);
@@ -63,18 +64,22 @@ impl Runs {
             let _ = self.store.with(move |store| store.delete_run(id)).await;
             return Err(refusal);
         }
+        let mut details = serde_json::json!({
+            "profile": record.spec.profile,
+            "image": record.spec.image,
+            "workspace": record.spec.workspace,
+            "labels": record.spec.labels,
+            "token": record.spec.token.is_some(),
+        });
+        if !profile.exec.deny_list.is_on() {
+            details["deny_list"] = "off".into();
+        }
         let event = Event::new(Kind::RunCreated)
             .run(id.to_string())
             .principal(&record.spec.principal)
             .agent(&record.spec.agent_id)
             .role(&record.spec.role)
-            .details(serde_json::json!({
-                "profile": record.spec.profile,
-                "image": record.spec.image,
-                "workspace": record.spec.workspace,
-                "labels": record.spec.labels,
-                "token": record.spec.token.is_some(),
-            }));
+            .details(details);
         let recorded = self.audit.record(event).await;
         if recorded.is_err() {
             let _ = self.forget_workspace(id).await;

@@ -7,6 +7,7 @@ mod adopt;
 mod changes;
 mod create;
 mod default_image;
+mod deny_list;
 mod directories;
 mod disk_watch;
 pub mod execution_log;
@@ -29,6 +30,7 @@ mod trash;
 mod workspace;
 
 pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox};
+pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
 pub use disk_watch::DiskWatch;
 pub use launch::Launcher;

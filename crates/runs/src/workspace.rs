@@ -19,6 +19,8 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use store::run::Owner;
 
+use crate::deny_list::HarnessOnBind;
+
 /// What the directory is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -31,13 +33,15 @@ pub(crate) enum Purpose {
 /// The operator's `workspace_roots`.
 #[derive(Debug, Clone)]
 pub struct Roots {
-    roots: Vec<PathBuf>,
+    allowed: Vec<PathBuf>,
+    /// Whether all profiles may use them as they are.
+    pub(crate) on_bind: HarnessOnBind,
     daemon_uid: u32,
 }
 
 impl Roots {
-    pub fn new(roots: Vec<PathBuf>) -> Self {
-        Self { roots, daemon_uid: rustix::process::geteuid().as_raw() }
+    pub fn new(allowed: Vec<PathBuf>, on_bind: HarnessOnBind) -> Self {
+        Self { allowed, on_bind, daemon_uid: rustix::process::geteuid().as_raw() }
     }
 
     /// Opens `path` for `principal`. `field` names it in a refusal.
@@ -75,7 +79,8 @@ impl Roots {
 impl Roots {
     /// Opens a former run's workspace again, for the daemon itself; `None` where there is no such directory any more.
     pub(crate) fn reopen(&self, path: &Path) -> Option<OwnedFd> {
-        let (root, rest) = self.roots.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)))?;
+        let (root, rest) =
+            self.allowed.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)))?;
         let handle = open_beneath(root, rest).ok()?;
         let stat = rustix::fs::fstat(&handle).ok()?;
         FileType::from_raw_mode(stat.st_mode).is_dir().then_some(handle)
@@ -89,7 +94,7 @@ impl Roots {
     }
 
     fn beneath(&self, field: &'static str, path: &Path) -> Result<(&Path, OwnedFd), Refusal> {
-        let beneath = self.roots.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)));
+        let beneath = self.allowed.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)));
         let Some((root, rest)) = beneath else { return Err(outside(field)) };
         let handle = open_beneath(root, rest).map_err(|error| match error {
             Errno::NOENT => Refusal::new(Reason::NotFound, format!("{field}: there is no such directory")),
@@ -202,6 +207,8 @@ mod tests {
     use identity::Principal;
     use ops::Reason;
 
+    use crate::deny_list::HarnessOnBind;
+
     use super::{Owner, Purpose, Roots, make, owner_for};
 
     fn principal(uid: u32) -> Principal {
@@ -209,7 +216,7 @@ mod tests {
     }
 
     fn root(path: &std::path::Path) -> Roots {
-        Roots { roots: vec![path.to_owned()], daemon_uid: rustix::process::geteuid().as_raw() }
+        Roots::new(vec![path.to_owned()], HarnessOnBind::Deny)
     }
 
     #[test]
@@ -247,7 +254,8 @@ mod tests {
     #[test]
     fn another_users_directory_is_not_a_workspace() {
         let tree = tempfile::tempdir().unwrap();
-        let roots = Roots { roots: vec![tree.path().to_owned()], daemon_uid: u32::MAX };
+        let roots =
+            Roots { daemon_uid: u32::MAX, ..Roots::new(vec![tree.path().to_owned()], HarnessOnBind::Deny) };
         let stranger = principal(54_321);
         let refused = roots.open("workspace", tree.path(), Purpose::Own, &stranger).unwrap_err();
         assert_eq!(refused.reason, Reason::PermissionDenied);
@@ -265,7 +273,8 @@ mod tests {
         };
         mode(&public, 0o755);
         mode(&public.join("deep"), 0o755);
-        let roots = Roots { roots: vec![tree.path().to_owned()], daemon_uid: u32::MAX };
+        let roots =
+            Roots { daemon_uid: u32::MAX, ..Roots::new(vec![tree.path().to_owned()], HarnessOnBind::Deny) };
         let stranger = principal(54_321);
         let open = |purpose| roots.open("pkg_path", &public.join("deep"), purpose, &stranger);
 

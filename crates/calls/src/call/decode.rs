@@ -7,7 +7,7 @@ use std::time::Duration;
 use dialects::{Dialect, Facts, Limits, Made, ParseFailure};
 use gateway::{Policy, Profile};
 use identity::check_client_name;
-use ops::{Exec, OpResult, Operation, Outcome, Reason, ToolFailure};
+use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
@@ -74,7 +74,7 @@ pub fn limits(profile: &Profile) -> Limits {
 /// upstream servers' tools.
 pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> Decoded {
     let CallRequest { agent_id, task_id, correlation_id, timeout, request, .. } = request;
-    let limit = limit(timeout.as_ref());
+    let limit = limit(timeout.as_ref(), limits);
     let asked = Asked::of(request.as_ref());
     let (parsed, form) = match request {
         Some(Request::Dialect(call)) => {
@@ -93,16 +93,18 @@ pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> 
     Decoded { operation, asked, form, agent_id, task_id, correlation_id, limit: limit.ok().flatten() }
 }
 
-fn limit(timeout: Option<&wire::Duration>) -> Result<Option<Duration>, Refusal> {
+fn limit(timeout: Option<&wire::Duration>, limits: &Limits) -> Result<Option<Duration>, Refusal> {
     let Some(timeout) = timeout else { return Ok(None) };
-    match duration_from_wire(timeout).filter(|timeout| *timeout <= Exec::MAX_TIMEOUT) {
-        Some(timeout) => Ok(Some(timeout)),
-        None => Err(Refusal::invalid("timeout", "must be more than zero and at most 120 s")),
-    }
+    let longest = limits.longest_timeout();
+    let within = duration_from_wire(timeout).filter(|timeout| *timeout <= longest);
+    let message = || format!("must be more than zero and at most {} s", longest.as_secs());
+    within.map(Some).ok_or_else(|| Refusal::invalid("timeout", message()))
 }
 
 fn canonical(operation: v1::Operation, limits: &Limits) -> Result<Operation, Refusal> {
-    Operation::parse(with_time(operation, limits)).map_err(Refusal::from)
+    let operation = Operation::parse(with_time(operation, limits))?;
+    operation.check_timeout(limits.longest_timeout())?;
+    Ok(operation)
 }
 
 /// A command that is given no time has the profile's.

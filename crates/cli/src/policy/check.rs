@@ -29,6 +29,9 @@ struct Report<'r> {
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<&'r str>,
+    /// Profiles whose deny list is off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deny_list_off: Vec<&'r str>,
     problems: &'r [Problem],
 }
 
@@ -37,8 +40,15 @@ impl Check {
     pub(super) async fn run(self, context: &Context) -> Ended {
         let checked = load(&self.path)?;
         let report = match &checked {
-            Ok(policy) => Report { ok: true, digest: Some(policy.digest()), problems: &[] },
-            Err(Problems(problems)) => Report { ok: false, digest: None, problems },
+            Ok(policy) => Report {
+                ok: true,
+                digest: Some(policy.digest()),
+                deny_list_off: policy.without_deny_list().collect(),
+                problems: &[],
+            },
+            Err(Problems(problems)) => {
+                Report { ok: false, digest: None, deny_list_off: Vec::new(), problems }
+            }
         };
         context.ui.answer(report, |_, page| render(&checked, page))?;
         Ok(if checked.is_ok() { Exit::Ok } else { Exit::Failed })
@@ -65,6 +75,16 @@ fn render(checked: &Result<Policy, Problems>, page: &mut Output) {
                 ("roles", names(policy.role_names().collect())),
                 ("teams", names(policy.team_names().collect())),
             ]);
+            for profile in policy.without_deny_list() {
+                let said =
+                    "the deny list is off: rm, dd, su and all others run unless the profile names them";
+                page.styled(Style::Yellow, "note")
+                    .own(": profile ")
+                    .word(profile)
+                    .own(": ")
+                    .own(said)
+                    .end_line();
+            }
         }
         Err(Problems(problems)) => {
             for problem in problems {
@@ -95,7 +115,10 @@ mod tests {
             shown_file.contains("ok") && shown_file.contains("mine") && shown_file.contains("worker"),
             "{shown_file}"
         );
+        assert!(!shown_file.contains("deny list"), "{shown_file}");
         assert!(shown(directory.path()).contains("no role is defined"));
+        std::fs::write(&file, "profiles: {mine: {operations: {}, exec: {deny_list: off}}}\n").unwrap();
+        assert!(shown(&file).contains("note: profile mine: the deny list is off"), "{}", shown(&file));
         std::fs::write(&file, "profiles:\n  mine:\n    operations: {raed: allow}\n").unwrap();
         assert_eq!(
             shown(&file),

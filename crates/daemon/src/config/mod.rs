@@ -20,8 +20,8 @@ use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::Roles;
-use runs::OnStop;
 use runs::Thresholds;
+use runs::{HarnessOnBind, OnStop};
 use serde_json::json;
 use store::OutcomeBounds;
 
@@ -44,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) workspace_roots: Vec<PathBuf>,
     /// Directory of the policy; `None`: the built-in one.
     pub(crate) policy_dir: Option<PathBuf>,
+    /// Whether runs whose profile has no deny list may be on `bind` workspaces.
+    pub(crate) harness_on_bind: HarnessOnBind,
     /// Where the container engine listens.
     pub(crate) engine: containers::Endpoint,
     /// Refuse to start on an engine with known escapes.
@@ -122,6 +124,7 @@ impl fmt::Display for Config {
             "listen": { "unix": { "path": self.socket, "mode": format!("{:04o}", self.socket_mode) } },
             "state_dir": self.state_dir,
             "workspace_roots": self.workspace_roots,
+            "harness_on_bind": self.harness_on_bind.name(),
             "docker": { "endpoint": self.engine.to_string(), "strict_engine": self.strict_engine },
             "default_image": { "busybox": self.busybox },
             "approvals": { "allow_self_approval": self.allow_self_approval },

@@ -14,8 +14,8 @@ use gateway::document::{At, Fields};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::{Role, Roles};
-use runs::OnStop;
 use runs::Thresholds;
+use runs::{HarnessOnBind, OnStop};
 use store::OutcomeBounds;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
@@ -28,11 +28,12 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "listen",
     "state_dir",
     "workspace_roots",
     "policy_dir",
+    "harness_on_bind",
     "docker",
     "default_image",
     "host_lane",
@@ -68,6 +69,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         workspace_roots: roots(&top, &state_dir),
         state_dir,
         policy_dir: top.get("policy_dir").and_then(path),
+        harness_on_bind: harness_on_bind(&top),
         engine: docker.get("endpoint").and_then(endpoint).unwrap_or_default(),
         strict_engine: docker.flag_or("strict_engine", false),
         busybox: path_or(&top.section("default_image", &["busybox"]), "busybox", "/bin/busybox"),
@@ -186,6 +188,11 @@ fn accepted_jail(top: &Fields<'_>) -> Option<WeakerForm> {
     top.section("host_lane", &["accept"]).get("accept")?.one_of(&[(form.name(), form)])
 }
 
+fn harness_on_bind(top: &Fields<'_>) -> HarnessOnBind {
+    let names = [HarnessOnBind::Deny, HarnessOnBind::Allow].map(|on_bind| (on_bind.name(), on_bind));
+    top.get("harness_on_bind").and_then(|at| at.one_of(&names)).unwrap_or_default()
+}
+
 fn on_stop(top: &Fields<'_>) -> OnStop {
     let names = [OnStop::End, OnStop::Leave].map(|on_stop| (on_stop.name(), on_stop));
     let given = top.section("runs", &["on_stop"]).get("on_stop").and_then(|at| at.one_of(&names));
@@ -246,7 +253,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use runs::OnStop;
+    use runs::{HarnessOnBind, OnStop};
     use store::OutcomeBounds;
 
     use super::super::testing::{keys, parse};
@@ -262,6 +269,7 @@ mod tests {
         assert_eq!(config.accepted_jail, None);
         assert_eq!(config.busybox, Path::new("/bin/busybox"));
         assert_eq!(config.on_stop, OnStop::End);
+        assert_eq!(config.harness_on_bind, HarnessOnBind::Deny);
         assert_eq!((config.calls.running, config.calls.waiting), (512, 2_048));
         assert_eq!((config.spool_max_total, config.spool_min_free), (4 << 30, 256 << 20));
         let (hour, days) = (Duration::from_secs(3_600), Duration::from_secs(30 * 86_400));
@@ -284,6 +292,7 @@ approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
 limits: { runs: 0, calls: 0, calls_waiting: 65537 }
 runs: { on_stop: pause }
+harness_on_bind: yes
 spool: { max_total: 4, min_free: 1XB }
 outcomes: { max_total: 1, max_age: 1s, request_ids: 99d }
 disk: { warn_free: 1MiB, min_free: 2MiB }
@@ -363,7 +372,7 @@ on_stop: leave
   cofferd.yaml:12: audit.segment_size: must be a size from 64KiB to 1024TiB, such as 512MiB or 4GiB (did you mean `1GiB`?)
   cofferd.yaml:12: audit.keep: must be at least twice audit.segment_size, or all
   cofferd.yaml:13: sessions: expected a mapping, found text
-  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, docker, default_image, host_lane, pool, approvals, alerts, access, limits, runs, spool, outcomes, disk, sessions, mcp, audit, log)"
+  cofferd.yaml:14: on_stop: unknown key (known: listen, state_dir, workspace_roots, policy_dir, harness_on_bind, docker, default_image, host_lane, pool, approvals, alerts, access, limits, runs, spool, outcomes, disk, sessions, mcp, audit, log)"
         );
     }
 
@@ -376,7 +385,7 @@ on_stop: leave
 
     #[test]
     fn what_is_printed_is_the_same_configuration() {
-        let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, disk: {warn_free: 2GiB}, sessions: {max_length: 2h}, runs: {on_stop: leave}, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
+        let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, disk: {warn_free: 2GiB}, sessions: {max_length: 2h}, runs: {on_stop: leave}, harness_on_bind: allow, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);
         assert!(printed.contains("timeout: 90s"), "{printed}");
@@ -385,5 +394,6 @@ on_stop: leave
         assert!(printed.contains("max_length: 7200s"), "{printed}");
         assert!(printed.contains("warn_free: 2GiB"), "{printed}");
         assert!(printed.contains("on_stop: leave"), "{printed}");
+        assert!(printed.contains("harness_on_bind: allow"), "{printed}");
     }
 }

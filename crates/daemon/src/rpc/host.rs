@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
+use gateway::{Gateway, Policy};
 use ops::Reason;
 use refusal::Refusal;
 use runs::Runs;
@@ -20,6 +21,7 @@ static LOOKS: Semaphore = Semaphore::const_new(4);
 /// `HostService`.
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) engine_socket: PathBuf,
 }
 
@@ -33,6 +35,7 @@ impl HostService for Service {
         let _look = LOOKS.try_acquire().map_err(busy)?;
         let mut findings = doctor::examine(Some(self.engine_socket.clone())).await;
         findings.extend(escapes(&self.runs.launcher.host));
+        findings.push(deny_lists(&self.gateway.policy()));
         Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
     }
 }
@@ -46,6 +49,22 @@ fn escapes(engine: &EngineFacts) -> Vec<Finding> {
     }
     let told = |known: Advisory| Finding::limited(TOPIC, known.sentence, containers::ADVISORY_CAVEAT);
     known.into_iter().map(told).collect()
+}
+
+/// Which profiles in force leave the judgement of commands to others.
+fn deny_lists(policy: &Policy) -> Finding {
+    const TOPIC: &str = "deny list";
+    let off: Vec<&str> = policy.without_deny_list().collect();
+    match off.as_slice() {
+        [] => Finding::good(TOPIC, "holds in every profile"),
+        names => Finding::good(
+            TOPIC,
+            format!(
+                "off in {}: in runs of such a profile the container is the only boundary",
+                names.join(", ")
+            ),
+        ),
+    }
 }
 
 fn to_wire(finding: Finding) -> HostFinding {

@@ -22,17 +22,18 @@ const MAX_FILES: usize = 256;
 /// Roles, and teams, that a policy may have: the whole lineage of each is looked at.
 const MAX_ROLES: usize = 256;
 
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("roles.yaml", include_str!("../../policies/roles.yaml")),
     ("review.yaml", include_str!("../../policies/review.yaml")),
     ("build.yaml", include_str!("../../policies/build.yaml")),
     ("open.yaml", include_str!("../../policies/open.yaml")),
+    ("harness.yaml", include_str!("../../policies/harness.yaml")),
     ("strict.yaml", include_str!("../../policies/strict.yaml")),
     ("anomalies.yaml", include_str!("../../policies/anomalies.yaml")),
 ];
 
 impl Policy {
-    /// The profiles `review`, `build`, `open`, `strict` and the roles `worker`, `manager`, `director`.
+    /// The profiles `review`, `build`, `open`, `harness`, `strict` and the roles `worker`, `manager`, `director`.
     pub fn builtin() -> Result<Self, Problems> {
         Self::from_files(BUILT_IN)
     }
@@ -271,11 +272,12 @@ impl Merged {
         }
         let risk = self.risk.take().map(|(_, risk)| risk).unwrap_or_default();
         for (name, profile) in &self.profiles {
-            let lowered = profile.risk.iter().filter(|(operation, risk)| **risk < default_risk(operation));
+            let own_risk = |operation: &str| default_risk(operation, profile.exec.deny_list);
+            let lowered = profile.risk.iter().filter(|(operation, risk)| **risk < own_risk(operation));
             for (operation, lower) in
                 lowered.filter(|(operation, _)| !risk.lowerable.iter().any(|key| covers(key, operation)))
             {
-                let own = default_risk(operation);
+                let own = own_risk(operation);
                 let message = format!("{operation}: `{lower}` is lower than its own risk, `{own}`");
                 let way = format!(
                     "raise it, or mark it at the top of a file: `risk: {{lowerable: [{operation}]}}`"

@@ -116,6 +116,12 @@ impl Policy {
         self.content.profiles.keys().map(String::as_str)
     }
 
+    /// Names of the profiles whose deny list is off, sorted.
+    pub fn without_deny_list(&self) -> impl Iterator<Item = &str> {
+        let off = self.content.profiles.iter().filter(|(_, profile)| !profile.exec.deny_list.is_on());
+        off.map(|(name, _)| name.as_str())
+    }
+
     /// Names of the roles, sorted.
     pub fn role_names(&self) -> impl Iterator<Item = &str> {
         self.content.roles.keys().map(String::as_str)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jail::{GitReads, Protection};
 use ops::Bounds;
+use ops::deny::DenyList;
 use serde::Serialize;
 
 use super::names::speaking;
@@ -91,6 +92,9 @@ pub struct ContainerLimits {
 /// Which commands may run: the strictest of all that apply, `default` where nothing does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExecPolicy {
+    /// Whether [`ops::deny::NAMES`] are denied.
+    #[serde(skip_serializing_if = "DenyList::is_on")]
+    pub deny_list: DenyList,
     /// Programs that are denied beside [`ops::deny::NAMES`].
     pub deny: Vec<String>,
     /// `cat head tail find wc` with harmless flags and paths inside the mounts run by themselves.
@@ -105,7 +109,7 @@ pub struct ExecPolicy {
     pub env_paths: Vec<String>,
     /// When a command is ended whose call does not say, seconds.
     pub default_timeout_s: u64,
-    /// Most that a call may ask for, seconds; never more than 120.
+    /// Most that a call may ask for, seconds; never more than [`ops::Exec::LONGEST_TIMEOUT`].
     pub max_timeout_s: u64,
 }
 
@@ -160,6 +164,7 @@ impl Profile {
             max_output_bytes: self.bounds.max_output_bytes,
             max_spool_bytes: self.bounds.max_spool_bytes,
             hide_git_config: self.bounds.hide_git_config,
+            deny_list: self.exec.deny_list,
             denied_programs: self.exec.deny.clone(),
             author_name: self.commit.author_name.clone(),
             author_email: self.commit.author_email.clone(),
@@ -176,6 +181,19 @@ impl Profile {
 }
 
 impl ExecPolicy {
+    /// Whether no rule can let this program run.
+    pub fn denies(&self, program: &str) -> bool {
+        self.deny_list.denies(program, &self.deny)
+    }
+
+    /// Whether no command is treated differently from any other.
+    pub(crate) fn is_blind(&self) -> bool {
+        !self.deny_list.is_on()
+            && self.deny.is_empty()
+            && self.rules.is_empty()
+            && self.default == Verdict::Allow
+    }
+
     /// Most that a call may ask for.
     pub fn max_timeout(&self) -> Duration {
         Duration::from_secs(self.max_timeout_s)

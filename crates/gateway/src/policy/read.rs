@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ops::deny::DenyList;
 use ops::{Bounds, Exec};
 
 use super::holding::EXEC_READ_ONLY;
@@ -51,7 +52,9 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     ]);
     let modes = [("read-only", WorkspaceMode::ReadOnly), ("read-write", WorkspaceMode::ReadWrite)];
     let risk = fields.get("risk").map_or_else(BTreeMap::new, risks);
-    let operations = fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, &risk));
+    let exec = exec(&section(&fields, "exec", &EXEC), fields.get("exec"));
+    let operations =
+        fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, exec.deny_list, &risk));
     Profile {
         description: fields.text_or("description", ""),
         default_role: fields.get("default_role").and_then(At::text).map(str::to_owned),
@@ -68,7 +71,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         limits: limits(&section(&fields, "limits", &LIMITS)),
         operations,
         risk,
-        exec: exec(&section(&fields, "exec", &EXEC), fields.get("exec")),
+        exec,
         bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
         rate_limits: rate_limits(fields.get("rate_limits")),
         concurrency: caps(fields.get("concurrency")),
@@ -79,7 +82,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
 
 const LIMITS: [&str; 8] =
     ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib", "disk_mib", "disk_files"];
-const EXEC: [&str; 8] = [
+const EXEC: [&str; 9] = [
+    "deny_list",
     "deny",
     "read_only_commands",
     "rules",
@@ -127,12 +131,12 @@ fn limits(section: &Section<'_>) -> ContainerLimits {
     }
 }
 
-fn operations(at: &At<'_>, risk: &BTreeMap<String, Risk>) -> BTreeMap<String, Verdict> {
+fn operations(at: &At<'_>, deny_list: DenyList, risk: &BTreeMap<String, Risk>) -> BTreeMap<String, Verdict> {
     let mut operations = BTreeMap::new();
     for (name, value) in at.entries() {
         let Some(known) = names::key(&value, name, &[]) else { continue };
         let Some(verdict) = value.one_of(&VERDICTS) else { continue };
-        let critical = !risk.contains_key(&known) && default_risk(&known) == Risk::Critical;
+        let critical = !risk.contains_key(&known) && default_risk(&known, deny_list) == Risk::Critical;
         if verdict == Verdict::Allow && critical {
             value.problem_hint(
                 format!("`{known}` is critical, and nothing critical runs without consent"),
@@ -180,16 +184,20 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
     };
     let env = variables("env", true, "must be the name of an environment variable, or \"*\" for any");
     let env_paths = variables("env_paths", false, "must be the name of an environment variable");
-    let (longest, default) = (Exec::MAX_TIMEOUT.as_secs(), Exec::DEFAULT_TIMEOUT.as_secs());
-    let max_timeout_s = section.number_or("max_timeout_s", 1..=longest, longest);
+    let (longest, default) = (Exec::LONGEST_TIMEOUT.as_secs(), Exec::DEFAULT_TIMEOUT.as_secs());
+    let max_timeout_s = section.number_or("max_timeout_s", 1..=longest, Exec::MAX_TIMEOUT.as_secs());
     let default_timeout_s = section.number_or("default_timeout_s", 1..=longest, default.min(max_timeout_s));
     if let Some(at) = at.filter(|_| default_timeout_s > max_timeout_s) {
         at.problem(format!(
             "default_timeout_s is {default_timeout_s}, more than max_timeout_s, {max_timeout_s}"
         ));
     }
+    let lists = [("on", DenyList::On), ("off", DenyList::Off)];
+    let deny_list = section.get("deny_list").and_then(|at| at.one_of(&lists)).unwrap_or_default();
+    let is_denied = |program: &str| deny_list.denies(program, &deny);
     ExecPolicy {
-        rules: ExecRules::new(section.get("rules").map_or_else(Vec::new, |at| rules(at, &deny))),
+        rules: ExecRules::new(section.get("rules").map_or_else(Vec::new, |at| rules(at, is_denied))),
+        deny_list,
         deny,
         read_only_commands: section.get("read_only_commands").and_then(At::flag).unwrap_or(false),
         default: section.get("default").and_then(|at| at.one_of(&VERDICTS)).unwrap_or(Verdict::Deny),

@@ -1,7 +1,5 @@
 //! Rules for commands: read, and held against their own examples.
 
-use ops::deny::is_denied_with;
-
 use super::prefix::Prefix;
 use super::rules::ExecRule;
 use crate::decision::Verdict;
@@ -11,11 +9,11 @@ use crate::wrapper::is_wrapper;
 pub(super) const VERDICTS: [(&str, Verdict); 3] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)];
 
-pub(super) fn rules(at: &At<'_>, deny: &[String]) -> Vec<ExecRule> {
+pub(super) fn rules(at: &At<'_>, is_denied: impl Fn(&str) -> bool) -> Vec<ExecRule> {
     let mut rules: Vec<ExecRule> = Vec::new();
     let mut items = Vec::new();
     for item in at.items() {
-        let Some(rule) = rule(&item, deny) else { continue };
+        let Some(rule) = rule(&item, &is_denied) else { continue };
         if let Some(same) = rules.iter().position(|other| other.prefix == rule.prefix) {
             let what = if rules[same].decision == rule.decision { "repeats" } else { "contradicts" };
             item.problem_hint(format!("{what} rules[{same}]"), Some("keep one".to_owned()));
@@ -38,7 +36,7 @@ pub(super) fn rules(at: &At<'_>, deny: &[String]) -> Vec<ExecRule> {
     rules
 }
 
-fn rule(at: &At<'_>, deny: &[String]) -> Option<ExecRule> {
+fn rule(at: &At<'_>, is_denied: impl Fn(&str) -> bool) -> Option<ExecRule> {
     let fields = at.fields(&["prefix", "decision", "justification", "match", "not_match"]);
     let positions = fields.required("prefix").map(|at| (at, at.items()));
     let decision = fields.required("decision").and_then(|at| at.one_of(&VERDICTS));
@@ -58,7 +56,7 @@ fn rule(at: &At<'_>, deny: &[String]) -> Option<ExecRule> {
                 prefix_at.problem(format!(
                     "`{program}` runs other programs, so it is never allowed by a rule; use `ask`"
                 ));
-            } else if is_denied_with(program, deny) {
+            } else if is_denied(program) {
                 prefix_at.problem(format!("`{program}` is on the deny list, so it is never allowed"));
             }
         }

@@ -54,6 +54,10 @@ impl ExecRules {
         rules
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// Those that may speak of commands with these programs, and their numbers from 0, in the order of the file. No other
     /// rule matches one of them, neither exactly nor loosely.
     pub(crate) fn about<'r>(

@@ -1,7 +1,9 @@
 use std::fs;
 use std::time::Duration;
 
-use super::{Grant, Policy, Problems, WorkspaceMode};
+use ops::deny::DenyList;
+
+use super::{Grant, Policy, Problems, Profile, WorkspaceMode, default_risk};
 use crate::decision::Verdict;
 use crate::testing::{builtin, builtin_and};
 
@@ -17,7 +19,7 @@ const ROLES: &str = "roles: {r: {allow: [read]}}\n";
 #[test]
 fn the_built_in_policy_is_sound() {
     let policy = builtin();
-    assert_eq!(policy.profile_names().collect::<Vec<_>>(), ["build", "open", "review", "strict"]);
+    assert_eq!(policy.profile_names().collect::<Vec<_>>(), ["build", "harness", "open", "review", "strict"]);
     assert_eq!(policy.role_names().collect::<Vec<_>>(), ["director", "manager", "worker"]);
     let modes = ["review", "build", "open", "strict"].map(|name| policy.profile(name).unwrap().workspace);
     assert_eq!(
@@ -36,6 +38,72 @@ fn the_built_in_policy_is_sound() {
     for name in ["review", "build", "open", "strict"] {
         assert!(policy.profile(name).unwrap().permits_image(Some("rust:1")), "{name}");
     }
+}
+
+#[test]
+fn what_each_shipped_profile_lets_happen() {
+    let policy = builtin();
+    let profiles: Vec<_> = policy.profile_names().map(|name| policy.profile(name).unwrap()).collect();
+    let row = |key: &str, values: Vec<String>| {
+        values
+            .iter()
+            .fold(format!("{key:<18}"), |row, value| format!("{row} {value:>10}"))
+            .trim_end()
+            .to_owned()
+    };
+    let each = |key: &str, value: &dyn Fn(&Profile) -> String| {
+        row(key, profiles.iter().map(|profile| value(profile)).collect())
+    };
+    let mut table = vec![
+        row("", policy.profile_names().map(str::to_owned).collect()),
+        each("workspace", &|profile| format!("{:?}", profile.workspace).to_lowercase()),
+        each("unattended", &|profile| profile.unattended.to_string()),
+    ];
+    table.extend(ops::Operation::NAMES.iter().filter(|name| **name != "mcp").map(|name| {
+        each(name, &|profile| {
+            profile.operation(name).map_or_else(|| "-".to_owned(), |(_, verdict)| verdict.to_string())
+        })
+    }));
+    table.extend([
+        each("exec.default", &|profile| profile.exec.default.to_string()),
+        each("exec.deny_list", &|profile| format!("{:?}", profile.exec.deny_list).to_lowercase()),
+        each("max_timeout_s", &|profile| profile.exec.max_timeout_s.to_string()),
+        each("default_timeout_s", &|profile| profile.exec.default_timeout_s.to_string()),
+        each("delete: risk", &|profile| default_risk("delete", profile.exec.deny_list).to_string()),
+    ]);
+    insta::assert_snapshot!(table.join("\n"));
+}
+
+#[test]
+fn a_deny_list_that_is_off_is_said_and_nothing_else_changes() {
+    let yaml =
+        |exec: &str| format!("{ROLES}profiles: {{p: {{operations: {{delete: allow}}, exec: {{{exec}}}}}}}");
+    assert_eq!(
+        problems(&yaml("deny_list: maybe")).len(),
+        2,
+        "the strict value holds where it is not understood"
+    );
+    assert_eq!(
+        problems(&yaml("deny_list: on")),
+        [
+            "p.yaml:2: profiles.p.operations.delete: `delete` is critical, and nothing critical runs without consent (write `ask`)"
+        ]
+    );
+    let policy = Policy::from_files([("p.yaml", yaml("deny_list: off, deny: [curl]"))]).unwrap();
+    assert_eq!(policy.without_deny_list().collect::<Vec<_>>(), ["p"]);
+    let profile = policy.profile("p").unwrap();
+    let bounds = profile.call_bounds();
+    assert_eq!((bounds.deny_list, bounds.denied_programs), (DenyList::Off, vec!["curl".to_owned()]));
+    assert!(profile.exec.denies("curl") && !profile.exec.denies("rm"));
+    let shown = policy.to_yaml().unwrap();
+    assert!(shown.contains("deny_list: off") || shown.contains("deny_list: 'off'"), "{shown}");
+    assert_eq!(Policy::from_files([("shown.yaml", shown)]), Ok(policy));
+    assert!(!builtin().profile("open").unwrap().exec.deny_list.eq(&DenyList::Off));
+    let rule = "deny_list: off, rules: [{prefix: [rm], decision: allow, justification: x}]";
+    assert_eq!(
+        problems(&format!("{ROLES}profiles: {{p: {{operations: {{}}, exec: {{{rule}}}}}}}")),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -111,7 +179,7 @@ profiles:
       list: alow
     limits: {memory_mib: 0, pids: many}
     exec:
-      default_timeout_s: 200
+      default_timeout_s: 14401
       deny: [/bin/x]
       env: [A-B]
       rules:
@@ -143,7 +211,7 @@ limit: 3
             "p.yaml:12: profiles.p.operations.list: unknown value `alow` (did you mean `allow`?)",
             "p.yaml:13: profiles.p.limits.memory_mib: must be a whole number from 16 to 1048576",
             "p.yaml:13: profiles.p.limits.pids: expected a whole number, found text",
-            "p.yaml:15: profiles.p.exec.default_timeout_s: must be a whole number from 1 to 120",
+            "p.yaml:15: profiles.p.exec.default_timeout_s: must be a whole number from 1 to 14400",
             "p.yaml:16: profiles.p.exec.deny[0]: must be a base name, such as `curl`, or the beginning of some, such as `docker*`",
             "p.yaml:17: profiles.p.exec.env[0]: must be the name of an environment variable, or \"*\" for any",
             "p.yaml:19: profiles.p.exec.rules[0]: `justification` is missing",

@@ -49,7 +49,7 @@ pub(super) async fn make(
 
 fn plan(jail: &Jail, exec: Exec, bounds: &Bounds, wait: bool) -> Result<Plan, ToolFailure> {
     let cwd = enter(jail, &exec.cwd)?;
-    let program = program::find(&exec.command, &exec.args, &bounds.denied_programs, jail)?;
+    let program = program::find(&exec.command, &exec.args, bounds, jail)?;
     let env = environment(bounds, exec.env);
     let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
     let env =

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jail::Jail;
-use ops::{Reason, ToolFailure};
+use ops::{Bounds, Reason, ToolFailure};
 use rustix::fs::{Access as Mode, access};
 use text::excerpt;
 
@@ -22,15 +22,15 @@ pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 const STARTUP_FILES: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bash_logout"];
 
 /// The program's absolute path as it is to be executed: links are not resolved in it, because programs look at the
-/// name that they were called by. `denied` are the profile's own names beside the list.
+/// name that they were called by.
 pub(super) fn find(
     command: &str,
     args: &[String],
-    denied: &[String],
+    bounds: &Bounds,
     jail: &Jail,
 ) -> Result<PathBuf, ToolFailure> {
     let path = if command.starts_with('/') { absolute(command)? } else { lookup(command)? };
-    Rules { command, denied, jail }.follow(&path, args)?;
+    Rules { command, bounds, jail }.follow(&path, args)?;
     Ok(path)
 }
 
@@ -123,6 +123,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use jail::{GitReads, Mount, Protection, Root};
+    use ops::deny::DenyList;
 
     use super::*;
 
@@ -155,14 +156,15 @@ mod tests {
         }
 
         fn reason(&self, command: &str) -> Reason {
-            find(command, &[], &["docker*".to_owned()], &self.jail).unwrap_err().reason
+            let bounds = Bounds { denied_programs: vec!["docker*".to_owned()], ..Bounds::default() };
+            find(command, &[], &bounds, &self.jail).unwrap_err().reason
         }
     }
 
     #[test]
     fn bare_names_are_looked_up_in_the_fixed_path() {
         let place = place();
-        let found = find("true", &[], &[], &place.jail).unwrap();
+        let found = find("true", &[], &Bounds::default(), &place.jail).unwrap();
         assert_eq!(found.file_name().unwrap(), "true");
         assert!(found.is_absolute());
         assert_eq!(place.reason("no-such-program"), Reason::NotFound);
@@ -173,7 +175,7 @@ mod tests {
     fn absolute_paths_must_be_executable_files() {
         let place = place();
         let tool = place.file("tool", 0o755);
-        assert_eq!(find(&tool, &[], &[], &place.jail).unwrap(), Path::new(&tool));
+        assert_eq!(find(&tool, &[], &Bounds::default(), &place.jail).unwrap(), Path::new(&tool));
         assert_eq!(place.reason(&place.file("text", 0o644)), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("")), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("gone")), Reason::NotFound);
@@ -190,9 +192,23 @@ mod tests {
         assert_eq!(place.reason(&place.link("Dd", "busybox")), Reason::CommandNotAllowed);
         place.file("docker-compose", 0o755);
         assert_eq!(place.reason(&place.link("compose", "docker-compose")), Reason::CommandNotAllowed);
-        assert!(find(&place.link("ls", "busybox"), &["a".into()], &[], &place.jail).is_ok());
-        let refusal = find(&place.path("harmless"), &[], &[], &place.jail).unwrap_err();
+        assert!(find(&place.link("ls", "busybox"), &["a".into()], &Bounds::default(), &place.jail).is_ok());
+        let refusal = find(&place.path("harmless"), &[], &Bounds::default(), &place.jail).unwrap_err();
         assert!(refusal.message.starts_with("Command not allowed: /"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn without_the_deny_list_only_the_profiles_own_names_are_denied() {
+        let place = place();
+        let bounds =
+            Bounds { deny_list: DenyList::Off, denied_programs: vec!["dd".to_owned()], ..Bounds::default() };
+        let reason = |command: &str| find(command, &[], &bounds, &place.jail).err().map(|found| found.reason);
+        place.file("rm", 0o755);
+        place.file("dd", 0o755);
+        assert_eq!(reason(&place.path("rm")), None);
+        assert_eq!(reason(&place.link("harmless", "rm")), None);
+        assert_eq!(reason(&place.link("copy", "dd")), Some(Reason::CommandNotAllowed));
+        assert_eq!(reason("/proc/self/exe"), Some(Reason::SandboxViolation), "a path says nothing there");
     }
 
     #[test]
@@ -214,9 +230,12 @@ mod tests {
         let outer = script("e", &format!("#!{}\n", place.path("a")));
         assert_eq!(place.reason(&outer), Reason::CommandNotAllowed);
         let own = script("f", &format!("#!{}\n", place.path("f")));
-        assert!(find(&own, &[], &[], &place.jail).is_ok(), "the kernel gives up on this one");
+        assert!(find(&own, &[], &Bounds::default(), &place.jail).is_ok(), "the kernel gives up on this one");
         for (name, line) in [("g", "#!/bin/sh -e\nrm x\n"), ("h", "#!"), ("i", ""), ("j", "#!\u{0}\n")] {
-            assert!(find(&script(name, line), &["rm".into()], &[], &place.jail).is_ok(), "{line}");
+            assert!(
+                find(&script(name, line), &["rm".into()], &Bounds::default(), &place.jail).is_ok(),
+                "{line}"
+            );
         }
     }
 
@@ -226,7 +245,7 @@ mod tests {
         place.file("coreutils", 0o755);
         let reason = |command: &str, args: &[&str]| {
             let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-            find(command, &args, &[], &place.jail).err().map(|failure| failure.reason)
+            find(command, &args, &Bounds::default(), &place.jail).err().map(|failure| failure.reason)
         };
         // Temporary directories are where a run can write.
         let named = place.link("x", "coreutils");
@@ -248,7 +267,7 @@ mod tests {
     #[test]
     fn package_binaries_are_refused_by_their_container_path() {
         let place = place();
-        let rules = Rules { command: "tsc", denied: &[], jail: &place.jail };
+        let rules = Rules { command: "tsc", bounds: &Bounds::default(), jail: &place.jail };
         let refused = rules.follow(Path::new("/workspace/node_modules/.bin/tsc"), &[]).unwrap_err();
         assert_eq!(refused.reason, Reason::SandboxViolation);
         assert_eq!(refused.details.get("refusal").map(String::as_str), Some("package_binaries"));

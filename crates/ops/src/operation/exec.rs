@@ -35,7 +35,7 @@ pub struct Exec {
     pub env: BTreeMap<String, String>,
     /// Standard input, at most 1 MiB.
     pub stdin: Vec<u8>,
-    /// Until everything of it is ended. More than zero, at most 120 s.
+    /// Until everything of it is ended. More than zero, at most [`Self::LONGEST_TIMEOUT`].
     pub timeout: Duration,
     /// Refuse it unless policy knows that it only reads, inside the mounts.
     pub only_reads: bool,
@@ -44,8 +44,10 @@ pub struct Exec {
 impl Exec {
     /// The time of a command, and of a script, where neither the call nor its profile says.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-    /// Most time of one, whatever call and profile say.
+    /// Most time of one, where its profile does not say.
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(120);
+    /// Most time of one, whatever call and profile say.
+    pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 }
 
 impl Request for Exec {
@@ -129,11 +131,15 @@ pub(super) fn check_stdin(field: &str, stdin: &[u8]) -> Result<(), Malformed> {
 
 pub(super) fn timeout(field: &str, timeout_ms: Option<u64>) -> Result<Duration, Malformed> {
     let timeout = timeout_ms.map_or(Exec::DEFAULT_TIMEOUT, Duration::from_millis);
-    if timeout.is_zero() || timeout > Exec::MAX_TIMEOUT {
-        let most = Exec::MAX_TIMEOUT.as_millis();
-        return Err(Malformed::new(field, format!("must be from 1 to {most}")));
-    }
+    check_timeout(field, timeout, Exec::LONGEST_TIMEOUT)?;
     Ok(timeout)
+}
+
+pub(super) fn check_timeout(field: &str, timeout: Duration, longest: Duration) -> Result<(), Malformed> {
+    if timeout.is_zero() || timeout > longest {
+        return Err(Malformed::new(field, format!("must be from 1 to {}", longest.as_millis())));
+    }
+    Ok(())
 }
 
 fn is_variable_name(name: &str) -> bool {

@@ -364,4 +364,10 @@ impl Operation {
     pub fn parts(&self) -> Vec<Part<'_>> {
         self.described().parts()
     }
+
+    /// Refuses a command that asks for more time than `longest`.
+    pub fn check_timeout(&self, longest: Duration) -> Result<(), Malformed> {
+        let Some(timeout) = self.command_timeout() else { return Ok(()) };
+        exec::check_timeout(&format!("{}.timeout_ms", self.kind()), timeout, longest)
+    }
 }

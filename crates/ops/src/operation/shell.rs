@@ -27,7 +27,7 @@ pub struct Shell {
     pub env: BTreeMap<String, String>,
     /// Standard input, at most 1 MiB.
     pub stdin: Vec<u8>,
-    /// Until everything of it is ended. More than zero, at most 120 s.
+    /// Until everything of it is ended. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
     pub timeout: Duration,
 }
 

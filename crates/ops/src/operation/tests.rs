@@ -247,7 +247,7 @@ fn malformed_requests_name_their_field() {
         (Kind::Exec(exec("./x")), Reason::InvalidArgument, "exec.command"),
         (Kind::Exec(exec("a\0b")), Reason::InvalidArgument, "exec.command"),
         (
-            Kind::Exec(ExecRequest { timeout_ms: Some(120_001), ..exec("true") }),
+            Kind::Exec(ExecRequest { timeout_ms: Some(14_400_001), ..exec("true") }),
             Reason::InvalidArgument,
             "exec.timeout_ms",
         ),

@@ -4419,7 +4419,7 @@ pub struct ExecRequest {
     #[prost(bytes = "vec", tag = "5")]
     pub stdin: ::prost::alloc::vec::Vec<u8>,
     /// Milliseconds until the command and everything that it started is ended. Default: the profile's `exec.default_timeout_s`.
-    /// At most its `exec.max_timeout_s`, which is at most 120 s.
+    /// At most its `exec.max_timeout_s`.
     #[prost(uint64, optional, tag = "6")]
     pub timeout_ms: ::core::option::Option<u64>,
     /// Refuse the command (`COMMAND_NOT_ALLOWED`, `SANDBOX_VIOLATION`) unless it is known to read inside the mounts and to do nothing
@@ -4456,7 +4456,7 @@ pub struct ShellRequest {
     #[prost(bytes = "vec", tag = "4")]
     pub stdin: ::prost::alloc::vec::Vec<u8>,
     /// Milliseconds until the script and everything that it started is ended. Default: the profile's
-    /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`, which is at most 120 s.
+    /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
     #[prost(uint64, optional, tag = "5")]
     pub timeout_ms: ::core::option::Option<u64>,
 }

@@ -208,6 +208,9 @@ pub struct Bounds {
     /// What a command reads that runs because it only reads, in alias form: each is opened first as `read` or `list` would.
     #[prost(string, repeated, tag = "10")]
     pub reads: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The profile has turned the built-in deny list off. `denied_programs` apply all the same.
+    #[prost(bool, tag = "11")]
+    pub deny_list_off: bool,
 }
 impl ::prost::Name for Bounds {
     const NAME: &'static str = "Bounds";

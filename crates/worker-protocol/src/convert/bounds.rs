@@ -1,6 +1,7 @@
 //! Bounds of a call, daemon → worker. Both ends are ours in this direction.
 
 use jail::SandboxPath;
+use ops::deny::DenyList;
 use ops::{Bounds, Held};
 use wire::worker::v1;
 
@@ -14,6 +15,7 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
         author_name: bounds.author_name.clone(),
         author_email: bounds.author_email.clone(),
         max_spool_bytes: bounds.max_spool_bytes,
+        deny_list_off: !bounds.deny_list.is_on(),
         denied_programs: bounds.denied_programs.clone(),
         reads: bounds.reads.iter().map(ToString::to_string).collect(),
         held_to: bounds.held_to.clone().map(|Held { digest, since }| v1::Held { digest, since_ns: since }),
@@ -29,6 +31,7 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
         max_output_bytes: bounds.max_output_bytes,
         max_spool_bytes: bounds.max_spool_bytes,
         hide_git_config: bounds.hide_git_config,
+        deny_list: if bounds.deny_list_off { DenyList::Off } else { DenyList::On },
         denied_programs: bounds.denied_programs,
         author_name: bounds.author_name,
         author_email: bounds.author_email,

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jail::{Access, Jail, SandboxPath};
-use ops::{Reason, ToolFailure, deny};
+use ops::{Bounds, Reason, ToolFailure, deny};
 use rustix::fs::OFlags;
 use text::excerpt;
 
@@ -26,8 +26,8 @@ const WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
 pub(super) struct Rules<'r> {
     /// As it was asked for, for messages.
     pub(super) command: &'r str,
-    /// The profile's own names beside the list.
-    pub(super) denied: &'r [String],
+    /// Which programs are denied.
+    pub(super) bounds: &'r Bounds,
     pub(super) jail: &'r Jail,
 }
 
@@ -71,7 +71,7 @@ impl Rules<'_> {
     }
 
     fn name(&self, name: &str) -> Result<(), ToolFailure> {
-        if deny::is_denied_with(name, self.denied) {
+        if self.bounds.deny_list.denies(name, &self.bounds.denied_programs) {
             let message = format!("Command not allowed: {}", excerpt(self.command));
             return Err(ToolFailure::new(Reason::CommandNotAllowed, message));
         }

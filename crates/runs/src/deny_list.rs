@@ -1,0 +1,69 @@
+//! Where a run without a deny list may work: in workspaces that can be thrown away, and on an operator's own directory only if
+//! the configuration says so.
+
+use gateway::Profile;
+use ops::Reason;
+use refusal::Refusal;
+use store::run::{Spec, Workspace};
+
+use crate::registry::Runs;
+
+/// What the configuration says of `bind` workspaces under profiles whose deny list is off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HarnessOnBind {
+    #[default]
+    Deny,
+    Allow,
+}
+
+impl HarnessOnBind {
+    /// As the configuration names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
+
+    fn check(self, workspace: &Workspace, profile: &Profile) -> Result<(), Refusal> {
+        let is_bind = matches!(workspace, Workspace::Bind { .. });
+        if profile.exec.deny_list.is_on() || !is_bind || self == Self::Allow {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Reason::PermissionDenied,
+            "workspace.bind: the profile has its deny list off, so it works on managed, clone and overlay workspaces only; \
+             `harness_on_bind: allow` in the daemon's configuration permits bind",
+        ))
+    }
+}
+
+impl Runs {
+    /// Refuses a run on a `bind` workspace under a profile whose deny list is off. A call asks again, because the policy may
+    /// have changed since the run began.
+    pub fn check_deny_list(&self, spec: &Spec, profile: Option<&Profile>) -> Result<(), Refusal> {
+        profile.map_or(Ok(()), |profile| self.launcher.roots.on_bind.check(&spec.workspace, profile))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::Policy;
+
+    use super::*;
+
+    #[test]
+    fn only_a_bind_workspace_without_a_deny_list_needs_the_configuration() {
+        let policy = Policy::builtin().unwrap();
+        let bind = Workspace::Bind { path: "/srv/a".into() };
+        let overlay = Workspace::Overlay { path: "/srv/a".into() };
+        for name in policy.profile_names() {
+            let profile = policy.profile(name).unwrap();
+            let refused = |on_bind: HarnessOnBind, workspace| on_bind.check(workspace, profile).is_err();
+            assert_eq!(refused(HarnessOnBind::Deny, &bind), name == "harness", "{name}");
+            assert!(!refused(HarnessOnBind::Allow, &bind), "{name}");
+            assert!(!refused(HarnessOnBind::Deny, &overlay), "{name}");
+            assert!(!refused(HarnessOnBind::Deny, &Workspace::Managed), "{name}");
+        }
+    }
+}
