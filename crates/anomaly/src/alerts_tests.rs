@@ -96,7 +96,7 @@ fn fire(alerts: &Alerts, who: &str, action: AnomalyAction) -> identity::AlertId 
 }
 
 fn operator() -> Principal {
-    Principal { name: "uid:0".to_owned(), uid: 0, gid: 0, roles: Roles::all(), run: None }
+    Principal { name: "uid:0".to_owned(), uid: 0, gid: 0, roles: Roles::all(), ..Principal::anonymous() }
 }
 
 const ASK: AnomalyAction = AnomalyAction::RequireApproval { for_s: 600 };

@@ -55,6 +55,10 @@ pub enum Kind {
     PermissionGranted,
     /// An operator took a permission, or ended a grant; on disk before it counts.
     PermissionRevoked,
+    /// An operator made an API token; on disk before it counts.
+    TokenCreated,
+    /// An operator ended an API token before its time; on disk before it opens nothing.
+    TokenRevoked,
     /// Somebody tried what only others may.
     EscalationAttempt,
     /// A run has used up its quota of the daemon's disk or has room again; or the disk itself has little room, or enough.
@@ -106,6 +110,8 @@ impl Kind {
             Self::BundleCreated => "bundle_created",
             Self::PermissionGranted => "permission_granted",
             Self::PermissionRevoked => "permission_revoked",
+            Self::TokenCreated => "token_created",
+            Self::TokenRevoked => "token_revoked",
             Self::EscalationAttempt => "escalation_attempt",
             Self::DiskSpace => "disk_space",
             Self::Alert => "alert",

@@ -1,9 +1,10 @@
 //! Who tried what only others may: on record, so that anomaly detection and auditors see it.
 //!
-//! An attempt costs whoever makes it nothing, and a record costs a place on disk. So each principal and run has a number of
-//! records a minute; what is beyond is counted, and the count stands in the next record.
+//! An attempt costs whoever makes it nothing, and a record costs a place on disk. So each principal, address and run has a number
+//! of records a minute; what is beyond is counted, and the count stands in the next record.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use audit_service::AuditLog;
 use identity::{Principal, RunId};
 use serde_json::json;
 
-/// Records of one principal and run within [`WINDOW`].
+/// Records of one principal, address and run within [`WINDOW`].
 const MOST: u32 = 30;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Principals and runs that are kept apart; those beyond share one place.
+/// Of those, as many are kept apart; those beyond share one place.
 const APART: usize = 1_024;
 
 /// What was tried.
@@ -31,6 +32,14 @@ pub enum Attempt {
     OtherAgent,
     /// To get in with a token that is none.
     BadToken,
+    ExpiredToken,
+    RevokedToken,
+    /// To get in with a token from an address for which it is not, or where no token counts.
+    TokenElsewhere,
+    /// To call a method with an API token that no such token opens.
+    MethodWithApiToken,
+    /// To get in with a client certificate that is none, or with none where one is needed.
+    BadCertificate,
 }
 
 impl Attempt {
@@ -41,6 +50,11 @@ impl Attempt {
             Self::OtherRun => "other_run",
             Self::OtherAgent => "other_agent",
             Self::BadToken => "bad_token",
+            Self::ExpiredToken => "expired_token",
+            Self::RevokedToken => "revoked_token",
+            Self::TokenElsewhere => "token_elsewhere",
+            Self::MethodWithApiToken => "method_with_api_token",
+            Self::BadCertificate => "bad_certificate",
         }
     }
 }
@@ -55,8 +69,10 @@ struct Counted {
 /// Keeps the record of attempts.
 pub struct Escalations {
     audit: Arc<AuditLog>,
-    counted: Mutex<HashMap<(String, Option<RunId>), Counted>>,
+    counted: Mutex<HashMap<Who, Counted>>,
 }
+
+type Who = (String, Option<IpAddr>, Option<RunId>);
 
 impl Escalations {
     pub fn new(audit: Arc<AuditLog>) -> Self {
@@ -65,14 +81,15 @@ impl Escalations {
 
     /// Records an attempt, without waiting for it. `target` is what it aimed at, such as a method.
     pub fn report(&self, principal: &Principal, run: Option<RunId>, attempt: Attempt, target: &str) {
-        let Some(left_out) = self.admit((principal.name.clone(), run.or(principal.run)), Instant::now())
-        else {
-            return;
-        };
+        let who = (principal.name.clone(), principal.address, run.or(principal.run));
+        let Some(left_out) = self.admit(who, Instant::now()) else { return };
         let target: String = target.chars().take(128).collect();
         let mut details = json!({ "attempt": attempt.as_str(), "target": target });
         if principal.run.is_some() {
             details["via"] = "run_token".into();
+        }
+        if let Some(address) = principal.address {
+            details["address"] = address.to_string().into();
         }
         if left_out > 0 {
             details["left_out"] = left_out.into();
@@ -88,13 +105,13 @@ impl Escalations {
     }
 
     /// How many were left out before this one; `None` when this one is left out, too.
-    fn admit(&self, who: (String, Option<RunId>), now: Instant) -> Option<u64> {
+    fn admit(&self, who: Who, now: Instant) -> Option<u64> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.len() >= APART && !counted.contains_key(&who) {
             counted.retain(|_, one| one.since.is_some_and(|since| now.duration_since(since) < WINDOW));
         }
-        let who =
-            if counted.len() >= APART && !counted.contains_key(&who) { (String::new(), None) } else { who };
+        let is_apart = counted.len() < APART || counted.contains_key(&who);
+        let who = if is_apart { who } else { (String::new(), None, None) };
         let one = counted.entry(who).or_default();
         if one.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             *one = Counted { since: Some(now), records: 0, left_out: one.left_out };
@@ -123,7 +140,7 @@ mod tests {
         let (log, _, _) = AuditLog::open(directory.path(), audit_service::Settings::default()).unwrap();
         let escalations = Escalations::new(Arc::new(log));
         let now = Instant::now();
-        let admit = |who: &str, at| escalations.admit((who.to_owned(), None), at);
+        let admit = |who: &str, at| escalations.admit((who.to_owned(), None, None), at);
         for _ in 0..MOST {
             assert_eq!(admit("a", now), Some(0));
         }

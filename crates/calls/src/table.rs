@@ -317,10 +317,10 @@ impl CallTable {
         self.table().by_id.get(&id).cloned()
     }
 
-    /// A call, wherever it is kept.
+    /// A call, wherever it is kept. A principal that is limited to profiles has to be asked about its run, too.
     pub async fn get(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
         if let Some(call) = self.known(id) {
-            return if principal.may_use_run(call.run, &call.principal) {
+            return if principal.may_use_call(call.run, &call.principal) {
                 let Answer { response, finished, .. } = call.answer();
                 Ok(Found { id, run: call.run, response, finished })
             } else {
@@ -330,7 +330,7 @@ impl CallTable {
         let stored = self.store.with(move |store| store.call(id)).await;
         let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
         let stored = stored
-            .filter(|stored| principal.may_use_run(stored.run_id, &stored.principal))
+            .filter(|stored| principal.may_use_call(stored.run_id, &stored.principal))
             .ok_or_else(no_such_call)?;
         found(&stored)
     }
@@ -365,7 +365,7 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use identity::{Principal, Roles, RunId};
+    use identity::{Principal, RunId};
     use ops::Reason;
     use store::Store;
     use store::spool::{Bounds, Spool};
@@ -392,7 +392,7 @@ mod tests {
     }
 
     fn principal(name: &str) -> Principal {
-        Principal { name: name.to_owned(), uid: 1, gid: 1, roles: Roles::none(), run: None }
+        Principal { name: name.to_owned(), ..Principal::anonymous() }
     }
 
     fn done(id: identity::CallId) -> CallResponse {

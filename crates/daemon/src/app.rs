@@ -23,11 +23,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bundle::Bundles;
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 use crate::policy::{self, Loader};
 use crate::recovery::{self, RecoveryCursor};
-use crate::rpc::{self, GuardLayer, Services, Socket};
+use crate::rpc::{self, Certificates, GuardLayer, Services, Socket};
 use crate::terminal::{self, Sessions, Terminals};
+use crate::tokens::Tokens;
 use crate::{mcp, startup};
 
 /// The static `coffer-guest`.
@@ -112,19 +113,22 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
 
     let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
-    let access = Access::new(rustix::process::geteuid().as_raw(), config.access.clone());
-    let guard = GuardLayer::new(access, calls.runs.clone(), calls.escalations.clone());
+    let certificates = certificates(config.tcp.as_ref())?;
+    let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &calls).await?;
+    let tokens = tokens(&config, &calls)?;
+    let guard = guard(&config, &calls, tokens.clone());
     mcp::start(&calls, &guard, config.mcp.as_ref()).await?;
     let loader = Arc::new(Loader::new(&calls, config.policy_dir.clone()));
-    let services = services(&calls, &config, (Arc::new(index), alerts, grants.clone(), loader.clone()))?;
-    let server = tokio::spawn(rpc::serve(services, socket, guard));
+    let services =
+        services(&calls, &config, tokens, (Arc::new(index), alerts, grants.clone(), loader.clone()))?;
+    let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
     let watches = watches(&calls, grants, disk);
     let anomalies = detection.spawn(&calls.stop);
     keep_log(&calls, config.audit.maintenance.clone(), cursor.clone());
     let marking = tokio::spawn(cursor.clone().keep(calls.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
-    wait_for_signal(&loader).await?;
+    wait_for_signal(&loader, certificates.as_ref()).await?;
     tracing::info!(runs = calls.on_stop.name(), "stopping: no new calls");
     let stopped = tokio::time::timeout(STOP, stop(&calls, &cursor)).await;
     if stopped.is_err() {
@@ -142,6 +146,42 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(executions, hooks) }).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The daemon's certificates, which are taken again when their files change.
+fn certificates(tcp: Option<&Tcp>) -> anyhow::Result<Option<Arc<Certificates>>> {
+    let Some((tcp, files)) = tcp.and_then(|tcp| Some((tcp, tcp.tls.clone()?))) else { return Ok(None) };
+    let loaded = Certificates::load(files, tcp.settings.takes_tokens)
+        .map_err(|(key, message)| anyhow::anyhow!("listen.tcp.tls.{key}: {message}"))?;
+    Ok(Some(Arc::new(loaded)))
+}
+
+async fn listen_elsewhere(
+    tcp: Option<&Tcp>,
+    certificates: Option<Arc<Certificates>>,
+    calls: &Calls,
+) -> anyhow::Result<Option<rpc::Tcp>> {
+    let Some(Tcp { settings, .. }) = tcp else { return Ok(None) };
+    if let Some(certificates) = &certificates {
+        tokio::spawn(certificates.clone().watch(calls.stop.clone()));
+    }
+    let bound = rpc::Tcp::bind(settings, certificates, calls.escalations.clone()).await;
+    let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
+    tracing::info!(address = %bound.address()?, "listens on TCP, too");
+    Ok(Some(bound))
+}
+
+fn tokens(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Tokens>> {
+    let lifetime = config.tcp.as_ref().map_or(DEFAULT_LIFETIME, |tcp| tcp.max_token_lifetime);
+    let tokens = Tokens::open_store(calls.store.clone(), calls.audit.clone(), lifetime);
+    tokens.map(Arc::new).map_err(broken_store)
+}
+
+fn guard(config: &Config, calls: &Calls, tokens: Arc<Tokens>) -> GuardLayer {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
+    let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS as usize, |tcp| tcp.streams_per_principal);
+    GuardLayer::new(access, calls.runs.clone(), tokens, calls.escalations.clone(), streams)
 }
 
 fn quotas(config: &Config) -> anyhow::Result<Arc<Quotas>> {
@@ -208,6 +248,7 @@ fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk) -> [JoinHan
 fn services(
     calls: &Arc<Calls>,
     config: &Config,
+    tokens: Arc<Tokens>,
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
 ) -> anyhow::Result<Services> {
     let Calls { audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, .. } = &**calls;
@@ -254,6 +295,7 @@ fn services(
         limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },
+        token: rpc::token::Service { tokens, gateway: gateway(), tasks: calls.tasks.clone() },
         host: rpc::host::Service {
             runs: runs(),
             gateway: gateway(),
@@ -306,8 +348,11 @@ async fn stop(calls: &Calls, cursor: &RecoveryCursor) {
     let _ = calls.audit.checkpoint().await;
 }
 
-/// Until SIGTERM or SIGINT. SIGHUP loads the policy again.
-async fn wait_for_signal(loader: &Arc<Loader>) -> anyhow::Result<()> {
+/// Until SIGTERM or SIGINT. SIGHUP loads the policy and the TLS certificates again.
+async fn wait_for_signal(
+    loader: &Arc<Loader>,
+    certificates: Option<&Arc<Certificates>>,
+) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -316,6 +361,9 @@ async fn wait_for_signal(loader: &Arc<Loader>) -> anyhow::Result<()> {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = hangup.recv() => {
+                if let Some(Err((key, message))) = certificates.map(|certificates| certificates.reload()) {
+                    tracing::warn!("listen.tcp.tls.{key}: {message}; the former TLS certificates stay in force");
+                }
                 let loader = loader.clone();
                 // By itself: it waits for the audit log, and a stop must not.
                 tokio::spawn(async move {

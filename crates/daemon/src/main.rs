@@ -13,6 +13,7 @@ mod recovery;
 mod rpc;
 mod startup;
 mod terminal;
+mod tokens;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;

@@ -50,6 +50,7 @@ id!(
 id!(AlertId, "alert");
 
 id!(PermissionId, "permission");
+id!(TokenId, "token");
 
 /// Longest name that a client may give to a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;

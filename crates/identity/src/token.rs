@@ -38,7 +38,7 @@ pub fn run_of(token: &str) -> Option<RunId> {
 }
 
 impl TokenHash {
-    fn of(token: &str) -> Self {
+    pub(crate) fn of(token: &str) -> Self {
         Self(hex::encode(Sha256::digest(token.as_bytes())))
     }
 

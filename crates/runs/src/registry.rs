@@ -8,7 +8,7 @@ use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use store::Store;
-use store::run::{Kept, Record, State, Workspace};
+use store::run::{Kept, Record, Spec, State, Workspace};
 use store::spool::Spool;
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tokio_util::task::TaskTracker;
@@ -171,15 +171,15 @@ impl Runs {
     /// A run that `principal` may use. To others it does not exist.
     pub fn of(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
         self.get(id).and_then(|record| {
-            if principal.may_use_run(id, &record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
+            if may_use(principal, id, &record.spec) { Ok(record) } else { Err(no_such_run()) }
         })
     }
 
     /// Whether `principal` may use the run, at the cost of a look: every call asks.
     pub fn check_use(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
-        let living = self.living().get(&id).map(|run| principal.may_use_run(id, &run.spec().principal));
+        let living = self.living().get(&id).map(|run| may_use(principal, id, &run.spec()));
         let ended = || {
-            let of = |record: &Record| principal.may_use_run(id, &record.spec.principal);
+            let of = |record: &Record| may_use(principal, id, &record.spec);
             self.ended().get(&id).is_some_and(of)
         };
         let usable = living.unwrap_or_else(ended);
@@ -206,9 +206,11 @@ impl Runs {
 
     /// A run that `principal` may look at. To others it does not exist.
     pub fn shown_to(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
-        self.get(id).and_then(|record| {
-            if principal.may_see(&record.spec.principal) { Ok(record) } else { Err(no_such_run()) }
-        })
+        self.get(id).and_then(
+            |record| {
+                if record.is_seen_by(principal) { Ok(record) } else { Err(no_such_run()) }
+            },
+        )
     }
 
     /// All of them, newest first.
@@ -332,6 +334,10 @@ pub(crate) fn user_among(living: &BTreeMap<RunId, Arc<Run>>, workspace: RunId) -
             || matches!(run.spec().workspace, Workspace::Kept { workspace: kept } if kept == workspace)
     };
     living.iter().find(|(id, run)| uses(id, run)).map(|(id, _)| *id)
+}
+
+fn may_use(principal: &Principal, id: RunId, spec: &Spec) -> bool {
+    principal.may_use_run(id, &spec.profile, &spec.principal)
 }
 
 fn no_such_run() -> Refusal {

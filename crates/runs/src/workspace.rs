@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use executor::Directory;
-use identity::Principal;
+use identity::{NOBODY, Principal};
 use ops::Reason;
 use refusal::Refusal;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -59,7 +59,8 @@ impl Roots {
             return Err(Refusal::invalid(field, "is not a directory"));
         }
         let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
-        let trusted = principal.uid == 0 || principal.uid == self.daemon_uid || principal.uid == owner.uid;
+        let is_own = principal.uid == owner.uid && principal.uid != NOBODY;
+        let trusted = principal.uid == 0 || principal.uid == self.daemon_uid || is_own;
         if trusted {
             return Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false });
         }
@@ -185,8 +186,8 @@ pub(crate) fn open_own(path: &Path) -> io::Result<Directory> {
     Ok(Directory { handle, path: path.to_owned(), owner, is_mapped: false })
 }
 
-/// The owner of what the daemon makes for `principal`: the principal, or nobody in particular when that is root, so
-/// that no file of an agent ever belongs to root by default.
+/// The owner of what the daemon makes for `principal`: the principal, or nobody in particular when that is root or no user of
+/// this host, so that no file of an agent ever belongs to root by default.
 pub(crate) fn owner_for(principal: &Principal) -> Owner {
     let daemon = rustix::process::geteuid();
     if !daemon.is_root() {
@@ -194,7 +195,7 @@ pub(crate) fn owner_for(principal: &Principal) -> Owner {
     }
     let nobody = containers::RunUser::DEFAULT;
     match principal.uid {
-        0 => Owner { uid: nobody.uid(), gid: nobody.gid() },
+        0 | NOBODY => Owner { uid: nobody.uid(), gid: nobody.gid() },
         uid => Owner { uid, gid: principal.gid },
     }
 }
@@ -212,7 +213,13 @@ mod tests {
     use super::{Owner, Purpose, Roots, make, owner_for};
 
     fn principal(uid: u32) -> Principal {
-        Principal { name: format!("uid:{uid}"), uid, gid: uid, roles: identity::Roles::all(), run: None }
+        Principal {
+            name: format!("uid:{uid}"),
+            uid,
+            gid: uid,
+            roles: identity::Roles::all(),
+            ..Principal::anonymous()
+        }
     }
 
     fn root(path: &std::path::Path) -> Roots {

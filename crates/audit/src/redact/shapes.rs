@@ -62,6 +62,7 @@ const SHAPES: &[Shape] = &[
         &["_live_", "_test_", "_org_", "whsec_"],
         r"(?:[sr]k_(?:live|test|org)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{20,})",
     ),
+    shape("cofferdam-token", &["cft_", "cfa_"], r"cf[at]_[0-9a-f\-]{36}_[A-Za-z0-9+/]{20,}"),
     Shape {
         name: "api-key",
         anchors: &["sk-"],

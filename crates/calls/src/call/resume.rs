@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use gateway::{Approval, Clock as _, SystemClock, Ticket};
-use identity::{Principal, Roles};
+use identity::Principal;
 use ops::Reason;
 use refusal::Refusal;
 use runs::Run;
@@ -44,9 +44,9 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             name: asker.principal,
             uid: asker.uid,
             gid: asker.gid,
-            // Asked for when the call was made.
-            roles: Roles::none(),
+            // Its roles were asked for when the call was made.
             run: asker.via_token.then_some(asker.run),
+            ..Principal::anonymous()
         };
         let waited = SystemClock.now().since(approval.created_at);
         let now = Instant::now();

@@ -9,6 +9,7 @@ mod endpoint;
 mod mcp;
 mod parse;
 mod read;
+mod tcp;
 mod values;
 
 use std::fmt;
@@ -19,7 +20,7 @@ use audit_service::Settings;
 use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
-use identity::Roles;
+use identity::{Certified, Roles};
 use runs::Thresholds;
 use runs::{HarnessOnBind, OnStop};
 use serde_json::json;
@@ -30,6 +31,7 @@ use crate::terminal::Limits;
 pub(crate) use alerts::Webhook;
 pub(crate) use mcp::Http;
 pub(crate) use parse::load;
+pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 
 /// What is in force.
 #[derive(Debug, Clone)]
@@ -38,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) socket: PathBuf,
     /// Its mode.
     pub(crate) socket_mode: u32,
+    /// The listener for clients elsewhere; `None`: there is none.
+    pub(crate) tcp: Option<Tcp>,
     /// Everything that the daemon keeps.
     pub(crate) state_dir: PathBuf,
     /// Workspaces must lie beneath one of these.
@@ -62,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) webhooks: Vec<Webhook>,
     /// API roles of other uids than root's and the daemon's own.
     pub(crate) access: Vec<(u32, Roles)>,
+    /// API roles of those whom client certificates name.
+    pub(crate) certified: Vec<Certified>,
     /// Runs that live at the same time.
     pub(crate) max_runs: usize,
     /// Calls of all runs at the same time, and those that wait.
@@ -118,8 +124,15 @@ impl fmt::Display for Problems {
 /// `--print-config`: what is in force, as a configuration again. There are no secrets in it so far.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let access: Vec<_> =
-            self.access.iter().map(|(uid, roles)| json!({ "uid": uid, "roles": roles.names() })).collect();
+        let uids = self.access.iter().map(|(uid, roles)| json!({ "uid": uid, "roles": roles.names() }));
+        let certified = self.certified.iter().map(|certified| {
+            let mut shown = json!({ "certificate": certified.subject, "roles": certified.roles.names() });
+            if let Some((uid, gid)) = certified.user {
+                shown["files"] = json!({ "uid": uid, "gid": gid });
+            }
+            shown
+        });
+        let access: Vec<_> = uids.chain(certified).collect();
         let mut shown = json!({
             "listen": { "unix": { "path": self.socket, "mode": format!("{:04o}", self.socket_mode) } },
             "state_dir": self.state_dir,
@@ -158,6 +171,9 @@ impl fmt::Display for Config {
             "audit": self.audit.shown(),
             "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
         });
+        if let Some(tcp) = &self.tcp {
+            shown["listen"]["tcp"] = tcp.shown();
+        }
         // Absent, these mean the whole jail, the built-in policy and the profile's own timeout.
         if let Some(form) = self.accepted_jail {
             shown["host_lane"] = json!({ "accept": form.name() });

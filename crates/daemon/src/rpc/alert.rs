@@ -42,7 +42,7 @@ impl Service {
     fn sees(&self, principal: &Principal, alert: &Alert) -> bool {
         let of_own_run = || {
             let run = RunId::parse(&alert.run_id).and_then(|id| self.runs.get(id));
-            run.is_ok_and(|run| principal.may_see(&run.spec.principal))
+            run.is_ok_and(|run| run.is_seen_by(principal))
         };
         principal.may_see(&alert.principal) || of_own_run()
     }

@@ -46,7 +46,11 @@ fn sees(service: &Service, principal: &Principal, approval: &Approval) -> bool {
 
 fn sees_run(service: &Service, principal: &Principal, run_id: &str) -> bool {
     let run = RunId::parse(run_id).and_then(|id| service.runs.get(id));
-    run.is_ok_and(|run| principal.may_see(&run.spec.principal))
+    run.is_ok_and(|run| run.is_seen_by(principal))
+}
+
+fn no_such_approval() -> Refusal {
+    Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
 }
 
 #[tonic::async_trait]
@@ -74,9 +78,8 @@ impl ApprovalService for Service {
     ) -> Result<Response<v1::GetApprovalResponse>, Status> {
         let principal = principal(&request)?;
         let approval = self.gateway.approval(&request.get_ref().approval_id);
-        let approval = approval.filter(|approval| sees(self, &principal, approval)).ok_or_else(|| {
-            Refusal::new(Reason::NotFound, "there is no such approval").with("resource", "approval")
-        })?;
+        let approval =
+            approval.filter(|approval| sees(self, &principal, approval)).ok_or_else(no_such_approval)?;
         Ok(Response::new(v1::GetApprovalResponse {
             approval: Some(to_wire(&approval, self.audit.redactor())),
         }))
@@ -100,6 +103,10 @@ impl ApprovalService for Service {
             remember: remember_from_wire(request.remember(), request.prefix)?,
             comment: request.comment,
         };
+        let asked = self.gateway.approval(&request.approval_id);
+        if principal.scope.is_some() && !asked.is_some_and(|asked| sees(self, &principal, &asked)) {
+            return Err(no_such_approval().into());
+        }
         let service = self.clone();
         // Goes on when the client leaves: a decision is taken whole.
         let decided =

@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-const PREFACE: usize = 24;
+pub(super) const PREFACE: usize = 24;
 const FRAME_HEADER: usize = 9;
 /// The largest frame that we accept, RFC 9113, 6.5.2. A longer one passes, and h2 refuses it.
 const MAX_FRAME: usize = 16_384;

@@ -16,6 +16,7 @@ pub(crate) mod policy;
 mod portion;
 pub(crate) mod run;
 pub(crate) mod terminal;
+pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod trash;
 mod upstreams;
@@ -25,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calls::Calls;
-use futures_util::stream;
 use identity::Principal;
 use ops::Reason;
 use refusal::Refusal;
@@ -46,11 +46,12 @@ use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
+use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 
-pub(crate) use guard::GuardLayer;
-pub(crate) use listen::Socket;
+pub(crate) use guard::{End, GuardLayer};
+pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
 
 /// Largest request and answer, bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
@@ -95,16 +96,22 @@ pub(crate) struct Services {
     pub(crate) terminal: terminal::Service,
     pub(crate) trash: trash::Service,
     pub(crate) host: host::Service,
+    pub(crate) token: token::Service,
 }
 
 /// Serves until the daemon stops.
-pub(crate) async fn serve(services: Services, socket: Socket, guard: GuardLayer) {
-    if let Err(error) = try_serve(services, socket, guard).await {
+pub(crate) async fn serve(services: Services, socket: Socket, tcp: Option<Tcp>, guard: GuardLayer) {
+    if let Err(error) = try_serve(services, socket, tcp, guard).await {
         tracing::error!(error = %error, "the API ended");
     }
 }
 
-async fn try_serve(services: Services, socket: Socket, guard: GuardLayer) -> anyhow::Result<()> {
+async fn try_serve(
+    services: Services,
+    socket: Socket,
+    tcp: Option<Tcp>,
+    guard: GuardLayer,
+) -> anyhow::Result<()> {
     let (log, stop) = (services.audit.audit.clone(), services.audit.stop.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
@@ -135,11 +142,13 @@ async fn try_serve(services: Services, socket: Socket, guard: GuardLayer) -> any
     routes.add_service(capped!(TerminalServiceServer, services.terminal));
     routes.add_service(capped!(TrashServiceServer, services.trash));
     routes.add_service(capped!(HostServiceServer, services.host));
+    routes.add_service(capped!(TokenServiceServer, services.token));
 
     // No sink, no call: health says so, too.
     let mut serving = log.check().is_ok();
     say_health(&reporter, serving).await;
     let stopped = stop.clone().cancelled_owned();
+    let incoming = listen::incoming(socket, tcp, stop.clone());
     tokio::spawn(async move {
         while stop.run_until_cancelled(log.changed_from(serving)).await.is_some() {
             serving = log.check().is_ok();
@@ -147,7 +156,6 @@ async fn try_serve(services: Services, socket: Socket, guard: GuardLayer) -> any
         }
     });
 
-    let incoming = stream::unfold(socket, |socket| async move { Some((socket.accept().await, socket)) });
     Server::builder()
         .layer(guard)
         .max_concurrent_streams(MAX_STREAMS)
@@ -176,6 +184,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         TerminalServiceServer::<terminal::Service>::NAME,
         TrashServiceServer::<trash::Service>::NAME,
         HostServiceServer::<host::Service>::NAME,
+        TokenServiceServer::<token::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

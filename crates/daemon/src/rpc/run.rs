@@ -48,6 +48,10 @@ impl Service {
         mut request: CreateRunRequest,
     ) -> Result<(Record, Option<String>), Refusal> {
         self.audit.check()?;
+        if !principal.may_make(&request.profile) {
+            let message = "profile: the token is limited to runs or to other profiles";
+            return Err(Refusal::new(Reason::PermissionDenied, message));
+        }
         let request_id = request.request_id.clone();
         check_client_name("request_id", &request_id)?;
         let id = match request.run_id.as_str() {
@@ -184,7 +188,7 @@ impl RunService for Service {
         records.retain(|record| {
             (request.state == 0 || i32::from(record.state.to_wire()) == request.state)
                 && after.is_none_or(|after| record.id < after)
-                && principal.may_see(&record.spec.principal)
+                && record.is_seen_by(&principal)
         });
         let more = records.len() > size;
         records.truncate(size);
@@ -335,7 +339,7 @@ impl RunService for Service {
             None => self.runs.list(),
         };
         let respond = |record: &Record| Ok(v1::WatchRunsResponse { run: Some(record.to_wire()) });
-        let sees = move |record: &Record| principal.may_see(&record.spec.principal);
+        let sees = move |record: &Record| record.is_seen_by(&principal);
         let present: Vec<_> = present.iter().rev().filter(|record| sees(record)).map(respond).collect();
         let later = BroadcastStream::new(changes).filter_map(move |change| {
             let answer = match change {

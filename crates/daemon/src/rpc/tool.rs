@@ -58,6 +58,15 @@ impl Service {
         Ok(v1::ListToolsResponse { tools_json: tools.to_string(), prompt, mcp_servers: upstream.servers })
     }
 
+    /// A call that `principal` may use.
+    async fn found(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
+        let found = self.calls.table.get(id, principal).await?;
+        if principal.scope.is_some() {
+            self.calls.runs.check_use(found.run, principal)?;
+        }
+        Ok(found)
+    }
+
     /// What is kept of a stream from `offset` on, when it was asked for.
     async fn output(
         &self,
@@ -119,7 +128,7 @@ impl ToolService for Service {
         let id = CallId::parse(&request.call_id)?;
         let most = piece("max_output_bytes", request.max_output_bytes)?;
         // The call first: when it has finished, so has its output.
-        let found = self.calls.table.get(id, &principal).await?;
+        let found = self.found(id, &principal).await?;
         let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;
         let stderr = self.output(&found, OutputStream::Stderr, request.stderr_offset, most).await?;
         Ok(Response::new(v1::GetCallResponse { call: Some(found.response), stdout, stderr }))
@@ -132,7 +141,7 @@ impl ToolService for Service {
         let principal = principal(&request)?;
         let id = CallId::parse(&request.get_ref().call_id)?;
         // One that never was, or is somebody else's, is an error.
-        self.calls.table.get(id, &principal).await?;
+        self.found(id, &principal).await?;
         let Some(call) = self.calls.table.known(id) else {
             // Only a call that is over can be in the store alone.
             return Ok(Response::new(v1::CancelCallResponse { cancelled: false }));

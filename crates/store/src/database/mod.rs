@@ -14,6 +14,7 @@ mod policies;
 mod runs;
 mod schema;
 mod settled;
+mod tokens;
 mod transcripts;
 
 use std::path::Path;

@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
     OPEN_AT_MARK,
     AGE_OF_OUTCOMES,
     ONE_SCHEMA,
+    API_TOKENS,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -148,6 +149,14 @@ CREATE INDEX calls_by_age ON calls (keeps, settled_at);
 
 /// Results have another form, and consents another digest. Approvals say their format themselves.
 const ONE_SCHEMA: &str = "DELETE FROM calls; DELETE FROM consents;";
+
+const API_TOKENS: &str = "
+CREATE TABLE api_tokens (
+    token_id TEXT PRIMARY KEY,
+    ends_at  INTEGER NOT NULL,
+    record   TEXT NOT NULL
+) STRICT;
+";
 
 /// Takes the steps that the database has not had yet, all or none.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {

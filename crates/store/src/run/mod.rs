@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use containers::Amount;
-use identity::{RunId, TokenHash};
+use identity::{Principal, RunId, TokenHash};
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
@@ -247,6 +247,11 @@ pub enum Ownership {
 }
 
 impl Record {
+    /// Whether `principal` may look at the run.
+    pub fn is_seen_by(&self, principal: &Principal) -> bool {
+        principal.may_see_run(self.id, &self.spec.profile, &self.spec.principal)
+    }
+
     /// A run that is about to be made.
     pub fn new(id: RunId, spec: Spec) -> Self {
         Self {

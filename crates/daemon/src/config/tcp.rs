@@ -1,0 +1,231 @@
+//! `listen.tcp`: the API for clients elsewhere.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gateway::document::{At, Fields};
+use serde_json::{Value, json};
+
+use super::seconds;
+use super::values::{number_or, path, time_or};
+use crate::rpc::{Certificates, Files, TcpSettings};
+
+const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
+const DAY: u64 = 86_400;
+
+/// The TCP listener, where there is to be one.
+#[derive(Debug, Clone)]
+pub(crate) struct Tcp {
+    /// `None`: plain, on this host alone, as the configuration says by name.
+    pub(crate) tls: Option<Files>,
+    pub(crate) settings: TcpSettings,
+    /// Requests of one principal at the same time.
+    pub(crate) streams_per_principal: usize,
+    /// The longest that a token may last.
+    pub(crate) max_token_lifetime: Duration,
+}
+
+/// Requests of one principal, and a token's lifetime, where the configuration says nothing.
+pub(crate) const DEFAULT_STREAMS: u32 = 256;
+pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * DAY);
+
+impl Tcp {
+    /// For the printed configuration.
+    pub(super) fn shown(&self) -> Value {
+        let settings = &self.settings;
+        let mut shown = json!({
+            "address": settings.address.to_string(),
+            "connections": settings.connections,
+            "connections_per_address": settings.connections_per_address,
+            "connections_per_second": settings.connections_per_second,
+            "streams_per_principal": self.streams_per_principal,
+            "handshake_timeout": seconds(settings.handshake_timeout),
+        });
+        match &self.tls {
+            Some(files) => {
+                shown["tls"] = json!({ "certificate": files.certificate, "key": files.key });
+                if let Some(authority) = &files.client_ca {
+                    shown["tls"]["client_ca"] = json!(authority);
+                }
+            }
+            None => shown["plaintext"] = json!(true),
+        }
+        if settings.takes_tokens {
+            shown["tokens"] = json!({ "max_lifetime": seconds(self.max_token_lifetime) });
+        }
+        shown
+    }
+}
+
+/// Reads the section of `listen`.
+pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
+    let fields = listen.get("tcp")?.fields(&[
+        "address",
+        "tls",
+        "tokens",
+        "plaintext",
+        "connections",
+        "connections_per_address",
+        "connections_per_second",
+        "streams_per_principal",
+        "handshake_timeout",
+    ]);
+    let address = address(&fields);
+    let takes_tokens = fields.get("tokens").is_some();
+    let tokens = fields.section("tokens", &["max_lifetime"]);
+    let max_token_lifetime = time_or(&tokens, "max_lifetime", (60, 365 * DAY), DEFAULT_LIFETIME.as_secs());
+    let plaintext = fields.flag_or("plaintext", false);
+    let tls = fields.get("tls").map(|at| files(at, takes_tokens));
+    match &tls {
+        None if !plaintext => fields.at("tls").problem(
+            "is missing: make certificates with `coffer tls init`; on this host alone, `plaintext: true` does without",
+        ),
+        Some(_) if plaintext => fields.at("plaintext").problem("contradicts listen.tcp.tls: keep one"),
+        _ => {}
+    }
+    if plaintext && address.is_some_and(|address| !address.ip().is_loopback()) {
+        fields
+            .at("plaintext")
+            .problem("is for a loopback address alone: tokens would go over the network in the clear");
+    }
+    let asks_for_certificates =
+        tls.as_ref().is_some_and(|files| files.as_ref().is_none_or(|files| files.client_ca.is_some()));
+    if !takes_tokens && !asks_for_certificates {
+        fields.at("tokens").problem(
+            "is missing, and so is listen.tcp.tls.client_ca: nobody could get in; say `tokens: {}`, or name who signs clients' certificates",
+        );
+    }
+    let connections = number_or(&fields, "connections", 1..=65_536, 256) as usize;
+    let connections_per_address = number_or(&fields, "connections_per_address", 1..=65_536, 64) as usize;
+    let connections_per_second = number_or(&fields, "connections_per_second", 1..=10_000, 50);
+    let streams = number_or(&fields, "streams_per_principal", 1..=65_536, DEFAULT_STREAMS) as usize;
+    let handshake_timeout = time_or(&fields, "handshake_timeout", (1, 60), 5);
+    let settings = TcpSettings {
+        address: address?,
+        takes_tokens,
+        connections,
+        connections_per_address,
+        connections_per_second,
+        handshake_timeout,
+    };
+    Some(Tcp { tls: tls.flatten(), settings, streams_per_principal: streams, max_token_lifetime })
+}
+
+fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
+    let Some(at) = fields.get("address") else { return DEFAULT_ADDRESS.parse().ok() };
+    let address = at.text()?.parse().ok();
+    if address.is_none() {
+        at.problem(format!("must be an address and a port, such as {DEFAULT_ADDRESS} or \"[::]:7443\""));
+    }
+    address
+}
+
+/// The files, which must be fit for use.
+fn files(at: &At<'_>, takes_tokens: bool) -> Option<Files> {
+    let fields = at.fields(&["certificate", "key", "client_ca"]);
+    let certificate = fields.required("certificate").and_then(path);
+    let key = fields.required("key").and_then(path);
+    let client_ca: Option<Option<PathBuf>> = match fields.get("client_ca") {
+        None => Some(None),
+        Some(at) => path(at).map(Some),
+    };
+    let files = Files { certificate: certificate?, key: key?, client_ca: client_ca? };
+    if let Err((key, message)) = Certificates::load(files.clone(), takes_tokens) {
+        fields.at(key).problem(message);
+    }
+    Some(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::super::testing::{keys, parse};
+
+    fn made(directory: &Path) -> String {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(directory.join("cert.pem"), certificate.pem()).unwrap();
+        std::fs::write(directory.join("key.pem"), key.serialize_pem()).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(directory.join("key.pem"), mode).unwrap();
+        let at = directory.display();
+        format!("certificate: {at}/cert.pem, key: {at}/key.pem")
+    }
+
+    fn wrong(tcp: &str) -> Vec<String> {
+        keys(&format!("listen: {{ tcp: {{ {tcp} }} }}"))
+    }
+
+    #[test]
+    fn there_is_none_unless_it_is_asked_for() {
+        assert!(parse("{}").unwrap().tcp.is_none());
+    }
+
+    #[test]
+    fn nobody_gets_in_without_tls_or_without_showing_anything() {
+        let directory = tempfile::tempdir().unwrap();
+        let tls = made(directory.path());
+        assert_eq!(wrong(""), ["listen.tcp.tls", "listen.tcp.tokens"]);
+        assert_eq!(wrong("tokens: {}"), ["listen.tcp.tls"]);
+        assert_eq!(wrong(&format!("tls: {{ {tls} }}")), ["listen.tcp.tokens"]);
+        assert_eq!(wrong("plaintext: true"), ["listen.tcp.tokens"]);
+        assert_eq!(
+            wrong(&format!("tls: {{ {tls} }}, tokens: {{}}, plaintext: true")),
+            ["listen.tcp.plaintext"]
+        );
+        for open in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1"] {
+            let tcp = format!("plaintext: true, tokens: {{}}, address: '{open}'");
+            assert_eq!(wrong(&tcp), ["listen.tcp.plaintext"]);
+        }
+    }
+
+    #[test]
+    fn each_problem_has_its_key() {
+        assert_eq!(
+            wrong("address: here, tls: { certificate: /no/such, key: relative }, tokens: { max_lifetime: 2000d },
+                connections: 0, connections_per_address: 0, connections_per_second: 0, streams_per_principal: 0, handshake_timeout: 2m"),
+            [
+                "address",
+                "tokens.max_lifetime",
+                "tls.key",
+                "connections",
+                "connections_per_address",
+                "connections_per_second",
+                "streams_per_principal",
+                "handshake_timeout"
+            ]
+            .map(|key| format!("listen.tcp.{key}"))
+        );
+        assert_eq!(
+            wrong("tokens: {}, tls: { certificate: /no/such, key: /no/such }"),
+            ["listen.tcp.tls.certificate"]
+        );
+    }
+
+    #[test]
+    fn what_is_printed_is_the_same_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let tls = made(directory.path());
+        let at = directory.path().display();
+        for tcp in [
+            format!("tls: {{ {tls}, client_ca: {at}/cert.pem }}, address: '0.0.0.0:7443'"),
+            format!("tls: {{ {tls} }}, tokens: {{ max_lifetime: 7d }}, connections_per_second: 9"),
+            "plaintext: true, tokens: {}, address: '[::1]:1'".to_owned(),
+        ] {
+            let config = parse(&format!("listen: {{ tcp: {{ {tcp} }} }}")).unwrap();
+            let printed = config.to_string();
+            assert_eq!(parse(&printed).unwrap().to_string(), printed);
+        }
+        let tokens =
+            parse("listen: { tcp: { plaintext: true, tokens: { max_lifetime: 7d } } }").unwrap().tcp.unwrap();
+        assert_eq!(tokens.max_token_lifetime, Duration::from_secs(7 * 86_400));
+        assert!(tokens.settings.takes_tokens && tokens.tls.is_none());
+    }
+}

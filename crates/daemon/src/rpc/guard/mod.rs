@@ -1,0 +1,318 @@
+//! The one layer through which every request passes: it names the principal, by the connection or by a token, and asks whether
+//! it may call the method. Attempts to do more are on record.
+//! On the way back it gives a stable reason to what the transport refuses by itself.
+
+mod streams;
+mod watched;
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use calls::{Attempt, Escalations};
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, Join, Map, Ready, join, ready};
+use identity::{Access, Credential, Principal, Roles};
+use ops::Reason;
+use refusal::Refusal;
+use runs::Runs;
+use tonic::body::Body;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{HeaderValue, Request, Response};
+use tonic::{Code, Status};
+use tower::{Layer, Service};
+
+use self::streams::Streams;
+pub(crate) use self::watched::End;
+use self::watched::Watch;
+use super::MAX_MESSAGE;
+use super::listen::{Peer, Remote};
+use crate::tokens::Tokens;
+
+#[derive(Clone)]
+pub(crate) struct GuardLayer(Arc<Gate>);
+
+/// What the guard has to know.
+struct Gate {
+    access: Access,
+    runs: Arc<Runs>,
+    tokens: Arc<Tokens>,
+    escalations: Arc<Escalations>,
+    streams: Streams,
+}
+
+impl GuardLayer {
+    /// A principal over TCP has at most `streams` requests at the same time.
+    pub(crate) fn new(
+        access: Access,
+        runs: Arc<Runs>,
+        tokens: Arc<Tokens>,
+        escalations: Arc<Escalations>,
+        streams: usize,
+    ) -> Self {
+        Self(Arc::new(Gate { access, runs, tokens, escalations, streams: Streams::new(streams) }))
+    }
+}
+
+/// Who a request is from, and how that was shown.
+struct Named {
+    principal: Principal,
+    /// Nobody has shown anything: no method is open.
+    credential: Option<Credential>,
+    /// When what was shown ends, with all that it opened.
+    end: Option<End>,
+}
+
+impl Gate {
+    /// Who this is, if they may make the request, and what ends with it.
+    fn enter(&self, request: &Request<Body>) -> Result<(Principal, Option<Watch>), Status> {
+        let path = request.uri().path();
+        let peer = request.extensions().get::<Peer>();
+        let by_connection = self.by_connection(peer)?;
+        let Named { principal, credential, end } = match request.headers().get(AUTHORIZATION) {
+            // Whoever presents a token wants to be its holder and nobody else: there is no way back to the uid.
+            Some(shown) => self.by_token(shown, by_connection.principal, peer, path)?,
+            None => by_connection,
+        };
+        let Some(method) = identity::method(path) else {
+            return Err(if principal.roles.is_empty() {
+                self.refuse(&principal, Attempt::Method, path, may_not(&principal.name)).into()
+            } else {
+                Status::unimplemented("there is no such method")
+            });
+        };
+        match credential {
+            None => {
+                let message =
+                    "no token and no client certificate was shown, and without one nothing is open here";
+                let refusal = Refusal::new(Reason::PermissionDenied, message);
+                return Err(self.refuse(&principal, Attempt::Method, path, refusal).into());
+            }
+            Some(credential) if !method.credentials.contains(&credential) => {
+                let (attempt, message) = match credential {
+                    Credential::RunToken => (
+                        Attempt::MethodWithToken,
+                        "a run's token is for the tools of its run and for nothing else",
+                    ),
+                    Credential::NarrowToken => (
+                        Attempt::MethodWithApiToken,
+                        "a token that is limited to runs or profiles opens only what is about runs",
+                    ),
+                    _ => (
+                        Attempt::MethodWithApiToken,
+                        "no token opens this: use the Unix socket or a client certificate",
+                    ),
+                };
+                let refusal = Refusal::new(Reason::PermissionDenied, message);
+                return Err(self.refuse(&principal, attempt, path, refusal).into());
+            }
+            // What it opens is its run's, and needs no role.
+            Some(Credential::RunToken) => {}
+            Some(_) if principal.roles.has_any(method.roles) => {}
+            Some(_) => {
+                let refusal = may_not(&principal.name);
+                return Err(self.refuse(&principal, Attempt::Method, path, refusal).into());
+            }
+        }
+        // By the Unix socket a request has what it always had: its uid, for as long as it takes.
+        let Some(Peer::Remote(remote)) = peer else {
+            return Ok((principal, end.map(|end| Watch::new(Some(end), None))));
+        };
+        let Some(turn) = self.streams.enter(&principal.name) else {
+            let message =
+                format!("{} has too many requests at the same time: wait for one to end", principal.name);
+            return Err(Refusal::new(Reason::Overloaded, message).into());
+        };
+        remote.admit();
+        Ok((principal, Some(Watch::new(end, Some(turn)))))
+    }
+
+    fn by_connection(&self, peer: Option<&Peer>) -> Result<Named, Refusal> {
+        let remote = match peer {
+            Some(Peer::Local { uid, gid }) => {
+                let principal = self.access.principal(*uid, *gid);
+                return Ok(Named { principal, credential: Some(Credential::Uid), end: None });
+            }
+            Some(Peer::Remote(remote)) => remote,
+            // Nothing but a token opens anything to them.
+            None => return Ok(Named { principal: Principal::anonymous(), credential: None, end: None }),
+        };
+        let address = Some(remote.address);
+        let Some(certificate) = &remote.certificate else {
+            let principal = Principal { address, ..Principal::anonymous() };
+            return Ok(Named { principal, credential: None, end: None });
+        };
+        let principal = Principal { address, ..self.access.certified(&certificate.name) };
+        // It was in force when the connection began.
+        let Ok(left) = certificate.not_after.duration_since(SystemTime::now()) else {
+            let refusal = Refusal::new(
+                Reason::PermissionDenied,
+                "the client certificate has expired: connect again with another one",
+            );
+            return Err(self.refuse(&principal, Attempt::BadCertificate, "TLS", refusal));
+        };
+        Ok(Named { principal, credential: Some(Credential::Certificate), end: Some(End::after(left)) })
+    }
+
+    fn by_token(
+        &self,
+        shown: &HeaderValue,
+        caller: Principal,
+        peer: Option<&Peer>,
+        path: &str,
+    ) -> Result<Named, Refusal> {
+        let token = shown.to_str().ok().and_then(bearer).unwrap_or_default();
+        let is_taken = |remote: &Arc<Remote>| remote.takes_tokens;
+        if matches!(peer, Some(Peer::Remote(remote)) if !is_taken(remote)) {
+            let message = "no token counts on this listener: show a client certificate";
+            let refusal = Refusal::new(Reason::PermissionDenied, message);
+            return Err(self.refuse(&caller, Attempt::TokenElsewhere, path, refusal));
+        }
+        if identity::id_of_api_token(token).is_some() {
+            return match self.tokens.open(token, caller.address) {
+                Ok(held) => {
+                    let (token, end) = (&held.token, held.end());
+                    let credential =
+                        if token.is_narrow() { Credential::NarrowToken } else { Credential::Token };
+                    let principal = token.principal(caller.address);
+                    Ok(Named { principal, credential: Some(credential), end: Some(end) })
+                }
+                Err((attempt, message)) => {
+                    let refusal = Refusal::new(Reason::PermissionDenied, message);
+                    Err(self.refuse(&caller, attempt, path, refusal))
+                }
+            };
+        }
+        let Some((run, owner)) = self.runs.of_token(token) else {
+            let refusal = Refusal::new(
+                Reason::PermissionDenied,
+                "the token is neither one of a run that lives nor an API token: it is told once, when it is made",
+            );
+            if self.runs.is_former_token(token) {
+                return Err(refusal);
+            }
+            return Err(self.refuse(&caller, Attempt::BadToken, path, refusal));
+        };
+        let principal = Principal { name: owner, roles: Roles::none(), run: Some(run), ..caller };
+        Ok(Named { principal, credential: Some(Credential::RunToken), end: None })
+    }
+
+    /// Records what was refused.
+    fn refuse(&self, principal: &Principal, attempt: Attempt, target: &str, refusal: Refusal) -> Refusal {
+        self.escalations.report(principal, principal.run, attempt, target);
+        refusal
+    }
+}
+
+/// The token in `Bearer TOKEN`, RFC 6750.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+fn may_not(who: &str) -> Refusal {
+    Refusal::new(
+        Reason::PermissionDenied,
+        format!(
+            "{who} has no role that allows this; the operator grants roles under `access` in the configuration"
+        ),
+    )
+}
+
+impl<S> Layer<S> for GuardLayer {
+    type Service = Guard<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Guard { gate: self.0.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Guard<S> {
+    gate: Arc<Gate>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Either<
+        Map<Join<S::Future, Ready<Option<Watch>>>, Finish<Self::Error>>,
+        Ready<Result<Self::Response, Self::Error>>,
+    >;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        match self.gate.enter(&request) {
+            Ok((principal, watch)) => {
+                request.extensions_mut().insert(Arc::new(principal));
+                let answer = join(self.inner.call(request), ready(watch));
+                Either::Left(answer.map(finish as Finish<Self::Error>))
+            }
+            Err(refused) => Either::Right(ready(Ok(refused.into_http()))),
+        }
+    }
+}
+
+type Finish<E> = fn((Result<Response<Body>, E>, Option<Watch>)) -> Result<Response<Body>, E>;
+
+fn finish<E>((answer, watch): (Result<Response<Body>, E>, Option<Watch>)) -> Result<Response<Body>, E> {
+    let answer = explained(answer?);
+    Ok(match watch {
+        Some(watch) => watch.over(answer),
+        None => answer,
+    })
+}
+
+/// A request that no service has seen because the transport could not take it. Refusals of ours carry details, what
+/// tonic says does not.
+fn explained(response: Response<Body>) -> Response<Body> {
+    let Some(status) =
+        Status::from_header_map(response.headers()).filter(|status| status.details().is_empty())
+    else {
+        return response;
+    };
+    let refusal = match status.code() {
+        Code::OutOfRange => Refusal::invalid("request", format!("is larger than {MAX_MESSAGE} bytes")),
+        Code::Internal => Refusal::invalid("request", "cannot be decoded as a message of this method"),
+        _ => return response,
+    };
+    Status::from(refusal).into_http()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prost::Message as _;
+    use prost_types::FileDescriptorSet;
+
+    /// A method without a row is closed: this finds the one that was forgotten, and the row of one that is no more.
+    #[test]
+    fn every_method_that_is_served_has_a_row_and_no_other() {
+        let described = [
+            wire::DESCRIPTORS,
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ];
+        let mut served = BTreeSet::new();
+        for bytes in described {
+            for file in FileDescriptorSet::decode(bytes).unwrap().file {
+                for service in &file.service {
+                    let name = format!("{}.{}", file.package(), service.name());
+                    served.extend(service.method.iter().map(|method| format!("/{name}/{}", method.name())));
+                }
+            }
+        }
+        assert!(served.len() > 50, "{served:?}");
+        let rows = identity::METHODS.iter().map(|method| method.path.to_owned()).collect();
+        assert_eq!(served, rows);
+    }
+}

@@ -1,0 +1,202 @@
+//! An answer that ends with what opened it: when its caller's token is revoked or expires, or its certificate does, a stream is cut
+//! at the next message. The answer to one request, which is made already, still arrives.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use ops::Reason;
+use refusal::Refusal;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderMap, Response};
+
+use super::streams::Turn;
+
+/// Frames that are still sent after the end: a message and its trailers.
+const AFTER: u8 = 2;
+/// The longest that a timer is set for.
+const MAX_TIMER: Duration = Duration::from_secs(366 * 86_400);
+
+/// Comes when what opened a stream ends.
+pub(crate) struct End(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl End {
+    pub(crate) fn after(left: Duration) -> Self {
+        Self(Box::pin(tokio::time::sleep(left.min(MAX_TIMER))))
+    }
+
+    /// After a time, or before it when somebody ends it.
+    pub(crate) fn after_or(left: Duration, ended: CancellationToken) -> Self {
+        let timer = tokio::time::sleep(left.min(MAX_TIMER));
+        Self(Box::pin(async move {
+            ended.run_until_cancelled(timer).await;
+        }))
+    }
+}
+
+/// What is held, and waited for, while a request is answered.
+pub(crate) struct Watch {
+    end: Option<End>,
+    turn: Option<Turn>,
+}
+
+impl Watch {
+    pub(super) fn new(end: Option<End>, turn: Option<Turn>) -> Self {
+        Self { end, turn }
+    }
+
+    /// Watches over the answer.
+    pub(super) fn over(self, answer: Response<Body>) -> Response<Body> {
+        let Self { end, turn } = self;
+        answer.map(|body| Body::new(Watched { body, end, after: None, _turn: turn }))
+    }
+}
+
+struct Watched {
+    body: Body,
+    /// `None` when it has come, or nothing ends it.
+    end: Option<End>,
+    /// Frames that may still be sent, once the end has come.
+    after: Option<u8>,
+    _turn: Option<Turn>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        if this.end.as_mut().is_some_and(|end| end.0.as_mut().poll(context).is_ready()) {
+            this.end = None;
+            this.after = Some(AFTER);
+        }
+        if this.after == Some(0) {
+            return Poll::Ready(this.cut());
+        }
+        match Pin::new(&mut this.body).poll_frame(context) {
+            Poll::Pending if this.after.is_some() => Poll::Ready(this.cut()),
+            frame => {
+                this.after = this.after.map(|after| after.saturating_sub(1));
+                frame
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // Unknown: it may be cut.
+        SizeHint::default()
+    }
+}
+
+impl Watched {
+    /// The last frame, which says why; nothing after it.
+    fn cut(&mut self) -> Option<Result<Frame<Bytes>, Status>> {
+        self.after = Some(0);
+        if self.body.is_end_stream() {
+            return None;
+        }
+        self.body = Body::empty();
+        let message = "the token or certificate that opened this stream has ended";
+        let status = Status::from(Refusal::new(Reason::PermissionDenied, message));
+        let mut trailers = HeaderMap::new();
+        Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Frames that are there at once, and then, unless it ends, none for ever.
+    struct Frames(VecDeque<Frame<Bytes>>, bool);
+
+    impl HttpBody for Frames {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.0.pop_front() {
+                Some(frame) => Poll::Ready(Some(Ok(frame))),
+                None if self.1 => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.0.is_empty() && self.1
+        }
+    }
+
+    fn answer(messages: usize, ends: bool) -> Frames {
+        let mut frames: VecDeque<_> = (0..messages).map(|_| Frame::data(Bytes::from_static(b"m"))).collect();
+        if ends {
+            frames.push_back(Frame::trailers(HeaderMap::new()));
+        }
+        Frames(frames, ends)
+    }
+
+    /// Messages, and the status of the trailers.
+    async fn read(frames: Frames, end: Option<End>) -> (usize, Option<String>) {
+        let watch = Watch::new(end, None);
+        let mut body = watch.over(Response::new(Body::new(frames))).into_body();
+        let (mut messages, mut status) = (0, None);
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            match frame.unwrap().into_trailers() {
+                Ok(trailers) => {
+                    let value = trailers.get("grpc-status").map(|status| status.to_str().unwrap().to_owned());
+                    status = Some(value.unwrap_or_default());
+                }
+                Err(_) => messages += 1,
+            }
+        }
+        (messages, status)
+    }
+
+    fn ended() -> End {
+        let token = CancellationToken::new();
+        token.cancel();
+        End::after_or(MAX_TIMER, token)
+    }
+
+    #[tokio::test]
+    async fn one_answer_arrives_and_a_stream_is_cut() {
+        assert_eq!(read(answer(1, true), Some(ended())).await, (1, Some(String::new())));
+        assert_eq!(read(answer(1, false), Some(ended())).await, (1, Some("7".to_owned())));
+        assert_eq!(read(answer(0, false), Some(ended())).await, (0, Some("7".to_owned())));
+        // One that never rests is cut all the same.
+        assert_eq!(read(answer(1_000, true), Some(ended())).await, (2, Some("7".to_owned())));
+        assert_eq!(read(answer(1_000, true), None).await, (1_000, Some(String::new())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_may_come_with_time_or_while_nothing_is_said() {
+        let later = Some(End::after(Duration::from_secs(5)));
+        assert_eq!(read(answer(3, false), later).await, (3, Some("7".to_owned())));
+        let token = CancellationToken::new();
+        let end = Some(End::after_or(MAX_TIMER, token.clone()));
+        let reader = tokio::spawn(read(answer(3, false), end));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(!reader.is_finished());
+        token.cancel();
+        assert_eq!(reader.await.unwrap(), (3, Some("7".to_owned())));
+    }
+}

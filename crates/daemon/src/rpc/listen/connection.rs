@@ -1,0 +1,219 @@
+//! One accepted connection, whatever it came by.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tonic::transport::server::Connected;
+
+use super::Peer;
+use crate::rpc::authority::{AuthorityFilter, PREFACE};
+use crate::rpc::coalesce::Coalesce;
+
+/// Read from a client at once, bytes.
+const READ: usize = 16 * 1024;
+
+/// Until a client has to have begun to speak: a silent one keeps another's place.
+const GREETING: Duration = Duration::from_secs(10);
+
+pub(super) type Stream = Either<UnixStream, Either<TcpStream, Box<TlsStream<TcpStream>>>>;
+
+/// A connection that HTTP/2 is spoken on.
+pub(crate) struct Connection {
+    stream: Coalesce<Stream>,
+    peer: Peer,
+    input: Input,
+    /// Heard, and not yet read from `taken` on.
+    ready: Vec<u8>,
+    taken: usize,
+    /// Set until the client has shown that it is one.
+    patience: Option<Pin<Box<Sleep>>>,
+    _place: Box<dyn Send>,
+}
+
+enum Input {
+    /// From the Unix socket, where `:authority` means nothing.
+    Filtered(Box<AuthorityFilter>),
+    /// Bytes that have come, at most those of the greeting.
+    Plain(usize),
+}
+
+impl Connection {
+    /// Keeps `place` until it is over.
+    pub(super) fn new(stream: Stream, peer: Peer, place: impl Send + 'static) -> Self {
+        Self::with_patience(stream, peer, place, GREETING)
+    }
+
+    fn with_patience(stream: Stream, peer: Peer, place: impl Send + 'static, patience: Duration) -> Self {
+        let input = match &peer {
+            Peer::Local { .. } => Input::Filtered(Box::new(AuthorityFilter::new())),
+            Peer::Remote(_) => Input::Plain(0),
+        };
+        Self {
+            stream: Coalesce::new(stream),
+            peer,
+            input,
+            ready: Vec::new(),
+            taken: 0,
+            patience: Some(Box::pin(tokio::time::sleep(patience))),
+            _place: Box::new(place),
+        }
+    }
+
+    /// Whether the client may be silent from now on. Of one over TCP who has no certificate nothing is known before a token of its
+    /// was good.
+    fn may_rest(&self) -> bool {
+        let is_known = match &self.peer {
+            Peer::Local { .. } => true,
+            Peer::Remote(remote) => remote.certificate.is_some() || remote.is_admitted(),
+        };
+        let greeted = match &self.input {
+            Input::Filtered(filter) => filter.is_greeted(),
+            Input::Plain(heard) => *heard >= PREFACE,
+        };
+        is_known && greeted
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.ready.clear();
+        self.taken = 0;
+        match &mut self.input {
+            Input::Filtered(filter) => filter.filter(bytes, &mut self.ready),
+            Input::Plain(heard) => {
+                self.ready.extend_from_slice(bytes);
+                *heard = PREFACE.min(*heard + bytes.len());
+            }
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.patience.is_some() && this.may_rest() {
+            this.patience = None;
+        }
+        if let Some(patience) = &mut this.patience
+            && patience.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        while this.taken == this.ready.len() {
+            let mut bytes = [MaybeUninit::uninit(); READ];
+            let mut read = ReadBuf::uninit(&mut bytes);
+            ready!(Pin::new(&mut this.stream).poll_read(context, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            this.hear(read.filled());
+        }
+        let rest = &this.ready[this.taken..];
+        let count = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..count]);
+        this.taken += count;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixStream;
+    use tokio_util::either::Either;
+
+    use super::super::{Peer, Remote, Subject};
+    use super::Connection;
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    async fn after_patience(peer: Peer, said: &[u8]) -> Result<usize, ErrorKind> {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let patience = Duration::from_millis(50);
+        let mut connection = Connection::with_patience(Either::Left(server), peer, (), patience);
+        client.write_all(said).await.unwrap();
+        let mut bytes = vec![0; said.len()];
+        connection.read_exact(&mut bytes).await.unwrap();
+        let more = tokio::spawn(async move { connection.read(&mut [0; 16]).await });
+        tokio::time::sleep(patience * 2).await;
+        // Where the connection has been given up nobody listens.
+        let _ = client.write_all(&[0; 9]).await;
+        more.await.unwrap().map_err(|error| error.kind())
+    }
+
+    fn remote(certificate: Option<Subject>) -> Arc<Remote> {
+        Arc::new(Remote::new(IpAddr::from([127, 0, 0, 1]), certificate, true))
+    }
+
+    #[tokio::test]
+    async fn a_client_has_to_greet_in_time_and_may_be_silent_then() {
+        let certificate = Subject { name: "ci".into(), not_after: SystemTime::now() };
+        for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(Some(certificate)))] {
+            assert_eq!(after_patience(peer.clone(), b"").await, Err(ErrorKind::TimedOut));
+            assert_eq!(after_patience(peer.clone(), &PREFACE[..20]).await, Err(ErrorKind::TimedOut));
+            assert_eq!(after_patience(peer, PREFACE).await, Ok(9));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_without_a_certificate_has_to_be_let_in_in_time() {
+        let client = remote(None);
+        assert_eq!(after_patience(Peer::Remote(client.clone()), PREFACE).await, Err(ErrorKind::TimedOut));
+        client.admit();
+        assert_eq!(after_patience(Peer::Remote(client.clone()), PREFACE).await, Ok(9));
+        assert_eq!(after_patience(Peer::Remote(client), b"").await, Err(ErrorKind::TimedOut));
+    }
+}

@@ -1,0 +1,90 @@
+//! Where the API listens: a Unix socket, and TCP where the configuration has it. What is accepted here is one kind of
+//! connection, so that one server has every limit of HTTP/2.
+//!
+//! ```text
+//!  Unix socket ── uid ───────────────────────────────┐
+//!  TCP ─► place of its address ─► TLS ─► certificate ─┴► Connection ─► greeting ─► HTTP/2 ─► guard
+//! ```
+//!
+//! A connection has a place before anything is read from it, and loses it when it does not get on: TLS within
+//! `handshake_timeout`, and the greeting, or without a certificate the first request that is let in, within ten seconds.
+
+mod addresses;
+mod connection;
+mod subject;
+mod tcp;
+mod tls;
+mod unix;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::{Stream, stream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use connection::Connection;
+pub(crate) use subject::Subject;
+pub(crate) use tcp::{Settings, Tcp};
+pub(crate) use tls::{Certificates, Files};
+pub(crate) use unix::Socket;
+
+/// Between attempts to accept after one that failed.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Connections over TCP that are ready and not yet served.
+const READY: usize = 16;
+
+/// Who connected.
+#[derive(Debug, Clone)]
+pub(crate) enum Peer {
+    /// By the Unix socket, as the kernel says, unix(7) `SO_PEERCRED`.
+    Local {
+        uid: u32,
+        gid: u32,
+    },
+    Remote(Arc<Remote>),
+}
+
+/// A client over TCP.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) address: IpAddr,
+    /// Of its verified certificate.
+    pub(crate) certificate: Option<Subject>,
+    /// Whether tokens count on this listener.
+    pub(crate) takes_tokens: bool,
+    admitted: AtomicBool,
+}
+
+impl Remote {
+    fn new(address: IpAddr, certificate: Option<Subject>, takes_tokens: bool) -> Self {
+        Self { address, certificate, takes_tokens, admitted: AtomicBool::new(false) }
+    }
+
+    /// One of its requests was let in: it may keep its place.
+    pub(crate) fn admit(&self) {
+        self.admitted.store(true, Ordering::Relaxed);
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.admitted.load(Ordering::Relaxed)
+    }
+}
+
+/// The connections of all listeners, until `stop`.
+pub(crate) fn incoming(
+    socket: Socket,
+    tcp: Option<Tcp>,
+    stop: CancellationToken,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let local = stream::unfold(socket, |socket| async move { Some((socket.accept().await, socket)) });
+    let (ready, remote) = mpsc::channel(READY);
+    if let Some(tcp) = tcp {
+        tokio::spawn(tcp.run(ready, stop));
+    }
+    stream::select(Box::pin(local), ReceiverStream::new(remote))
+}

@@ -1,0 +1,78 @@
+//! The Unix socket: made with its mode, owned by one daemon, bounded in connections.
+
+#![expect(clippy::disallowed_methods, reason = "the daemon's own socket")]
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
+use tokio_util::either::Either;
+
+use super::connection::Connection;
+use super::{AGAIN, Peer};
+
+/// A bound socket. The file goes with it.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    connections: Arc<Semaphore>,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Binds `path`. A socket that nobody serves any more is replaced; a living one is an error.
+    pub(crate) fn bind(path: &Path, mode: u32, max_connections: usize) -> io::Result<Self> {
+        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+            std::fs::create_dir_all(directory)?;
+            // The socket's own mode says who may connect.
+            std::fs::set_permissions(directory, Permissions::from_mode(0o755))?;
+        }
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon serves this socket"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(path)?,
+            Err(_) => {}
+        }
+        // Bound under another name and renamed, so that nobody connects before the mode is right.
+        let draft = path.with_extension(format!("{}.new", std::process::id()));
+        let _ = std::fs::remove_file(&draft);
+        let listener = UnixListener::bind(&draft)?;
+        std::fs::set_permissions(&draft, Permissions::from_mode(mode))?;
+        std::fs::rename(&draft, path)?;
+        Ok(Self { listener, connections: Arc::new(Semaphore::new(max_connections)), path: path.to_owned() })
+    }
+
+    /// The next connection, as soon as there is room for it.
+    pub(crate) async fn accept(&self) -> io::Result<Connection> {
+        let permit = self.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, _) = match self.listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: it would fail again at once, and again.
+                tokio::time::sleep(AGAIN).await;
+                return Err(error);
+            }
+        };
+        let credentials = stream.peer_cred()?;
+        let peer = Peer::Local { uid: credentials.uid(), gid: credentials.gid() };
+        Ok(Connection::new(Either::Left(stream), peer, permit))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Removes a socket that nobody serves, and nothing else: connecting to an ordinary file is refused as well.
+fn remove_socket(path: &Path) -> io::Result<()> {
+    if std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return std::fs::remove_file(path);
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else than a socket at this path"))
+}

@@ -1,0 +1,155 @@
+//! Who may call which method: roles by method, and the credentials with which it can be called at all.
+//!
+//! A method without a row is closed to everybody. `crates/daemon` tests that every method of the descriptors has a row.
+
+use crate::principal::Role::{self, Approver, Auditor, Director, Operator, Orchestrator};
+
+/// How a caller has shown who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// The kernel names the uid at the other end of the Unix socket.
+    Uid,
+    /// A client certificate that the configured authority has signed.
+    Certificate,
+    /// An API token.
+    Token,
+    /// An API token that is limited to profiles or runs.
+    NarrowToken,
+    /// The token of one run.
+    RunToken,
+}
+
+impl Credential {
+    pub const ALL: [Self; 5] = [Self::Uid, Self::Certificate, Self::Token, Self::NarrowToken, Self::RunToken];
+}
+
+/// A method, who may call it, and with which credentials.
+#[derive(Debug)]
+pub struct Method {
+    /// Such as `/cofferdam.v1.ToolService/Call`.
+    pub path: &'static str,
+    /// One of these is needed, except with a run's token.
+    pub roles: &'static [Role],
+    pub credentials: &'static [Credential],
+}
+
+/// People and machines with a lasting identity: what gives rights to others, and what no program does for a person.
+const IN_PERSON: &[Credential] = &[Credential::Uid, Credential::Certificate];
+/// Whatever is about the daemon as a whole.
+const WIDE: &[Credential] = &[Credential::Uid, Credential::Certificate, Credential::Token];
+/// What is about runs, and answers with no more than the runs that the caller may see.
+const RUNS: &[Credential] =
+    &[Credential::Uid, Credential::Certificate, Credential::Token, Credential::NarrowToken];
+/// The tools of a run.
+const TOOLS: &[Credential] = &Credential::ALL;
+
+const EVERYBODY: &[Role] = &[Operator, Approver, Orchestrator, Auditor, Director];
+const MAKERS: &[Role] = &[Operator, Orchestrator];
+const REVIEWERS: &[Role] = &[Operator, Orchestrator, Approver, Director];
+const READERS: &[Role] = &[Operator, Auditor];
+
+const fn row(path: &'static str, roles: &'static [Role], credentials: &'static [Credential]) -> Method {
+    Method { path, roles, credentials }
+}
+
+/// Every method that is served.
+pub const METHODS: &[Method] = &[
+    row("/cofferdam.v1.AlertService/AcknowledgeAlert", &[Operator], WIDE),
+    row("/cofferdam.v1.AlertService/GetAlert", EVERYBODY, WIDE),
+    row("/cofferdam.v1.AlertService/ListAlerts", EVERYBODY, WIDE),
+    row("/cofferdam.v1.AlertService/WatchAlerts", EVERYBODY, WIDE),
+    row("/cofferdam.v1.ApprovalService/DecideApproval", &[Approver, Director], RUNS),
+    row("/cofferdam.v1.ApprovalService/GetApproval", REVIEWERS, RUNS),
+    row("/cofferdam.v1.ApprovalService/ListApprovals", REVIEWERS, RUNS),
+    row("/cofferdam.v1.ApprovalService/ListConsents", REVIEWERS, RUNS),
+    // It only takes away.
+    row("/cofferdam.v1.ApprovalService/RevokeConsent", &[Operator, Approver, Director], WIDE),
+    row("/cofferdam.v1.ApprovalService/WatchApprovals", REVIEWERS, RUNS),
+    // Others than operators and auditors have it of their own runs.
+    row("/cofferdam.v1.AuditService/CreateBundle", &[Operator, Auditor, Orchestrator], WIDE),
+    row("/cofferdam.v1.AuditService/GetCheckpoint", READERS, WIDE),
+    row("/cofferdam.v1.AuditService/QueryEvents", READERS, WIDE),
+    row("/cofferdam.v1.AuditService/RebuildIndex", &[Operator], WIDE),
+    row("/cofferdam.v1.AuditService/RotateKey", &[Operator], IN_PERSON),
+    row("/cofferdam.v1.AuditService/StreamEvents", READERS, WIDE),
+    row("/cofferdam.v1.AuditService/VerifyLog", READERS, WIDE),
+    row("/cofferdam.v1.HostService/ExamineHost", EVERYBODY, WIDE),
+    row("/cofferdam.v1.LimitService/GetRateLimits", EVERYBODY, WIDE),
+    row("/cofferdam.v1.LimitService/ThrottleAgent", &[Operator], WIDE),
+    row("/cofferdam.v1.PermissionService/GrantPermission", &[Operator], WIDE),
+    row("/cofferdam.v1.PermissionService/ListPermissions", &[Operator], WIDE),
+    row("/cofferdam.v1.PermissionService/RevokePermission", &[Operator], WIDE),
+    row("/cofferdam.v1.PolicyService/ExplainPolicy", EVERYBODY, WIDE),
+    row("/cofferdam.v1.PolicyService/GetPolicy", EVERYBODY, WIDE),
+    row("/cofferdam.v1.PolicyService/ReloadPolicy", &[Operator], WIDE),
+    row("/cofferdam.v1.PolicyService/ReplayPolicy", READERS, WIDE),
+    row("/cofferdam.v1.RunService/AcceptRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/CreateRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/DeleteRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/DeleteWorkspace", MAKERS, WIDE),
+    row("/cofferdam.v1.RunService/DiffRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/DiscardRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/GetRun", EVERYBODY, RUNS),
+    row("/cofferdam.v1.RunService/ListRuns", EVERYBODY, RUNS),
+    row("/cofferdam.v1.RunService/ListWorkspaces", MAKERS, WIDE),
+    row("/cofferdam.v1.RunService/PauseRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/ResumeRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/StopRun", MAKERS, RUNS),
+    row("/cofferdam.v1.RunService/WatchRuns", EVERYBODY, RUNS),
+    row("/cofferdam.v1.TerminalService/OpenTerminal", &[Operator], IN_PERSON),
+    row("/cofferdam.v1.TokenService/CreateToken", &[Operator], IN_PERSON),
+    row("/cofferdam.v1.TokenService/ListTokens", &[Operator], IN_PERSON),
+    row("/cofferdam.v1.TokenService/RevokeToken", &[Operator], IN_PERSON),
+    row("/cofferdam.v1.ToolService/Call", MAKERS, TOOLS),
+    row("/cofferdam.v1.ToolService/CallStream", MAKERS, TOOLS),
+    row("/cofferdam.v1.ToolService/CancelCall", MAKERS, TOOLS),
+    row("/cofferdam.v1.ToolService/GetCall", MAKERS, TOOLS),
+    row("/cofferdam.v1.ToolService/ListTools", MAKERS, TOOLS),
+    row("/cofferdam.v1.ToolService/StepTranscript", MAKERS, TOOLS),
+    row("/cofferdam.v1.TrashService/ListTrash", MAKERS, RUNS),
+    row("/cofferdam.v1.TrashService/ReadTrash", MAKERS, RUNS),
+    row("/grpc.health.v1.Health/Check", EVERYBODY, RUNS),
+    row("/grpc.health.v1.Health/Watch", EVERYBODY, RUNS),
+    row("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),
+    row("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),
+];
+
+/// The row of the method with this path.
+pub fn method(path: &str) -> Option<&'static Method> {
+    let at = METHODS.binary_search_by_key(&path, |method| method.path).ok()?;
+    METHODS.get(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Credential, METHODS, method};
+
+    #[test]
+    fn the_table_is_sorted_and_each_row_is_found_by_its_path_alone() {
+        assert!(METHODS.is_sorted_by(|one, next| one.path < next.path));
+        for one in METHODS {
+            assert_eq!(method(one.path).map(|found| found.path), Some(one.path));
+            assert!(!one.roles.is_empty() && !one.credentials.is_empty(), "{}", one.path);
+            for near in [&one.path[1..], &format!("{}/", one.path), &one.path.to_uppercase()] {
+                assert!(method(near).is_none(), "{near}");
+            }
+        }
+        assert!(method("").is_none() && method("/cofferdam.v1.ToolService/").is_none());
+    }
+
+    #[test]
+    fn a_run_s_token_opens_the_tools_and_no_token_makes_another() {
+        let with = |credential| METHODS.iter().filter(move |one| one.credentials.contains(&credential));
+        assert!(with(Credential::RunToken).all(|one| one.path.starts_with("/cofferdam.v1.ToolService/")));
+        for token in [Credential::Token, Credential::NarrowToken, Credential::RunToken] {
+            assert!(!with(token).any(|one| one.path.contains("TokenService")));
+        }
+        // Whoever has a wider credential can call what a narrower one opens.
+        for narrow in with(Credential::RunToken) {
+            assert_eq!(narrow.credentials, Credential::ALL, "{}", narrow.path);
+        }
+        for narrow in with(Credential::NarrowToken) {
+            assert!(narrow.credentials.contains(&Credential::Token), "{}", narrow.path);
+        }
+    }
+}
