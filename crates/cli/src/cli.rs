@@ -3,12 +3,12 @@
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::client::{Context, Credentials};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Tls};
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, doctor, limits, mcp, permission, policy, run,
-    transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, doctor, limits, mcp, permission, policy, run, tls,
+    token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -23,6 +23,7 @@ Exit codes:
 `call exec` and `call shell` exit as their command does and have codes of their own: see their help.";
 
 const ENDPOINT: &str = "COFFERDAM_ENDPOINT";
+const TLS: &str = "COFFERDAM_TLS";
 
 /// Work with Cofferdam: runs, calls, approvals and the audit log.
 #[derive(Debug, Parser)]
@@ -44,13 +45,16 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Args, Debug)]
 pub(crate) struct Globals {
-    /// Where the daemon listens. Default: COFFERDAM_ENDPOINT, or unix:/run/cofferdam/cofferd.sock.
+    /// Where the daemon listens, such as https://cofferd.example.org:7443. Default: COFFERDAM_ENDPOINT, or
+    /// unix:/run/cofferdam/cofferd.sock.
     #[arg(long, global = true, value_name = "ENDPOINT", help_heading = "Global options")]
     endpoint: Option<Endpoint>,
-    /// A run's token, which allows calls to that run's tools and nothing else. Prefer COFFERDAM_TOKEN, which
-    /// `ps` does not show.
+    /// An API token, or a run's token, which allows calls to that run's tools and nothing else. Prefer
+    /// COFFERDAM_TOKEN, which `ps` does not show.
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
+    #[command(flatten)]
+    tls: Tls,
     /// How to print data: for people, or as proto3 JSON for programs (streams: one object per line).
     #[arg(
         long,
@@ -97,6 +101,12 @@ enum Command {
     /// Grant and revoke permissions in addition to the policy.
     #[command(subcommand)]
     Permission(permission::Command),
+    /// Make, list and revoke API tokens.
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Make and renew certificates for the daemon and its clients.
+    #[command(subcommand)]
+    Tls(tls::Command),
     Limits(limits::Limits),
     Throttle(limits::Throttle),
     Mcp(mcp::Mcp),
@@ -107,10 +117,10 @@ enum Command {
 impl Cli {
     /// Does what the command line asks for.
     pub(crate) async fn run(self, ui: Ui) -> Ended {
-        let Globals { endpoint, token, .. } = self.globals;
+        let Globals { endpoint, token, tls, .. } = self.globals;
         let token = token.or_else(|| variable("COFFERDAM_TOKEN"));
         let credentials = token.as_deref().map(Credentials::token).transpose()?.unwrap_or_default();
-        let endpoint = endpoint.map_or_else(configured_endpoint, Ok)?;
+        let endpoint = endpoint.map_or_else(configured_endpoint, Ok)?.with(tls.or(variable(TLS)));
         let context = Context { ui, endpoint, credentials, explains: false };
         match self.command {
             Command::Run(command) => command.run(&context).await,
@@ -124,6 +134,8 @@ impl Cli {
             Command::Bundle(command) => command.run(&context).await,
             Command::Policy(command) => command.run(&context).await,
             Command::Permission(command) => command.run(&context).await,
+            Command::Token(command) => command.run(&context).await,
+            Command::Tls(command) => command.run(&context).await,
             Command::Limits(limits) => limits.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,

@@ -16,6 +16,7 @@ use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
+use wire::v1::token_service_client::TokenServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::trash_service_client::TrashServiceClient;
 
@@ -38,12 +39,12 @@ pub(crate) struct Context {
     pub(crate) explains: bool,
 }
 
-/// What a client shows beside its uid: a run's token, or nothing.
+/// What a client shows beside its uid or certificate: a token, or nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials(Option<MetadataValue<Ascii>>);
 
 impl Credentials {
-    /// A run's token, as `coffer run create --issue-token` printed it.
+    /// A token, as `coffer token create` or `coffer run create --issue-token` printed it.
     pub(crate) fn token(token: &str) -> Result<Self, Failure> {
         let value = MetadataValue::try_from(format!("Bearer {}", token.trim()));
         let mut value = value.map_err(|_| Failure::usage("the token contains invalid characters: copy it as `coffer run create --issue-token` printed it"))?;
@@ -106,6 +107,7 @@ services! {
     alerts: AlertServiceClient,
     permissions: PermissionServiceClient,
     limits: LimitServiceClient,
+    tokens: TokenServiceClient,
 }
 
 /// What people are told of a list that is cut short.

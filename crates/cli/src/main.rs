@@ -25,6 +25,8 @@ mod policy;
 mod quantity;
 mod run;
 mod time;
+mod tls;
+mod token;
 mod transcript;
 mod trash;
 mod ui;

@@ -12,6 +12,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("a duration must be longer than zero".into()) } else { Ok(duration) }
 }
 
+/// As [`parse`], and `7d`.
+pub(crate) fn parse_with_days(text: &str) -> Result<Duration, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok()).filter(|days| *days > 0);
+    days.map_or_else(|| parse(text), |days| Ok(Duration::from_secs(u64::from(days) * 86_400)))
+}
+
 /// A duration in two units at most: `312 ms`, `3.4 s`, `5m 12s`, `2h 3m`, `4d 1h`.
 pub(crate) fn brief(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -79,6 +85,9 @@ mod tests {
         assert_eq!(parse("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_with_days("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(parse_with_days("12h"), Ok(Duration::from_secs(43_200)));
+        assert!(parse_with_days("0d").is_err() && parse_with_days("-1d").is_err());
         assert!(parse("10").is_err());
         assert!(parse("-10s").is_err());
         assert!(parse("0s").is_err());

@@ -1,0 +1,123 @@
+//! The directory that `coffer tls` keeps. Keys are their owner's alone; a file is replaced whole.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::authority::{Authority, For, Pair};
+use crate::endpoint::{CA, CERTIFICATE, KEY};
+use crate::failure::Failure;
+
+const HOSTS: &str = "hosts";
+
+/// Days that a certificate lasts by default.
+pub(super) const DAYS: u32 = 365;
+
+pub(super) struct Directory(PathBuf);
+
+impl Directory {
+    /// A new one, with a new authority.
+    pub(super) fn make(path: &Path) -> Result<Self, Failure> {
+        let path = std::path::absolute(path).map_err(|error| wrong(path, &error))?;
+        if path.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            let message = format!("{} is not empty: name a new directory", path.display());
+            return Err(
+                Failure::usage(message).with_hint("`coffer tls rotate` renews the certificates of one")
+            );
+        }
+        let directory = Self(path);
+        let (_, pair) = Authority::make()?;
+        put_pair(&directory.authority_directory(), &pair)?;
+        Ok(directory)
+    }
+
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let path = std::path::absolute(path).map_err(|error| wrong(path, &error))?;
+        let directory = Self(path);
+        directory
+            .authority()
+            .map_err(|failure| failure.with_hint("`coffer tls init` makes such a directory"))?;
+        Ok(directory)
+    }
+
+    pub(super) fn server(&self) -> PathBuf {
+        self.0.join("server")
+    }
+
+    pub(super) fn client(&self, name: &str) -> PathBuf {
+        self.0.join("clients").join(name)
+    }
+
+    fn authority_directory(&self) -> PathBuf {
+        self.0.join("ca")
+    }
+
+    fn authority(&self) -> Result<Authority, Failure> {
+        Authority::of(&read(&self.authority_directory().join(KEY))?)
+    }
+
+    /// Names of the daemon.
+    pub(super) fn hosts(&self) -> Result<Vec<String>, Failure> {
+        Ok(read(&self.server().join(HOSTS))?.lines().map(str::to_owned).collect())
+    }
+
+    pub(super) fn clients(&self) -> Result<Vec<String>, Failure> {
+        let clients = self.0.join("clients");
+        let entries = match clients.read_dir() {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(wrong(&clients, &error)),
+        };
+        let mut names: Vec<_> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.retain(|name| super::client_name(name).is_ok());
+        names.sort();
+        Ok(names)
+    }
+
+    /// A new key and certificate of the daemon, and who signed it.
+    pub(super) fn issue_server(&self, hosts: &[String], days: u32) -> Result<(), Failure> {
+        let pair = self.authority()?.sign(&For::Server(hosts), days)?;
+        self.put(&self.server(), &pair)?;
+        replace(&self.server().join(HOSTS), &(hosts.join("\n") + "\n"))
+    }
+
+    /// The same for a client.
+    pub(super) fn issue_client(&self, name: &str, days: u32) -> Result<(), Failure> {
+        let pair = self.authority()?.sign(&For::Client(name), days)?;
+        self.put(&self.client(name), &pair)
+    }
+
+    fn put(&self, directory: &Path, pair: &Pair) -> Result<(), Failure> {
+        put_pair(directory, pair)?;
+        replace(&directory.join(CA), &read(&self.authority_directory().join(CERTIFICATE))?)
+    }
+}
+
+fn put_pair(directory: &Path, pair: &Pair) -> Result<(), Failure> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(directory).map_err(|error| wrong(directory, &error))?;
+    replace(&directory.join(KEY), &pair.key)?;
+    replace(&directory.join(CERTIFICATE), &pair.certificate)
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| wrong(path, &error))
+}
+
+fn replace(path: &Path, contents: &str) -> Result<(), Failure> {
+    let draft = path.with_extension("new");
+    let written = || {
+        let _ = std::fs::remove_file(&draft);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(contents.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)
+    };
+    written().map_err(|error| wrong(path, &error))
+}
+
+fn wrong(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", path.display()))
+}
