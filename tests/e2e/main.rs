@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
+mod access;
 mod alerts;
 mod anonymous;
 mod api;
@@ -42,6 +43,8 @@ mod streams;
 mod terminal;
 mod ticks;
 mod timeouts;
+mod tls;
+mod tokens;
 mod transcript;
 mod upstream;
 mod upstream_http;

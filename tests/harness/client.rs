@@ -43,7 +43,12 @@ pub struct Clients {
 impl Clients {
     pub(crate) async fn connect(socket: &Path) -> Result<Self, Error> {
         let channel = Endpoint::try_from(format!("unix:{}", socket.display()))?.connect().await?;
-        Ok(Self {
+        Ok(Self::on(channel))
+    }
+
+    /// On a connection of any kind.
+    pub fn on(channel: Channel) -> Self {
+        Self {
             runs: RunServiceClient::new(channel.clone()),
             tools: ToolServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             approvals: ApprovalServiceClient::new(channel.clone()),
@@ -53,7 +58,7 @@ impl Clients {
             permissions: PermissionServiceClient::new(channel.clone()),
             limits: LimitServiceClient::new(channel.clone()),
             channel,
-        })
+        }
     }
 
     /// All events so far of a kind, of one run or of all.

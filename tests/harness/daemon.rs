@@ -29,6 +29,8 @@ pub struct Setup {
     pub config: String,
     /// One person is agent and approver. The harness has one uid.
     pub forbid_self_approval: bool,
+    /// Keys of `listen.tcp`; empty: no such listener.
+    pub tcp: String,
     /// Policy files by name, in place of the built-in policy.
     pub policy: Vec<(&'static str, String)>,
 }
@@ -63,8 +65,9 @@ impl Daemon {
 
     fn config(&self, setup: &Setup) -> String {
         let root = self.directory.path().display();
+        let tcp = if setup.tcp.is_empty() { String::new() } else { format!(", tcp: {{ {} }}", setup.tcp) };
         let mut config = format!(
-            "listen: {{ unix: {{ path: {root}/cofferd.sock, mode: \"0660\" }} }}\n\
+            "listen: {{ unix: {{ path: {root}/cofferd.sock, mode: \"0660\" }}{tcp} }}\n\
              state_dir: {root}/state\n\
              workspace_roots: [{root}/roots]\n"
         );

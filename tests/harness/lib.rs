@@ -9,6 +9,7 @@ mod container;
 mod daemon;
 mod image;
 mod probe;
+mod remote;
 mod run;
 
 pub use client::{Clients, as_user, reason, record};
@@ -16,5 +17,6 @@ pub use container::{inspect, memory, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git, own};
 pub use image::{Image, debian, dev_image, rust_image};
 pub use probe::{mcp_server, probe};
+pub use remote::{Bearer, Certificates};
 pub use run::{RunHandle, calls, requests};
 pub use wire::v1;

@@ -7,6 +7,7 @@ mod bundle;
 mod cgroup_view;
 mod check;
 mod config;
+mod ending;
 mod mcp;
 mod policy;
 mod recovery;

@@ -20,7 +20,7 @@ use store::{Store, StoreError};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::rpc::End;
+use crate::ending::End;
 
 /// Tokens that may be in force at the same time.
 const MAX_IN_FORCE: usize = 1_000;

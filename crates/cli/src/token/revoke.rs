@@ -14,7 +14,7 @@ use crate::ids;
 pub(crate) struct Revoke {
     /// The token: its id, or a unique beginning or end of it.
     #[arg(value_name = "TOKEN", value_parser = ids::part)]
-    token: String,
+    id: String,
 }
 
 impl Revoke {
@@ -24,7 +24,7 @@ impl Revoke {
             let all = list::all(&client, false).await?;
             Ok(all.into_iter().map(|token| token.token_id).collect())
         };
-        let token_id = ids::resolve(&self.token, "token", "coffer token list", known).await?;
+        let token_id = ids::resolve(&self.id, "token", "coffer token list", known).await?;
         let revoked =
             client.tokens().revoke_token(quick(RevokeTokenRequest { token_id })).await?.into_inner();
         context.ui.answer(revoked.token.unwrap_or_default(), |token, page| {

@@ -50,7 +50,7 @@ use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 
-pub(crate) use guard::{End, GuardLayer};
+pub(crate) use guard::GuardLayer;
 pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
 
 /// Largest request and answer, bytes.

@@ -23,10 +23,10 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use self::streams::Streams;
-pub(crate) use self::watched::End;
 use self::watched::Watch;
 use super::MAX_MESSAGE;
 use super::listen::{Peer, Remote};
+use crate::ending::End;
 use crate::tokens::Tokens;
 
 #[derive(Clone)]

@@ -3,40 +3,19 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use ops::Reason;
 use refusal::Refusal;
-use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Response};
 
 use super::streams::Turn;
+use crate::ending::End;
 
 /// Frames that are still sent after the end: a message and its trailers.
 const AFTER: u8 = 2;
-/// The longest that a timer is set for.
-const MAX_TIMER: Duration = Duration::from_secs(366 * 86_400);
-
-/// Comes when what opened a stream ends.
-pub(crate) struct End(Pin<Box<dyn Future<Output = ()> + Send>>);
-
-impl End {
-    pub(crate) fn after(left: Duration) -> Self {
-        Self(Box::pin(tokio::time::sleep(left.min(MAX_TIMER))))
-    }
-
-    /// After a time, or before it when somebody ends it.
-    pub(crate) fn after_or(left: Duration, ended: CancellationToken) -> Self {
-        let timer = tokio::time::sleep(left.min(MAX_TIMER));
-        Self(Box::pin(async move {
-            ended.run_until_cancelled(timer).await;
-        }))
-    }
-}
-
 /// What is held, and waited for, while a request is answered.
 pub(crate) struct Watch {
     end: Option<End>,
@@ -73,7 +52,7 @@ impl HttpBody for Watched {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
-        if this.end.as_mut().is_some_and(|end| end.0.as_mut().poll(context).is_ready()) {
+        if this.end.as_mut().is_some_and(|end| Pin::new(end).poll(context).is_ready()) {
             this.end = None;
             this.after = Some(AFTER);
         }
@@ -121,7 +100,11 @@ mod tests {
     use std::future::poll_fn;
     use std::time::Duration;
 
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(86_400);
 
     /// Frames that are there at once, and then, unless it ends, none for ever.
     struct Frames(VecDeque<Frame<Bytes>>, bool);
@@ -174,7 +157,7 @@ mod tests {
     fn ended() -> End {
         let token = CancellationToken::new();
         token.cancel();
-        End::after_or(MAX_TIMER, token)
+        End::after_or(LONG, token)
     }
 
     #[tokio::test]
@@ -192,7 +175,7 @@ mod tests {
         let later = Some(End::after(Duration::from_secs(5)));
         assert_eq!(read(answer(3, false), later).await, (3, Some("7".to_owned())));
         let token = CancellationToken::new();
-        let end = Some(End::after_or(MAX_TIMER, token.clone()));
+        let end = Some(End::after_or(LONG, token.clone()));
         let reader = tokio::spawn(read(answer(3, false), end));
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert!(!reader.is_finished());

@@ -1,0 +1,185 @@
+//! The table of methods × roles × credentials, tried whole: every cell of it, on every kind of connection.
+
+use std::collections::BTreeMap;
+
+use harness::{Bearer, Certificates, Clients, Daemon, Setup, as_user, reason, requests, v1};
+use identity::{Credential, METHODS, Role, Roles};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
+
+/// What the guard says when it lets nothing through.
+const CLOSED: [&str; 5] = [
+    "has no role that allows this",
+    "no token and no client certificate was shown",
+    "a run's token is for the tools of its run",
+    "a token that is limited to runs or profiles opens only what is about runs",
+    "no token opens this",
+];
+
+/// An empty request; the answer's messages are left unread.
+async fn ask(channel: &Channel, method: &str, bearer: Option<&Bearer>) -> Result<(), Status> {
+    let mut client = tonic::client::Grpc::new(channel.clone());
+    client.ready().await.unwrap();
+    let path = PathAndQuery::try_from(method).unwrap();
+    let request = bearer.map_or_else(|| tonic::Request::new(()), |bearer| bearer.shows(()));
+    client.server_streaming(request, path, ProstCodec::<(), ()>::default()).await.map(|_| ())
+}
+
+/// The methods that this connection opens.
+async fn opened(channel: &Channel, bearer: Option<&Bearer>) -> Vec<&'static str> {
+    let mut opened = Vec::new();
+    for method in METHODS {
+        match ask(channel, method.path, bearer).await {
+            Err(status) if CLOSED.iter().any(|closed| status.message().contains(closed)) => {
+                assert_eq!(status.code(), Code::PermissionDenied, "{}", method.path);
+                assert_eq!(reason(&status), "PERMISSION_DENIED", "{}", method.path);
+            }
+            Err(status) if status.code() == Code::Unknown || status.code() == Code::Unavailable => {
+                panic!("{}: {status:?}", method.path)
+            }
+            _ => opened.push(method.path),
+        }
+    }
+    opened
+}
+
+/// The methods that the table opens.
+fn open(credential: Credential, roles: Roles) -> Vec<&'static str> {
+    let opens = |method: &&identity::Method| {
+        method.credentials.contains(&credential)
+            && (credential == Credential::RunToken || roles.has_any(method.roles))
+    };
+    METHODS.iter().filter(opens).map(|method| method.path).collect()
+}
+
+/// Each role by itself, none, and all.
+fn all_roles() -> BTreeMap<&'static str, Roles> {
+    let each = Role::ALL.map(|(name, role)| (name, Roles::none().with(role)));
+    each.into_iter().chain([("nobody", Roles::none()), ("everybody", Roles::all())]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
+    let names = all_roles();
+    let clients: Vec<_> = names.keys().copied().collect();
+    let certificates = Certificates::make(&clients);
+    let entries = names.iter().zip(12_300..).flat_map(|((name, roles), uid)| {
+        let roles = roles.names().join(", ");
+        [
+            format!("{{ uid: {uid}, roles: [{roles}] }}"),
+            format!("{{ certificate: {name}, roles: [{roles}] }}"),
+        ]
+    });
+    let config = format!("access: [{}]\n", entries.collect::<Vec<_>>().join(", "));
+    let tcp = certificates.listen("tokens: {}, connections_per_second: 1000");
+    let daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
+    daemon.expose();
+    let anonymous = certificates.connect(&daemon, None).await.unwrap();
+    let own = daemon.connect().await;
+    let mut cells = 0;
+    let mut check = |how: &str, who: &str, opened: Vec<&str>, open: Vec<&str>| {
+        assert_eq!(opened, open, "{who} by {how}");
+        cells += METHODS.len();
+    };
+
+    for ((name, roles), uid) in names.iter().zip(12_300..) {
+        let socket = daemon.socket();
+        let by_socket = as_user(uid, &socket, async |clients| opened(&clients.channel, None).await).await;
+        check("the Unix socket", name, by_socket, open(Credential::Uid, *roles));
+        let channel = certificates.connect(&daemon, Some(name)).await.unwrap();
+        check("certificate", name, opened(&channel, None).await, open(Credential::Certificate, *roles));
+        if roles.is_empty() {
+            continue;
+        }
+        let roles_of_token = || roles.names().into_iter().map(str::to_owned).collect();
+        for (credential, profiles) in
+            [(Credential::Token, vec![]), (Credential::NarrowToken, vec!["open".to_owned()])]
+        {
+            let token = v1::Token {
+                name: (*name).to_owned(),
+                roles: roles_of_token(),
+                profiles,
+                ..Default::default()
+            };
+            let (_, secret) = daemon.token(token, None).await;
+            let bearer = Bearer::new(&secret);
+            let open = || open(credential, *roles);
+            let how = format!("{credential:?}");
+            check(&how, name, opened(&anonymous, Some(&bearer)).await, open());
+            check(&how, name, opened(&own.channel, Some(&bearer)).await, open());
+            // It is its holder, whatever else the connection is.
+            check(&how, name, opened(&channel, Some(&bearer)).await, open());
+        }
+    }
+
+    let run = v1::CreateRunRequest { issue_token: true, ..requests::managed("open") };
+    let made = own.clone().runs.create_run(run).await.unwrap().into_inner();
+    let bearer = Bearer::new(&made.token);
+    let of_run = || open(Credential::RunToken, Roles::none());
+    check("the Unix socket", "a run's token", opened(&own.channel, Some(&bearer)).await, of_run());
+    check("TLS", "a run's token", opened(&anonymous, Some(&bearer)).await, of_run());
+    assert_eq!(opened(&anonymous, None).await, Vec::<&str>::new());
+    for bad in ["", "cft_x_y", "cfa_01a2003d-e913-7000-8000-00000000aaaa_AAAA", "Basic x"] {
+        let bearer = Bearer::new(bad);
+        for method in METHODS {
+            let refused = ask(&own.channel, method.path, Some(&bearer)).await.unwrap_err();
+            assert_eq!(reason(&refused), "PERMISSION_DENIED", "{bad} {}", method.path);
+        }
+    }
+    // And what is in no row is no way in.
+    let unknown = "/no.such.Service/Method";
+    assert_eq!(ask(&own.channel, unknown, None).await.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(reason(&ask(&anonymous, unknown, None).await.unwrap_err()), "PERMISSION_DENIED");
+    let run_token = ask(&own.channel, unknown, Some(&Bearer::new(&made.token))).await.unwrap_err();
+    assert_eq!(reason(&run_token), "PERMISSION_DENIED");
+    assert!(cells >= 50 * METHODS.len(), "{cells} cells");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_takes_what_its_configuration_names() {
+    let certificates = Certificates::make(&["ci"]);
+    let config = "access: [{ certificate: ci, roles: [auditor] }]\n";
+    // Certificates alone: nobody without one has a connection, and no token counts.
+    let setup = Setup { config: config.into(), tcp: certificates.listen(""), ..Default::default() };
+    let daemon = Daemon::start_with(setup).await;
+    let token = v1::Token { name: "a".into(), roles: vec!["auditor".into()], ..Default::default() };
+    let (_, secret) = daemon.token(token, None).await;
+    let mut ci = Clients::on(certificates.connect(&daemon, Some("ci")).await.unwrap());
+    assert!(ci.verify().await.intact);
+    let shown = ci.audit.verify_log(Bearer::new(&secret).shows(v1::VerifyLogRequest {})).await.unwrap_err();
+    assert_eq!(
+        (reason(&shown).as_str(), shown.message().contains("no token counts")),
+        ("PERMISSION_DENIED", true)
+    );
+    let foreign = Certificates::make(&["ci"]);
+    let pretender = foreign.client("ci");
+    for name in ["cert.pem", "key.pem"] {
+        std::fs::copy(pretender.join(name), certificates.client("ci").join(name)).unwrap();
+    }
+    for shows in [None, Some("ci")] {
+        let refused = match certificates.connect(&daemon, shows).await {
+            Err(_) => true,
+            Ok(channel) => Clients::on(channel).audit.verify_log(v1::VerifyLogRequest {}).await.is_err(),
+        };
+        assert!(refused, "{shows:?}");
+    }
+    let mut own = daemon.connect().await;
+    let attempts = own.events("", "escalation_attempt").await;
+    let with = |attempt: &str| {
+        attempts.iter().filter(|event| harness::record(event)["details"]["attempt"] == attempt).count()
+    };
+    assert!(with("bad_certificate") >= 2 && with("token_elsewhere") == 1, "{attempts:?}");
+    assert!(attempts.iter().all(|event| harness::record(event)["details"]["address"] == "127.0.0.1"));
+
+    // Plain, on this host alone, by name.
+    let tcp = "address: '127.0.0.1:0', plaintext: true, tokens: {}".to_owned();
+    let plain = Daemon::start_with(Setup { tcp, ..Default::default() }).await;
+    let token = v1::Token { name: "a".into(), roles: vec!["auditor".into()], ..Default::default() };
+    let (_, secret) = plain.token(token, None).await;
+    let channel = Channel::from_shared(plain.url("http")).unwrap().connect().await.unwrap();
+    let mut clients = Clients::on(channel);
+    assert!(clients.audit.verify_log(v1::VerifyLogRequest {}).await.is_err());
+    clients.audit.verify_log(Bearer::new(&secret).shows(v1::VerifyLogRequest {})).await.unwrap();
+}
