@@ -1,20 +1,18 @@
 //! The real grpcio, as the framework's users install it, with default options.
 
-use harness::Daemon;
+use harness::{Certificates, Daemon, RunHandle, Setup, v1};
 
 use crate::tool_lists::python;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_connects_by_the_socket_and_calls_and_streams() {
-    let daemon = Daemon::start().await;
-    let workspace = daemon.workspace("w", &[("a.txt", "read\n")]);
-    let run = daemon.run("open", &workspace).await;
+/// Each form of the client, with these arguments beside: what it reads and what is streamed to it.
+async fn reads_and_streams(endpoint: &str, run: &RunHandle, secured: &[&str]) {
     let at = |path: &str| format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
     for how in ["sync", "aio"] {
         let client = tokio::process::Command::new(python())
             .arg(at("clients/python/grpc_client.py"))
             .arg(at("../crates/wire/src/generated/descriptors.bin"))
-            .args([&format!("unix:{}", daemon.socket().display()), how, run.id()])
+            .args([endpoint, how, run.id()])
+            .args(secured)
             .kill_on_drop(true)
             .output();
         let output = tokio::time::timeout(std::time::Duration::from_secs(60), client).await;
@@ -27,4 +25,29 @@ async fn it_connects_by_the_socket_and_calls_and_streams() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_connects_by_the_socket_and_calls_and_streams() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "read\n")]);
+    let run = daemon.run("open", &workspace).await;
+    reads_and_streams(&format!("unix:{}", daemon.socket().display()), &run, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_connects_over_tcp_with_a_token_or_a_certificate() {
+    let certificates = Certificates::make(&["ci"]);
+    let tcp = certificates.listen("tokens: {}");
+    let config = "access: [{ certificate: ci, roles: [operator] }]\n".to_owned();
+    let daemon = Daemon::start_with(Setup { tcp, config, ..Default::default() }).await;
+    let workspace = daemon.workspace("w", &[("a.txt", "read\n")]);
+    let run = daemon.run("open", &workspace).await;
+    let token = v1::Token { name: "ci".into(), roles: vec!["operator".into()], ..Default::default() };
+    let (_, secret) = daemon.token(token, None).await;
+    let authority = certificates.authority().display().to_string();
+    let endpoint = daemon.url("https").replace("https://", "");
+    reads_and_streams(&endpoint, &run, &[&authority, &secret]).await;
+    let at = |name: &str| certificates.client("ci").join(name).display().to_string();
+    reads_and_streams(&endpoint, &run, &[&authority, "", &at("cert.pem"), &at("key.pem")]).await;
 }

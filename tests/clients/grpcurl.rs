@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use harness::Daemon;
+use harness::{Certificates, Daemon, Setup, v1};
 use serde_json::{Value, json};
 
 /// `COFFERDAM_GRPCURL`, or where `tests/run.sh` installs it.
@@ -20,14 +20,27 @@ pub(crate) fn binary() -> PathBuf {
 
 /// One way to speak to one daemon.
 struct Grpcurl {
-    socket: PathBuf,
+    /// Options, and the address.
+    before: Vec<String>,
+    address: String,
 }
 
 impl Grpcurl {
+    fn by_socket(daemon: &Daemon) -> Self {
+        let before = ["-plaintext", "-unix"].map(str::to_owned).into();
+        Self { before, address: daemon.socket().display().to_string() }
+    }
+
+    fn by_tls(daemon: &Daemon, certificates: &Certificates, options: &[&str]) -> Self {
+        let authority = certificates.authority().display().to_string();
+        let before = ["-cacert", &authority].iter().chain(options).map(ToString::to_string).collect();
+        Self { before, address: daemon.url("https").replace("https://", "") }
+    }
+
     /// Runs it; exit code, standard output, standard error.
     async fn run(&self, before: &[&str], after: &[&str]) -> (i32, String, String) {
         let mut command = tokio::process::Command::new(binary());
-        command.arg("-plaintext").arg("-unix").args(before).arg(&self.socket).args(after).kill_on_drop(true);
+        command.args(&self.before).args(before).arg(&self.address).args(after).kill_on_drop(true);
         let output = tokio::time::timeout(std::time::Duration::from_secs(60), command.output()).await;
         let output = output.expect("grpcurl does not end").unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -87,7 +100,7 @@ impl Grpcurl {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_lists_and_describes_what_there_is() {
     let daemon = Daemon::start().await;
-    let grpcurl = Grpcurl { socket: daemon.socket() };
+    let grpcurl = Grpcurl::by_socket(&daemon);
     let services = grpcurl.says(&["list"]).await;
     for service in ["Approval", "Audit", "Policy", "Run", "Tool"] {
         assert!(services.lines().any(|line| line == format!("cofferdam.v1.{service}Service")), "{services}");
@@ -108,7 +121,7 @@ async fn it_lists_and_describes_what_there_is() {
 async fn it_does_the_main_job_in_the_promised_json() {
     let daemon = Daemon::start().await;
     let workspace = daemon.repository("a", &[("README.md", "# A pump\n\nfn main\n")]);
-    let grpcurl = Grpcurl { socket: daemon.socket() };
+    let grpcurl = Grpcurl::by_socket(&daemon);
     let created = grpcurl
         .one(
             "RunService/CreateRun",
@@ -188,7 +201,7 @@ async fn it_does_the_main_job_in_the_promised_json() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_told_what_was_wrong() {
     let daemon = Daemon::start().await;
-    let grpcurl = Grpcurl { socket: daemon.socket() };
+    let grpcurl = Grpcurl::by_socket(&daemon);
     let refused = async |method: &str, request: &str| {
         let (code, out, err) = grpcurl.run(&["-d", request], &[&format!("cofferdam.v1.{method}")]).await;
         assert!(code != 0 && out.is_empty(), "{out}");
@@ -214,4 +227,27 @@ async fn it_is_told_what_was_wrong() {
     assert!(unknown.contains("Code: NotFound\n"), "{unknown}");
     let field = refused("RunService/CreateRun", "{\"profle\":\"open\"}").await;
     assert!(field.contains("profle"), "{field}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_connects_over_tcp_with_a_certificate_or_a_token() {
+    let certificates = Certificates::make(&["ci"]);
+    let tcp = certificates.listen("tokens: {}");
+    let config = "access: [{ certificate: ci, roles: [orchestrator] }]\n".to_owned();
+    let daemon = Daemon::start_with(Setup { tcp, config, ..Default::default() }).await;
+    let token = v1::Token { name: "ci".into(), roles: vec!["orchestrator".into()], ..Default::default() };
+    let (_, secret) = daemon.token(token, None).await;
+    let at = |name: &str| certificates.client("ci").join(name).display().to_string();
+    let bearer = format!("authorization: Bearer {secret}");
+    for options in [&["-cert", &at("cert.pem"), "-key", &at("key.pem")][..], &["-H", &bearer]] {
+        let grpcurl = Grpcurl::by_tls(&daemon, &certificates, options);
+        assert!(grpcurl.says(&["list"]).await.contains("cofferdam.v1.TokenService"));
+        let run = json!({"profile": "open", "agentId": "a", "workspace": {"managed": {}}});
+        let run = grpcurl.one("RunService/CreateRun", run).await;
+        let echo = json!({"operation": {"exec": {"command": "echo", "args": ["from afar"]}}});
+        let echoed = grpcurl.call(&run["run"]["runId"], echo).await;
+        assert_eq!(echoed["result"]["exec"]["stdout"], "from afar\n", "{echoed}");
+    }
+    let (code, _, err) = Grpcurl::by_tls(&daemon, &certificates, &[]).run(&[], &["list"]).await;
+    assert!(code != 0 && err.contains("no token and no client certificate"), "{err}");
 }

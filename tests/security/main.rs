@@ -1,5 +1,5 @@
 //! Attacks from inside of real runs and from inside of hostile workspaces. A test's name begins with the threat that it
-//! is about: P paths, G git, X executing, C containers, A audit.
+//! is about: P paths, G git, X executing, C containers, A audit, R requests.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
@@ -26,6 +26,7 @@ mod peers;
 mod programs;
 mod race;
 mod read_only;
+mod remote;
 mod repositories;
 mod secrets;
 mod swaps;

@@ -1,6 +1,7 @@
 """A stock gRPC client with default options: grpcio, synchronous or grpc.aio, and the API's own descriptors.
 
-Arguments: the file of descriptors, the endpoint, `sync` or `aio`, and a run with a file `a.txt`.
+Arguments: the file of descriptors, the endpoint, `sync` or `aio`, and a run with a file `a.txt`. With TLS also the file of
+who signed, and a token, or nothing and the files of a client's certificate and its key.
 Prints what the file says, as often as it was read, and at last what `echo streamed` said as a stream.
 """
 
@@ -13,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 # The first call makes the entries of the connection's table of headers, later ones refer to them.
 READS = 5
 
-descriptors, endpoint, how, run = sys.argv[1:]
+descriptors, endpoint, how, run, *secured = sys.argv[1:]
 pool = descriptor_pool.DescriptorPool()
 with open(descriptors, "rb") as file:
     for one in descriptor_pb2.FileDescriptorSet.FromString(file.read()).file:
@@ -56,8 +57,25 @@ def methods(channel):
     return call, stream
 
 
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def channel_of(kind):
+    if not secured:
+        return kind.insecure_channel(endpoint)
+    ca, token, *pair = secured
+    cert, key = (content(path) for path in pair) if pair else (None, None)
+    credentials = grpc.ssl_channel_credentials(content(ca), key, cert)
+    if token:
+        token = grpc.access_token_call_credentials(token)
+        credentials = grpc.composite_channel_credentials(credentials, token)
+    return kind.secure_channel(endpoint, credentials)
+
+
 def synchronous():
-    with grpc.insecure_channel(endpoint) as channel:
+    with channel_of(grpc) as channel:
         call, stream = methods(channel)
         for _ in range(READS):
             print(call(read(), timeout=30).result.read.content.strip())
@@ -65,7 +83,7 @@ def synchronous():
 
 
 async def asynchronous():
-    async with grpc.aio.insecure_channel(endpoint) as channel:
+    async with channel_of(grpc.aio) as channel:
         call, stream = methods(channel)
         for answer in await asyncio.gather(*(call(read(), timeout=30) for _ in range(READS))):
             print(answer.result.read.content.strip())

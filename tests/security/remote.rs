@@ -1,0 +1,414 @@
+//! R1 to R3: clients over TCP that flood, dawdle, or show what does not count. The daemon serves everybody else meanwhile.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use harness::{Bearer, Certificates, Clients, Daemon, RunHandle, Setup, calls, reason, v1};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tonic::Code;
+use wire::v1::token_service_client::TokenServiceClient;
+
+use crate::inside::contents;
+
+/// Longer than what a client who does not get on is given.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+fn auditor(name: &str) -> v1::Token {
+    v1::Token { name: name.into(), roles: vec!["auditor".into()], ..Default::default() }
+}
+
+/// A daemon that listens in the clear on this host, so that a test can write frames of its own.
+async fn plain(keys: &str) -> Daemon {
+    let tcp = format!("address: '127.0.0.1:0', plaintext: true, tokens: {{}}, {keys}");
+    Daemon::start_with(Setup { tcp, ..Default::default() }).await
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 4;
+
+fn text(text: &[u8]) -> Vec<u8> {
+    [&[u8::try_from(text.len()).unwrap()], text].concat()
+}
+
+/// A request's header block, RFC 7541: `:method POST`, `:scheme http`, a path, an authority, and a token.
+fn request(path: &str, token: &str) -> Vec<u8> {
+    let literal =
+        |name: &str, value: &str| [&[0x00][..], &text(name.as_bytes()), &text(value.as_bytes())].concat();
+    [
+        vec![0x83, 0x86],
+        [&[0x04][..], &text(path.as_bytes())].concat(),
+        [&[0x01][..], &text(b"localhost")].concat(),
+        literal("content-type", "application/grpc"),
+        literal("te", "trailers"),
+        literal("authorization", &format!("Bearer {token}")),
+    ]
+    .concat()
+}
+
+const WATCH: &str = "/cofferdam.v1.RunService/WatchRuns";
+
+/// A connection that has greeted.
+async fn greeted(daemon: &Daemon) -> TcpStream {
+    let mut stream = TcpStream::connect(daemon.address()).await.unwrap();
+    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).await.unwrap();
+    stream
+}
+
+/// Reads frames until the daemon ends the connection; the kinds of those that came.
+async fn until_closed(mut stream: TcpStream) -> Vec<u8> {
+    let read = async {
+        let (mut kinds, mut header) = (Vec::new(), [0; 9]);
+        while stream.read_exact(&mut header).await.is_ok() {
+            kinds.push(header[3]);
+            let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+            let mut payload = vec![0; length as usize];
+            if stream.read_exact(&mut payload).await.is_err() {
+                break;
+            }
+        }
+        kinds
+    };
+    tokio::time::timeout(PATIENCE, read).await.expect("the connection stays open")
+}
+
+/// Resident, bytes.
+fn memory(daemon: &Daemon) -> u64 {
+    harness::memory(daemon.pid(), "VmRSS") << 10
+}
+
+/// Reads a file so many times, and gives the 99th percentile.
+async fn p99(run: &mut RunHandle, times: usize) -> Duration {
+    let mut took = Vec::new();
+    for _ in 0..times {
+        let begun = Instant::now();
+        run.ok(calls::read("a.txt")).await;
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    took[times * 99 / 100]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_who_does_not_get_on_is_given_up() {
+    let certificates = Certificates::make(&[]);
+    let tcp = certificates.listen("tokens: {}, handshake_timeout: 1s");
+    let tls = Daemon::start_with(Setup { tcp, ..Default::default() }).await;
+    let plain = plain("").await;
+    let closed = async |address: SocketAddr, said: &[u8]| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        let begun = Instant::now();
+        until_closed(stream).await;
+        begun.elapsed()
+    };
+    // Not a word of TLS, half of a client's first record, and what is no TLS.
+    for said in [&b""[..], &[0x16, 3, 1, 2, 0, 1], b"GET / HTTP/1.1\r\n"] {
+        assert!(closed(tls.address(), said).await < Duration::from_secs(5), "{said:?}");
+    }
+    // No greeting, half a greeting, a greeting and no request, and a request that is refused.
+    let refused =
+        [PREFACE, &frame(SETTINGS, 0, 0, &[]), &frame(HEADERS, END_HEADERS | 1, 1, &request(WATCH, "x"))]
+            .concat();
+    let [nothing, half, greeting, refused] =
+        [&b""[..], &PREFACE[..20], PREFACE, &refused].map(|said| closed(plain.address(), said));
+    let (nothing, half, greeting, refused, drip) =
+        tokio::join!(nothing, half, greeting, refused, dripping(&plain));
+    let slowest = [nothing, half, greeting, refused, drip].into_iter().max().unwrap();
+    assert!(slowest < Duration::from_secs(15), "{slowest:?}");
+}
+
+/// How long a connection stays open whose bytes drip.
+async fn dripping(daemon: &Daemon) -> Duration {
+    let mut drip = greeted(daemon).await;
+    let begun = Instant::now();
+    let (mut reader, mut writer) = drip.split();
+    let drips = async {
+        let ping = frame(6, 0, 0, &[0; 8]);
+        for byte in ping.iter().cycle() {
+            if writer.write_all(&[*byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let reads = async {
+        let mut bytes = [0; 1024];
+        while reader.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+    };
+    let ended = tokio::time::timeout(PATIENCE, async {
+        tokio::select! { () = drips => {}, () = reads => {} }
+    });
+    ended.await.expect("the connection stays open");
+    begun.elapsed()
+}
+
+/// While one address has all of its connections and opens more, another one works; a place comes back with its connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_an_address_has_its_own_connections_and_no_more() {
+    let daemon = plain("connections_per_address: 8, connections_per_second: 10000").await;
+    let (_, secret) = daemon.token(auditor("a"), None).await;
+    let connect = async |from: [u8; 4]| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((IpAddr::from(from), 0).into()).unwrap();
+        socket.connect(daemon.address()).await.unwrap()
+    };
+    /// Whether the daemon keeps it: it greets, too.
+    async fn is_kept(stream: &mut TcpStream) -> bool {
+        let _ = stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).await;
+        stream.read_exact(&mut [0; 9]).await.is_ok()
+    }
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut stream = connect([127, 0, 0, 1]).await;
+        assert!(is_kept(&mut stream).await);
+        held.push(stream);
+    }
+    for _ in 0..100 {
+        assert!(!is_kept(&mut connect([127, 0, 0, 1]).await).await);
+    }
+    assert!(is_kept(&mut connect([127, 0, 0, 2]).await).await);
+    held.clear();
+    let free = async {
+        while !is_kept(&mut connect([127, 0, 0, 1]).await).await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, free).await.expect("no place came back");
+    let channel =
+        tonic::transport::Channel::from_shared(daemon.url("http")).unwrap().connect().await.unwrap();
+    let verify = Bearer::new(&secret).shows(v1::VerifyLogRequest {});
+    Clients::on(channel).audit.verify_log(verify).await.unwrap();
+    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r1_resets_streams_and_headers_without_end_close_the_connection() {
+    let daemon = plain("").await;
+    let workspace = daemon.workspace("w", &[("a.txt", "here\n")]);
+    let mut run = daemon.run("open", &workspace).await;
+    let (_, secret) = daemon.token(auditor("a"), None).await;
+    let opening = |stream: u32| frame(HEADERS, END_HEADERS | 1, stream, &request(WATCH, &secret));
+    let before = memory(&daemon);
+
+    // Streams that are opened and reset at once, 10,000 of them (CVE-2023-44487).
+    let mut stream = greeted(&daemon).await;
+    let mut resets = Vec::new();
+    for number in 0..10_000 {
+        resets.extend(opening(2 * number + 1));
+        resets.extend(frame(RESET, 0, 2 * number + 1, &8_u32.to_be_bytes()));
+    }
+    // The daemon may end it before it has all.
+    let _ = stream.write_all(&resets).await;
+    assert!(until_closed(stream).await.contains(&GOAWAY));
+
+    // More streams than a connection may have: those beyond are refused.
+    let mut stream = greeted(&daemon).await;
+    let many: Vec<u8> = (0..200).flat_map(|number| opening(2 * number + 1)).collect();
+    stream.write_all(&many).await.unwrap();
+    let mut refused = 0;
+    let read = async {
+        let mut header = [0; 9];
+        while refused < 100 {
+            stream.read_exact(&mut header).await.unwrap();
+            let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+            let mut payload = vec![0; length as usize];
+            stream.read_exact(&mut payload).await.unwrap();
+            // REFUSED_STREAM
+            refused += u32::from(header[3] == RESET && payload == 7_u32.to_be_bytes());
+            if header[3] == GOAWAY {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, read).await.expect("streams without end are taken");
+
+    // A header block that never ends (CVE-2024-27316).
+    let mut stream = greeted(&daemon).await;
+    let literal = [&[0x00][..], &text(b"x-more"), &text(&[b'a'; 100])].concat();
+    let piece = literal.repeat(16_000 / literal.len());
+    let _ = stream.write_all(&frame(HEADERS, 0, 1, &request(WATCH, &secret))).await;
+    for _ in 0..1_000 {
+        if stream.write_all(&frame(CONTINUATION, 0, 1, &piece)).await.is_err() {
+            break;
+        }
+    }
+    until_closed(stream).await;
+
+    let grown = memory(&daemon).saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more");
+    run.ok(calls::read("a.txt")).await;
+}
+
+/// 2,000 handshakes and 2,000 connections that are reset, and 200,000 with `COFFERDAM_LONG`, while another client reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn r1_a_flood_of_handshakes_and_resets_holds_up_nobody_else() {
+    let certificates = Certificates::make(&[]);
+    let tcp = certificates.listen("tokens: {}");
+    let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;
+    let workspace = daemon.workspace("w", &[("a.txt", "here\n")]);
+    let mut run = daemon.run("open", &workspace).await;
+    p99(&mut run, 200).await;
+    let quiet = p99(&mut run, 1_000).await;
+    let before = memory(&daemon);
+    let handshakes = effort::cases(2_000, 200_000);
+    let address = daemon.address();
+    let flood = tokio::spawn(async move {
+        // A client's first record, as openssl sends it, so that the daemon has to answer.
+        let hello = client_hello();
+        let mut answered = 0;
+        for _ in 0..handshakes {
+            let Ok(mut stream) = TcpStream::connect(address).await else { continue };
+            let _ = stream.write_all(&hello).await;
+            let mut record = [0; 64];
+            let heard = stream.read(&mut record).await.unwrap_or(0);
+            // Its ServerHello.
+            answered += u32::from(heard == 64 && record[0] == 0x16 && record[5] == 2);
+        }
+        answered
+    });
+    let mut worst = Duration::ZERO;
+    while !flood.is_finished() {
+        worst = worst.max(p99(&mut run, 500).await);
+    }
+    let answered = flood.await.unwrap();
+    let grown = memory(&daemon).saturating_sub(before);
+    eprintln!(
+        "p99 of a read: {quiet:?} before, {worst:?} while {handshakes} handshakes came, {grown} bytes more"
+    );
+    assert!(grown < 64 << 20, "{grown} bytes more");
+    // The clock measures the machine's other users, too: far above the threefold that is measured on an idle one.
+    assert!(worst < 20 * quiet.max(Duration::from_millis(2)), "{worst:?} instead of {quiet:?}");
+}
+
+/// A ClientHello of TLS 1.3 with one X25519 share, RFC 8446, 4.1.2.
+fn client_hello() -> Vec<u8> {
+    let sized = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+    let extension = |kind: u16, body: &[u8]| [&kind.to_be_bytes()[..], &sized(body)].concat();
+    let key: Vec<u8> = (1..=32).collect();
+    let share = [&[0x00, 0x1d][..], &sized(&key)].concat();
+    let extensions = [
+        extension(0x2b, &[2, 0x03, 0x04]),
+        extension(0x0a, &sized(&[0x00, 0x1d])),
+        extension(0x0d, &sized(&[0x04, 0x03, 0x08, 0x04])),
+        extension(0x33, &sized(&share)),
+        extension(0x10, &sized(&[2, b'h', b'2'])),
+    ]
+    .concat();
+    let random = [7; 32];
+    let body =
+        [&[0x03, 0x03][..], &random, &[0], &sized(&[0x13, 0x01]), &[1, 0], &sized(&extensions)].concat();
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let message = [&[1][..], &length[1..], &body].concat();
+    [&[0x16, 0x03, 0x01][..], &sized(&message)].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r3_what_has_ended_or_is_for_others_opens_nothing_and_is_on_record() {
+    let daemon = plain("").await;
+    let channel =
+        tonic::transport::Channel::from_shared(daemon.url("http")).unwrap().connect().await.unwrap();
+    let mut remote = Clients::on(channel);
+    let (revoked, revoked_secret) = daemon.token(auditor("revoked"), None).await;
+    let (_, expired_secret) = daemon.token(auditor("expired"), Some(Duration::from_secs(1))).await;
+    let elsewhere = v1::Token { source_networks: vec!["10.0.0.0/8".into()], ..auditor("elsewhere") };
+    let (_, elsewhere_secret) = daemon.token(elsewhere, None).await;
+    let (_, good) = daemon.token(auditor("good"), None).await;
+    let mut tokens = TokenServiceClient::new(daemon.connect().await.channel);
+    tokens.revoke_token(v1::RevokeTokenRequest { token_id: revoked.token_id }).await.unwrap();
+    let verify = |token: &str| Bearer::new(token).shows(v1::VerifyLogRequest {});
+    let expiry = async {
+        while remote.audit.verify_log(verify(&expired_secret)).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, expiry).await.expect("it does not expire");
+    remote.audit.verify_log(verify(&good)).await.unwrap();
+    // One letter of the secret is another, in each place of it.
+    let at = good.rfind('_').unwrap() + 1;
+    for place in [0, at - 2, at, at + 20, good.len() - 1] {
+        let mut forged = good.clone().into_bytes();
+        forged[place] = if forged[place] == b'0' { b'1' } else { b'0' };
+        let refused = remote.audit.verify_log(verify(&String::from_utf8(forged).unwrap())).await.unwrap_err();
+        assert_eq!(
+            (refused.code(), reason(&refused).as_str()),
+            (Code::PermissionDenied, "PERMISSION_DENIED")
+        );
+        assert!(!refused.message().contains(&good[at..]), "{refused}");
+    }
+    for (secret, says) in [
+        (&revoked_secret, "was revoked"),
+        (&expired_secret, "has expired"),
+        (&elsewhere_secret, "other addresses"),
+    ] {
+        let refused = remote.audit.verify_log(verify(secret)).await.unwrap_err();
+        assert!(refused.message().contains(says), "{refused}");
+    }
+    // A flood of guesses is counted, and not written.
+    for _ in 0..200 {
+        remote.audit.verify_log(verify("cfa_x")).await.unwrap_err();
+    }
+    let mut own = daemon.connect().await;
+    let events = own.events("", "escalation_attempt").await;
+    let attempts: Vec<_> = events
+        .iter()
+        .map(|event| harness::record(event)["details"]["attempt"].as_str().unwrap().to_owned())
+        .collect();
+    for attempt in ["bad_token", "revoked_token", "expired_token", "token_elsewhere"] {
+        assert!(attempts.iter().any(|one| one == attempt), "{attempt}: {attempts:?}");
+    }
+    assert!(attempts.len() <= 2 * 30, "{} records", attempts.len());
+}
+
+/// The token itself is told once. What is kept of it is its hash, in the store alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn r3_a_token_is_in_no_file_no_log_and_no_record() {
+    let config = "log: { level: debug }\n".to_owned();
+    let tcp = "address: '127.0.0.1:0', plaintext: true, tokens: {}".to_owned();
+    let mut daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
+    let roles = ["operator", "orchestrator", "auditor"].map(str::to_owned).into();
+    let (_, secret) = daemon.token(v1::Token { roles, ..auditor("a") }, None).await;
+    let channel =
+        tonic::transport::Channel::from_shared(daemon.url("http")).unwrap().connect().await.unwrap();
+    let mut remote = Clients::on(channel);
+    let bearer = Bearer::new(&secret);
+    let made =
+        remote.runs.create_run(bearer.shows(harness::requests::managed("open"))).await.unwrap().into_inner();
+    let run = made.run.unwrap().run_id;
+    // It is shown, refused, and also passed to a command, whose arguments and output are kept.
+    let request = v1::CallRequest {
+        run_id: run,
+        request: Some(calls::exec(&["echo", &secret]).into()),
+        ..Default::default()
+    };
+    remote.tools.call(bearer.shows(request)).await.unwrap();
+    let half = &secret[..secret.len() - 4];
+    remote.audit.verify_log(Bearer::new(half).shows(v1::VerifyLogRequest {})).await.unwrap_err();
+    daemon.connect().await.events("", "").await;
+    let shown = remote.audit.query_events(bearer.shows(v1::QueryEventsRequest::default())).await.unwrap();
+    let shown = format!("{:?}", shown.into_inner());
+    daemon.stop().await;
+    let after = secret.rfind('_').unwrap() + 1;
+    let part = &secret.as_bytes()[after..secret.len() - 4];
+    let has = |content: &[u8]| memchr::memmem::find(content, part).is_some();
+    let kept = contents(&daemon.state_dir());
+    assert!(kept.len() > 10, "{} files", kept.len());
+    let leaks: Vec<_> = kept.into_iter().filter(|(_, content)| has(content)).map(|(path, _)| path).collect();
+    assert_eq!(leaks, Vec::<PathBuf>::new());
+    assert!(!has(daemon.log().as_bytes()) && !has(shown.as_bytes()));
+}
