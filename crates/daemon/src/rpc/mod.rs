@@ -61,6 +61,9 @@ const MAX_STREAMS: u32 = 64;
 const MAX_HEADERS: u32 = 16 * 1024;
 /// Streams that a peer may reset before the connection is closed (CVE-2023-44487, rapid reset).
 const MAX_RESETS: usize = 32;
+/// Streams of one connection, over its whole life, that are reset because of what the peer sent (CVE-2025-8671). h2's own default: a
+/// client whose request is refused before it has been sent to its end counts, too, and a lasting connection has many of those.
+const MAX_ERRORS: usize = 1_024;
 
 macro_rules! capped {
     ($server:ident, $service:expr) => {
@@ -161,7 +164,7 @@ async fn try_serve(
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADERS)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
-        .http2_max_local_error_reset_streams(Some(MAX_RESETS))
+        .http2_max_local_error_reset_streams(Some(MAX_ERRORS))
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
         .add_routes(routes.routes())
