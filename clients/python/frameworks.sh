@@ -5,7 +5,7 @@
 #   clients/python/frameworks.sh [PYTEST-ARGUMENTS…]
 #
 # COFFERDAM_TEST_COFFERD=PROGRAM   cofferd (target/debug/cofferd)
-# COFFERDAM_TEST_PROFILE=NAME      the profile that the suites run with (open)
+# COFFERDAM_TEST_PROFILE=NAME      the profile that the suites run with (harness)
 # COFFERDAM_TEST_IMAGE=NAME        an image with bash and Python (images/dev, built unless it is there)
 set -euo pipefail
 

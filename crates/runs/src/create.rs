@@ -127,4 +127,10 @@ impl Runs {
         living.insert(id, run.clone());
         Ok(())
     }
+
+    /// Refuses a run on a `bind` workspace under a profile whose deny list is off. A call asks again, because the policy may
+    /// have changed since the run began.
+    pub fn check_deny_list(&self, spec: &Spec, profile: Option<&Profile>) -> Result<(), Refusal> {
+        profile.map_or(Ok(()), |profile| self.launcher.roots.on_bind.check(&spec.workspace, profile))
+    }
 }

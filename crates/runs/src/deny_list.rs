@@ -6,8 +6,6 @@ use ops::Reason;
 use refusal::Refusal;
 use store::run::{Spec, Workspace};
 
-use crate::registry::Runs;
-
 /// What the configuration says of `bind` workspaces under profiles whose deny list is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HarnessOnBind {
@@ -25,7 +23,8 @@ impl HarnessOnBind {
         }
     }
 
-    fn check(self, workspace: &Workspace, profile: &Profile) -> Result<(), Refusal> {
+    /// Refuses a run on a `bind` workspace under a profile whose deny list is off.
+    pub(crate) fn check(self, workspace: &Workspace, profile: &Profile) -> Result<(), Refusal> {
         let is_bind = matches!(workspace, Workspace::Bind { .. });
         if profile.exec.deny_list.is_on() || !is_bind || self == Self::Allow {
             return Ok(());
@@ -35,14 +34,6 @@ impl HarnessOnBind {
             "workspace.bind: the profile has its deny list off, so it works on managed, clone and overlay workspaces only; \
              `harness_on_bind: allow` in the daemon's configuration permits bind",
         ))
-    }
-}
-
-impl Runs {
-    /// Refuses a run on a `bind` workspace under a profile whose deny list is off. A call asks again, because the policy may
-    /// have changed since the run began.
-    pub fn check_deny_list(&self, spec: &Spec, profile: Option<&Profile>) -> Result<(), Refusal> {
-        profile.map_or(Ok(()), |profile| self.launcher.roots.on_bind.check(&spec.workspace, profile))
     }
 }
 

@@ -33,7 +33,7 @@ class CofferdamSandboxConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    profile: str = "open"
+    profile: str = "harness"
     image: str | None = None
     env: dict[str, str] = {}
     #: Seconds after which the daemon stops it.

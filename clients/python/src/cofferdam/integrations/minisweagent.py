@@ -17,7 +17,7 @@ SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 class CofferdamEnvironmentConfig(BaseModel):
     """Settings of the environment."""
 
-    profile: str = "open"
+    profile: str = "harness"
     image: str | None = None
     #: Default of each command; must be beneath `/workspace`, `/state` or `/pkg`.
     cwd: str = "/workspace"

@@ -3,7 +3,7 @@
 ```python
 ShellTool(executor=CofferdamShellExecutor(sandbox))
 ApplyPatchTool(editor=CofferdamApplyPatchEditor(sandbox))
-RunConfig(sandbox=SandboxRunConfig(client=CofferdamSandboxClient(), options=CofferdamSandboxClientOptions(profile="open")))
+RunConfig(sandbox=SandboxRunConfig(client=CofferdamSandboxClient(), options=CofferdamSandboxClientOptions(profile="harness")))
 ```
 
 A call that needs a person's consent raises `ApprovalRequired`, unless the sandbox was made with `wait_for_approval`. There
@@ -121,7 +121,7 @@ class CofferdamSandboxClientOptions(BaseSandboxClientOptions):
     """How a sandbox is made."""
 
     type: Literal["cofferdam"] = "cofferdam"
-    profile: str = "open"
+    profile: str = "harness"
     image: str | None = None
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
@@ -131,7 +131,7 @@ class CofferdamSandboxSessionState(SandboxSessionState):
     """Enough to go on with a sandbox."""
 
     type: Literal["cofferdam"] = "cofferdam"
-    profile: str = "open"
+    profile: str = "harness"
     image: str | None = None
     timeout: int | None = None
     run_id: str = ""

@@ -26,7 +26,7 @@ PROVIDER = "cofferdam"
 class CofferdamWorkspaceBackend:
     """A sandbox that its first operation makes, or attaches to. It stays until `delete_workspace`."""
 
-    def __init__(self, *, profile: str = "open", image: str | None = None, ref: WorkspaceRef | None = None) -> None:
+    def __init__(self, *, profile: str = "harness", image: str | None = None, ref: WorkspaceRef | None = None) -> None:
         """`ref`: of a sandbox that is there; default: a new one is made, of this profile and image."""
         if ref is not None and ref.provider != PROVIDER:
             raise ValueError(f"ref: is of {ref.provider}, not of {PROVIDER}")

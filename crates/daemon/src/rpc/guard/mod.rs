@@ -186,7 +186,7 @@ impl Gate {
         let Some((run, owner)) = self.runs.of_token(token) else {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
-                "the token is not one of a run that lives, and not an API token: it is told once, when it is made",
+                "the token is not one of a run that lives, and not an API token: it is told once, when it is made, and a run's ends with it",
             );
             if self.runs.is_former_token(token) {
                 return Err(refusal);
