@@ -1,0 +1,299 @@
+/**
+ * Makes the calls of a run, each once, and has all of their output even if the connection breaks.
+ *
+ * ```text
+ * CallStream ──accepted, output, result──▶ done
+ *     │ lost before it was accepted: again, by the same request id
+ *     ▼ lost afterwards
+ * GetCall from the offsets that are here ──▶ … ──▶ done
+ * ```
+ */
+
+import { randomUUID } from "node:crypto";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { Client } from "./client.js";
+import { ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound } from "./errors.js";
+import type { Options } from "./options.js";
+import { Output } from "./output.js";
+import { type OperationInit, onlyReads } from "./requests.js";
+import { present } from "./results.js";
+import type { Patience } from "./settings.js";
+import { failed } from "./status.js";
+import { sleep } from "./transport.js";
+import type { OutputCallback } from "./types.js";
+import {
+  CallOutput_Stream,
+  type CallRequest,
+  CallRequestSchema,
+  type CallResponse,
+  CallResponse_Status as Status,
+  type DialectCallSchema,
+  type Result,
+} from "./v1.js";
+
+/** Most bytes of a stream that `GetCall` gives at once. */
+export const PIECE = 1024 * 1024;
+// Seconds for the message that ends a call whose caller has gone, and for the id of a call that has just begun.
+const CANCEL_TIMEOUT = 5;
+
+/** What a caller hears while a call runs, and how it ends the call. */
+export interface Listener {
+  onStdout?: OutputCallback;
+  onStderr?: OutputCallback;
+  signal?: AbortSignal;
+}
+
+/** The answer to a call, and the output of its command. */
+export interface Outcome {
+  response: CallResponse;
+  stdout: Uint8Array;
+  stderr: Uint8Array;
+}
+
+/** One call under way. */
+class Call {
+  readonly #client: Client;
+  readonly #request: CallRequest;
+  readonly #listener: Listener;
+  readonly #stdout = new Output();
+  readonly #stderr = new Output();
+  // Ends what this call does here.
+  readonly #end = new AbortController();
+  readonly #accepted = new AbortController();
+  #callId = "";
+  // The caller's own code threw: that is no answer of the daemon.
+  #callbackThrew = false;
+  #abandoned = false;
+
+  constructor(client: Client, request: CallRequest, listener: Listener) {
+    this.#client = client;
+    this.#request = request;
+    this.#listener = listener;
+  }
+
+  async outcome(): Promise<Outcome> {
+    const { signal } = this.#listener;
+    signal?.throwIfAborted();
+    const work = this.#work();
+    if (signal === undefined) {
+      return await work;
+    }
+    return await new Promise((resolve, reject) => {
+      const abort = () => {
+        reject(signal.reason);
+        this.#client.transport.afterwards(() => this.#abandon(work));
+      };
+      signal.addEventListener("abort", abort, { once: true });
+      work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+    });
+  }
+
+  async #work(): Promise<Outcome> {
+    try {
+      const response = await this.#response(this.#client.transport.patience());
+      await this.#tell(this.#listener.onStdout, this.#stdout.rest());
+      await this.#tell(this.#listener.onStderr, this.#stderr.rest());
+      return { response, stdout: this.#stdout.whole(), stderr: this.#stderr.whole() };
+    } catch (error) {
+      if (this.#callbackThrew) {
+        this.#client.transport.afterwards(() => this.#cancel());
+      } else if (error instanceof CofferdamError) {
+        error.callId ??= this.#callId || null;
+      }
+      throw error;
+    }
+  }
+
+  async #response(patience: Patience): Promise<CallResponse> {
+    const { request, requestId, waitForApproval } = this.#request;
+    const repeatable = requestId !== "" || (request.case === "operation" && onlyReads(request.value.kind));
+    for (;;) {
+      try {
+        const response = await this.#streamed(patience);
+        // A daemon that ends answers so to those who wait for a person; the next one goes on.
+        if (response.status !== Status.PENDING_APPROVAL || !waitForApproval) {
+          return response;
+        }
+      } catch (error) {
+        const pause = repeatable && this.#client.transport.isLost(error) ? patience.pause() : null;
+        if (this.#callbackThrew || pause === null) {
+          throw error;
+        }
+        await sleep(pause, this.#end.signal);
+      }
+      if (this.#callId !== "") {
+        try {
+          return await this.#polled();
+        } catch (error) {
+          // It is in no record: it never began.
+          if (this.#callbackThrew || !(error instanceof NotFound) || this.#stdout.next || this.#stderr.next) {
+            throw error;
+          }
+          this.#callId = "";
+        }
+      }
+    }
+  }
+
+  async #streamed(patience: Patience): Promise<CallResponse> {
+    let response: CallResponse | null = null;
+    // To its very end: a stream that is left before it costs a reset.
+    for await (const { event } of this.#client.tools.callStream(this.#request, { signal: this.#end.signal })) {
+      patience.restore();
+      if (event.case === "output") {
+        const { stream, offset, data } = event.value;
+        await this.#take(stream === CallOutput_Stream.STDERR, Number(offset), data);
+      } else if (event.case === "result") {
+        response = event.value;
+      } else if (event.case === "accepted") {
+        this.#callId = event.value.callId;
+        this.#accepted.abort();
+      }
+    }
+    if (response === null) {
+      throw new DaemonUnreachable("the daemon ended the stream before the result");
+    }
+    return response;
+  }
+
+  /** By offset, until the call is over and all of its output is here. */
+  async #polled(): Promise<CallResponse> {
+    let pause = 0.02;
+    for (;;) {
+      const request = {
+        callId: this.#callId,
+        stdoutOffset: BigInt(this.#stdout.next),
+        stderrOffset: BigInt(this.#stderr.next),
+        maxOutputBytes: PIECE,
+      };
+      const found = await this.#client.tools.getCall(request, { signal: this.#end.signal });
+      for (const chunk of [found.stdout, found.stderr]) {
+        if (chunk !== undefined) {
+          await this.#take(chunk === found.stderr, Number(chunk.offset), chunk.data);
+        }
+      }
+      if (found.stdout?.data.length || found.stderr?.data.length) {
+        pause = 0.02;
+        continue;
+      }
+      const call = present(found.call);
+      const pending = call.status === Status.PENDING_APPROVAL && this.#request.waitForApproval;
+      if (!pending && call.status !== Status.RUNNING) {
+        return call;
+      }
+      await sleep(pause, this.#end.signal);
+      pause = Math.min(pause * 1.5, 0.5);
+    }
+  }
+
+  async #take(ofStderr: boolean, offset: number, data: Uint8Array): Promise<void> {
+    if (ofStderr) {
+      await this.#tell(this.#listener.onStderr, this.#stderr.take(offset, data));
+    } else {
+      await this.#tell(this.#listener.onStdout, this.#stdout.take(offset, data));
+    }
+  }
+
+  async #tell(callback: OutputCallback | undefined, text: string): Promise<void> {
+    if (callback === undefined || text === "" || this.#abandoned) {
+      return;
+    }
+    try {
+      await callback(text);
+    } catch (error) {
+      this.#callbackThrew = true;
+      throw error;
+    }
+  }
+
+  /** Ends a call whose caller has gone. One that has just been sent has no id yet: the daemon names it in a moment. */
+  async #abandon(work: Promise<unknown>): Promise<void> {
+    this.#abandoned = true;
+    if (this.#callId === "") {
+      const signal = AbortSignal.any([this.#accepted.signal, this.#end.signal]);
+      await Promise.race([work, sleep(CANCEL_TIMEOUT, signal)]).catch(() => {});
+    }
+    this.#end.abort();
+    await this.#cancel();
+  }
+
+  async #cancel(): Promise<void> {
+    if (this.#callId !== "") {
+      await this.#client.tools.cancelCall({ callId: this.#callId }, { timeout: CANCEL_TIMEOUT });
+    }
+  }
+}
+
+/** Makes calls of one run, all with the same options. */
+export class Caller {
+  readonly client: Client;
+  readonly runId: string;
+  readonly options: Options;
+
+  constructor(client: Client, runId: string, options: Options) {
+    this.client = client;
+    this.runId = runId;
+    this.options = options;
+  }
+
+  /** The outcome, also of a tool that failed. Throws for a refusal, and if the daemon is gone. */
+  async call(
+    asked: { operation: OperationInit } | { dialect: MessageInitShape<typeof DialectCallSchema> },
+    listener: Listener = {},
+  ): Promise<Outcome> {
+    const request = create(CallRequestSchema, {
+      runId: this.runId,
+      taskId: this.options.taskId,
+      correlationId: this.options.correlationId,
+      waitForApproval: this.options.waitForApproval,
+      request:
+        "operation" in asked
+          ? { case: "operation", value: asked.operation }
+          : { case: "dialect", value: asked.dialect },
+    });
+    const { request: made } = request;
+    // A call that only reads can be repeated as it is. The daemon knows any other by its id.
+    if (made.case !== "operation" || !onlyReads(made.value.kind)) {
+      request.requestId = randomUUID().replaceAll("-", "");
+    }
+    const signal = either(listener.signal, this.options.signal);
+    return await new Call(this.client, request, { ...listener, signal }).outcome();
+  }
+
+  /** The result of an operation of this kind. Throws for a tool that failed, too. */
+  async result<K extends Kind>(operation: OperationInit & { kind: { case: K } }): Promise<Value<K>> {
+    const { response } = await this.call({ operation });
+    const { case: kind } = operation.kind;
+    succeeded(response, kind !== "git");
+    const result = present(response.result).kind;
+    if (result.case !== kind) {
+      const message = "the call has succeeded, but the daemon has dropped its result to make room";
+      throw new CofferdamError(message, { callId: response.callId });
+    }
+    return result.value as Value<K>;
+  }
+}
+
+type Kind = Exclude<Result["kind"]["case"], undefined>;
+type Value<K extends Kind> = Extract<Result["kind"], { case: K }>["value"];
+
+/** Aborted as soon as one of them is. */
+export function either(one: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : AbortSignal.any([one, other]);
+}
+
+/** Throws unless it did. `ofFile`: a thing that is not found is a file. */
+export function succeeded(response: CallResponse, ofFile = false): void {
+  switch (response.status) {
+    case Status.SUCCEEDED:
+      return;
+    case Status.PENDING_APPROVAL: {
+      const message = "a person has to approve this call; nothing has been done yet";
+      throw new ApprovalRequired(message, { approvalId: response.approvalId, callId: response.callId });
+    }
+    case Status.RUNNING:
+      throw new Interrupted("the call is under way", { callId: response.callId });
+    default:
+      throw failed(response, ofFile);
+  }
+}

@@ -1,0 +1,99 @@
+/** A connection, and the whole API on it. */
+
+import type { DescMessage, DescMethod, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { type ClientOptions, Settings } from "./settings.js";
+import { Stream } from "./stream.js";
+import { type RequestOptions, Transport } from "./transport.js";
+import * as v1 from "./v1.js";
+
+type Unary<I extends DescMessage, O extends DescMessage> = (
+  request: MessageInitShape<I>,
+  options?: RequestOptions,
+) => Promise<MessageShape<O>>;
+
+type Streaming<I extends DescMessage, O extends DescMessage> = (
+  request: MessageInitShape<I>,
+  options?: RequestOptions,
+) => Stream<MessageShape<O>>;
+
+type ByKind<M extends DescMethod> = M["methodKind"] extends "unary"
+  ? Unary<M["input"], M["output"]>
+  : M["methodKind"] extends "server_streaming"
+    ? Streaming<M["input"], M["output"]>
+    : never;
+
+/** The methods of a service: each takes the fields of its request. */
+export type Service<S extends DescService> = { readonly [K in keyof S["method"]]: ByKind<S["method"][K]> };
+
+function service<S extends DescService>(desc: S, transport: Transport): Service<S> {
+  const methods: Record<string, unknown> = {};
+  for (const method of desc.methods) {
+    // Streams of requests are for terminals, which the operator's own command line opens.
+    if (method.methodKind === "unary") {
+      methods[method.localName] = (request: Record<string, unknown>, options?: RequestOptions) =>
+        transport.unary(method, request, options);
+    } else if (method.methodKind === "server_streaming") {
+      methods[method.localName] = (request: Record<string, unknown>, options: RequestOptions = {}) =>
+        new Stream((signal) => transport.stream(method, request, { ...options, signal }), options.signal);
+    }
+  }
+  return methods as Service<S>;
+}
+
+/**
+ * The API of one daemon, method by method, with the messages of `@cofferdam/sdk/v1`.
+ *
+ * `Sandbox` is made of it. Every method takes its request, `timeout` (seconds) and `signal`, and throws `CofferdamError`s.
+ */
+export class Client implements AsyncDisposable {
+  readonly alerts: Service<typeof v1.AlertService>;
+  readonly approvals: Service<typeof v1.ApprovalService>;
+  readonly audit: Service<typeof v1.AuditService>;
+  readonly host: Service<typeof v1.HostService>;
+  readonly limits: Service<typeof v1.LimitService>;
+  readonly permissions: Service<typeof v1.PermissionService>;
+  readonly policy: Service<typeof v1.PolicyService>;
+  readonly runs: Service<typeof v1.RunService>;
+  readonly tools: Service<typeof v1.ToolService>;
+  readonly trash: Service<typeof v1.TrashService>;
+  /** @internal */
+  readonly transport: Transport;
+
+  /**
+   * Connects with the first call.
+   *
+   * `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`; default: `COFFERDAM_ENDPOINT`, else this path.
+   * `token`: default: `COFFERDAM_TOKEN`, else none: then the daemon goes by the user of this process.
+   * `requestTimeout`: seconds for one answer, where no command and no person is waited for; default 60.
+   * `reconnectTimeout`: seconds for which a daemon that went away is waited for; default 30. 0: it is not.
+   *
+   * Throws `InvalidArgument` for an endpoint or token that cannot be one.
+   */
+  constructor(options: ClientOptions = {}) {
+    this.transport = new Transport(new Settings(options));
+    this.alerts = service(v1.AlertService, this.transport);
+    this.approvals = service(v1.ApprovalService, this.transport);
+    this.audit = service(v1.AuditService, this.transport);
+    this.host = service(v1.HostService, this.transport);
+    this.limits = service(v1.LimitService, this.transport);
+    this.permissions = service(v1.PermissionService, this.transport);
+    this.policy = service(v1.PolicyService, this.transport);
+    this.runs = service(v1.RunService, this.transport);
+    this.tools = service(v1.ToolService, this.transport);
+    this.trash = service(v1.TrashService, this.transport);
+  }
+
+  /** Where the daemon is. */
+  get endpoint(): string {
+    return this.transport.settings.endpoint;
+  }
+
+  /** Closes the connection, and ends all that is under way on it. A later call opens another one. */
+  async close(): Promise<void> {
+    await this.transport.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}

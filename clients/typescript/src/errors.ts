@@ -1,0 +1,183 @@
+/**
+ * All errors, by kind.
+ *
+ * The daemon gives a stable reason to each refusal and failure (`NOT_FOUND`, `COMMAND_NOT_ALLOWED` …). Each reason has one
+ * class here, and the `hint` of each class says how to go on.
+ */
+
+import type { CommandResult } from "./types.js";
+
+/** The facts of an error beside its message. */
+export interface ErrorFacts {
+  reason?: string;
+  callId?: string | null;
+  hint?: string;
+  details?: Readonly<Record<string, string>>;
+  retryAfter?: number | null;
+}
+
+/** Everything that this package throws by itself. */
+export class CofferdamError extends Error {
+  /** Stable reason such as `COMMAND_NOT_ALLOWED`; empty where the daemon gave none. */
+  readonly reason: string;
+  /** The call in the audit log; null where no call was made, or its id did not arrive. */
+  callId: string | null;
+  /** How to go on. */
+  readonly hint: string;
+  /** Facts to act on, such as `rule` or `field`. */
+  readonly details: Readonly<Record<string, string>>;
+  /** Seconds after which it goes through, if nothing else comes before; null where time mends nothing. */
+  readonly retryAfter: number | null;
+
+  /** The hint of this kind. */
+  protected static readonly HINT: string = "";
+
+  constructor(message: string, facts: ErrorFacts = {}) {
+    super(message);
+    const kind = new.target;
+    this.name = kind.name;
+    this.reason = facts.reason ?? "";
+    this.callId = facts.callId ?? null;
+    this.hint = facts.hint ?? kind.HINT;
+    this.details = Object.freeze({ ...facts.details });
+    this.retryAfter = facts.retryAfter ?? null;
+  }
+
+  override toString(): string {
+    const reason = this.reason && ` (${this.reason})`;
+    const hint = this.hint && `. ${this.hint}`;
+    const call = this.callId === null ? "" : ` [call ${this.callId}]`;
+    return `${this.name}: ${this.message}${reason}${hint}${call}`;
+  }
+}
+
+/** No daemon answers, or the connection to it was lost and it did not come back. */
+export class DaemonUnreachable extends CofferdamError {
+  protected static override readonly HINT =
+    "See `systemctl status cofferd`, or name its socket with COFFERDAM_ENDPOINT.";
+}
+
+/** The token is unknown, or its run has ended. */
+export class AuthenticationFailed extends CofferdamError {
+  protected static override readonly HINT = "A run's token works as long as the run lives; check COFFERDAM_TOKEN.";
+}
+
+/** Policy, role or API role do not allow it. Repeating changes nothing. */
+export class Denied extends CofferdamError {
+  protected static override readonly HINT: string =
+    "Ask for something else, or let an operator change the profile; `coffer policy explain` says which rule decides.";
+}
+
+/** The command is on the deny list, or not on the allow list. */
+export class CommandNotAllowed extends Denied {
+  protected static override readonly HINT = "Use another program, or another profile.";
+}
+
+/** A path or name that leaves the run's own places. */
+export class SandboxViolation extends Denied {
+  protected static override readonly HINT = "Paths must be beneath /workspace, /state or /pkg.";
+}
+
+/** A reviewer said no, or nobody decided in time (`APPROVAL_EXPIRED`). */
+export class ApprovalDenied extends Denied {
+  protected static override readonly HINT =
+    "The message says why, if the reviewer did. Do not repeat the same call.";
+}
+
+/** A person has to consent first. Nothing has been done yet; the call goes on by itself once it is approved. */
+export class ApprovalRequired extends CofferdamError {
+  protected static override readonly HINT =
+    "Decide with `sandbox.approvals.approve(approvalId)` or `coffer approval approve`, then get the result with " +
+    "`sandbox.calls.wait(callId)`; or make calls with `waitForApproval: true`.";
+
+  /** See `sandbox.approvals`. */
+  readonly approvalId: string;
+
+  constructor(message: string, ids: { approvalId: string; callId: string }) {
+    super(message, { reason: "PENDING_APPROVAL", callId: ids.callId });
+    this.approvalId = ids.approvalId;
+  }
+}
+
+/** No such run, call, approval, profile, image or program. */
+export class NotFound extends CofferdamError {}
+
+/** No such file or directory. */
+export class FileNotFound extends NotFound {}
+
+/** It exists already, with other content. */
+export class AlreadyExists extends CofferdamError {}
+
+/** The state is not as the call demands: a hash differs, a file exists, text is not unique. */
+export class PreconditionFailed extends CofferdamError {
+  protected static override readonly HINT = "Read again, and make the call from the present state.";
+}
+
+/** The call itself is malformed; the message names the field. */
+export class InvalidArgument extends CofferdamError {
+  constructor(message: string, facts: ErrorFacts = {}) {
+    super(message, { reason: "INVALID_ARGUMENT", ...facts });
+  }
+}
+
+/** The run takes no calls now: it is paused or has ended, or waits for an approval. */
+export class RunNotReady extends CofferdamError {
+  protected static override readonly HINT = "`sandbox.info()` says why.";
+}
+
+/** More would have to be read or written than the profile allows. */
+export class LimitExceeded extends CofferdamError {}
+
+/** Too many calls; nothing was done. `retryAfter` says when it goes through. */
+export class RateLimited extends CofferdamError {}
+
+/** Too much at once; nothing was done. */
+export class Overloaded extends RateLimited {}
+
+/** The time was over. */
+export class TimedOut extends CofferdamError {}
+
+/** Somebody cancelled the call, or its run ended. */
+export class Cancelled extends CofferdamError {}
+
+/** The daemon ended during the call. It may have had an effect. */
+export class Interrupted extends Cancelled {
+  protected static override readonly HINT = "Check the present state before you repeat it.";
+}
+
+/** The audit log, the container engine or an upstream server does not work; nothing was done. */
+export class Unavailable extends CofferdamError {
+  protected static override readonly HINT = "`coffer doctor` says more.";
+}
+
+/** A fault of the daemon or of its host. */
+export class InternalError extends CofferdamError {
+  protected static override readonly HINT = "The daemon's log says more.";
+}
+
+/** A command did not end as it should. `result` has its output. */
+export class CommandError extends CofferdamError {
+  /** Its output, and how it ended. */
+  readonly result: CommandResult;
+
+  constructor(message: string, result: CommandResult, facts: ErrorFacts = {}) {
+    super(message, { ...facts, callId: result.callId });
+    this.result = result;
+  }
+}
+
+/** The exit code is not 0, and `check: true` was given. */
+export class CommandFailed extends CommandError {}
+
+/** Its time was over: it and everything that it had started was ended. */
+export class CommandTimedOut extends CommandError {
+  protected static override readonly HINT = "Give a longer `timeout`, up to the profile's `exec.max_timeout_s`.";
+}
+
+/** It was ended before it was done: cancelled, or over a limit such as that of output (`result.endedBy`). */
+export class CommandStopped extends CommandError {}
+
+/** The daemon ended while it ran. Output after the last piece is lost. */
+export class CommandInterrupted extends CommandStopped {
+  protected static override readonly HINT = "Check the present state before you repeat it.";
+}

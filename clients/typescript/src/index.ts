@@ -1,0 +1,27 @@
+/**
+ * Cofferdam: a watertight place for coding agents to work.
+ *
+ * `Client` beneath `Sandbox` has the whole API, with the messages of `@cofferdam/sdk/v1`.
+ */
+
+export type { Approvals } from "./approvals.js";
+export type { Audit, AuditOptions } from "./audit.js";
+export type { Calls } from "./calls.js";
+export { Client, type Service } from "./client.js";
+export type { Commands, RunOptions } from "./commands.js";
+export * from "./errors.js";
+export type { Files, FrontmatterOptions, ListOptions, WriteOptions } from "./files.js";
+export type { Git, GitOptions } from "./git.js";
+export {
+  type Connection,
+  type ConnectOptions,
+  type CreateOptions,
+  type EditOptions,
+  Sandbox,
+  type SandboxOptions,
+} from "./sandbox.js";
+export type { GlobOptions, GrepOptions, Search } from "./search.js";
+export type { ClientOptions } from "./settings.js";
+export type { Stream } from "./stream.js";
+export type { RequestOptions } from "./transport.js";
+export * from "./types.js";

@@ -1,0 +1,119 @@
+/** From the arguments of methods to requests of the API. No I/O. */
+
+import { randomBytes } from "node:crypto";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type Duration, durationFromMs } from "@bufbuild/protobuf/wkt";
+import { InvalidArgument } from "./errors.js";
+import type { Limits, Workspace } from "./types.js";
+import type { LimitsSchema, OperationSchema, WorkspaceSchema } from "./v1.js";
+
+export type OperationInit = MessageInitShape<typeof OperationSchema>;
+type Kind = NonNullable<OperationInit["kind"]>;
+
+/** A UUIDv7: the time in milliseconds, then random bits. */
+export function newId(): string {
+  const bytes = randomBytes(16);
+  bytes.writeUIntBE(Date.now(), 0, 6);
+  bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6);
+  bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8);
+  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
+export function duration(name: string, seconds: number | undefined): Duration | undefined {
+  return seconds === undefined ? undefined : durationFromMs(Math.max(1, Math.round(positive(name, seconds) * 1000)));
+}
+
+function millis(seconds: number | undefined): bigint | undefined {
+  return seconds === undefined ? undefined : BigInt(Math.max(1, Math.round(positive("timeout", seconds) * 1000)));
+}
+
+function positive(name: string, seconds: number): number {
+  // Also false for NaN.
+  if (!(seconds > 0 && seconds < 1e9)) {
+    throw new InvalidArgument(`${name}: must be a positive number of seconds, not ${seconds}`);
+  }
+  return seconds;
+}
+
+/** A number for a 64-bit field. */
+export function count(name: string, value: number | undefined): bigint | undefined {
+  if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
+    throw new InvalidArgument(`${name}: must be a whole number from 0, not ${value}`);
+  }
+  return value === undefined ? undefined : BigInt(value);
+}
+
+export function workspace(source: Workspace): MessageInitShape<typeof WorkspaceSchema> {
+  switch (source.kind) {
+    case "managed":
+      return { source: { case: "managed", value: { workspaceId: source.workspaceId } } };
+    case "bind":
+      return { source: { case: "bind", value: { path: source.path } } };
+    case "clone":
+      return { source: { case: "clone", value: { repository: source.repository, revision: source.revision } } };
+    case "overlay":
+      return { source: { case: "overlay", value: { path: source.path } } };
+  }
+}
+
+/** Whether it stays after `kill()`. */
+export function stays(source: Workspace): boolean {
+  switch (source.kind) {
+    case "managed":
+      return source.keep ?? source.workspaceId !== undefined;
+    case "clone":
+      return source.keep ?? true;
+    default:
+      return true;
+  }
+}
+
+export function limits(given: Limits | undefined): MessageInitShape<typeof LimitsSchema> | undefined {
+  return given === undefined
+    ? undefined
+    : {
+        cpuMillis: given.cpuMillis,
+        pids: given.pids,
+        openFiles: given.openFiles,
+        memoryBytes: count("limits.memoryBytes", given.memoryBytes),
+        fileSizeBytes: count("limits.fileSizeBytes", given.fileSizeBytes),
+        diskBytes: count("limits.diskBytes", given.diskBytes),
+        diskFiles: count("limits.diskFiles", given.diskFiles),
+      };
+}
+
+/** A text is a script for the shell; an array is a program and its arguments. */
+export function command(
+  cmd: string | readonly string[],
+  options: {
+    cwd?: string;
+    env: Record<string, string>;
+    stdin?: string | Uint8Array;
+    timeout?: number;
+  },
+): OperationInit {
+  const { cwd, env, stdin, timeout } = options;
+  const input = typeof stdin === "string" ? new TextEncoder().encode(stdin) : stdin;
+  const common = { cwd, env, stdin: input, timeoutMs: millis(timeout) };
+  if (typeof cmd === "string") {
+    return { kind: { case: "shell", value: { script: cmd, ...common } } };
+  }
+  const [program, ...args] = cmd;
+  if (program === undefined) {
+    throw new InvalidArgument("cmd: a command has at least a program");
+  }
+  return { kind: { case: "exec", value: { command: program, args, ...common } } };
+}
+
+export function patch(change: string): OperationInit & { kind: { case: "patch" } } {
+  const form = change.trimStart().startsWith("*** Begin Patch") ? "envelope" : "unifiedDiff";
+  return { kind: { case: "patch", value: { change: { case: form, value: change } } } };
+}
+
+/** Nothing happens twice if it is made twice. */
+export function onlyReads(kind: Kind): boolean {
+  if (kind.case === "git") {
+    return ["status", "diff", "log", "show"].includes(kind.value.command?.case ?? "");
+  }
+  return ["read", "list", "glob", "grep"].includes(kind.case ?? "");
+}

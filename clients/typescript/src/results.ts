@@ -1,0 +1,259 @@
+/** From messages of the API to values. No I/O. */
+
+import { type Duration, durationMs, type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { InternalError } from "./errors.js";
+import * as types from "./types.js";
+import * as v1 from "./v1.js";
+
+// The mounts: the daemon's alias, and the path for commands.
+const MOUNTS: Readonly<Record<string, string>> = { "@project": "/workspace", "@state": "/state", "@pkg": "/pkg" };
+
+/** The path as commands in the sandbox see it; the file operations take it as well. */
+export function path(alias: string): string {
+  const end = alias.indexOf("/");
+  const mount = end < 0 ? alias : alias.slice(0, end);
+  return Object.hasOwn(MOUNTS, mount) ? `${MOUNTS[mount]}${end < 0 ? "" : alias.slice(end)}` : alias;
+}
+
+function when(stamp: Timestamp | undefined): Date | null {
+  return stamp === undefined || (stamp.seconds === 0n && stamp.nanos === 0) ? null : timestampDate(stamp);
+}
+
+function seconds(duration: Duration | undefined): number | null {
+  return duration === undefined ? null : durationMs(duration) / 1000 || null;
+}
+
+/** The name of an enum's value as a word of this package; those of a newer daemon are `unspecified`. */
+function word<W extends string>(names: Readonly<Record<number, string>>, value: number): W {
+  return (names[value] ?? "unspecified").toLowerCase() as W;
+}
+
+export function runInfo(run: v1.Run | undefined): types.RunInfo {
+  const it = present(run);
+  return {
+    runId: it.runId,
+    state: word(v1.Run_State, it.state),
+    profile: it.profile,
+    image: it.image,
+    agentId: it.agentId,
+    role: it.role,
+    metadata: it.labels,
+    createdAt: when(it.createdAt),
+    readyAt: when(it.readyAt),
+    endedAt: when(it.endedAt),
+    failure: it.failure,
+    timeout: seconds(it.ttl),
+    idleTimeout: seconds(it.idleTimeout),
+    start: it.startKind === v1.Run_StartKind.START_KIND_UNSPECIFIED ? "" : word(v1.Run_StartKind, it.startKind),
+    restarts: it.restarts,
+    holds: it.holds.map((hold) => word(v1.RunHold_Kind, hold.kind)),
+    workspacePath: it.workspacePath,
+  };
+}
+
+/** The daemon's account of a command, with all of its output. */
+export function command(response: v1.CallResponse, stdout: Uint8Array, stderr: Uint8Array): types.CommandResult {
+  const kind = response.result?.kind;
+  const result = kind?.case === "shell" || kind?.case === "exec" ? kind.value : undefined;
+  const wrote = Number((result?.stdoutBytes ?? 0n) + (result?.stderrBytes ?? 0n));
+  return new types.CommandResult({
+    callId: response.callId,
+    exitCode: result?.exitCode ?? null,
+    stdoutBytes: stdout,
+    stderrBytes: stderr,
+    signal: result?.signal ?? null,
+    timedOut: (result?.timedOut ?? false) || response.error?.reason === "TIMED_OUT",
+    endedBy: result?.endedBy ?? "",
+    limitsHit: result?.limitsHit ?? [],
+    omittedBytes: Math.max(0, wrote - stdout.length - stderr.length),
+    duration: Number(result?.wallTimeUs ?? 0n) / 1e6,
+    cpuTime: Number(result?.cpuTimeUs ?? 0n) / 1e6,
+    peakMemoryBytes: Number(result?.peakMemoryBytes ?? 0n),
+    processesEnded: result?.kill?.ended ?? 0,
+    hint: result?.hint ?? "",
+  });
+}
+
+export function content(read: v1.ReadResult): Uint8Array {
+  return Buffer.from(read.content, read.encoding === v1.ContentEncoding.BASE64 ? "base64" : "utf8");
+}
+
+function entryType(type: v1.Entry_Type): types.EntryType {
+  return type === v1.Entry_Type.TYPE_UNSPECIFIED ? "other" : word(v1.Entry_Type, type);
+}
+
+export function listing(result: v1.ListResult): types.Found<types.FileInfo> {
+  const entries = result.entries.map((entry) => ({
+    path: path(entry.path),
+    name: entry.name,
+    type: entryType(entry.type),
+    size: Number(entry.sizeBytes),
+    modified: new Date(Number(entry.modifiedUnixSeconds) * 1000),
+  }));
+  return new types.Found(entries, result.truncated, result.hint);
+}
+
+export function globbed(result: v1.GlobResult): types.Found<string> {
+  return new types.Found(result.paths.map(path), result.truncated, result.hint);
+}
+
+export function matches(result: v1.GrepResult): types.Found<types.Match> {
+  const found = result.matches.map((match) => ({
+    path: path(match.path),
+    line: Number(match.line),
+    text: match.text,
+    before: match.before,
+    after: match.after,
+  }));
+  return new types.Found(found, result.truncated, result.hint);
+}
+
+export function written(result: v1.WriteResult): types.WriteInfo {
+  return {
+    path: path(result.path),
+    size: Number(result.bytesWritten),
+    sha256: result.sha256After,
+    sha256Before: result.sha256Before || null,
+  };
+}
+
+export function edited(result: v1.EditResult): types.EditInfo {
+  return {
+    path: path(result.path),
+    diff: result.diff,
+    diffTruncated: result.diffTruncated,
+    sha256: result.sha256After,
+    sha256Before: result.sha256Before || null,
+    replacements: result.replacements,
+  };
+}
+
+export function patched(result: v1.PatchResult): types.PatchInfo {
+  const files = result.files.map((file) => ({
+    path: path(file.path),
+    change: word<types.PatchedFile["change"]>(v1.PatchedFile_Change, file.change),
+    movedFrom: file.movedFrom ? path(file.movedFrom) : null,
+    sha256: file.sha256After || null,
+  }));
+  return { files, diff: result.diff, diffTruncated: result.diffTruncated, notes: result.notes };
+}
+
+export function removed(result: v1.DeleteResult): types.RemoveInfo {
+  return { path: path(result.path), type: entryType(result.type), trashEntry: result.trashEntry || null };
+}
+
+export function git(result: v1.GitResult): types.GitOutput {
+  return { output: result.output, truncated: result.truncated, commit: result.commit || null };
+}
+
+/** As the method that made the call would return it. */
+function anyResult(response: v1.CallResponse, stdout: Uint8Array, stderr: Uint8Array): types.CallResult {
+  const kind = response.result?.kind;
+  switch (kind?.case) {
+    case "exec":
+    case "shell":
+      return command(response, stdout, stderr);
+    case "read":
+      return kind.value.encoding === v1.ContentEncoding.BASE64 ? content(kind.value) : kind.value.content;
+    case "list":
+      return listing(kind.value);
+    case "glob":
+      return globbed(kind.value);
+    case "grep":
+      return matches(kind.value);
+    case "write":
+      return written(kind.value);
+    case "edit":
+      return edited(kind.value);
+    case "patch":
+      return patched(kind.value);
+    case "delete":
+      return removed(kind.value);
+    case "git":
+      return git(kind.value);
+    default:
+      return null;
+  }
+}
+
+export function callInfo(
+  response: v1.CallResponse | undefined,
+  stdout: Uint8Array,
+  stderr: Uint8Array,
+): types.CallInfo {
+  const it = present(response);
+  return {
+    callId: it.callId,
+    status: word(v1.CallResponse_Status, it.status),
+    result: anyResult(it, stdout, stderr),
+    text: it.rendered,
+    approvalId: it.approvalId || null,
+    reason: it.error?.reason ?? "",
+    message: it.error?.message ?? "",
+  };
+}
+
+export function toolOutput(response: v1.CallResponse): types.ToolOutput {
+  return {
+    text: response.rendered,
+    status: word(v1.CallResponse_Status, response.status),
+    ok: response.status === v1.CallResponse_Status.SUCCEEDED,
+    callId: response.callId,
+    approvalId: response.approvalId || null,
+    reason: response.error?.reason ?? "",
+  };
+}
+
+export function approval(message: v1.Approval | undefined): types.ApprovalInfo {
+  const it = present(message);
+  return {
+    approvalId: it.approvalId,
+    state: word(v1.Approval_State, it.state),
+    runId: it.runId,
+    callId: it.callId,
+    agentId: it.agentId,
+    operation: it.operation,
+    preview: it.preview,
+    justification: it.justification,
+    risk: it.risk,
+    createdAt: when(it.createdAt),
+    expiresAt: when(it.expiresAt),
+    decidedBy: it.decidedBy,
+    comment: it.comment,
+  };
+}
+
+export function event(message: v1.AuditEvent): types.AuditEvent {
+  return {
+    sequence: Number(message.sequence),
+    time: timestampDate(present(message.time)),
+    kind: message.kind,
+    runId: message.runId,
+    callId: message.callId,
+    principal: message.principal,
+    agentId: message.agentId,
+    operation: message.operation,
+    record: JSON.parse(message.recordJson),
+    hash: message.hash,
+  };
+}
+
+export function diff(response: v1.DiffRunResponse): types.Diff {
+  const files = response.changes.map((change) => ({
+    path: change.path,
+    change: word<types.ChangedFile["change"]>(v1.FileChange_Kind, change.kind),
+    type: change.fileType,
+    size: Number(change.sizeBytes),
+    objection: change.objection,
+    obstacle: change.obstacle,
+  }));
+  return { files, unified: response.unifiedDiff, truncated: response.truncated };
+}
+
+/** A field that every daemon sets. */
+export function present<T>(value: T | undefined): T {
+  if (value === undefined) {
+    throw new InternalError("the daemon's answer lacks a field that every daemon sets");
+  }
+  return value;
+}

@@ -1,0 +1,35 @@
+/** Streams that go on after a lost connection or daemon. */
+
+import { DaemonUnreachable } from "./errors.js";
+import { sleep, type Transport } from "./transport.js";
+
+/**
+ * The items of the stream that `begin` makes, and makes again when it is lost. `endless`: its end is a loss, too. It is
+ * for `begin` to go on from the last item that was given.
+ */
+export async function* resumed<T>(
+  transport: Transport,
+  begin: () => AsyncIterable<T>,
+  endless: boolean,
+  signal: AbortSignal,
+): AsyncGenerator<T, void> {
+  const patience = transport.patience();
+  for (;;) {
+    try {
+      for await (const item of begin()) {
+        patience.restore();
+        yield item;
+      }
+      if (!endless) {
+        return;
+      }
+      throw new DaemonUnreachable("the daemon ended the stream");
+    } catch (error) {
+      const pause = transport.isLost(error) ? patience.pause() : null;
+      if (pause === null) {
+        throw error;
+      }
+      await sleep(pause, signal);
+    }
+  }
+}

@@ -1,0 +1,454 @@
+/** `Sandbox`: a run, with a hardened container and a workspace. */
+
+import { Approvals } from "./approvals.js";
+import { Audit } from "./audit.js";
+import { Caller, either } from "./caller.js";
+import { Calls } from "./calls.js";
+import { Client } from "./client.js";
+import { Commands } from "./commands.js";
+import { CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound } from "./errors.js";
+import { Files } from "./files.js";
+import { Git } from "./git.js";
+import type { Options } from "./options.js";
+import * as requests from "./requests.js";
+import * as results from "./results.js";
+import { Search } from "./search.js";
+import { Stream } from "./stream.js";
+import {
+  type Diff,
+  type EditInfo,
+  type Limits,
+  Managed,
+  type PatchInfo,
+  type RunInfo,
+  type RunState,
+  type ToolOutput,
+  type Workspace,
+} from "./types.js";
+import { ListToolsRequest_Format, Run_State } from "./v1.js";
+
+// Seconds. Making a container is the engine's, which may have others to make first.
+const CREATE_TIMEOUT = 300;
+
+const FORMATS = {
+  openai: ListToolsRequest_Format.OPENAI,
+  anthropic: ListToolsRequest_Format.ANTHROPIC,
+  mcp: ListToolsRequest_Format.MCP,
+} as const;
+
+const STATES: Readonly<Record<RunState, Run_State>> = {
+  creating: Run_State.CREATING,
+  ready: Run_State.READY,
+  paused: Run_State.PAUSED,
+  stopping: Run_State.STOPPING,
+  stopped: Run_State.STOPPED,
+  failed: Run_State.FAILED,
+};
+
+/** The daemon: a client that stays open, or where to connect. Default: see `Client`. */
+export interface Connection {
+  client?: Client;
+  endpoint?: string;
+  token?: string;
+}
+
+export interface ConnectOptions extends Connection {
+  /** For each command of this object, beside its own. The profile says which names are allowed. */
+  env?: Readonly<Record<string, string>>;
+  /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
+  waitForApproval?: boolean;
+}
+
+export interface CreateOptions extends ConnectOptions {
+  /** The policy that decides on its calls, such as `review`, `build` or `open`. */
+  profile: string;
+  /** One that the engine has and the profile allows. Default: the profile's. */
+  image?: string;
+  /** `Managed()`, `Bind(path)`, `Clone(repository)` or `Overlay(path)`. Default: `Managed()`. */
+  workspace?: Workspace;
+  /** Seconds until the daemon stops it. Default: never. */
+  timeout?: number;
+  /** Seconds without a call until the daemon stops it. Default: never. */
+  idleTimeout?: number;
+  /** At most 64 labels, to find it again. */
+  metadata?: Readonly<Record<string, string>>;
+  /** For whom it is, in the record. Rate limits of an agent count all sandboxes that name the same one. Default: `sdk`. */
+  agentId?: string;
+  /** Default: the profile's. */
+  role?: string;
+  /** Lower limits than the profile's. */
+  limits?: Limits;
+  /** A directory of the host to show as `/pkg`. */
+  pkgPath?: string;
+  /** Have the daemon make a `token` for an agent that may do this run's calls and nothing else. */
+  issueToken?: boolean;
+  /** Aborting it ends the making; no run is left behind. */
+  signal?: AbortSignal;
+}
+
+export interface SandboxOptions {
+  /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
+  waitForApproval?: boolean;
+  /** For the record, at most 128 characters. */
+  taskId?: string;
+  /** For the record, at most 128 characters. */
+  correlationId?: string;
+  /** Instead of the one before. */
+  env?: Readonly<Record<string, string>>;
+  /** Aborting it ends all calls and streams of this object. */
+  signal?: AbortSignal;
+}
+
+export interface EditOptions {
+  /** All places instead of exactly one. */
+  replaceAll?: boolean;
+  /** `PreconditionFailed` unless the file's SHA-256 is this. */
+  ifMatch?: string;
+}
+
+/** How a sandbox came to be; it decides what `kill` does. */
+interface Origin {
+  ownsClient: boolean;
+  deleteWorkspace: boolean;
+  token: string | null;
+}
+
+/**
+ * A place for one agent to work in.
+ *
+ * ```ts
+ * await using sandbox = await Sandbox.create({ profile: "build", image: "cofferdam/dev" });
+ * await sandbox.files.write("a.py", "print(6 * 7)");
+ * console.log((await sandbox.commands.run(["python3", "a.py"])).stdout);
+ * ```
+ *
+ * Each call goes through the daemon's policy and is on record. Every error is a `CofferdamError`, with the stable `reason`,
+ * the `callId` and a `hint`; a tool that fails throws, too (`FileNotFound`, `PreconditionFailed` …), only an exit code other
+ * than 0 is no error. While the daemon is away, calls wait for it for the client's `reconnectTimeout`; no call is done twice.
+ *
+ * Leaving the block of `await using` is `kill()`.
+ */
+export class Sandbox implements AsyncDisposable {
+  readonly approvals: Approvals;
+  readonly audit: Audit;
+  readonly calls: Calls;
+  readonly commands: Commands;
+  readonly files: Files;
+  readonly git: Git;
+  readonly search: Search;
+  /** Its id, a UUIDv7; `connect` takes it. */
+  readonly runId: string;
+  /** The whole API, on the same connection. */
+  readonly client: Client;
+  readonly #caller: Caller;
+  readonly #origin: Origin;
+
+  private constructor(client: Client, runId: string, options: Options, origin: Origin) {
+    this.client = client;
+    this.runId = runId;
+    this.#origin = origin;
+    this.#caller = new Caller(client, runId, options);
+    this.approvals = new Approvals(this.#caller);
+    this.audit = new Audit(this.#caller);
+    this.calls = new Calls(this.#caller);
+    this.commands = new Commands(this.#caller);
+    this.files = new Files(this.#caller);
+    this.git = new Git(this.#caller);
+    this.search = new Search(this.#caller);
+  }
+
+  /**
+   * Makes a sandbox and returns when it is ready.
+   *
+   * Throws `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
+   */
+  static async create(options: CreateOptions): Promise<Sandbox> {
+    const { workspace = Managed(), issueToken = false, signal } = options;
+    // Made by this side, so that the run can be stopped even if the answer is lost.
+    const runId = requests.newId();
+    const request = {
+      // Its token is told once: a repetition would not have it.
+      requestId: `sdk-${runId}`,
+      runId,
+      profile: options.profile,
+      image: options.image,
+      workspace: requests.workspace(workspace),
+      pkgPath: options.pkgPath,
+      agentId: options.agentId ?? "sdk",
+      role: options.role,
+      limits: requests.limits(options.limits),
+      ttl: requests.duration("timeout", options.timeout),
+      idleTimeout: requests.duration("idleTimeout", options.idleTimeout),
+      labels: { ...options.metadata },
+      issueToken,
+    };
+    const { client, ownsClient } = connection(options);
+    const origin: Origin = { ownsClient, deleteWorkspace: !requests.stays(workspace), token: null };
+    const sandbox = new Sandbox(client, runId, initial(options), origin);
+    try {
+      const made = await client.runs.createRun(request, { timeout: CREATE_TIMEOUT, signal });
+      if (issueToken && made.token === "") {
+        throw new DaemonUnreachable("the connection was lost, and the run's token with it");
+      }
+      origin.token = made.token || null;
+    } catch (error) {
+      // A refusal leaves no run.
+      const refused = error instanceof CofferdamError && !(error instanceof DaemonUnreachable);
+      if (!refused) {
+        client.transport.afterwards(() => client.runs.stopRun({ runId }));
+      }
+      if (ownsClient) {
+        // It waits for that; the caller does not.
+        void client.close();
+      }
+      throw error;
+    }
+    return sandbox;
+  }
+
+  /**
+   * A sandbox that is there already. Changes nothing in it: its `timeout` and its state stay as they are.
+   *
+   * A run's own token can be the `token`. `kill()` leaves the workspace. Throws `NotFound` where there is no such run.
+   */
+  static async connect(runId: string, options: ConnectOptions = {}): Promise<Sandbox> {
+    const { client, ownsClient } = connection(options);
+    const origin = { ownsClient, deleteWorkspace: false, token: null };
+    const sandbox = new Sandbox(client, runId, initial(options), origin);
+    try {
+      try {
+        await sandbox.info();
+      } catch (error) {
+        if (!(error instanceof Denied)) {
+          throw error;
+        }
+        // A run's own token may not ask that.
+        await sandbox.tools();
+      }
+    } catch (error) {
+      await sandbox.close();
+      throw error;
+    }
+    return sandbox;
+  }
+
+  /** The runs that the caller may see, newest first: in this state (default: `ready`; null: any), with this metadata. */
+  static list(
+    options: Connection & {
+      state?: RunState | null;
+      metadata?: Readonly<Record<string, string>>;
+      signal?: AbortSignal;
+    } = {},
+  ): Stream<RunInfo> {
+    const { state = "ready", metadata = {} } = options;
+    const { client, ownsClient } = connection(options);
+    const make = async function* (signal: AbortSignal): AsyncGenerator<RunInfo, void> {
+      try {
+        let pageToken = "";
+        do {
+          const request = { pageSize: 1000, pageToken, state: state === null ? undefined : STATES[state] };
+          const page = await client.runs.listRuns(request, { signal });
+          for (const run of page.runs) {
+            if (Object.entries(metadata).every(([name, value]) => run.labels[name] === value)) {
+              yield results.runInfo(run);
+            }
+          }
+          pageToken = page.nextPageToken;
+        } while (pageToken !== "");
+      } finally {
+        if (ownsClient) {
+          await client.close();
+        }
+      }
+    };
+    return new Stream(make, options.signal);
+  }
+
+  /** The run's own token, if `create` was told to `issueToken`. It is told once and kept nowhere else. */
+  get token(): string | null {
+    return this.#origin.token;
+  }
+
+  /** The same sandbox, for calls with other options; what is not named stays. */
+  withOptions(options: SandboxOptions): Sandbox {
+    const before = this.#caller.options;
+    const merged = {
+      waitForApproval: options.waitForApproval ?? before.waitForApproval,
+      taskId: options.taskId ?? before.taskId,
+      correlationId: options.correlationId ?? before.correlationId,
+      env: options.env ?? before.env,
+      signal: either(options.signal, before.signal),
+    };
+    return new Sandbox(this.client, this.runId, merged, this.#origin);
+  }
+
+  /**
+   * Replaces the text `old`, which must be in the file exactly once, by `replacement`; whole or not at all.
+   *
+   * A text that is not there, or there more than once, is `PreconditionFailed`; the message has the lines.
+   */
+  async edit(path: string, old: string, replacement: string, options: EditOptions = {}): Promise<EditInfo> {
+    const value = { oldStr: old, newStr: replacement, replaceAll: options.replaceAll };
+    const edit = { path, ifMatchSha256: options.ifMatch, change: { case: "strReplace", value } } as const;
+    return results.edited(await this.#caller.result({ kind: { case: "edit", value: edit } }));
+  }
+
+  /** Inserts lines after a line, from 1; 0: at the beginning. */
+  async insert(path: string, afterLine: number, text: string, options: { ifMatch?: string } = {}): Promise<EditInfo> {
+    const value = { afterLine: requests.count("afterLine", afterLine), text };
+    const edit = { path, ifMatchSha256: options.ifMatch, change: { case: "insert", value } } as const;
+    return results.edited(await this.#caller.result({ kind: { case: "edit", value: edit } }));
+  }
+
+  /**
+   * Changes several files, all or none of them. At most 3 MiB.
+   *
+   * `change`: a unified diff, or the envelope `*** Begin Patch`. Throws `PreconditionFailed` where it does not fit.
+   */
+  async patch(change: string): Promise<PatchInfo> {
+    return results.patched(await this.#caller.result(requests.patch(change)));
+  }
+
+  /**
+   * The tools that the agent may use, as a vendor's API takes them, without those that policy denies.
+   *
+   * `dialect`: names and shapes of the tools: `native` (the default), `fs`, `exec`, `gateway` or `editor`.
+   */
+  async tools(
+    format: keyof typeof FORMATS = "openai",
+    options: { dialect?: string } = {},
+  ): Promise<Record<string, unknown>[]> {
+    if (!Object.hasOwn(FORMATS, format)) {
+      throw new InvalidArgument(`format: must be openai, anthropic or mcp, not ${format}`);
+    }
+    const request = { runId: this.runId, dialect: options.dialect ?? "native", format: FORMATS[format] };
+    return JSON.parse((await this.client.tools.listTools(request)).toolsJson);
+  }
+
+  /**
+   * Makes a call as a model wrote it, and returns the answer for the model.
+   *
+   * `args`: an object, or its JSON as it came. A call that fails, is denied or waits for a person is an answer for the
+   * model as well: nothing is thrown for it.
+   */
+  async callTool(
+    name: string,
+    args: Readonly<Record<string, unknown>> | string,
+    options: { dialect?: string; signal?: AbortSignal } = {},
+  ): Promise<ToolOutput> {
+    const argumentsJson = typeof args === "string" ? args : JSON.stringify(args);
+    const dialect = { dialect: options.dialect ?? "native", name, argumentsJson };
+    return results.toolOutput((await this.#caller.call({ dialect }, { signal: options.signal })).response);
+  }
+
+  /** The run as it is now. Throws `NotFound`. */
+  async info(): Promise<RunInfo> {
+    return results.runInfo((await this.client.runs.getRun({ runId: this.runId })).run);
+  }
+
+  /** Whether it takes calls, or will after a pause. */
+  async isRunning(): Promise<boolean> {
+    try {
+      return ["ready", "paused"].includes((await this.info()).state);
+    } catch (error) {
+      return none(error);
+    }
+  }
+
+  /** Makes all of its commands stand still, and refuses calls, until `resume`. `timeout` goes on meanwhile. */
+  async pause(): Promise<RunInfo> {
+    return results.runInfo((await this.client.runs.pauseRun({ runId: this.runId })).run);
+  }
+
+  /** Takes `pause` back. It stays paused while an approval or an alert holds it. */
+  async resume(): Promise<RunInfo> {
+    return results.runInfo((await this.client.runs.resumeRun({ runId: this.runId })).run);
+  }
+
+  /** The changes in an `Overlay`, against the directory beneath as it is now. */
+  async diff(): Promise<Diff> {
+    return results.diff(await this.client.runs.diffRun({ runId: this.runId }));
+  }
+
+  /**
+   * Applies the changes of an `Overlay`, and returns how many paths changed. The run must have ended: `stop` it.
+   *
+   * Throws `PreconditionFailed`, and does nothing, where a change has an `objection`; `force` applies these, too.
+   */
+  async accept(options: { force?: boolean } = {}): Promise<number> {
+    const request = { runId: this.runId, force: options.force };
+    return Number((await this.client.runs.acceptRun(request, { timeout: CREATE_TIMEOUT })).applied);
+  }
+
+  /** Deletes the changes of an `Overlay`. The run must have ended: `stop` it. */
+  async discard(): Promise<void> {
+    await this.client.runs.discardRun({ runId: this.runId });
+  }
+
+  /**
+   * Ends the run: its calls are cancelled and its container is removed. The workspace stays.
+   *
+   * False: it had ended already, or there is no such run.
+   */
+  async stop(): Promise<boolean> {
+    try {
+      if (["stopped", "failed"].includes((await this.info()).state)) {
+        return false;
+      }
+      await this.client.runs.stopRun({ runId: this.runId });
+      return true;
+    } catch (error) {
+      return none(error);
+    }
+  }
+
+  /**
+   * Ends the run, and deletes it with its workspace where that is wanted. Closes a connection of its own.
+   *
+   * `deleteWorkspace`: default: as the `keep` of `create`'s workspace says. A bound directory is never deleted, and changes
+   * of an overlay stay until they are accepted or discarded. The audit log keeps its records.
+   * False: it had ended already, or there is no such run.
+   */
+  async kill(options: { deleteWorkspace?: boolean } = {}): Promise<boolean> {
+    try {
+      const stopped = await this.stop();
+      if (options.deleteWorkspace ?? this.#origin.deleteWorkspace) {
+        await this.client.runs.deleteRun({ runId: this.runId, deleteWorkspace: true }).catch(none);
+      }
+      return stopped;
+    } finally {
+      await this.close();
+    }
+  }
+
+  /** Closes the connection if it is this sandbox's own. The run goes on. */
+  async close(): Promise<void> {
+    if (this.#origin.ownsClient) {
+      await this.client.close();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+}
+
+function connection(options: Connection): { client: Client; ownsClient: boolean } {
+  const { client, endpoint, token } = options;
+  return client === undefined
+    ? { client: new Client({ endpoint, token }), ownsClient: true }
+    : { client, ownsClient: false };
+}
+
+function initial(options: ConnectOptions): Options {
+  const { waitForApproval = false, env = {} } = options;
+  return { waitForApproval, taskId: "", correlationId: "", env };
+}
+
+/** False for a thing that is not there; any other error is thrown. */
+function none(error: unknown): false {
+  if (error instanceof NotFound) {
+    return false;
+  }
+  throw error;
+}

@@ -1,0 +1,191 @@
+/** From a gRPC status or a failed call to an error. The one place that knows both. */
+
+import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import * as errors from "./errors.js";
+import type { CallResponse } from "./v1.js";
+
+type Kind = new (message: string, facts: errors.ErrorFacts) => errors.CofferdamError;
+
+const DETAILS = "grpc-status-details-bin";
+const DOMAIN = "cofferdam";
+
+const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
+  ["SANDBOX_VIOLATION", errors.SandboxViolation],
+  ["PERMISSION_DENIED", errors.Denied],
+  ["COMMAND_NOT_ALLOWED", errors.CommandNotAllowed],
+  ["RATE_LIMITED", errors.RateLimited],
+  ["APPROVAL_DENIED", errors.ApprovalDenied],
+  ["APPROVAL_EXPIRED", errors.ApprovalDenied],
+  ["READ_LIMIT", errors.LimitExceeded],
+  ["WRITE_LIMIT", errors.LimitExceeded],
+  ["PRECONDITION_FAILED", errors.PreconditionFailed],
+  ["INVALID_FRONTMATTER", errors.InvalidArgument],
+  ["INVALID_ARGUMENT", errors.InvalidArgument],
+  ["NOT_FOUND", errors.NotFound],
+  ["ALREADY_EXISTS", errors.AlreadyExists],
+  ["TIMED_OUT", errors.TimedOut],
+  ["CANCELLED", errors.Cancelled],
+  ["RUN_NOT_READY", errors.RunNotReady],
+  ["OVERLOADED", errors.Overloaded],
+  ["AUDIT_UNAVAILABLE", errors.Unavailable],
+  ["ENGINE_UNAVAILABLE", errors.Unavailable],
+  ["UPSTREAM_FAILED", errors.Unavailable],
+  ["INTERNAL", errors.InternalError],
+]);
+
+// Codes of which the daemon's own refusals always come with a reason.
+const WITHOUT_REASON: ReadonlyMap<status, Kind> = new Map<status, Kind>([
+  [status.UNAVAILABLE, errors.DaemonUnreachable],
+  // The code of grpc-js for a stream whose connection broke in the middle.
+  [status.UNKNOWN, errors.DaemonUnreachable],
+  [status.UNAUTHENTICATED, errors.AuthenticationFailed],
+  [status.PERMISSION_DENIED, errors.Denied],
+  [status.DEADLINE_EXCEEDED, errors.TimedOut],
+  [status.CANCELLED, errors.Cancelled],
+  [status.RESOURCE_EXHAUSTED, errors.LimitExceeded],
+  [status.NOT_FOUND, errors.NotFound],
+  [status.INVALID_ARGUMENT, errors.InvalidArgument],
+]);
+
+/** The error for a status; anything else as it is. */
+export function refused(error: unknown): unknown {
+  if (!isServiceError(error)) {
+    return error;
+  }
+  const { info, retryAfter } = factsOf(error);
+  if (info !== null) {
+    return madeOf(info.reason, error.details, { details: info.metadata, retryAfter });
+  }
+  if (error.code === status.UNIMPLEMENTED) {
+    return new errors.CofferdamError(error.details, { hint: "The daemon is older than this client; update it." });
+  }
+  const kind = WITHOUT_REASON.get(error.code) ?? errors.InternalError;
+  const lost = kind === errors.DaemonUnreachable;
+  return new kind(lost ? `the daemon does not answer: ${error.details}` : error.details, { reason: "" });
+}
+
+/** The error for a call that ran and failed. `ofFile`: a thing that is not found is a file. */
+export function failed(response: CallResponse, ofFile = false): errors.CofferdamError {
+  const { reason = "", message = "", details = {} } = response.error ?? {};
+  return madeOf(reason, message, { details, callId: response.callId || null }, ofFile);
+}
+
+function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFile = false): errors.CofferdamError {
+  let kind = BY_REASON.get(reason) ?? errors.CofferdamError;
+  if (kind === errors.Cancelled && facts.details?.["interrupted"] === "true") {
+    kind = errors.Interrupted;
+  }
+  if (kind === errors.NotFound && ofFile) {
+    kind = errors.FileNotFound;
+  }
+  return new kind(message, { ...facts, reason });
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && "code" in error && "metadata" in error && error.metadata instanceof Metadata;
+}
+
+interface Info {
+  reason: string;
+  domain: string;
+  metadata: Record<string, string>;
+}
+
+function factsOf(error: ServiceError): { info: Info | null; retryAfter: number | null } {
+  let info: Info | null = null;
+  let retryAfter: number | null = null;
+  for (const value of error.metadata.get(DETAILS)) {
+    try {
+      for (const [type, detail] of detailsOf(Buffer.from(value))) {
+        if (type === "google.rpc.ErrorInfo") {
+          const found = infoOf(detail);
+          info = found.domain === DOMAIN ? found : info;
+        } else if (type === "google.rpc.RetryInfo") {
+          retryAfter = delayOf(detail);
+        }
+      }
+    } catch {
+      // This daemon sends no such bytes.
+    }
+  }
+  return { info, retryAfter };
+}
+
+/** Type and content of each detail of a `google.rpc.Status`. */
+function detailsOf(bytes: Uint8Array): [string, Uint8Array][] {
+  const found: [string, Uint8Array][] = [];
+  fields(bytes, {
+    3: (reader) => {
+      let type = "";
+      let content: Uint8Array = new Uint8Array();
+      fields(reader.bytes(), {
+        1: (any) => {
+          type = any.string().replace(/^.*\//, "");
+        },
+        2: (any) => {
+          content = any.bytes();
+        },
+      });
+      found.push([type, content]);
+    },
+  });
+  return found;
+}
+
+/** A `google.rpc.ErrorInfo`. */
+function infoOf(bytes: Uint8Array): Info {
+  const info: Info = { reason: "", domain: "", metadata: {} };
+  fields(bytes, {
+    1: (reader) => {
+      info.reason = reader.string();
+    },
+    2: (reader) => {
+      info.domain = reader.string();
+    },
+    3: (reader) => {
+      let [key, text] = ["", ""];
+      fields(reader.bytes(), {
+        1: (entry) => {
+          key = entry.string();
+        },
+        2: (entry) => {
+          text = entry.string();
+        },
+      });
+      info.metadata[key] = text;
+    },
+  });
+  return info;
+}
+
+/** Seconds of a `google.rpc.RetryInfo`. */
+function delayOf(bytes: Uint8Array): number {
+  let seconds = 0;
+  fields(bytes, {
+    1: (reader) =>
+      fields(reader.bytes(), {
+        1: (duration) => {
+          seconds += Number(duration.int64());
+        },
+        2: (duration) => {
+          seconds += duration.int32() / 1e9;
+        },
+      }),
+  });
+  return seconds;
+}
+
+/** Gives each field of a message to its reader, and skips the others. */
+function fields(bytes: Uint8Array, readers: Readonly<Record<number, (reader: BinaryReader) => void>>): void {
+  const reader = new BinaryReader(bytes);
+  while (reader.pos < reader.len) {
+    const [number, type] = reader.tag();
+    const read = readers[number];
+    if (read === undefined) {
+      reader.skip(type, number);
+    } else {
+      read(reader);
+    }
+  }
+}

@@ -1,0 +1,206 @@
+/** The connection to a daemon. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
+import { Client as Channel, credentials, Metadata } from "@grpc/grpc-js";
+import { DaemonUnreachable } from "./errors.js";
+import { CHANNEL_OPTIONS, Patience, type Settings } from "./settings.js";
+import { refused } from "./status.js";
+
+/** Options of one request. */
+export interface RequestOptions {
+  /** Seconds; default: the client's `requestTimeout`, and none for streams. */
+  timeout?: number;
+  /** Aborting it ends the request, which is rejected with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/** A method with one request. */
+export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & { input: I; output: O };
+
+// What begins so changes nothing, or comes to the same if it is done twice. Others are repeated by their request id only.
+const REPEATABLE = /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]/;
+// How long `close` waits for the work that cancelled calls have begun, seconds.
+const LAST_WAIT = 5;
+
+/** One channel. Connects with the first call. */
+export class Transport {
+  readonly settings: Settings;
+  #channel: Channel | null = null;
+  #connected = false;
+  readonly #active = new Set<{ cancel(): void }>();
+  readonly #afterwards = new Set<Promise<void>>();
+
+  constructor(settings: Settings) {
+    this.settings = settings;
+  }
+
+  /** One answer. Repeated while the daemon is gone if nothing can happen twice by it. */
+  async unary<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    init: MessageInitShape<I>,
+    options: RequestOptions = {},
+  ): Promise<MessageShape<O>> {
+    const request = create(method.input, init);
+    const mayRepeat = REPEATABLE.test(method.name) || ("requestId" in request && Boolean(request.requestId));
+    let patience: Patience | null = null;
+    for (;;) {
+      options.signal?.throwIfAborted();
+      try {
+        const response = await this.#once(method, request, options);
+        this.#connected = true;
+        return response;
+      } catch (error) {
+        options.signal?.throwIfAborted();
+        const refusal = refused(error);
+        patience ??= this.patience();
+        const pause = mayRepeat && this.isLost(refusal) ? patience.pause() : null;
+        if (pause === null) {
+          throw refusal;
+        }
+        await sleep(pause, options.signal);
+      }
+    }
+  }
+
+  #once<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    request: MessageShape<I>,
+    options: RequestOptions,
+  ): Promise<MessageShape<O>> {
+    return new Promise((resolve, reject) => {
+      const call = this.#open().makeUnaryRequest(
+        path(method),
+        (message: MessageShape<I>) => Buffer.from(toBinary(method.input, message)),
+        (bytes: Buffer) => fromBinary(method.output, bytes),
+        request,
+        this.#metadata(),
+        deadline(options.timeout ?? this.settings.requestTimeout),
+        (error, response) => {
+          release();
+          if (error === null && response !== undefined) {
+            resolve(response);
+          } else {
+            reject(error);
+          }
+        },
+      );
+      const release = this.#hold(call, options.signal);
+    });
+  }
+
+  /** Its answers, of this one connection. Leaving it ends it on the daemon's side, too. */
+  async *stream<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    init: MessageInitShape<I>,
+    options: RequestOptions = {},
+  ): AsyncGenerator<MessageShape<O>, void> {
+    options.signal?.throwIfAborted();
+    const call = this.#open().makeServerStreamRequest(
+      path(method),
+      (message: MessageShape<I>) => Buffer.from(toBinary(method.input, message)),
+      (bytes: Buffer) => fromBinary(method.output, bytes),
+      create(method.input, init),
+      this.#metadata(),
+      options.timeout === undefined ? {} : deadline(options.timeout),
+    );
+    // The iterator throws it. After the loop has been left there is nobody to tell.
+    call.on("error", () => {});
+    const release = this.#hold(call, options.signal);
+    try {
+      for await (const response of call.iterator({ destroyOnReturn: false })) {
+        this.#connected = true;
+        yield response;
+      }
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      throw refused(error);
+    } finally {
+      release();
+      call.cancel();
+    }
+  }
+
+  /** A daemon that answered before no longer does: it may come back. */
+  isLost(error: unknown): boolean {
+    return this.#connected && error instanceof DaemonUnreachable;
+  }
+
+  patience(): Patience {
+    return new Patience(this.settings.reconnectTimeout);
+  }
+
+  /** Does the work although its caller has gone. `close` waits for it. */
+  afterwards(work: () => Promise<unknown>): void {
+    const begun = work().then(
+      () => {},
+      () => {},
+    );
+    this.#afterwards.add(begun);
+    void begun.then(() => this.#afterwards.delete(begun));
+  }
+
+  async close(): Promise<void> {
+    if (this.#afterwards.size > 0) {
+      const end = new AbortController();
+      await Promise.race([Promise.all(this.#afterwards), sleep(LAST_WAIT, end.signal).catch(() => {})]);
+      end.abort();
+    }
+    const channel = this.#channel;
+    this.#channel = null;
+    for (const call of this.#active) {
+      call.cancel();
+    }
+    channel?.close();
+  }
+
+  #open(): Channel {
+    this.#channel ??= new Channel(this.settings.endpoint, credentials.createInsecure(), CHANNEL_OPTIONS);
+    return this.#channel;
+  }
+
+  #metadata(): Metadata {
+    const metadata = new Metadata();
+    if (this.settings.authorization !== undefined) {
+      metadata.set("authorization", this.settings.authorization);
+    }
+    return metadata;
+  }
+
+  /** Lets `close` and the signal end the call, until it is released. */
+  #hold(call: { cancel(): void }, signal: AbortSignal | undefined): () => void {
+    const abort = () => call.cancel();
+    this.#active.add(call);
+    signal?.addEventListener("abort", abort, { once: true });
+    return () => {
+      this.#active.delete(call);
+      signal?.removeEventListener("abort", abort);
+    };
+  }
+}
+
+/** Waits for so many seconds. */
+export async function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
+  try {
+    await delay(seconds * 1000, undefined, signal === undefined ? {} : { signal });
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
+}
+
+function path(method: DescMethod): string {
+  return `/${method.parent.typeName}/${method.name}`;
+}
+
+function deadline(seconds: number): { deadline: number } {
+  return { deadline: Date.now() + seconds * 1000 };
+}

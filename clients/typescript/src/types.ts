@@ -1,0 +1,378 @@
+/** Arguments and results: plain values. Times are seconds, sizes bytes, paths as commands in the sandbox see them. */
+
+/** See `Managed`, `Bind`, `Clone` and `Overlay`. */
+export type Workspace =
+  | { readonly kind: "managed"; readonly workspaceId?: string; readonly keep?: boolean | undefined }
+  | { readonly kind: "bind"; readonly path: string }
+  | {
+      readonly kind: "clone";
+      readonly repository: string;
+      readonly revision?: string;
+      readonly keep?: boolean;
+    }
+  | { readonly kind: "overlay"; readonly path: string };
+
+/**
+ * An empty directory that the daemon makes, or one that it kept from an earlier run.
+ *
+ * `keep`: whether it stays after `kill()`, to be used again by its id (the run's). Default: a new one is deleted, one that
+ * was named stays.
+ */
+export function Managed(options: { workspaceId?: string; keep?: boolean } = {}): Workspace {
+  return { kind: "managed", ...options };
+}
+
+/** An existing directory of the daemon's host, in place. Absolute, beneath one of the daemon's `workspace_roots`. */
+export function Bind(path: string): Workspace {
+  return { kind: "bind", path };
+}
+
+/**
+ * A clone of a git repository on the daemon's host, at `revision` (default: its HEAD).
+ *
+ * `keep`: whether it stays after `kill()`. Default: it stays.
+ */
+export function Clone(repository: string, options: { revision?: string; keep?: boolean } = {}): Workspace {
+  return { kind: "clone", repository, ...options };
+}
+
+/** A directory of the daemon's host through a layer that takes the changes; see `Sandbox.diff` and `accept`. */
+export function Overlay(path: string): Workspace {
+  return { kind: "overlay", path };
+}
+
+/** Lower limits than the profile's; one that is missing is the profile's value. */
+export interface Limits {
+  memoryBytes?: number;
+  /** Thousandths of a core. */
+  cpuMillis?: number;
+  /** Processes and threads. */
+  pids?: number;
+  fileSizeBytes?: number;
+  openFiles?: number;
+  diskBytes?: number;
+  diskFiles?: number;
+}
+
+export type RunState = "creating" | "ready" | "paused" | "stopping" | "stopped" | "failed";
+
+/** A run, as the daemon knows it. */
+export interface RunInfo {
+  runId: string;
+  state: RunState;
+  profile: string;
+  image: string;
+  agentId: string;
+  role: string;
+  metadata: Readonly<Record<string, string>>;
+  createdAt: Date | null;
+  readyAt: Date | null;
+  endedAt: Date | null;
+  /** Why it failed; empty otherwise. */
+  failure: string;
+  /** Seconds after which it is stopped; null: never. */
+  timeout: number | null;
+  /** Seconds without a call after which it is stopped; null: never. */
+  idleTimeout: number | null;
+  /** From a warm container, or made for this run. */
+  start: "warm" | "cold" | "";
+  /** How often it went on under another daemon. */
+  restarts: number;
+  /** Reasons why it is paused, such as `approval`; empty unless it is. */
+  holds: readonly string[];
+  /** On the daemon's host; empty for those who may not create runs. */
+  workspacePath: string;
+}
+
+/** The facts of a `CommandResult`. */
+export interface CommandFacts {
+  callId: string;
+  exitCode: number | null;
+  stdoutBytes: Uint8Array;
+  stderrBytes: Uint8Array;
+  signal: number | null;
+  timedOut: boolean;
+  endedBy: string;
+  limitsHit: readonly string[];
+  omittedBytes: number;
+  duration: number;
+  cpuTime: number;
+  peakMemoryBytes: number;
+  processesEnded: number;
+  hint: string;
+}
+
+/** How a command ended, and all that it wrote. */
+export class CommandResult implements CommandFacts {
+  readonly callId: string;
+  /** 128 and the signal's number where one ended it; null where nobody knows. */
+  readonly exitCode: number | null;
+  /** Standard output, raw. */
+  readonly stdoutBytes: Uint8Array;
+  /** Standard error, raw. */
+  readonly stderrBytes: Uint8Array;
+  readonly signal: number | null;
+  readonly timedOut: boolean;
+  /** Cause of its early end, such as `timeout` or `memory-limit`; empty: itself. */
+  readonly endedBy: string;
+  /** Limits of the run that were reached meanwhile. */
+  readonly limitsHit: readonly string[];
+  /** Bytes that it wrote and that are in neither of the two above: the daemon keeps 64 MiB of a command. */
+  readonly omittedBytes: number;
+  /** Seconds, as the daemon measured them. */
+  readonly duration: number;
+  /** Seconds of processor time, of it and all that it started. */
+  readonly cpuTime: number;
+  /** Peak memory of its largest process, bytes. */
+  readonly peakMemoryBytes: number;
+  /** Processes that it had started and that the daemon ended after it. */
+  readonly processesEnded: number;
+  /** Advice of the daemon; often empty. */
+  readonly hint: string;
+  #stdout: string | null = null;
+  #stderr: string | null = null;
+
+  constructor(facts: CommandFacts) {
+    this.callId = facts.callId;
+    this.exitCode = facts.exitCode;
+    this.stdoutBytes = facts.stdoutBytes;
+    this.stderrBytes = facts.stderrBytes;
+    this.signal = facts.signal;
+    this.timedOut = facts.timedOut;
+    this.endedBy = facts.endedBy;
+    this.limitsHit = facts.limitsHit;
+    this.omittedBytes = facts.omittedBytes;
+    this.duration = facts.duration;
+    this.cpuTime = facts.cpuTime;
+    this.peakMemoryBytes = facts.peakMemoryBytes;
+    this.processesEnded = facts.processesEnded;
+    this.hint = facts.hint;
+  }
+
+  /** Standard output as UTF-8, with U+FFFD in place of other bytes. */
+  get stdout(): string {
+    this.#stdout ??= text(this.stdoutBytes);
+    return this.#stdout;
+  }
+
+  /** Standard error likewise. */
+  get stderr(): string {
+    this.#stderr ??= text(this.stderrBytes);
+    return this.#stderr;
+  }
+
+  /** The exit code is 0. */
+  get ok(): boolean {
+    return this.exitCode === 0;
+  }
+}
+
+function text(bytes: Uint8Array): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}
+
+/** A list that may have been cut: `truncated` says so, and `hint` how to get the rest. */
+export class Found<Item> implements Iterable<Item> {
+  readonly items: readonly Item[];
+  readonly truncated: boolean;
+  readonly hint: string;
+
+  constructor(items: readonly Item[], truncated: boolean, hint: string) {
+    this.items = items;
+    this.truncated = truncated;
+    this.hint = hint;
+  }
+
+  get length(): number {
+    return this.items.length;
+  }
+
+  [Symbol.iterator](): Iterator<Item> {
+    return this.items[Symbol.iterator]();
+  }
+}
+
+export type EntryType = "file" | "directory" | "symlink" | "other";
+
+/** An entry of a directory. */
+export interface FileInfo {
+  path: string;
+  name: string;
+  type: EntryType;
+  /** Bytes; 0 for anything but files. */
+  size: number;
+  modified: Date;
+}
+
+/** A file that was written. */
+export interface WriteInfo {
+  path: string;
+  size: number;
+  sha256: string;
+  /** Of the content before; null: there was no file. */
+  sha256Before: string | null;
+}
+
+/** A file that was edited. */
+export interface EditInfo {
+  path: string;
+  /** Unified, from old to new; the beginning of it where it was cut. */
+  diff: string;
+  diffTruncated: boolean;
+  sha256: string;
+  sha256Before: string | null;
+  /** How many places changed. */
+  replacements: number;
+}
+
+/** A file of a patch. */
+export interface PatchedFile {
+  path: string;
+  change: "created" | "updated" | "deleted" | "moved";
+  /** Where it was before it was moved; null for others. */
+  movedFrom: string | null;
+  /** null: the file is gone. */
+  sha256: string | null;
+}
+
+/** The outcome of a patch. */
+export interface PatchInfo {
+  files: readonly PatchedFile[];
+  diff: string;
+  diffTruncated: boolean;
+  /** Remarks, such as a hunk that was applied at another line. */
+  notes: readonly string[];
+}
+
+/** A file or directory that was removed. */
+export interface RemoveInfo {
+  path: string;
+  type: EntryType;
+  /** Its name in the run's trash; null: it is gone for good. */
+  trashEntry: string | null;
+}
+
+/** A line that matched. */
+export interface Match {
+  path: string;
+  /** From 1. */
+  line: number;
+  /** Without its newline, at most 400 characters. */
+  text: string;
+  before: readonly string[];
+  after: readonly string[];
+}
+
+/** The output of git, in the form of the git command. */
+export interface GitOutput {
+  output: string;
+  truncated: boolean;
+  /** The commit that `commit` made; null for others. */
+  commit: string | null;
+}
+
+export type ApprovalState = "pending" | "approved" | "denied" | "expired" | "cancelled";
+
+/** A call that needs, or needed, a person's consent. */
+export interface ApprovalInfo {
+  approvalId: string;
+  state: ApprovalState;
+  runId: string;
+  callId: string;
+  agentId: string;
+  /** Such as `write` or `git.commit`. */
+  operation: string;
+  /** The view for the reviewer. */
+  preview: string;
+  /** Why it is asked. */
+  justification: string;
+  risk: string;
+  createdAt: Date | null;
+  expiresAt: Date | null;
+  decidedBy: string;
+  comment: string;
+}
+
+/** A record of the audit log. */
+export interface AuditEvent {
+  /** From 1, without gaps. */
+  sequence: number;
+  time: Date;
+  /** Such as `call_intent` or `call_receipt`. */
+  kind: string;
+  runId: string;
+  callId: string;
+  principal: string;
+  agentId: string;
+  operation: string;
+  /** As it is in the log. */
+  record: Readonly<Record<string, unknown>>;
+  /** SHA-256 of this record. */
+  hash: string;
+}
+
+export type CallStatus = "succeeded" | "failed" | "pending_approval" | "denied" | "running";
+
+/** The answer of a tool, for the model to see. */
+export interface ToolOutput {
+  /** Send this to the model. */
+  text: string;
+  status: Exclude<CallStatus, "running">;
+  /** It succeeded. */
+  ok: boolean;
+  callId: string;
+  /** Set when a person has to decide, or has decided. */
+  approvalId: string | null;
+  /** Stable reason when it failed or was denied. */
+  reason: string;
+}
+
+export type CallResult =
+  | string
+  | Uint8Array
+  | CommandResult
+  | WriteInfo
+  | EditInfo
+  | PatchInfo
+  | RemoveInfo
+  | GitOutput
+  | Found<FileInfo>
+  | Found<Match>
+  | Found<string>
+  | null;
+
+/** A call, as it is now. */
+export interface CallInfo {
+  callId: string;
+  status: CallStatus;
+  /** As the method that made it returns it; null until it has succeeded, and when it was dropped to make room. */
+  result: CallResult;
+  /** For the model. */
+  text: string;
+  approvalId: string | null;
+  reason: string;
+  message: string;
+}
+
+/** A path that is not as it is beneath the overlay. */
+export interface ChangedFile {
+  path: string;
+  change: "added" | "modified" | "deleted";
+  type: string;
+  size: number;
+  /** Why `accept` applies it only with `force`; empty: nothing speaks against it. */
+  objection: string;
+  /** Why it cannot be applied; empty: it can. */
+  obstacle: string;
+}
+
+/** The changes in an overlay. */
+export interface Diff {
+  files: readonly ChangedFile[];
+  /** As `patch -p1` takes it. */
+  unified: string;
+  truncated: boolean;
+}
+
+/** Takes a piece of output as text; may be asynchronous. */
+export type OutputCallback = (text: string) => unknown;

@@ -1,0 +1,125 @@
+/**
+ * A cofferd that a test starts and ends, and the one that most tests share.
+ *
+ * COFFERDAM_TEST_COFFERD    the program
+ * COFFERDAM_TEST_ENDPOINT   a daemon that runs already, which most tests share, and
+ * COFFERDAM_TEST_ROOTS      its workspace root; without them each file of tests starts its own
+ * COFFERDAM_TEST_IMAGE      an image with bash and Python
+ */
+
+import assert from "node:assert/strict";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createConnection } from "node:net";
+import { join } from "node:path";
+import { after } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+
+const PATIENCE = 60_000;
+
+/** A cofferd with a directory of its own. */
+export class Daemon implements AsyncDisposable {
+  readonly place = mkdtempSync("/var/tmp/cofferdam-sdk-");
+  readonly roots = join(this.place, "roots");
+  readonly endpoint = `unix:${this.place}/cofferd.sock`;
+  #child: ChildProcess | null = null;
+
+  static async start(): Promise<Daemon> {
+    const daemon = new Daemon();
+    mkdirSync(daemon.roots);
+    const config = [
+      `listen: { unix: { path: ${daemon.place}/cofferd.sock, mode: "0660" } }`,
+      `state_dir: ${daemon.place}/state`,
+      `workspace_roots: [${daemon.roots}]`,
+      "approvals: { allow_self_approval: true }",
+    ];
+    writeFileSync(join(daemon.place, "cofferd.yaml"), `${config.join("\n")}\n`);
+    await daemon.launch();
+    return daemon;
+  }
+
+  /** Starts it, and waits until it answers. */
+  async launch(): Promise<void> {
+    const log = openSync(join(this.place, "log"), "a");
+    const program = process.env["COFFERDAM_TEST_COFFERD"];
+    assert(program, "COFFERDAM_TEST_COFFERD names no cofferd");
+    const child = spawn(program, ["--config", join(this.place, "cofferd.yaml")], { stdio: ["ignore", log, log] });
+    this.#child = child;
+    const until = Date.now() + PATIENCE;
+    while (!(await this.#answers())) {
+      assert(child.exitCode === null && Date.now() < until, readFileSync(join(this.place, "log"), "utf8"));
+      await delay(20);
+    }
+  }
+
+  #answers(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const socket = createConnection(this.endpoint.slice("unix:".length));
+      socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+      socket.once("connect", () => socket.destroy());
+    });
+  }
+
+  async end(how: NodeJS.Signals = "SIGTERM"): Promise<void> {
+    const child = this.#child;
+    assert(child);
+    this.#child = null;
+    const exit = once(child, "exit");
+    child.kill(how);
+    await exit;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#child !== null) {
+      await this.end();
+    }
+    const instance = join(this.place, "state", "instance");
+    if (existsSync(instance)) {
+      const label = `label=io.cofferdam.instance=${readFileSync(instance, "utf8").trim()}`;
+      for (const container of lines(execFileSync("docker", ["ps", "-aq", "--filter", label], { encoding: "utf8" }))) {
+        execFileSync("docker", ["rm", "-f", container], { stdio: "ignore" });
+      }
+    }
+    const mounts = lines(readFileSync("/proc/self/mountinfo", "utf8")).map((line) => line.split(" ")[4] ?? "");
+    for (const mount of mounts.filter((at) => at.startsWith(`${this.place}/`)).reverse()) {
+      execFileSync("umount", ["-l", mount]);
+    }
+    rmSync(this.place, { recursive: true });
+  }
+}
+
+function lines(text: string): string[] {
+  return text.split("\n").filter((line) => line !== "");
+}
+
+/** The daemon that most tests share, as a user's environment names it. */
+export async function shared(): Promise<{ endpoint: string; roots: string }> {
+  delete process.env["COFFERDAM_TOKEN"];
+  const endpoint = process.env["COFFERDAM_TEST_ENDPOINT"];
+  const roots = process.env["COFFERDAM_TEST_ROOTS"];
+  if (endpoint !== undefined && roots !== undefined) {
+    process.env["COFFERDAM_ENDPOINT"] = endpoint;
+    return { endpoint, roots };
+  }
+  const daemon = await Daemon.start();
+  after(() => daemon[Symbol.asyncDispose]());
+  process.env["COFFERDAM_ENDPOINT"] = daemon.endpoint;
+  return daemon;
+}
+
+/** Makes a git repository of a directory, with one commit of all that is in it. */
+export function repository(place: string): void {
+  for (const command of [["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]]) {
+    execFileSync("git", ["-c", "user.name=Test", "-c", "user.email=test@example.org", ...command], { cwd: place });
+  }
+}
+
+/** Waits until it holds. */
+export async function eventually(holds: () => Promise<boolean>, message: string): Promise<void> {
+  const until = Date.now() + PATIENCE / 4;
+  while (!(await holds())) {
+    assert(Date.now() < until, message);
+    await delay(50);
+  }
+}

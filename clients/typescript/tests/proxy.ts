@@ -1,0 +1,73 @@
+/** A connection that can be cut: between a client and a daemon, both on Unix sockets. */
+
+import { once } from "node:events";
+import { createConnection, createServer, type Socket } from "node:net";
+
+/** Passes bytes on, until it is told to cut. */
+export class Proxy implements AsyncDisposable {
+  /** How many connections were made. */
+  connections = 0;
+  /** Cut each connection after so many bytes from the daemon, so many times. */
+  cutAfter = 0;
+  cuts = 0;
+  readonly endpoint: string;
+  readonly #path: string;
+  readonly #target: string;
+  readonly #pairs = new Set<[Socket, Socket]>();
+  readonly #server = createServer((client) => this.#accept(client));
+
+  private constructor(path: string, endpoint: string) {
+    this.#path = path;
+    this.endpoint = `unix:${path}`;
+    this.#target = endpoint.slice("unix:".length);
+  }
+
+  static async start(path: string, endpoint: string): Promise<Proxy> {
+    const proxy = new Proxy(path, endpoint);
+    proxy.#server.listen(proxy.#path);
+    await once(proxy.#server, "listening");
+    return proxy;
+  }
+
+  #accept(client: Socket): void {
+    this.connections += 1;
+    const daemon = createConnection(this.#target);
+    const pair: [Socket, Socket] = [client, daemon];
+    this.#pairs.add(pair);
+    let passed = 0;
+    client.on("data", (data) => daemon.write(data));
+    daemon.on("data", (data) => {
+      passed += data.length;
+      if (this.cuts > 0 && this.cutAfter > 0 && passed > this.cutAfter) {
+        this.cuts -= 1;
+        this.#close(pair);
+      } else if (!client.write(data)) {
+        daemon.pause();
+        client.once("drain", () => daemon.resume());
+      }
+    });
+    for (const end of pair) {
+      end.on("error", () => this.#close(pair));
+      end.on("close", () => this.#close(pair));
+    }
+  }
+
+  #close(pair: [Socket, Socket]): void {
+    this.#pairs.delete(pair);
+    for (const end of pair) {
+      end.destroy();
+    }
+  }
+
+  /** Every connection that there is. */
+  cut(): void {
+    for (const pair of this.#pairs) {
+      this.#close(pair);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.close();
+    this.cut();
+  }
+}
