@@ -20,7 +20,11 @@ import type { Sandbox } from "./sandbox.js";
 export async function tools(sandbox: Sandbox, options: { dialect?: string } = {}): Promise<Record<string, Tool>> {
   const made: Record<string, Tool> = {};
   for (const listed of await sandbox.tools("mcp", options)) {
-    const { name, description, inputSchema } = listed as { name: string; description: string; inputSchema: JSONSchema7 };
+    const { name, description, inputSchema } = listed as {
+      name: string;
+      description: string;
+      inputSchema: JSONSchema7;
+    };
     made[name] = dynamicTool({
       description,
       inputSchema: jsonSchema(inputSchema),

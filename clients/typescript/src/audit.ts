@@ -1,8 +1,8 @@
 /** `sandbox.audit`. */
 
 import { type Caller, either } from "./caller.js";
-import * as results from "./results.js";
 import { count } from "./requests.js";
+import * as results from "./results.js";
 import { resumed } from "./resumed.js";
 import { Stream } from "./stream.js";
 import type { AuditEvent } from "./types.js";

@@ -26,9 +26,9 @@ import {
   type CallRequest,
   CallRequestSchema,
   type CallResponse,
-  CallResponse_Status as Status,
   type DialectCallSchema,
   type Result,
+  CallResponse_Status as Status,
 } from "./v1.js";
 
 /** Most bytes of a stream that `GetCall` gives at once. */

@@ -80,8 +80,7 @@ export class SandboxViolation extends Denied {
 
 /** A reviewer said no, or nobody decided in time (`APPROVAL_EXPIRED`). */
 export class ApprovalDenied extends Denied {
-  protected static override readonly HINT =
-    "The message says why, if the reviewer did. Do not repeat the same call.";
+  protected static override readonly HINT = "The message says why, if the reviewer did. Do not repeat the same call.";
 }
 
 /** A person has to consent first. Nothing has been done yet; the call goes on by itself once it is approved. */

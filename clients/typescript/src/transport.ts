@@ -10,7 +10,7 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { Client as Channel, credentials, Metadata } from "@grpc/grpc-js";
+import { Client as Channel, connectivityState, credentials, Metadata } from "@grpc/grpc-js";
 import { DaemonUnreachable } from "./errors.js";
 import { CHANNEL_OPTIONS, Patience, type Settings } from "./settings.js";
 import { refused } from "./status.js";
@@ -30,6 +30,8 @@ export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & 
 const REPEATABLE = /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]/;
 // How long `close` waits for the work that cancelled calls have begun, seconds.
 const LAST_WAIT = 5;
+// How often a channel that connects is looked at, seconds.
+const CONNECTING = 0.01;
 
 /** One channel. Connects with the first call. */
 export class Transport {
@@ -52,6 +54,9 @@ export class Transport {
     const request = create(method.input, init);
     const mayRepeat = REPEATABLE.test(method.name) || ("requestId" in request && Boolean(request.requestId));
     let patience: Patience | null = null;
+    if (!mayRepeat) {
+      await this.#reconnected(options.signal);
+    }
     for (;;) {
       options.signal?.throwIfAborted();
       try {
@@ -68,6 +73,15 @@ export class Transport {
         }
         await sleep(pause, options.signal);
       }
+    }
+  }
+
+  /** Waits for a connection that was lost, for what can be sent only once. In vain, the request itself says why. */
+  async #reconnected(signal: AbortSignal | undefined): Promise<void> {
+    const until = Date.now() + this.settings.reconnectTimeout * 1000;
+    const connected = () => this.#open().getChannel().getConnectivityState(true) === connectivityState.READY;
+    while (this.#connected && Date.now() < until && !connected()) {
+      await sleep(CONNECTING, signal);
     }
   }
 

@@ -110,16 +110,11 @@ export async function shared(): Promise<{ endpoint: string; roots: string }> {
 
 /** Makes a git repository of a directory, with one commit of all that is in it. */
 export function repository(place: string): void {
-  for (const command of [["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]]) {
+  for (const command of [
+    ["init", "-q", "-b", "main"],
+    ["add", "-A"],
+    ["commit", "-q", "-m", "first"],
+  ]) {
     execFileSync("git", ["-c", "user.name=Test", "-c", "user.email=test@example.org", ...command], { cwd: place });
-  }
-}
-
-/** Waits until it holds. */
-export async function eventually(holds: () => Promise<boolean>, message: string): Promise<void> {
-  const until = Date.now() + PATIENCE / 4;
-  while (!(await holds())) {
-    assert(Date.now() < until, message);
-    await delay(50);
   }
 }

@@ -5,8 +5,8 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { Bind, Clone, CofferdamError, type CreateOptions, Overlay, Sandbox } from "@cofferdam/sdk";
 import * as sdk from "@cofferdam/sdk";
+import { Bind, Clone, CofferdamError, type CreateOptions, Overlay, Sandbox } from "@cofferdam/sdk";
 import { parse } from "yaml";
 import { repository, shared } from "./daemon.js";
 import { camel, check, filled, named, type Scenario, type Values } from "./table.js";
@@ -83,7 +83,10 @@ async function outcome(sandbox: Sandbox, name: string, values: Values, kind: str
   const taken = POSITIONS[name] ?? [];
   const positions = taken.map((argument) => values[argument]);
   const options = Object.fromEntries(Object.entries(values).filter(([argument]) => !taken.includes(argument)));
-  const [method, object = sandbox] = name.split(".").reverse().map((part, at) => (at === 0 ? part : Reflect.get(sandbox, part)));
+  const [method, object = sandbox] = name
+    .split(".")
+    .reverse()
+    .map((part, at) => (at === 0 ? part : Reflect.get(sandbox, part)));
   const call = async () => await object[method](...positions, options);
   if (kind === undefined) {
     return await call();

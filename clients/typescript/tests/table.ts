@@ -81,7 +81,10 @@ export function check(found: unknown, expected: unknown, where: string): void {
     }
   } else {
     // Not assert.equal: some texts have megabytes.
-    assert(found === expected, `${where}: ${JSON.stringify(found)?.slice(0, 300)} is not ${JSON.stringify(expected)?.slice(0, 300)}`);
+    assert(
+      found === expected,
+      `${where}: ${JSON.stringify(found)?.slice(0, 300)} is not ${JSON.stringify(expected)?.slice(0, 300)}`,
+    );
   }
 }
 

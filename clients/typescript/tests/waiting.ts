@@ -1,0 +1,24 @@
+/** Waiting for what a test expects. */
+
+import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
+
+const PATIENCE = 15_000;
+
+/** Waits until it holds. */
+export async function eventually(holds: () => Promise<boolean>, message: string): Promise<void> {
+  const until = Date.now() + PATIENCE;
+  while (!(await holds())) {
+    assert(Date.now() < until, message);
+    await delay(50);
+  }
+}
+
+/** All items of a stream that ends. */
+export async function collected<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) {
+    found.push(item);
+  }
+  return found;
+}
