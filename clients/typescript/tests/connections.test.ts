@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { type AuditEvent, Client, CommandInterrupted, DaemonUnreachable, RunNotReady, Sandbox } from "@cofferdam/sdk";
 import { Daemon, shared } from "./daemon.js";
-import { Proxy } from "./proxy.js";
+import { BreakableProxy } from "./proxy.js";
 import { collected } from "./waiting.js";
 
 const STREAMS = 50;
@@ -16,9 +16,9 @@ const { endpoint } = await shared();
 const place = mkdtempSync("/var/tmp/cofferdam-proxy-");
 let proxies = 0;
 
-async function proxied(): Promise<Proxy> {
+async function proxied(): Promise<BreakableProxy> {
   proxies += 1;
-  return await Proxy.start(join(place, `${proxies}.sock`), endpoint);
+  return await BreakableProxy.start(join(place, `${proxies}.sock`), endpoint);
 }
 
 test("output comes whole over connections that break", async () => {

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
 
 /** Passes bytes on, until it is told to cut. */
-export class Proxy implements AsyncDisposable {
+export class BreakableProxy implements AsyncDisposable {
   /** How many connections were made. */
   connections = 0;
   /** Cut each connection after so many bytes from the daemon, so many times. */
@@ -22,8 +22,8 @@ export class Proxy implements AsyncDisposable {
     this.#target = endpoint.slice("unix:".length);
   }
 
-  static async start(path: string, endpoint: string): Promise<Proxy> {
-    const proxy = new Proxy(path, endpoint);
+  static async start(path: string, endpoint: string): Promise<BreakableProxy> {
+    const proxy = new BreakableProxy(path, endpoint);
     proxy.#server.listen(proxy.#path);
     await once(proxy.#server, "listening");
     return proxy;

@@ -1,0 +1,99 @@
+/** The tools for the AI SDK, in whole runs with a scripted model. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Sandbox } from "@cofferdam/sdk";
+import { tools } from "@cofferdam/sdk/ai";
+import { generateText, stepCountIs } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
+import { shared } from "./daemon.js";
+import { eventually } from "./waiting.js";
+
+await shared();
+
+type Turn = Awaited<ReturnType<MockLanguageModelV3["doGenerate"]>>;
+
+const USAGE: Turn["usage"] = {
+  inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+  outputTokens: { total: 1, text: 1, reasoning: 0 },
+};
+
+/** A model that makes these calls, one a turn, and then says that it is done. */
+function scripted(calls: [string, object][]): MockLanguageModelV3 {
+  const turns = calls.map(
+    ([toolName, input], number): Turn => ({
+      content: [{ type: "tool-call", toolCallId: `c${number}`, toolName, input: JSON.stringify(input) }],
+      finishReason: { unified: "tool-calls", raw: undefined },
+      usage: USAGE,
+      warnings: [],
+    }),
+  );
+  const done: Turn = {
+    content: [{ type: "text", text: "done" }],
+    finishReason: { unified: "stop", raw: undefined },
+    usage: USAGE,
+    warnings: [],
+  };
+  return new MockLanguageModelV3({ doGenerate: [...turns, done] });
+}
+
+test("a model reads, edits and runs, and every outcome is an answer", async () => {
+  await using sandbox = await Sandbox.create({ profile: "open" });
+  await sandbox.files.write("a.txt", "one\n");
+  const model = scripted([
+    ["read_file", { path: "a.txt" }],
+    ["edit_file", { path: "a.txt", command: "str_replace", old_str: "one", new_str: "two" }],
+    ["bash_command", { command: "wc", args: ["-l", "a.txt"] }],
+    ["read_file", { path: "none.txt" }],
+    ["bash_command", { command: "rm", args: ["a.txt"] }],
+  ]);
+  const made = await tools(sandbox);
+  const { text, steps } = await generateText({ model, prompt: "Mend it.", tools: made, stopWhen: stepCountIs(9) });
+  assert.equal(text, "done");
+  const answers = steps.flatMap((step) => step.toolResults.map((result) => String(result.output)));
+  assert.equal(answers.length, 5);
+  const expected = [/one/, /two/, /1 a\.txt/, /none\.txt/, /not allowed/];
+  for (const [number, pattern] of expected.entries()) {
+    assert.match(answers[number] ?? "", pattern);
+  }
+  assert.equal(await sandbox.files.read("a.txt"), "two\n");
+  // The model was told the names and schemas that the policy leaves to it.
+  const listed = (await sandbox.tools("mcp")).map((tool) => tool["name"]);
+  assert.deepEqual(
+    model.doGenerateCalls[0]?.tools?.map((tool) => tool.name),
+    listed,
+  );
+});
+
+test("a call that needs consent is an answer, or waits for the person", async () => {
+  await using sandbox = await Sandbox.create({ profile: "strict", agentId: "ai" });
+  const write: [string, object] = ["fs.write", { path: "a.txt", content: "hi\n" }];
+  const run = async (of: Sandbox) => {
+    const made = await tools(of, { dialect: "fs" });
+    const options = { prompt: "Write.", tools: made, stopWhen: stepCountIs(3) };
+    const { steps } = await generateText({ model: scripted([write]), ...options });
+    return String(steps[0]?.toolResults[0]?.output);
+  };
+  assert.match(await run(sandbox), /approv/i);
+  const [asked] = await sandbox.approvals.list();
+  assert(asked);
+  await sandbox.approvals.deny(asked.approvalId);
+  const waiting = run(sandbox.withOptions({ waitForApproval: true }));
+  await eventually(async () => (await sandbox.approvals.list()).length > 0, "nobody is asked");
+  const [again] = await sandbox.approvals.list();
+  assert(again);
+  await sandbox.approvals.approve(again.approvalId);
+  assert.doesNotMatch(await waiting, /approv/i);
+});
+
+test("a generation that is aborted ends its calls", async () => {
+  await using sandbox = await Sandbox.create({ profile: "open" });
+  const model = scripted([["exec", { command: "sleep", args: ["75"] }]]);
+  const signal = AbortSignal.timeout(500);
+  const made = await tools(sandbox, { dialect: "exec" });
+  await assert.rejects(
+    generateText({ model, prompt: "Sleep.", tools: made, abortSignal: signal, stopWhen: stepCountIs(3) }),
+  );
+  const runs = async () => (await sandbox.commands.run(["ps", "-o", "args"])).stdout.includes("sleep 75");
+  await eventually(async () => !(await runs()), "it runs on");
+});

@@ -1,0 +1,107 @@
+/** The README's examples, as they stand; only names of this host are others. */
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import { Daemon, repository } from "./daemon.js";
+
+const PACKAGE = join(import.meta.dirname, "../..");
+const README = readFileSync(join(PACKAGE, "README.md"), "utf8");
+const EXAMPLES = [...README.matchAll(/```ts\n(.*?)```/gs)].map((match) => match[1] ?? "");
+const run = promisify(execFile);
+
+// Beneath the package, so that an example finds it.
+const place = mkdtempSync(join(PACKAGE, "dist", "readme-"));
+let daemon: Daemon;
+
+before(async () => {
+  daemon = await Daemon.start();
+});
+
+after(async () => {
+  rmSync(place, { recursive: true });
+  await daemon[Symbol.asyncDispose]();
+});
+
+/** Compiles the text as strictly as the package itself, runs it, and returns what it said. */
+async function said(name: string, text: string): Promise<string> {
+  const directory = join(place, name);
+  mkdirSync(directory);
+  const options = { rootDir: ".", outDir: ".", declaration: false };
+  const config = {
+    extends: join(PACKAGE, "tsconfig.json"),
+    compilerOptions: options,
+    include: ["example.ts"],
+    exclude: [],
+  };
+  writeFileSync(join(directory, "tsconfig.json"), JSON.stringify(config));
+  writeFileSync(join(directory, "example.ts"), text);
+  await run("node", [join(PACKAGE, "node_modules/typescript/bin/tsc"), "-p", directory]);
+  const env = { ...process.env, COFFERDAM_ENDPOINT: daemon.endpoint };
+  return (await run("node", [join(directory, "example.js")], { env })).stdout;
+}
+
+test("there are three", () => {
+  assert.equal(EXAMPLES.length, 3);
+});
+
+test("the first example", async () => {
+  const hello = join(daemon.roots, "hello");
+  mkdirSync(join(hello, "src"), { recursive: true });
+  writeFileSync(join(hello, "src", "main.rs"), 'fn main() { println!("Hello"); }\n');
+  writeFileSync(join(hello, "Makefile"), "test:\n\tgrep Goodbye src/main.rs\n");
+  repository(hello);
+  const image = process.env["COFFERDAM_TEST_IMAGE"];
+  assert(image, "COFFERDAM_TEST_IMAGE names no image");
+  const example = EXAMPLES[0]?.replace("/srv/workspaces/hello", hello).replace("cofferdam/dev", image) ?? "";
+  const told = await said("first", example);
+  assert.match(told, /line: 1/);
+  assert.match(told, /Goodbye/);
+  assert.match(told, /^[0-9a-f]{40}$/m);
+});
+
+test("the model loop", async () => {
+  const told = await said(
+    "loop",
+    `import { Sandbox } from "@cofferdam/sdk";
+    const call = { id: "c1", function: { name: "read_file", arguments: '{"path": "a.txt"}' } };
+    const response: { choices: [{ message: { tool_calls: (typeof call)[] } }] } = {
+      choices: [{ message: { tool_calls: [call] } }],
+    };
+    const messages: object[] = [];
+    await using sandbox = await Sandbox.create({ profile: "open" });
+    await sandbox.files.write("a.txt", "hi");
+    ${EXAMPLES[1]}
+    console.log(JSON.stringify(messages), tools.length);`,
+  );
+  assert.match(told, /"tool_call_id":"c1","content":".*hi/);
+});
+
+test("the example for the AI SDK", async () => {
+  const [imports = "", body = ""] = EXAMPLES[2]?.split("\n\n") ?? [];
+  const told = await said(
+    "ai",
+    `import { Sandbox } from "@cofferdam/sdk";
+    import { MockLanguageModelV3 } from "ai/test";
+    ${imports}
+    const prompt = "Say it.";
+    const model = new MockLanguageModelV3({
+      doGenerate: {
+        content: [{ type: "text", text: "said" }],
+        finishReason: { unified: "stop", raw: undefined },
+        usage: {
+          inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+          outputTokens: { total: 1, text: 1, reasoning: 0 },
+        },
+        warnings: [],
+      },
+    });
+    await using sandbox = await Sandbox.create({ profile: "open" });
+    ${body}
+    console.log(text);`,
+  );
+  assert.equal(told, "said\n");
+});
