@@ -11,6 +11,7 @@ JOB_REQUIREMENTS=$REPOSITORY/tests/e2e/real_job/requirements.txt
 JOB_BACKEND=$REPOSITORY/tests/e2e/real_job/backend.txt
 CONFORMANCE=$TOOLS/conformance
 CONFORMANCE_LOCK=$REPOSITORY/tests/clients/conformance/package-lock.json
+TYPESCRIPT_SDK=$REPOSITORY/clients/typescript
 
 ensure_rust_components() {
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
@@ -103,6 +104,19 @@ make_conformance() {
             { rm -f "$CONFORMANCE/package-lock.json" && false; }; }
 }
 
+# The packages of the TypeScript SDK and its tests, in exact versions with hashes. Needs the Node.js of ensure_conformance.
+ensure_typescript_sdk() {
+    if cmp -s "$TYPESCRIPT_SDK/package-lock.json" "$TYPESCRIPT_SDK/node_modules/.installed.json"; then return 0; fi
+    step "Installing the packages of the TypeScript SDK" make_typescript_sdk && return 0
+    complain "npm's registry did not give the packages of $TYPESCRIPT_SDK/package-lock.json."
+    return 1
+}
+
+make_typescript_sdk() {
+    PATH=$CONFORMANCE/bin:$PATH npm ci --prefix "$TYPESCRIPT_SDK" --ignore-scripts --no-audit --no-fund &&
+        cp "$TYPESCRIPT_SDK/package-lock.json" "$TYPESCRIPT_SDK/node_modules/.installed.json"
+}
+
 # distribution_tool COMMAND "what for": its package has the same name.
 distribution_tool() {
     if command -v "$1" >/dev/null; then return 0; fi
@@ -117,7 +131,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_job_source && ensure_conformance &&
-        distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_typescript_sdk && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

@@ -11,4 +11,5 @@ mod ocsf;
 mod python_sdk;
 mod readme;
 mod tool_lists;
+mod typescript_sdk;
 mod verify_log;

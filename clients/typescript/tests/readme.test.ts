@@ -39,9 +39,9 @@ async function said(name: string, text: string): Promise<string> {
   };
   writeFileSync(join(directory, "tsconfig.json"), JSON.stringify(config));
   writeFileSync(join(directory, "example.ts"), text);
-  await run("node", [join(PACKAGE, "node_modules/typescript/bin/tsc"), "-p", directory]);
+  await run(process.execPath, [join(PACKAGE, "node_modules/typescript/bin/tsc"), "-p", directory]);
   const env = { ...process.env, COFFERDAM_ENDPOINT: daemon.endpoint };
-  return (await run("node", [join(directory, "example.js")], { env })).stdout;
+  return (await run(process.execPath, [join(directory, "example.js")], { env })).stdout;
 }
 
 test("there are three", () => {

@@ -1,0 +1,100 @@
+//! The TypeScript SDK's own tests, as Node.js runs them, against a real daemon.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use harness::{Daemon, binary, dev_image};
+
+const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/typescript");
+
+/// Before the test runner ends this test.
+const PATIENCE: Duration = Duration::from_secs(280);
+
+/// `COFFERDAM_NODE`, or the one that `tests/run.sh` installs.
+fn node() -> PathBuf {
+    let usual = || concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/conformance/bin/node").into();
+    let node = std::env::var_os("COFFERDAM_NODE").map_or_else(usual, PathBuf::from);
+    assert!(node.exists(), "Node.js is not installed: tests/run.sh does it, or set COFFERDAM_NODE");
+    node
+}
+
+/// Compiles the package and its tests as the owner of the sources. Does nothing if they are compiled already; the lock
+/// keeps the other tests from reading files that are half written.
+fn compile() {
+    let compiler = Path::new(SDK).join("node_modules/typescript/bin/tsc");
+    assert!(
+        compiler.exists(),
+        "the tools of the TypeScript SDK are not installed: tests/run.sh does it, or npm ci in clients/typescript"
+    );
+    let config = File::open(Path::new(SDK).join("tsconfig.json")).unwrap();
+    config.lock().unwrap();
+    let owner = config.metadata().unwrap();
+    let output = Command::new(node())
+        .arg(compiler)
+        .current_dir(SDK)
+        .gid(owner.gid())
+        .uid(owner.uid())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The tests of one file.
+async fn pass(file: &str) {
+    tokio::task::spawn_blocking(compile).await.unwrap();
+    let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
+    let daemon = Daemon::start().await;
+    let tests = tokio::process::Command::new(node())
+        .args(["--test", "--test-reporter=tap", &format!("dist/tests/{file}.test.js")])
+        .current_dir(SDK)
+        .env("COFFERDAM_TEST_COFFERD", binary("cofferd"))
+        .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))
+        .env("COFFERDAM_TEST_ROOTS", daemon.roots())
+        .env("COFFERDAM_TEST_IMAGE", image)
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(PATIENCE, tests).await.expect("they do not end").unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let passed = said.lines().find_map(|line| line.strip_prefix("# pass ")).expect("it counts the tests");
+    assert!(passed.parse::<u32>().unwrap() > 1 && said.contains("\n# skipped 0\n"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scenarios_of_all_sdks_hold() {
+    pass("scenarios").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_connections_and_daemons_lose_nothing_and_repeat_nothing() {
+    pass("connections").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_tokens_broken_callbacks_and_aborted_calls_do_no_harm() {
+    pass("hostile").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ai_sdk_calls_its_tools_in_whole_runs() {
+    pass("ai").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_of_its_readme_work_as_they_stand() {
+    pass("readme").await;
+}
+
+#[test]
+fn no_file_of_tests_is_left_out() {
+    let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let tests: BTreeSet<_> = files.filter(|file| file.ends_with(".test.ts")).collect();
+    let known = ["ai", "connections", "hostile", "readme", "scenarios"];
+    assert_eq!(tests, known.map(|name| format!("{name}.test.ts")).into());
+}
