@@ -13,7 +13,7 @@ import type { Sandbox } from "./sandbox.js";
  * The tools that policy leaves to the agent, by name.
  *
  * A call that fails or is denied is an answer for the model, as text. So is one that a person has to approve, unless the
- * sandbox waits for approvals (`withOptions({ waitForApproval: true })`). What ends the generation ends its calls.
+ * sandbox waits for approvals (`withOptions({ waitForApproval: true })`). Aborting the generation ends its calls.
  *
  * `dialect`: names and shapes of the tools: `native` (the default), `fs`, `exec`, `gateway` or `editor`.
  */

@@ -29,6 +29,7 @@ import {
   type DialectCallSchema,
   type Result,
   CallResponse_Status as Status,
+  ToolService,
 } from "./v1.js";
 
 /** Most bytes of a stream that `GetCall` gives at once. */
@@ -36,7 +37,7 @@ export const PIECE = 1024 * 1024;
 // Seconds for the message that ends a call whose caller has gone, and for the id of a call that has just begun.
 const CANCEL_TIMEOUT = 5;
 
-/** What a caller hears while a call runs, and how it ends the call. */
+/** Callbacks for the output of a call, and the signal that ends it. */
 export interface Listener {
   onStdout?: OutputCallback;
   onStderr?: OutputCallback;
@@ -57,9 +58,9 @@ class Call {
   readonly #listener: Listener;
   readonly #stdout = new Output();
   readonly #stderr = new Output();
-  // Ends what this call does here.
-  readonly #end = new AbortController();
-  readonly #accepted = new AbortController();
+  // Ends the requests of this call, if its caller can.
+  readonly #end: AbortController | null;
+  #onAccepted: (() => void) | null = null;
   #callId = "";
   // The caller's own code threw: that is no answer of the daemon.
   #callbackThrew = false;
@@ -69,6 +70,7 @@ class Call {
     this.#client = client;
     this.#request = request;
     this.#listener = listener;
+    this.#end = listener.signal === undefined ? null : new AbortController();
   }
 
   async outcome(): Promise<Outcome> {
@@ -119,7 +121,7 @@ class Call {
         if (this.#callbackThrew || pause === null) {
           throw error;
         }
-        await sleep(pause, this.#end.signal);
+        await sleep(pause, this.#end?.signal);
       }
       if (this.#callId !== "") {
         try {
@@ -138,7 +140,8 @@ class Call {
   async #streamed(patience: Patience): Promise<CallResponse> {
     let response: CallResponse | null = null;
     // To its very end: a stream that is left before it costs a reset.
-    for await (const { event } of this.#client.tools.callStream(this.#request, { signal: this.#end.signal })) {
+    const { callStream } = ToolService.method;
+    for await (const { event } of this.#client.transport.stream(callStream, this.#request, this.#ending)) {
       patience.restore();
       if (event.case === "output") {
         const { stream, offset, data } = event.value;
@@ -147,7 +150,7 @@ class Call {
         response = event.value;
       } else if (event.case === "accepted") {
         this.#callId = event.value.callId;
-        this.#accepted.abort();
+        this.#onAccepted?.();
       }
     }
     if (response === null) {
@@ -166,7 +169,7 @@ class Call {
         stderrOffset: BigInt(this.#stderr.next),
         maxOutputBytes: PIECE,
       };
-      const found = await this.#client.tools.getCall(request, { signal: this.#end.signal });
+      const found = await this.#client.tools.getCall(request, this.#ending);
       for (const chunk of [found.stdout, found.stderr]) {
         if (chunk !== undefined) {
           await this.#take(chunk === found.stderr, Number(chunk.offset), chunk.data);
@@ -181,9 +184,13 @@ class Call {
       if (!pending && call.status !== Status.RUNNING) {
         return call;
       }
-      await sleep(pause, this.#end.signal);
+      await sleep(pause, this.#end?.signal);
       pause = Math.min(pause * 1.5, 0.5);
     }
+  }
+
+  get #ending(): { signal: AbortSignal | undefined } {
+    return { signal: this.#end?.signal };
   }
 
   async #take(ofStderr: boolean, offset: number, data: Uint8Array): Promise<void> {
@@ -210,10 +217,14 @@ class Call {
   async #abandon(work: Promise<unknown>): Promise<void> {
     this.#abandoned = true;
     if (this.#callId === "") {
-      const signal = AbortSignal.any([this.#accepted.signal, this.#end.signal]);
-      await Promise.race([work, sleep(CANCEL_TIMEOUT, signal)]).catch(() => {});
+      const accepted = new Promise<void>((resolve) => {
+        this.#onAccepted = resolve;
+      });
+      const end = new AbortController();
+      await Promise.race([work, accepted, sleep(CANCEL_TIMEOUT, end.signal)]).catch(() => {});
+      end.abort();
     }
-    this.#end.abort();
+    this.#end?.abort();
     await this.#cancel();
   }
 

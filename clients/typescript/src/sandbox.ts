@@ -106,7 +106,7 @@ export interface EditOptions {
   ifMatch?: string;
 }
 
-/** How a sandbox came to be; it decides what `kill` does. */
+/** How a sandbox came to be; `kill` acts on it. */
 interface Origin {
   ownsClient: boolean;
   deleteWorkspace: boolean;
@@ -269,7 +269,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#origin.token;
   }
 
-  /** The same sandbox, for calls with other options; what is not named stays. */
+  /** The same sandbox, for calls with other options; options that are not named stay. */
   withOptions(options: SandboxOptions): Sandbox {
     const before = this.#caller.options;
     const merged = {

@@ -22,7 +22,7 @@ export const CHANNEL_OPTIONS = {
   "grpc.use_local_subchannel_pool": 1,
 } as const;
 
-/** What a client is given; see `Client`. */
+/** Options of a client; see `Client`. */
 export interface ClientOptions {
   endpoint?: string;
   token?: string;

@@ -26,7 +26,7 @@ export interface RequestOptions {
 /** A method with one request. */
 export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & { input: I; output: O };
 
-// What begins so changes nothing, or comes to the same if it is done twice. Others are repeated by their request id only.
+// Methods that change nothing, or come to the same if they are done twice. Others are repeated by their request id only.
 const REPEATABLE = /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]/;
 // How long `close` waits for the work that cancelled calls have begun, seconds.
 const LAST_WAIT = 5;
@@ -76,7 +76,7 @@ export class Transport {
     }
   }
 
-  /** Waits for a connection that was lost, for what can be sent only once. In vain, the request itself says why. */
+  /** Waits until a lost connection is there again, for a request that is sent only once. Later, the request itself fails. */
   async #reconnected(signal: AbortSignal | undefined): Promise<void> {
     const until = Date.now() + this.settings.reconnectTimeout * 1000;
     const connected = () => this.#open().getChannel().getConnectivityState(true) === connectivityState.READY;

@@ -37,7 +37,7 @@ async function gone(sandbox: Sandbox, command: string): Promise<void> {
   await eventually(async () => !(await runs()), `${command} runs on`);
 }
 
-describe("what cannot be is refused before anything is sent", () => {
+describe("an argument that cannot be right is refused before anything is sent", () => {
   for (const endpoint of ["/run/cofferd.sock", "https://example.org:7443", "unix:relative.sock", "unix:"]) {
     test(`the endpoint ${endpoint}`, () => {
       assert.throws(() => new Client({ endpoint }), { name: "InvalidArgument", message: /^endpoint/ });
@@ -88,7 +88,7 @@ test("a run's own token does its calls and nothing else", async () => {
   await refuses(Sandbox.connect(runId, { token }), AuthenticationFailed, Denied);
 });
 
-test("what is not there is not found", async () => {
+test("a run, profile or image that is not there is not found", async () => {
   for (const runId of [NO_RUN, "nonsense"]) {
     await refuses(Sandbox.connect(runId), NotFound, InvalidArgument);
   }
@@ -221,7 +221,7 @@ test("streams that are left end", async () => {
   assert.deepEqual(await last, { done: true, value: undefined });
 });
 
-test("a client that is closed ends what is under way", async () => {
+test("closing a client ends its calls and streams", async () => {
   await using sandbox = await Sandbox.create({ profile: "open" });
   const client = new Client();
   const same = await Sandbox.connect(sandbox.runId, { client });

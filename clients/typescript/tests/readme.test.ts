@@ -26,7 +26,7 @@ after(async () => {
   await daemon[Symbol.asyncDispose]();
 });
 
-/** Compiles the text as strictly as the package itself, runs it, and returns what it said. */
+/** Compiles the text as strictly as the package itself, runs it, and returns its output. */
 async function said(name: string, text: string): Promise<string> {
   const directory = join(place, name);
   mkdirSync(directory);

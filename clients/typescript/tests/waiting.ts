@@ -1,4 +1,4 @@
-/** Waiting for what a test expects. */
+/** Waiting for the state that a test expects. */
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
