@@ -743,7 +743,7 @@ class ExecRequest(google.protobuf.message.Message):
     """Bytes for its standard input. Default: none, end of file at once."""
     timeout_ms: builtins.int
     """Milliseconds until the command and everything that it started is ended. Default: the profile's `exec.default_timeout_s`.
-    At most its `exec.max_timeout_s`, which is at most 120 s.
+    At most its `exec.max_timeout_s`.
     """
     only_reads: builtins.bool
     """Refuse the command (`COMMAND_NOT_ALLOWED`, `SANDBOX_VIOLATION`) unless it is known to read inside the mounts and to do nothing
@@ -809,7 +809,7 @@ class ShellRequest(google.protobuf.message.Message):
     """Bytes for its standard input. Default: none, end of file at once."""
     timeout_ms: builtins.int
     """Milliseconds until the script and everything that it started is ended. Default: the profile's
-    `exec.default_timeout_s`. At most its `exec.max_timeout_s`, which is at most 120 s.
+    `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
     """
     @property
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:

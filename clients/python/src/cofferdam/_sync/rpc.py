@@ -561,6 +561,50 @@ class TerminalService:
         self._transport = transport
 
 
+_TOKEN_SERVICE_CREATE_TOKEN = Method(
+    "/cofferdam.v1.TokenService/CreateToken", v1.CreateTokenRequest, v1.CreateTokenResponse, False
+)
+_TOKEN_SERVICE_LIST_TOKENS = Method(
+    "/cofferdam.v1.TokenService/ListTokens", v1.ListTokensRequest, v1.ListTokensResponse, True
+)
+_TOKEN_SERVICE_REVOKE_TOKEN = Method(
+    "/cofferdam.v1.TokenService/RevokeToken", v1.RevokeTokenRequest, v1.RevokeTokenResponse, False
+)
+
+
+class TokenService:
+    """Makes, lists and ends API tokens. For operators on the Unix socket or with a certificate: no token makes
+    another one.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create_token(self, request: v1.CreateTokenRequest, *, timeout: float | None = None) -> v1.CreateTokenResponse:
+        """Makes a token. Its secret is in this answer and nowhere else. On record before it counts."""
+        return self._transport.unary(
+            _TOKEN_SERVICE_CREATE_TOKEN,
+            request,
+            timeout,
+        )
+
+    def list_tokens(self, request: v1.ListTokensRequest, *, timeout: float | None = None) -> v1.ListTokensResponse:
+        """Tokens, newest first, without their secrets."""
+        return self._transport.unary(
+            _TOKEN_SERVICE_LIST_TOKENS,
+            request,
+            timeout,
+        )
+
+    def revoke_token(self, request: v1.RevokeTokenRequest, *, timeout: float | None = None) -> v1.RevokeTokenResponse:
+        """Ends a token at once, and the streams that were opened with it."""
+        return self._transport.unary(
+            _TOKEN_SERVICE_REVOKE_TOKEN,
+            request,
+            timeout,
+        )
+
+
 _TOOL_SERVICE_LIST_TOOLS = Method("/cofferdam.v1.ToolService/ListTools", v1.ListToolsRequest, v1.ListToolsResponse, True)
 _TOOL_SERVICE_CALL = Method("/cofferdam.v1.ToolService/Call", v1.CallRequest, v1.CallResponse, False)
 _TOOL_SERVICE_CALL_STREAM = Method("/cofferdam.v1.ToolService/CallStream", v1.CallRequest, v1.CallStreamResponse, False)
