@@ -353,6 +353,7 @@ log: { format: xml }
                 "limits.calls",
                 "limits.calls_waiting",
                 "runs.on_stop",
+                "harness_on_bind",
                 "spool.max_total",
                 "spool.min_free",
                 "outcomes.max_total",
