@@ -37,8 +37,6 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
 // Codes of which the daemon's own refusals always come with a reason.
 const WITHOUT_REASON: ReadonlyMap<status, Kind> = new Map<status, Kind>([
   [status.UNAVAILABLE, errors.DaemonUnreachable],
-  // The code of grpc-js for a stream whose connection broke in the middle.
-  [status.UNKNOWN, errors.DaemonUnreachable],
   [status.UNAUTHENTICATED, errors.AuthenticationFailed],
   [status.PERMISSION_DENIED, errors.Denied],
   [status.DEADLINE_EXCEEDED, errors.TimedOut],
@@ -60,7 +58,7 @@ export function refused(error: unknown): unknown {
   if (error.code === status.UNIMPLEMENTED) {
     return new errors.CofferdamError(error.details, { hint: "The daemon is older than this client; update it." });
   }
-  const kind = WITHOUT_REASON.get(error.code) ?? errors.InternalError;
+  const kind = isReset(error) ? errors.DaemonUnreachable : (WITHOUT_REASON.get(error.code) ?? errors.InternalError);
   const lost = kind === errors.DaemonUnreachable;
   return new kind(lost ? `the daemon does not answer: ${error.details}` : error.details, { reason: "" });
 }
@@ -80,6 +78,11 @@ function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFil
     kind = errors.FileNotFound;
   }
   return new kind(message, { ...facts, reason });
+}
+
+/** A stream that was reset in the middle: grpc-js has no code of its own for that. */
+function isReset(error: ServiceError): boolean {
+  return error.code === status.INTERNAL && error.details.startsWith("Received RST_STREAM");
 }
 
 function isServiceError(error: unknown): error is ServiceError {

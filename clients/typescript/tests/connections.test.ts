@@ -1,9 +1,11 @@
 /** Connections and daemons that are lost in the middle: nothing is lost with them, and nothing happens twice. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync } from "node:fs";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { constants, createServer } from "node:http2";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { type AuditEvent, Client, CommandInterrupted, DaemonUnreachable, RunNotReady, Sandbox } from "@cofferdam/sdk";
 import { Daemon, shared } from "./daemon.js";
@@ -15,6 +17,7 @@ const STREAMS = 50;
 const { endpoint } = await shared();
 const place = mkdtempSync("/var/tmp/cofferdam-proxy-");
 let proxies = 0;
+after(() => rmSync(place, { recursive: true }));
 
 async function proxied(): Promise<BreakableProxy> {
   proxies += 1;
@@ -97,6 +100,24 @@ test("no daemon is said at once", async () => {
     return true;
   });
   assert(Date.now() - begun < 5000);
+});
+
+test("a stream that is reset is a lost connection", async () => {
+  let code = 0;
+  const server = createServer();
+  server.on("stream", (stream) => {
+    // It is told its own reset.
+    stream.on("error", () => {});
+    stream.close(code);
+  });
+  server.unref().listen(`${place}/reset.sock`);
+  await once(server, "listening");
+  await using client = new Client({ endpoint: `unix:${place}/reset.sock` });
+  for (code of [constants.NGHTTP2_NO_ERROR, constants.NGHTTP2_INTERNAL_ERROR, constants.NGHTTP2_REFUSED_STREAM]) {
+    await assert.rejects(client.runs.getRun({}), DaemonUnreachable, `unary, code ${code}`);
+    await assert.rejects(client.runs.watchRuns({}).next(), DaemonUnreachable, `stream, code ${code}`);
+  }
+  server.close();
 });
 
 test("a daemon that does not come back is given up", async () => {
