@@ -55,6 +55,7 @@ export class Client implements AsyncDisposable {
   readonly policy: Service<typeof v1.PolicyService>;
   readonly runs: Service<typeof v1.RunService>;
   readonly tools: Service<typeof v1.ToolService>;
+  readonly tokens: Service<typeof v1.TokenService>;
   readonly trash: Service<typeof v1.TrashService>;
   /** @internal */
   readonly transport: Transport;
@@ -80,6 +81,7 @@ export class Client implements AsyncDisposable {
     this.policy = service(v1.PolicyService, this.transport);
     this.runs = service(v1.RunService, this.transport);
     this.tools = service(v1.ToolService, this.transport);
+    this.tokens = service(v1.TokenService, this.transport);
     this.trash = service(v1.TrashService, this.transport);
   }
 

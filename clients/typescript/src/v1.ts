@@ -15,6 +15,7 @@ export * from "./proto/cofferdam/v1/policy_pb.js";
 export * from "./proto/cofferdam/v1/query_pb.js";
 export * from "./proto/cofferdam/v1/run_pb.js";
 export * from "./proto/cofferdam/v1/terminal_pb.js";
+export * from "./proto/cofferdam/v1/token_pb.js";
 export * from "./proto/cofferdam/v1/tool_pb.js";
 export * from "./proto/cofferdam/v1/transcript_pb.js";
 export * from "./proto/cofferdam/v1/trash_pb.js";

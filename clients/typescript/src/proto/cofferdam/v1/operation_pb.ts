@@ -930,7 +930,7 @@ export type ExecRequest = Message<"cofferdam.v1.ExecRequest"> & {
 
   /**
    * Milliseconds until the command and everything that it started is ended. Default: the profile's `exec.default_timeout_s`.
-   * At most its `exec.max_timeout_s`, which is at most 120 s.
+   * At most its `exec.max_timeout_s`.
    *
    * @generated from field: optional uint64 timeout_ms = 6;
    */
@@ -988,7 +988,7 @@ export type ShellRequest = Message<"cofferdam.v1.ShellRequest"> & {
 
   /**
    * Milliseconds until the script and everything that it started is ended. Default: the profile's
-   * `exec.default_timeout_s`. At most its `exec.max_timeout_s`, which is at most 120 s.
+   * `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
    *
    * @generated from field: optional uint64 timeout_ms = 5;
    */
