@@ -30,7 +30,6 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
     },
     "suite_pydantic_ai": {
         "test_a_backend_attached_by_ref_reaches_a_detached_process": DETACHED,
-        "test_background_child_does_not_hold_up_completed_command": DETACHED,
     },
 }
 

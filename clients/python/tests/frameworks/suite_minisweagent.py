@@ -36,12 +36,14 @@ def test_commands_have_both_streams_their_code_and_their_environment(environment
     assert run(environment, "cat f", cwd="/workspace/d")["output"] == "kept\n"
 
 
-def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnvironment) -> None:
+def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnvironment, image: str) -> None:
     ended = run(environment, "echo first; sleep 30", timeout=1)
     assert ended["returncode"] == -1
     assert ended["output"].startswith("first\n")
     assert ended["extra"]["exception_type"] == "CommandTimedOut"
-    refused = run(environment, "rm -rf /")
+    strict = CofferdamEnvironment(profile="open", image=image)
+    refused = run(strict, "rm -rf /")
+    strict.cleanup()
     assert refused["returncode"] == -1 or "not allowed" in refused["output"]
 
 
